@@ -1,0 +1,1 @@
+//! Emulated hosts and routers: bytes and an instant in, bytes and a deadline out.

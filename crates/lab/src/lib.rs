@@ -1,0 +1,1 @@
+//! Real routers as devices under test: namespaces, links, daemons, probes.

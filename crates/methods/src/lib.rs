@@ -1,0 +1,38 @@
+//! The tests, one file each, and the two traits between a test and what it is run on.
+//!
+//! A [`Method`] does no I/O, reads no clock and starts no thread: it asks a [`Testbed`] for trials and reasons about
+//! what came of them. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
+//! reference device.
+
+pub mod testbed;
+
+pub use testbed::{Known, PortView, TestError, Testbed};
+
+use drophammer_model::outcome::Outcome;
+use drophammer_model::registry::TestSpec;
+use drophammer_model::suite::Params;
+use std::time::Duration;
+
+/// A test.
+pub trait Method: Sync {
+    /// Name, parameters and sources.
+    fn spec(&self) -> &'static TestSpec;
+
+    /// Runs the test and writes what it finds into `outcome` as it goes, so that an error or an interruption keeps what
+    /// was measured until then.
+    ///
+    /// # Errors
+    /// Whatever stopped it; see [`TestError`].
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError>;
+
+    /// About how long it will take on one DUT, for progress before any trial has been timed.
+    fn estimate(&self, params: &Params) -> Duration;
+}
+
+/// All tests, in the order in which `drophammer list tests` shows them.
+pub static METHODS: &[&dyn Method] = &[];
+
+/// The test of this name.
+pub fn find(name: &str) -> Option<&'static dyn Method> {
+    METHODS.iter().copied().find(|m| m.spec().name == name)
+}

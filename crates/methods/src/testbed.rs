@@ -1,0 +1,103 @@
+//! What a test may ask of the testbed.
+
+use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Addressing;
+use drophammer_model::trial::{Family, TrialResult, TrialSpec};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A tester port as a test sees it.
+#[derive(Clone, Debug)]
+pub struct PortView {
+    /// Name in the suite.
+    pub name: String,
+    /// Line speed.
+    pub speed: Bandwidth,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// IPv4 addressing, if used.
+    pub ipv4: Option<Addressing>,
+    /// IPv6 addressing, if used.
+    pub ipv6: Option<Addressing>,
+}
+
+impl PortView {
+    /// Addressing of `family`.
+    pub fn addressing(&self, family: Family) -> Option<&Addressing> {
+        match family {
+            Family::Ipv4 => self.ipv4.as_ref(),
+            Family::Ipv6 => self.ipv6.as_ref(),
+        }
+    }
+}
+
+/// Facts that one test found on this DUT and later ones build on.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Throughput per sending port, by [`Known::key`]; `None` when the search found none.
+    pub throughput: BTreeMap<String, Option<FrameRate>>,
+}
+
+impl Known {
+    /// Key of a traffic pattern: size, families and direction, as `64/ipv4/bidirectional`.
+    pub fn key(size: &PacketSize, families: &[Family], direction: &str) -> String {
+        let families: Vec<_> = families.iter().map(|f| f.to_string().to_lowercase()).collect();
+        format!("{size}/{}/{direction}", families.join("+"))
+    }
+}
+
+/// The facade that tests speak to.
+pub trait Testbed {
+    /// Ports of the tester, in order; at least two.
+    fn ports(&self) -> &[PortView];
+
+    /// Runs one trial, repeats it while the tester spoils it (three attempts in all) and stores every attempt. The result
+    /// is valid.
+    ///
+    /// # Errors
+    /// [`TestError::Unfit`] when every attempt was invalid; the others when the run cannot go on.
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError>;
+
+    /// Lets the DUT restabilise (RFC 2544 section 23 e).
+    ///
+    /// # Errors
+    /// [`TestError::Interrupted`], [`TestError::DutDied`].
+    fn settle(&mut self, time: Duration) -> Result<(), TestError>;
+
+    /// What earlier tests found on this DUT.
+    fn known(&mut self) -> &mut Known;
+
+    /// The tester's own ceiling for this traffic per sending port (what it sends *and* receives through a loop without
+    /// DUT); `None` where it was not or cannot be measured.
+    fn ceiling(&self, size: &PacketSize, families: &[Family], direction: &str) -> Option<FrameRate>;
+
+    /// Tells the user what the test is at: `done` of about `of` steps.
+    fn progress(&mut self, what: &str, done: u32, of: u32);
+
+    /// Writes a remark into the run.
+    fn note(&mut self, text: &str);
+}
+
+/// What stopped a test.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TestError {
+    /// The user asked to stop.
+    #[error("stopped by the user")]
+    Interrupted,
+    /// The DUT is gone; why, and where its log is.
+    #[error("the device under test died: {0}")]
+    DutDied(String),
+    /// The tester spoilt every attempt at a trial, for these reasons.
+    #[error("the tester could not run this trial validly: {}", .0.join("; "))]
+    Unfit(Vec<String>),
+    /// The test cannot be done on this DUT or with these parameters.
+    #[error("not applicable: {0}")]
+    NotApplicable(String),
+    /// What was measured could not be stored.
+    #[error("cannot store results: {0}")]
+    Store(String),
+    /// The testbed failed.
+    #[error("{0}")]
+    Failed(String),
+}

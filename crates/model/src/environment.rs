@@ -1,0 +1,73 @@
+//! Under which conditions a run was made. No result without its conditions.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The tester's machine and program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Program version and, when built from a checkout, its commit.
+    pub drophammer: String,
+    /// Kernel release and version.
+    pub kernel: String,
+    /// Kernel command line.
+    pub kernel_command_line: String,
+    /// Distribution.
+    pub distribution: String,
+    /// Processor model.
+    pub cpu_model: String,
+    /// Processors online, and which of them the tester and the DUT use.
+    pub cpus: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Virtualised by what, empty when not or not known.
+    pub virtualization: String,
+    /// Clock source of the kernel.
+    pub clock_source: String,
+    /// root, or an ordinary user in a user namespace.
+    pub privilege: String,
+    /// Load average at the start (1 min).
+    pub load_average: f64,
+    /// Anything else, by name (governor, mitigations, SMT).
+    pub more: BTreeMap<String, String>,
+}
+
+/// What is known of one DUT as it was tested.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DutRecord {
+    /// Name in the suite.
+    pub name: String,
+    /// Kind (`frr`).
+    pub kind: String,
+    /// Version as the DUT itself tells it.
+    pub version: String,
+    /// How it is confined and reached: processors, threads, interfaces.
+    pub confinement: String,
+    /// Configuration files as rendered: file name to text.
+    pub config: BTreeMap<String, String>,
+    /// True for simulated devices: their figures test the tester and are no results.
+    pub simulated: bool,
+    /// Port backend and what each port of the tester is: name, driver, MTU, speed.
+    pub ports: Vec<PortRecord>,
+}
+
+/// One port of the tester.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortRecord {
+    /// Name in the suite (`p1`).
+    pub name: String,
+    /// Interface.
+    pub interface: String,
+    /// Backend (`af_packet`).
+    pub backend: String,
+    /// Driver (`veth`).
+    pub driver: String,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Speed for which loads are computed, in bit/s.
+    pub speed_bps: u64,
+    /// MAC address of the tester's host on this port.
+    pub mac: String,
+    /// Address of the tester's host and of the DUT, per family: `198.18.1.2 -> 198.18.1.1`.
+    pub addresses: Vec<String>,
+}

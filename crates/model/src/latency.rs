@@ -1,0 +1,42 @@
+//! Latency of a set of frames, as stored and reported.
+
+use serde::{Deserialize, Serialize};
+
+/// Latency of the frames of one group in one trial, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Frames measured; 0 means that nothing arrived and every other field is 0.
+    pub frames: u64,
+    /// Smallest.
+    pub min_ns: u64,
+    /// Arithmetic mean (exact sum / frames, not from the histogram).
+    pub mean_ns: f64,
+    /// Largest.
+    pub max_ns: u64,
+    /// `(percentile, latency in ns)` from the HDR histogram, ascending; see [`PERCENTILES`].
+    pub percentiles: Vec<(f64, u64)>,
+}
+
+/// The percentiles that every summary carries.
+pub const PERCENTILES: [f64; 14] =
+    [1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
+
+impl LatencySummary {
+    /// Latency at `percentile` in ns, where it was stored.
+    pub fn percentile(&self, percentile: f64) -> Option<u64> {
+        self.percentiles.iter().find(|(p, _)| (p - percentile).abs() < 1e-9).map(|(_, ns)| *ns)
+    }
+
+    /// Reads a summary off a histogram of nanoseconds; `sum_ns` is the exact sum of all recorded values.
+    pub fn from_histogram(histogram: &hdrhistogram::Histogram<u64>, min_ns: u64, max_ns: u64, sum_ns: u128) -> Self {
+        let frames = histogram.len();
+        if frames == 0 {
+            return LatencySummary::default();
+        }
+        let percentiles = PERCENTILES
+            .iter()
+            .map(|p| (*p, histogram.value_at_percentile(*p).clamp(min_ns, max_ns)))
+            .collect();
+        LatencySummary { frames, min_ns, mean_ns: sum_ns as f64 / frames as f64, max_ns, percentiles }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
+
+use serde::{Deserialize, Serialize};
+
+/// The outcome of one test on one DUT.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Tables; the report puts the same table of several DUTs into one, with the DUT as first column.
+    pub tables: Vec<Table>,
+    /// Plots; the report merges plots with the same `key` of several DUTs into one.
+    pub plots: Vec<Plot>,
+    /// Figures by which routers are ranked, in order of importance.
+    pub ranks: Vec<RankFigure>,
+    /// Pass or fail where the suite states a criterion.
+    pub verdicts: Vec<Verdict>,
+    /// What the reader must know of these figures ("tester-limited", "irregular: no upper bound", "not conformant").
+    pub notes: Vec<String>,
+}
+
+/// A table of the outcome.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Same key on every DUT.
+    pub key: String,
+    /// Heading.
+    pub title: String,
+    /// Columns in order.
+    pub columns: Vec<Column>,
+    /// Rows; each as long as `columns`.
+    pub rows: Vec<Row>,
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Machine name with unit, for CSV and JSON: `throughput_pps`.
+    pub key: String,
+    /// Heading for people: `Throughput`.
+    pub title: String,
+    /// Unit for people: `fps`, `%`, `µs`, or empty.
+    pub unit: String,
+}
+
+impl Column {
+    /// A column from its three texts.
+    pub fn new(key: &str, title: &str, unit: &str) -> Self {
+        Column { key: key.into(), title: title.into(), unit: unit.into() }
+    }
+}
+
+/// One row, with the trials that its figures come from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Cells in column order.
+    pub cells: Vec<Cell>,
+    /// Trials behind this row; the report shows their conditions on demand.
+    pub trials: Vec<u64>,
+    /// Marks for this row ("tester-limited").
+    pub marks: Vec<String>,
+}
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// Nothing to tell; shown as a dash, never as 0.
+    None,
+    /// A whole number.
+    Count(u64),
+    /// A number with a fraction.
+    Number(f64),
+    /// Words.
+    Text(String),
+}
+
+impl From<u64> for Cell {
+    fn from(n: u64) -> Cell {
+        Cell::Count(n)
+    }
+}
+impl From<f64> for Cell {
+    fn from(n: f64) -> Cell {
+        if n.is_finite() { Cell::Number(n) } else { Cell::None }
+    }
+}
+impl From<&str> for Cell {
+    fn from(t: &str) -> Cell {
+        Cell::Text(t.into())
+    }
+}
+impl From<String> for Cell {
+    fn from(t: String) -> Cell {
+        Cell::Text(t)
+    }
+}
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(o: Option<T>) -> Cell {
+        o.map_or(Cell::None, Into::into)
+    }
+}
+
+/// A plot of the outcome.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plot {
+    /// Same key on every DUT: plots with the same key are drawn into one.
+    pub key: String,
+    /// Heading.
+    pub title: String,
+    /// How to draw.
+    pub kind: PlotKind,
+    /// Label of the x axis with unit.
+    pub x: String,
+    /// Label of the y axis with unit.
+    pub y: String,
+    /// Draw the y axis logarithmically.
+    pub log_y: bool,
+    /// Series of this DUT.
+    pub series: Vec<Series>,
+    /// Vertical marks: (x, text).
+    pub events: Vec<(f64, String)>,
+}
+
+/// How a plot is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlotKind {
+    /// Bars by category ([`Point::label`]); reference series (same on all DUTs) are drawn as a line.
+    Bars,
+    /// Bars from minimum to maximum with a mark at the average, by category.
+    Ranges,
+    /// Connected points in x order.
+    Line,
+    /// Single points, unconnected.
+    Dots,
+    /// Latency by percentile: x is the percentile 0 to 100, drawn on an axis of nines: log(1/(1-p)).
+    Percentiles,
+}
+
+/// One series of a plot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Name without the DUT ("64 bytes", "theoretical"); the report prepends the DUT.
+    pub name: String,
+    /// True for what is the same on all DUTs (the theoretical line rate): drawn once.
+    pub reference: bool,
+    /// Dots behind a curve: every trial, rather than the answer. Drawn faint, unconnected.
+    pub dots: bool,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// One point of a series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// x; for categories their order.
+    pub x: f64,
+    /// y (the average for ranges).
+    pub y: f64,
+    /// Category, for [`PlotKind::Bars`] and [`PlotKind::Ranges`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Lower and upper end, for [`PlotKind::Ranges`] and error bars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<(f64, f64)>,
+    /// Trial that this point is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<u64>,
+}
+
+/// A figure by which DUTs are ranked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankFigure {
+    /// Same key on every DUT, machine name with unit: `throughput_64_pps`.
+    pub key: String,
+    /// For people: `Throughput, 64 bytes`.
+    pub title: String,
+    /// Unit for people.
+    pub unit: String,
+    /// The figure; absent when the DUT could not be measured (it then ranks last).
+    pub value: Option<f64>,
+    /// Is more better?
+    pub higher_is_better: bool,
+    /// The tester set this limit, not the DUT: ranks of such figures are ties.
+    pub tester_limited: bool,
+    /// Figures closer together than this share of the larger one rank the same (the width of the search).
+    pub resolution: f64,
+}
+
+/// Pass or fail against a criterion of the suite.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What was asked: `throughput of 64 >= 100,000 fps`.
+    pub criterion: String,
+    /// Met?
+    pub pass: bool,
+    /// What was found.
+    pub found: String,
+}

@@ -1,0 +1,130 @@
+//! The records of a run folder, one JSON object per line, in the order in which things happened.
+//!
+//! `run.jsonl` is written as the run goes on and readable after a crash: a run without [`Record::Ended`] was cut off.
+
+use crate::environment::{DutRecord, Environment};
+use crate::outcome::Outcome;
+use crate::trial::{TrialResult, TrialSpec};
+use serde::{Deserialize, Serialize};
+
+/// One line of `run.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// First line.
+    Started(Started),
+    /// A DUT is up and ready.
+    Dut(DutRecord),
+    /// A trial ended.
+    Trial(Box<TrialRecord>),
+    /// A test ended on a DUT.
+    Test(Box<TestRecord>),
+    /// Something the reader must know: a DUT did not come up, a trial was repeated, a warning.
+    Note(Note),
+    /// Last line of a run that was not cut off.
+    Ended(Ended),
+}
+
+/// Start of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// Format of the folder; readers refuse a larger number than theirs.
+    pub format: u32,
+    /// UTC, RFC 3339.
+    pub time: String,
+    /// Name of the suite.
+    pub suite: String,
+    /// Title of the suite.
+    pub title: String,
+    /// Profile used.
+    pub profile: String,
+    /// True when trial durations follow the RFCs; false carries a visible tag into every report.
+    pub conformant: bool,
+    /// Why not, when not: `trials of 1 s instead of 60 s`.
+    pub deviations: Vec<String>,
+    /// Seed of every pseudo-random choice.
+    pub seed: u64,
+    /// DUT names in the order of the suite.
+    pub duts: Vec<String>,
+    /// Tests in order: (name, title).
+    pub tests: Vec<(String, String)>,
+    /// Command line.
+    pub command: Vec<String>,
+    /// The machine.
+    pub environment: Environment,
+}
+
+/// The current [`Started::format`].
+pub const FORMAT: u32 = 1;
+
+/// One trial with its place in the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// DUT.
+    pub dut: String,
+    /// Test.
+    pub test: String,
+    /// Attempt at this trial, from 1; above 1 because an earlier attempt was invalid.
+    pub attempt: u32,
+    /// UTC, RFC 3339, when it ended.
+    pub time: String,
+    /// What was offered.
+    pub spec: TrialSpec,
+    /// What came of it.
+    pub result: TrialResult,
+}
+
+/// One test on one DUT.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestRecord {
+    /// DUT.
+    pub dut: String,
+    /// Test.
+    pub test: String,
+    /// Title for people.
+    pub title: String,
+    /// Parameters as used, defaults filled in.
+    pub parameters: serde_json::Value,
+    /// Seconds it took.
+    pub elapsed_s: f64,
+    /// How it ended.
+    pub status: TestStatus,
+    /// What it found, partial after an error.
+    pub outcome: Outcome,
+}
+
+/// How a test ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", content = "cause", rename_all = "snake_case")]
+pub enum TestStatus {
+    /// It ran to its end.
+    Completed,
+    /// It could not: the cause.
+    Failed(String),
+    /// The user stopped it.
+    Interrupted,
+    /// It does not apply to this DUT: the reason.
+    Skipped(String),
+}
+
+/// A remark.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// UTC, RFC 3339.
+    pub time: String,
+    /// DUT it is about, if any.
+    pub dut: Option<String>,
+    /// The remark.
+    pub text: String,
+    /// True when something went wrong.
+    pub problem: bool,
+}
+
+/// End of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// UTC, RFC 3339.
+    pub time: String,
+    /// True when the user stopped it.
+    pub interrupted: bool,
+}

@@ -1,0 +1,125 @@
+//! Descriptions that registries carry: tests, DUT kinds, port backends, and their parameters.
+//!
+//! `drophammer list`, `check`, `schema` and the docs index are made from these, so that adding a test is one file and
+//! one line in a list.
+
+/// Type of a parameter, which decides how its YAML is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParamKind {
+    /// List of frame sizes and mixes: `[64, ip40, imix]`.
+    Sizes,
+    /// List of percentages: `[10, 50, 90, 100]`, each above 0 and at most 100.
+    Percents,
+    /// One percentage, 0 to 100; `0.5` is half of one per cent.
+    Percent,
+    /// Duration with unit: `60 s`.
+    Duration,
+    /// Whole number of at least 1.
+    Count,
+    /// Frame rate with unit: `100 kfps`.
+    Rate,
+    /// `true` or `false`.
+    Flag,
+    /// List of `ipv4`, `ipv6`.
+    Families,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A shell command.
+    Command,
+    /// List of interface names.
+    Interfaces,
+}
+
+/// A parameter of a test or a DUT kind.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamSpec {
+    /// Key in the suite file.
+    pub key: &'static str,
+    /// Type.
+    pub kind: ParamKind,
+    /// Default as YAML text, for the profile `quick`; absent when the parameter must be given or may be missing.
+    pub quick: Option<&'static str>,
+    /// Default as YAML text, for the profile `conformant` (RFC durations).
+    pub conformant: Option<&'static str>,
+    /// Must it be given?
+    pub required: bool,
+    /// One line of help; names the RFC section that the default comes from.
+    pub help: &'static str,
+}
+
+impl ParamSpec {
+    /// A parameter with a default for each profile.
+    pub const fn new(
+        key: &'static str,
+        kind: ParamKind,
+        quick: &'static str,
+        conformant: &'static str,
+        help: &'static str,
+    ) -> Self {
+        ParamSpec { key, kind, quick: Some(quick), conformant: Some(conformant), required: false, help }
+    }
+
+    /// A parameter that may be left out and then has no value.
+    pub const fn optional(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
+        ParamSpec { key, kind, quick: None, conformant: None, required: false, help }
+    }
+
+    /// A parameter that must be given.
+    pub const fn required(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
+        ParamSpec { key, kind, quick: None, conformant: None, required: true, help }
+    }
+}
+
+/// A figure that a test ranks by, for `expect:` in suite files.
+#[derive(Clone, Copy, Debug)]
+pub struct FigureSpec {
+    /// Key, with `{size}` where a frame size stands: `throughput_{size}_pps`.
+    pub key: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+}
+
+/// A test.
+#[derive(Clone, Copy, Debug)]
+pub struct TestSpec {
+    /// Name in suite files and on the command line: `throughput`.
+    pub name: &'static str,
+    /// Title for people: `Throughput`.
+    pub title: &'static str,
+    /// One line: what it finds.
+    pub summary: &'static str,
+    /// Where the procedure stands: `RFC 2544 section 26.1, RFC 9971`.
+    pub source: &'static str,
+    /// Parameters.
+    pub params: &'static [ParamSpec],
+    /// Figures that it ranks by.
+    pub figures: &'static [FigureSpec],
+}
+
+/// A DUT kind.
+#[derive(Clone, Copy, Debug)]
+pub struct KindSpec {
+    /// Name in suite files: `frr`.
+    pub name: &'static str,
+    /// One line: what it is.
+    pub summary: &'static str,
+    /// Roles that it can play: `ipv4-router`, `ipv6-router`.
+    pub roles: &'static [&'static str],
+    /// What must be installed: `(program, Debian package)`.
+    pub needs: &'static [(&'static str, &'static str)],
+    /// Parameters beside `name` and `kind`.
+    pub params: &'static [ParamSpec],
+    /// True when the device is simulated by Drophammer itself: its figures are no results.
+    pub simulated: bool,
+}
+
+/// A port backend.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendSpec {
+    /// Name: `af_packet`.
+    pub name: &'static str,
+    /// One line: what it is and what it needs.
+    pub summary: &'static str,
+}

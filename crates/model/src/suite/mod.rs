@@ -1,0 +1,123 @@
+//! A suite: which routers, on which ports, go through which tests. This is the validated form; reading YAML into it,
+//! with errors that name line and remedy, is in `suite::read`.
+
+pub mod params;
+
+pub use params::{ParamValue, Params};
+
+use crate::quantity::Bandwidth;
+use crate::trial::{AddressRange, Family};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Which durations and repetitions a run uses where the suite says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Seconds per trial; every report carries a tag that it does not conform.
+    Quick,
+    /// The durations of the RFCs (60 s and more).
+    Conformant,
+}
+
+impl std::fmt::Display for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Profile::Quick => "quick",
+            Profile::Conformant => "conformant",
+        })
+    }
+}
+
+/// A validated suite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suite {
+    /// Name: letters, digits, dashes.
+    pub name: String,
+    /// One line for the report.
+    pub title: String,
+    /// Profile.
+    pub profile: Profile,
+    /// Seed of every pseudo-random choice; reported.
+    pub seed: u64,
+    /// Routers under test, at least one, names unique.
+    pub duts: Vec<DutConfig>,
+    /// Ports of the tester, at least two, names unique. Port i of the tester faces port i of the DUT.
+    pub ports: Vec<PortConfig>,
+    /// Tests in order, at least one.
+    pub tests: Vec<TestConfig>,
+}
+
+/// A router under test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DutConfig {
+    /// Name for people: letters, digits, dashes, dots.
+    pub name: String,
+    /// Kind, an entry of the registry.
+    pub kind: String,
+    /// Parameters of the kind.
+    pub params: Params,
+}
+
+/// One port of the tester and the DUT's port that faces it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortConfig {
+    /// Name: `p1`.
+    pub name: String,
+    /// Line speed from which percent loads and theoretical rates follow (RFC 2544 Appendix B).
+    pub speed: Bandwidth,
+    /// MTU in bytes (IP packet).
+    pub mtu: u32,
+    /// IPv4 addressing, if IPv4 is used.
+    pub ipv4: Option<Addressing>,
+    /// IPv6 addressing, if IPv6 is used.
+    pub ipv6: Option<Addressing>,
+}
+
+impl PortConfig {
+    /// Addressing of `family`.
+    pub fn addressing(&self, family: Family) -> Option<&Addressing> {
+        match family {
+            Family::Ipv4 => self.ipv4.as_ref(),
+            Family::Ipv6 => self.ipv6.as_ref(),
+        }
+    }
+}
+
+/// Addresses on one port in one family. Defaults follow RFC 2544 Appendix C.2.2 with the block corrected to
+/// 198.18.0.0/15, and RFC 5180 section 8 with the block corrected by erratum to 2001:2::/48.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addressing {
+    /// The DUT's address on this port.
+    pub dut: IpAddr,
+    /// The tester's emulated router on this port: next hop of the networks behind the port.
+    pub host: IpAddr,
+    /// Length of the prefix that both share.
+    pub prefix_len: u8,
+    /// Prefix behind the emulated router to which the DUT must have a route: `(address, length)`.
+    pub behind: (IpAddr, u8),
+    /// Test addresses within `behind`: what flows towards this port aim at.
+    pub destinations: AddressRange,
+}
+
+/// A test with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestConfig {
+    /// Name, an entry of the registry.
+    pub test: String,
+    /// Parameters, defaults of the profile filled in.
+    pub params: Params,
+    /// Criteria for pass or fail.
+    pub expect: Vec<Expectation>,
+}
+
+/// `expect: { throughput_64_pps: ">= 100000" }`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expectation {
+    /// Key of a [`crate::outcome::RankFigure`].
+    pub figure: String,
+    /// True for `>=`, false for `<=`.
+    pub at_least: bool,
+    /// The bound.
+    pub bound: f64,
+}

@@ -1,0 +1,106 @@
+//! Parameters of tests and DUT kinds after validation: typed, defaults filled in.
+
+use crate::quantity::{FrameRate, show_duration};
+use crate::size::PacketSize;
+use crate::trial::Family;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Value of one parameter; the variant is the one that its [`crate::registry::ParamKind`] asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParamValue {
+    /// `Sizes`.
+    Sizes(Vec<PacketSize>),
+    /// `Percents`, as written (50 for 50 %).
+    Numbers(Vec<f64>),
+    /// `Percent`, as written.
+    Number(f64),
+    /// `Duration`.
+    Duration(Duration),
+    /// `Count`.
+    Count(u64),
+    /// `Rate`.
+    Rate(FrameRate),
+    /// `Flag`.
+    Flag(bool),
+    /// `Families`, each once.
+    Families(Vec<Family>),
+    /// `Choice`, `Text`, `Command`.
+    Text(String),
+    /// `Interfaces`.
+    Texts(Vec<String>),
+}
+
+impl ParamValue {
+    /// The value as JSON, for the stored record: durations as text with unit.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::json;
+        match self {
+            ParamValue::Sizes(v) => json!(v),
+            ParamValue::Numbers(v) => json!(v),
+            ParamValue::Number(v) => json!(v),
+            ParamValue::Duration(d) => json!(show_duration(*d)),
+            ParamValue::Count(n) => json!(n),
+            ParamValue::Rate(r) => json!(r),
+            ParamValue::Flag(b) => json!(b),
+            ParamValue::Families(v) => json!(v),
+            ParamValue::Text(t) => json!(t),
+            ParamValue::Texts(t) => json!(t),
+        }
+    }
+}
+
+/// All parameters of one test or DUT. Getters return `None` for a key that is absent or of another type; validation has
+/// made sure that every parameter with a default is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params(pub BTreeMap<String, ParamValue>);
+
+macro_rules! getter {
+    ($(#[$doc:meta])* $name:ident, $variant:ident, $type:ty) => {
+        $(#[$doc])*
+        pub fn $name(&self, key: &str) -> Option<$type> {
+            match self.0.get(key) {
+                Some(ParamValue::$variant(v)) => Some(v.clone()),
+                _ => None,
+            }
+        }
+    };
+}
+
+impl Params {
+    getter!(
+        /// Frame sizes and mixes.
+        sizes, Sizes, Vec<PacketSize>);
+    getter!(
+        /// Percentages.
+        numbers, Numbers, Vec<f64>);
+    getter!(
+        /// One percentage.
+        number, Number, f64);
+    getter!(
+        /// A duration.
+        duration, Duration, Duration);
+    getter!(
+        /// A whole number.
+        count, Count, u64);
+    getter!(
+        /// A frame rate.
+        rate, Rate, FrameRate);
+    getter!(
+        /// A yes or no.
+        flag, Flag, bool);
+    getter!(
+        /// IP versions.
+        families, Families, Vec<Family>);
+    getter!(
+        /// A word, text or command.
+        text, Text, String);
+    getter!(
+        /// A list of names.
+        texts, Texts, Vec<String>);
+
+    /// All parameters as a JSON object.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::Value::Object(self.0.iter().map(|(k, v)| (k.clone(), v.to_json())).collect())
+    }
+}

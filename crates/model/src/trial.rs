@@ -1,0 +1,321 @@
+//! The trial, unit of every test (RFC 2544 section 23): what is offered, and what came of it.
+
+use crate::latency::LatencySummary;
+use crate::quantity::FrameRate;
+use crate::size::PacketSize;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Index of a tester port within the testbed, from 0.
+pub type PortIndex = usize;
+
+/// IP version of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Family::Ipv4 => "IPv4",
+            Family::Ipv6 => "IPv6",
+        })
+    }
+}
+
+/// A range of addresses `first`, `first + step`, ... of `count` members. Arithmetic, never a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressRange {
+    /// First address.
+    pub first: IpAddr,
+    /// Distance between neighbours; 1 for consecutive hosts, 256 for one host in each /24.
+    pub step: u64,
+    /// Number of addresses, 1 to 1,000,000.
+    pub count: u32,
+}
+
+/// Frames from one port to another. Sequence numbers run per flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowSpec {
+    /// What the test compares: flows of the same group are counted together ("IPv4", "stable", "gold").
+    pub group: String,
+    /// Port that sends.
+    pub from: PortIndex,
+    /// Port at which every frame must arrive; an arrival elsewhere is a stray.
+    pub to: PortIndex,
+    /// IP version; must be that of the addresses.
+    pub family: Family,
+    /// Source addresses, taken in pseudo-random order (RFC 4814).
+    pub sources: AddressRange,
+    /// Destination addresses, taken in pseudo-random order: each exactly once in every `count` frames.
+    pub destinations: AddressRange,
+    /// Share of the sending port's load, relative to the other flows of that port.
+    pub weight: f64,
+}
+
+/// How the load runs over the trial. Rates are frames per second *per sending port*.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Load {
+    /// The same rate all the time, frames evenly spaced.
+    Constant {
+        /// Rate per sending port.
+        rate_pps: f64,
+    },
+    /// As much as the port takes, up to a limit: the maximum offered load (RFC 2285 section 3.5.3). Falling short of the
+    /// limit does not make the trial invalid; what was offered is measured.
+    Maximum {
+        /// Line rate, the most that may be offered per sending port.
+        limit_pps: f64,
+    },
+    /// Steps, one after the other: (seconds, rate per sending port). The duration of the trial is their sum.
+    Steps {
+        /// In order of time.
+        steps: Vec<LoadStep>,
+    },
+    /// One burst of `frames` per sending port at `rate_pps` (the highest the medium allows), then silence (RFC 9004).
+    Burst {
+        /// Frames of the burst per sending port.
+        frames: u64,
+        /// Rate within the burst per sending port.
+        rate_pps: f64,
+    },
+}
+
+/// One step of [`Load::Steps`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadStep {
+    /// Length in seconds.
+    pub duration_s: f64,
+    /// Rate per sending port.
+    pub rate_pps: f64,
+}
+
+/// What one trial offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialSpec {
+    /// Why this trial is run, for progress and the stored record ("throughput 64: bisect").
+    pub purpose: String,
+    /// Sizes of the frames.
+    pub size: PacketSize,
+    /// The flows; several per port share that port's load by weight.
+    pub flows: Vec<FlowSpec>,
+    /// Load per sending port.
+    pub load: Load,
+    /// Sending time in seconds (for a burst: ignored, it ends with its last frame).
+    pub duration_s: f64,
+    /// Width of time bins in seconds; absent for no bins.
+    pub bin_s: Option<f64>,
+    /// Wait for late frames after the last departure, in seconds (RFC 2544 section 23 d: 2 s). Waiting ends early when
+    /// every frame is accounted for.
+    pub drain_s: f64,
+}
+
+impl TrialSpec {
+    /// Ports that send, ascending, each once.
+    pub fn senders(&self) -> Vec<PortIndex> {
+        let mut ports: Vec<_> = self.flows.iter().map(|f| f.from).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
+    }
+
+    /// Steps of the load per sending port: `(duration, rate)`.
+    pub fn steps(&self) -> Vec<(Duration, FrameRate)> {
+        let secs = |s: f64| Duration::from_secs_f64(s.max(0.0));
+        match &self.load {
+            Load::Constant { rate_pps } => vec![(secs(self.duration_s), FrameRate(*rate_pps))],
+            Load::Maximum { limit_pps } => vec![(secs(self.duration_s), FrameRate(*limit_pps))],
+            Load::Steps { steps } => steps.iter().map(|s| (secs(s.duration_s), FrameRate(s.rate_pps))).collect(),
+            Load::Burst { frames, rate_pps } => vec![(secs(*frames as f64 / rate_pps), FrameRate(*rate_pps))],
+        }
+    }
+
+    /// Frames that each sending port is to send.
+    pub fn intended_per_port(&self) -> u64 {
+        match &self.load {
+            Load::Burst { frames, .. } => *frames,
+            _ => self.steps().iter().map(|(d, r)| r.frames_in(*d)).sum(),
+        }
+    }
+
+    /// Time from first to last intended departure.
+    pub fn sending_time(&self) -> Duration {
+        self.steps().iter().map(|(d, _)| *d).sum()
+    }
+}
+
+/// What was counted for one flow group.
+///
+/// `offered = received + lost`, exactly, where `received` counts each frame once; duplicates are beside it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupCounts {
+    /// Name of the group.
+    pub group: String,
+    /// Frames that the load asked for.
+    pub intended: u64,
+    /// Frames handed to the port (RFC 2285 offered load), refused ones of a device's receive ring included.
+    pub offered: u64,
+    /// Of the offered: refused by the device's receive ring where the port can tell (veth); they are loss of the DUT.
+    pub refused: u64,
+    /// Distinct frames that arrived intact at the right port before the end of the drain.
+    pub received: u64,
+    /// `offered - received`.
+    pub lost: u64,
+    /// Further arrivals of a frame that had arrived.
+    pub duplicated: u64,
+    /// RFC 4737 type-P-reordered: sequence below the next expected.
+    pub reordered: u64,
+    /// RFC 4737 maximum reordering extent, in frames.
+    pub max_reordering_extent: u64,
+    /// RFC 4737 n-reordering with n = 3 (what TCP takes for loss).
+    pub reordered_3: u64,
+    /// Frames in sequence as the 2001 core router test counts: sequence exactly one above that of the frame before it.
+    pub in_sequence: u64,
+    /// Received, but more than the late threshold after departure; part of `received`.
+    pub late: u64,
+    /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
+    pub corrupted: u64,
+    /// Arrived at a port that the flow does not lead to; not part of `received`.
+    pub stray: u64,
+    /// Bytes of received frames, FCS included.
+    pub received_bytes: u64,
+    /// Latency of the received frames.
+    pub latency: LatencySummary,
+    /// Departure of the last lost frame in ns after the first departure; absent when nothing was lost.
+    pub last_loss_ns: Option<u64>,
+    /// Time bins, empty unless asked for.
+    pub bins: Vec<Bin>,
+}
+
+/// Counts of one time bin. Bins are of equal width ([`TrialSpec::bin_s`]) from the first departure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bin {
+    /// Frames that departed in this bin.
+    pub offered: u64,
+    /// Of these, frames that arrived at any time: `offered - delivered` was lost.
+    pub delivered: u64,
+    /// Frames that arrived in this bin, whenever they departed (the forwarding rate over time).
+    pub arrived: u64,
+}
+
+/// How the tester fared during a trial. A trial that the tester spoilt is invalid, not lossy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// Frames that the tester failed to offer in time: intended - offered.
+    pub unsent: u64,
+    /// Test frames lost in the tester's own receive path (ring or socket overflow).
+    pub receive_drops: u64,
+    /// Longest time between two looks of the packet loop, in ns.
+    pub max_gap_ns: u64,
+    /// Sum of all gaps above 1 ms, in ns.
+    pub gaps_over_1ms_ns: u64,
+    /// How late frames were handed to the port: `(percentile, ns)`.
+    pub departure_error: Vec<(f64, u64)>,
+    /// Step of the wall clock against the steady clock during the trial, in ns.
+    pub clock_step_ns: i64,
+    /// Time that the hypervisor took from the tester's processor, in ns; absent where it cannot be read.
+    pub tester_stolen_ns: Option<u64>,
+    /// Frames of an earlier trial or run that still came in; they are counted here and nowhere else.
+    pub stale: u64,
+    /// Frames that are not test traffic (ARP, ND, routing protocols, whatever the DUT says by itself).
+    pub other_received: u64,
+}
+
+/// May this trial be used?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", content = "reasons", rename_all = "snake_case")]
+pub enum Validity {
+    /// Yes.
+    Valid,
+    /// No; the tester spoilt it, for these reasons.
+    Invalid(Vec<String>),
+}
+
+impl Validity {
+    /// True for [`Validity::Valid`].
+    pub fn is_valid(&self) -> bool {
+        matches!(self, Validity::Valid)
+    }
+}
+
+/// What came of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialResult {
+    /// Number within the run, from 1; assigned by the testbed. The key of the stored record.
+    pub trial: u64,
+    /// From first to last departure in seconds.
+    pub sending_s: f64,
+    /// From first to last arrival of a test frame in seconds; longer than `sending_s` when a buffer drains.
+    pub receiving_s: f64,
+    /// Wall-clock time that the trial took in all, in seconds (set-up, sending, drain).
+    pub elapsed_s: f64,
+    /// Counts per group, in the order in which the groups first appear in the flows.
+    pub groups: Vec<GroupCounts>,
+    /// How the tester fared.
+    pub health: Health,
+    /// May it be used?
+    pub validity: Validity,
+    /// Processor time of the DUT's forwarding and daemons over the trial as a share of one processor (1.0 = one full
+    /// core); absent where it cannot be read.
+    pub dut_cpu: Option<f64>,
+    /// Number of sending ports (loads are per sending port; aggregate = load x senders).
+    pub senders: u32,
+}
+
+impl TrialResult {
+    /// Sum over all groups of one count.
+    pub fn sum(&self, count: impl Fn(&GroupCounts) -> u64) -> u64 {
+        self.groups.iter().map(count).sum()
+    }
+
+    /// Frames offered, all groups.
+    pub fn offered(&self) -> u64 {
+        self.sum(|g| g.offered)
+    }
+
+    /// Frames received, all groups.
+    pub fn received(&self) -> u64 {
+        self.sum(|g| g.received)
+    }
+
+    /// Frames lost, all groups.
+    pub fn lost(&self) -> u64 {
+        self.sum(|g| g.lost)
+    }
+
+    /// Frames intended, all groups.
+    pub fn intended(&self) -> u64 {
+        self.sum(|g| g.intended)
+    }
+
+    /// Share of offered frames that were lost, 0 to 1 (RFC 1242 frame loss rate); 0 when nothing was offered.
+    pub fn loss_ratio(&self) -> f64 {
+        let offered = self.offered();
+        if offered == 0 { 0.0 } else { self.lost() as f64 / offered as f64 }
+    }
+
+    /// Measured offered load per sending port.
+    pub fn offered_load(&self) -> FrameRate {
+        if self.sending_s <= 0.0 || self.senders == 0 {
+            return FrameRate(0.0);
+        }
+        FrameRate(self.offered() as f64 / self.sending_s / f64::from(self.senders))
+    }
+
+    /// Forwarding rate per sending port (RFC 2285 section 3.6): frames received over the longer of sending and receiving
+    /// time, so that frames which only left a buffer afterwards do not count as rate.
+    pub fn forwarding_rate(&self) -> FrameRate {
+        let seconds = self.sending_s.max(self.receiving_s);
+        if seconds <= 0.0 || self.senders == 0 {
+            return FrameRate(0.0);
+        }
+        FrameRate(self.received() as f64 / seconds / f64::from(self.senders))
+    }
+}

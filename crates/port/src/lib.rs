@@ -1,0 +1,1 @@
+//! Moves frames: trait Port and one file per backend.

@@ -1,0 +1,1 @@
+//! The reference device: a simulated router of known behaviour.

@@ -1,0 +1,1 @@
+//! The facade that tests speak to: topology, ports, flows, emulated hosts and DUT.

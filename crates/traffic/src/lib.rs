@@ -1,0 +1,1 @@
+//! Flows to frames on time (generator); frames to loss, order and latency (analyzer).

@@ -1,0 +1,1 @@
+//! Headers and messages as bytes, without I/O; the test signature.

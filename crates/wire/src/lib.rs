@@ -1,1 +1,38 @@
-//! Headers and messages as bytes, without I/O; the test signature.
+//! Headers and messages as bytes, without I/O: one file per header, and the test signature.
+//!
+//! Contract of every parser: any byte string is either read or refused with [`Malformed`]; none panics. Emitters write
+//! into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
+
+pub mod checksum;
+pub mod ethernet;
+pub mod ipv4;
+pub mod ipv6;
+pub mod mac;
+pub mod signature;
+pub mod udp;
+
+pub use mac::MacAddr;
+
+/// Why bytes are not the header that they were taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Header: `ipv4`.
+    pub header: &'static str,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "malformed {}: {}", self.header, self.reason)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+impl Malformed {
+    /// `header` cannot be read, because of `reason`.
+    pub const fn new(header: &'static str, reason: &'static str) -> Self {
+        Malformed { header, reason }
+    }
+}

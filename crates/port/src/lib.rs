@@ -1,1 +1,117 @@
-//! Moves frames: trait Port and one file per backend.
+//! Moves frames: one trait, one file per backend.
+//!
+//! A port works in bursts: the generator fills slots that the port lends, [`Port::send`] hands them over in one go,
+//! [`Port::receive`] lends what came in. So dynamic dispatch costs once per burst, and a backend with frames in shared
+//! memory needs no copy. Between start and stop of a trial nothing here allocates or locks.
+
+pub mod af_packet;
+pub mod batch;
+pub mod clock;
+pub mod simulated;
+
+pub use batch::{Batch, Received};
+pub use clock::{Clock, SystemClock};
+
+use drophammer_model::quantity::Instant;
+use drophammer_model::registry::BackendSpec;
+use drophammer_wire::MacAddr;
+
+/// All backends, in the order in which `drophammer list backends` shows them.
+pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &simulated::SPEC];
+
+/// Frames that one call moves at most.
+pub const BURST: usize = 64;
+
+/// What a port is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Interface: `t0`.
+    pub interface: String,
+    /// Backend: `af_packet`.
+    pub backend: &'static str,
+    /// Driver: `veth`.
+    pub driver: String,
+    /// Address of the interface.
+    pub mac: MacAddr,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// True when a frame that the port refuses was refused by the device's receive ring (veth): it is then offered, and
+    /// lost in the device. False when a refusal is the tester's own full ring: such a frame was not offered.
+    pub refusal_is_device_loss: bool,
+}
+
+/// What became of a burst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames that left.
+    pub accepted: u32,
+    /// Frames that were refused; bit i of `refused_mask` is slot i.
+    pub refused: u32,
+    /// Which.
+    pub refused_mask: u64,
+}
+
+/// Counters of the tester's own receive path since the port was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames that the tester lost after the device had delivered them (socket or ring overflow).
+    pub receive_drops: u64,
+}
+
+/// Why a port stopped working.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// The interface cannot be opened.
+    #[error("cannot open interface `{interface}`: {reason}")]
+    Open {
+        /// Interface.
+        interface: String,
+        /// Reason and remedy.
+        reason: String,
+    },
+    /// The interface went away or down in mid-run.
+    #[error("interface `{interface}` stopped working: {source}")]
+    Lost {
+        /// Interface.
+        interface: String,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+/// A tester port.
+pub trait Port {
+    /// What it is.
+    fn info(&self) -> &PortInfo;
+
+    /// Slots to fill before [`Port::send`]; their contents stay between calls, so a sender may patch instead of rewrite.
+    fn slots(&mut self) -> &mut Batch;
+
+    /// Hands over slots 0 to `frames`, at most [`BURST`], in order. A refused frame is never tried again by the port:
+    /// trying again would make the load closed-loop and hide loss.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError>;
+
+    /// Takes what has come in, at most [`BURST`] frames, without waiting; valid until the next call.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn receive(&mut self) -> Result<Received<'_>, PortError>;
+
+    /// Counters since the port was opened.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn counters(&mut self) -> Result<PortCounters, PortError>;
+}
+
+/// An arrived frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// The frame without FCS.
+    pub frame: &'a [u8],
+    /// When it arrived, by the run's clock.
+    pub at: Instant,
+}

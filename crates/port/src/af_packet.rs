@@ -1,0 +1,213 @@
+//! AF_PACKET with `sendmmsg` and `recvmmsg`: works on every interface of every Linux, without privilege in a user
+//! namespace.
+//!
+//! Two sockets: one sends past the queueing discipline and receives nothing, the other receives with the kernel's
+//! timestamps and ignores what we send. Sending blocks (with a time-out) when the send buffer is full, so that a partial
+//! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring.
+
+mod sys;
+
+use crate::clock::SystemClock;
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_model::quantity::Instant;
+use drophammer_model::registry::BackendSpec;
+use drophammer_wire::MacAddr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// This backend.
+pub static SPEC: BackendSpec = BackendSpec {
+    name: "af_packet",
+    summary: "Linux packet sockets on any interface (veth, tap, Ethernet); needs CAP_NET_RAW or a user namespace",
+};
+
+/// Slot for frames that we build: up to a 9,216-byte frame.
+const SEND_SLOT: usize = 9_216;
+/// Slot for frames that come in: a kernel peer with segmentation offload sends up to 64 KiB.
+const RECEIVE_SLOT: usize = 66_560;
+/// Wanted receive buffer: room for more than a gap of 10 ms at a million frames per second.
+const RECEIVE_BUFFER: usize = 64 << 20;
+/// Wanted send buffer.
+const SEND_BUFFER: usize = 8 << 20;
+
+/// An interface as a tester port.
+pub struct AfPacket {
+    info: PortInfo,
+    sender: OwnedFd,
+    receiver: OwnedFd,
+    clock: SystemClock,
+    /// Wall clock minus steady clock when the last receive burst was taken.
+    wall_offset: i128,
+    offset_age: u32,
+    slots: Batch,
+    send_headers: sys::Headers,
+    received: Vec<(usize, Instant)>,
+    receive_memory: Box<[u8]>,
+    receive_headers: sys::Headers,
+    receive_drops: u64,
+}
+
+// The message headers point into boxes that the port owns and never moves; sending the port to another thread is fine.
+// SAFETY: nothing in it is tied to a thread.
+unsafe impl Send for AfPacket {}
+
+impl AfPacket {
+    /// Opens `interface` in the current network namespace.
+    ///
+    /// # Errors
+    /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege.
+    pub fn open(interface: &str, clock: SystemClock) -> Result<AfPacket, PortError> {
+        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
+        let index = sys::interface_index(interface)
+            .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
+        let explain = |what: &str, e: io::Error| {
+            if e.raw_os_error() == Some(libc::EPERM) {
+                fail("not permitted; run as root, with CAP_NET_RAW, or where user namespaces are allowed".into())
+            } else {
+                fail(format!("{what}: {e}"))
+            }
+        };
+        let sender = sys::packet_socket(0).map_err(|e| explain("socket", e))?;
+        let receiver = sys::packet_socket(libc::ETH_P_ALL as u16).map_err(|e| explain("socket", e))?;
+        let mac = sys::interface_mac(&sender, interface).map_err(|e| explain("hardware address", e))?;
+        let mtu = sys::interface_mtu(&sender, interface).map_err(|e| explain("MTU", e))?;
+        if !sys::interface_is_up(&sender, interface).map_err(|e| explain("flags", e))? {
+            return Err(fail(format!("it is down; `ip link set {interface} up`")));
+        }
+        sys::configure_sender(&sender, SEND_BUFFER).map_err(|e| explain("socket options", e))?;
+        sys::configure_receiver(&receiver, index, RECEIVE_BUFFER).map_err(|e| explain("socket options", e))?;
+        sys::bind(&sender, index, 0).map_err(|e| explain("bind", e))?;
+        sys::bind(&receiver, index, libc::ETH_P_ALL as u16).map_err(|e| explain("bind", e))?;
+
+        let mut slots = Batch::new(BURST, SEND_SLOT);
+        let send_headers = sys::Headers::new(slots.base(), SEND_SLOT, false);
+        let mut receive_memory = vec![0; BURST * RECEIVE_SLOT].into_boxed_slice();
+        let receive_headers = sys::Headers::new(receive_memory.as_mut_ptr(), RECEIVE_SLOT, true);
+        let driver = driver(interface);
+        let mut port = AfPacket {
+            info: PortInfo {
+                interface: interface.to_owned(),
+                backend: SPEC.name,
+                refusal_is_device_loss: driver == "veth",
+                driver,
+                mac: MacAddr(mac),
+                mtu,
+            },
+            sender,
+            receiver,
+            wall_offset: clock.wall_offset(),
+            offset_age: 0,
+            clock,
+            slots,
+            send_headers,
+            received: Vec::with_capacity(BURST),
+            receive_memory,
+            receive_headers,
+            receive_drops: 0,
+        };
+        port.drain();
+        Ok(port)
+    }
+
+    /// Throws away what came in between the opening and the binding of the socket (frames of every interface).
+    fn drain(&mut self) {
+        while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
+        self.receive_drops = 0;
+        let _ = sys::take_drops(&self.receiver);
+    }
+
+    fn lost(&self, source: io::Error) -> PortError {
+        PortError::Lost { interface: self.info.interface.clone(), source }
+    }
+
+    /// Frames that the interface itself refused or dropped on sending since it exists (`tx_dropped`); for reconciling.
+    pub fn transmit_dropped(&self) -> Option<u64> {
+        std::fs::read_to_string(format!("/sys/class/net/{}/statistics/tx_dropped", self.info.interface))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    }
+}
+
+fn driver(interface: &str) -> String {
+    // veth and tap have no device link; `ethtool -i` would say more, but needs an ioctl of its own per driver.
+    let base = Path::new("/sys/class/net").join(interface);
+    if let Ok(link) = std::fs::read_link(base.join("device/driver")) {
+        return link.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    }
+    if base.join("tun_flags").exists() { "tun".into() } else { sys::driver_name(interface).unwrap_or_default() }
+}
+
+impl Port for AfPacket {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        &mut self.slots
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let mut sent = Sent::default();
+        for i in 0..frames {
+            self.send_headers.set_len(i, self.slots.frame(i).len());
+        }
+        let mut at = 0;
+        while at < frames {
+            match self.send_headers.send(&self.sender, at, frames) {
+                Ok(n) => {
+                    sent.accepted += n as u32;
+                    at += n;
+                    if at < frames {
+                        // The kernel stopped at this frame: it tried it and the ring refused it.
+                        sent.refused += 1;
+                        sent.refused_mask |= 1 << at;
+                        at += 1;
+                    }
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
+                        sent.refused += 1;
+                        sent.refused_mask |= 1 << at;
+                        at += 1;
+                    }
+                    _ => return Err(self.lost(e)),
+                },
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.received.clear();
+        match self.receive_headers.receive(&self.receiver) {
+            Ok(n) => {
+                // The two clocks drift by nothing but steps; sampling now and then is enough to follow one.
+                self.offset_age += 1;
+                if self.offset_age >= 4096 {
+                    self.offset_age = 0;
+                    self.wall_offset = self.clock.wall_offset();
+                }
+                let now = self.clock.now();
+                for i in 0..n {
+                    let (len, wall) = self.receive_headers.received(i);
+                    let at = wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
+                    self.received.push((len.min(RECEIVE_SLOT), at));
+                }
+            }
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
+            Err(e) => return Err(self.lost(e)),
+        }
+        Ok(Received::new(&self.receive_memory, RECEIVE_SLOT, &self.received))
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        // Reading resets the kernel's count, so it is added up here.
+        let drops = sys::take_drops(&self.receiver).map_err(|e| self.lost(e))?;
+        self.receive_drops += u64::from(drops);
+        Ok(PortCounters { receive_drops: self.receive_drops })
+    }
+}

@@ -1,0 +1,84 @@
+//! The clock of a run. Ports own it: everything above is told the time.
+
+use drophammer_model::quantity::Instant;
+use std::time::Duration;
+
+/// Time since the start of the run.
+pub trait Clock {
+    /// Now.
+    fn now(&self) -> Instant;
+
+    /// Lets time pass until `deadline` at the latest; returns early when frames may have come in. A system clock spins
+    /// through short waits, because a sleeping thread departs late; a virtual clock jumps.
+    fn wait(&mut self, deadline: Instant);
+
+    /// Wall clock minus steady clock in nanoseconds; a change during a trial is a clock step. Constant in virtual time.
+    fn wall_offset(&self) -> i128;
+
+    /// True when time is simulated.
+    fn is_virtual(&self) -> bool;
+}
+
+fn read(clock: libc::clockid_t) -> i128 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid timespec for the call to fill; both clocks used here exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &mut ts) };
+    i128::from(ts.tv_sec) * 1_000_000_000 + i128::from(ts.tv_nsec)
+}
+
+/// The machine's steady clock, counted from the moment this was made. Copies tell the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    start: i128,
+}
+
+/// Waits longer than this sleep until shortly before their end.
+const SPIN: Duration = Duration::from_micros(300);
+/// A sleeping wait looks for frames this often.
+const NAP: Duration = Duration::from_millis(1);
+
+impl SystemClock {
+    /// Starts at 1 ns, so that 0 can mean "never" to those who keep deadlines.
+    pub fn start() -> SystemClock {
+        SystemClock { start: read(libc::CLOCK_MONOTONIC) - 1 }
+    }
+
+    /// The instant that the wall-clock time `wall_ns` (since 1970) was, with `offset` from [`Clock::wall_offset`].
+    #[inline]
+    pub fn from_wall(&self, wall_ns: i128, offset: i128) -> Instant {
+        Instant(u64::try_from(wall_ns - offset - self.start).unwrap_or(0))
+    }
+}
+
+impl Clock for SystemClock {
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant((read(libc::CLOCK_MONOTONIC) - self.start) as u64)
+    }
+
+    fn wait(&mut self, deadline: Instant) {
+        let left = deadline.since(self.now());
+        if left > SPIN {
+            std::thread::sleep((left - SPIN).min(NAP));
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn wall_offset(&self) -> i128 {
+        // The reading with the shortest bracket is the least disturbed one.
+        (0..5)
+            .map(|_| {
+                let before = read(libc::CLOCK_MONOTONIC);
+                let wall = read(libc::CLOCK_REALTIME);
+                let after = read(libc::CLOCK_MONOTONIC);
+                (after - before, wall - (before + after) / 2)
+            })
+            .min_by_key(|(bracket, _)| *bracket)
+            .map_or(0, |(_, offset)| offset)
+    }
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,87 @@
+//! What can go wrong with a run folder; every message is one line, names the path and the remedy.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a run could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The operating system refused.
+    #[error("cannot {doing} {}: {why}", .path.display())]
+    Io {
+        /// What was tried: `write`.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not, with the remedy where one is known.
+        why: String,
+    },
+    /// The folder of the new run is there already.
+    #[error("{} exists and is not empty; name another folder or remove this one", .0.display())]
+    Exists(PathBuf),
+    /// Another process writes into this folder.
+    #[error("{} is in use by another running Drophammer; wait for it or name another folder", .0.display())]
+    Locked(PathBuf),
+    /// The folder holds no run.
+    #[error("{} holds no run: {why}", .path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+        /// What is missing.
+        why: String,
+    },
+    /// A line of the records cannot be read, and it is not the last.
+    #[error("{} line {line} is damaged ({why}); the lines before it are good, so a copy of them can still be read", .path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Line number from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The run was written by a newer program.
+    #[error("{} has format {found}, this program reads up to {known}; use a newer Drophammer", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program knows.
+        known: u32,
+    },
+    /// A path for [`crate::RunWriter::save_text`] that leads out of the run folder.
+    #[error("`{0}` is not a path inside the run folder; use a relative path without `..`")]
+    Outside(String),
+    /// A record that could not be read back; nothing was written.
+    #[error(
+        "a record cannot be stored because it could not be read back ({0}); this is a fault in the test that made it"
+    )]
+    Unreadable(String),
+    /// An earlier write failed and left a partial line that could not be removed; the writer takes no more.
+    #[error("{} took no more records after a failed write: {why}", .path.display())]
+    Closed {
+        /// The file.
+        path: PathBuf,
+        /// The first failure.
+        why: String,
+    },
+}
+
+impl StoreError {
+    /// An operating system error with the remedy for the usual ones.
+    pub(crate) fn io(doing: &'static str, path: &Path, error: &io::Error) -> StoreError {
+        let why = match error.kind() {
+            io::ErrorKind::StorageFull => "the disk is full; free some space or choose a folder on another disk".into(),
+            io::ErrorKind::QuotaExceeded => {
+                "the disk quota is used up; free some space or choose another folder".into()
+            }
+            io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only; choose another folder".into(),
+            io::ErrorKind::PermissionDenied => "permission denied; choose a folder that you may write to".into(),
+            io::ErrorKind::NotADirectory => "a part of the path is a file, not a folder; choose another folder".into(),
+            io::ErrorKind::NotFound => "no such file or folder; check the path".into(),
+            _ => error.to_string(),
+        };
+        StoreError::Io { doing, path: path.to_owned(), why }
+    }
+}

@@ -1,0 +1,35 @@
+//! One writer per run folder. The lock is the kernel's (flock), so it ends with the process however that dies.
+
+use crate::{LOCK, StoreError};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::Path;
+
+/// Held while a writer lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock of `dir`.
+    pub(crate) fn take(dir: &Path) -> Result<Lock, StoreError> {
+        let path = dir.join(LOCK);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| StoreError::io("create", &path, &e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked(dir.to_owned())),
+            Err(TryLockError::Error(e)) => Err(StoreError::io("lock", &path, &e)),
+        }
+    }
+
+    /// Does a writer hold the lock of `dir`? False when that cannot be told.
+    pub(crate) fn is_held(dir: &Path) -> bool {
+        let Ok(file) = File::open(dir.join(LOCK)) else { return false };
+        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+}

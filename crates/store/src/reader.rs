@@ -1,0 +1,402 @@
+//! Reading a run: complete, interrupted, cut off or still being written.
+
+use crate::lock::Lock;
+use crate::{RECORDS, StoreError};
+use drophammer_model::environment::DutRecord;
+use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TrialRecord};
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How far a run came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// It ran to its end.
+    Complete,
+    /// The user stopped it; what it had found is stored in order.
+    Interrupted,
+    /// It has no end record: the program was killed, the machine went down, or the run is still going on.
+    CutOff,
+}
+
+impl std::fmt::Display for RunState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RunState::Complete => "complete",
+            RunState::Interrupted => "interrupted",
+            RunState::CutOff => "cut off",
+        })
+    }
+}
+
+/// Everything that a run folder tells, each list in the order of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The run's folder.
+    pub dir: PathBuf,
+    /// Start of the run.
+    pub started: Started,
+    /// DUTs that came up. A DUT that was brought up anew with the same configuration stands here once, with another
+    /// configuration once more.
+    pub duts: Vec<DutRecord>,
+    /// Trials, invalid ones included.
+    pub trials: Vec<TrialRecord>,
+    /// Tests that ended, well or not.
+    pub tests: Vec<TestRecord>,
+    /// Remarks.
+    pub notes: Vec<Note>,
+    /// End of the run, absent when it was cut off.
+    pub ended: Option<Ended>,
+    /// True when a writer held the folder while it was read: the run goes on.
+    pub running: bool,
+    /// What the reader must know of the file itself (a cut last line).
+    pub warnings: Vec<String>,
+}
+
+impl Run {
+    /// How far it came.
+    pub fn state(&self) -> RunState {
+        match &self.ended {
+            Some(e) if e.interrupted => RunState::Interrupted,
+            Some(_) => RunState::Complete,
+            None => RunState::CutOff,
+        }
+    }
+
+    /// The trial of this number.
+    pub fn trial(&self, number: u64) -> Option<&TrialRecord> {
+        self.trials.iter().find(|t| t.result.trial == number)
+    }
+
+    /// `(DUT, test)` pairs that have trials but no test record, because the run was cut off within the test; what there
+    /// is are the trials themselves.
+    pub fn unfinished(&self) -> Vec<(String, String)> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for t in &self.trials {
+            let ended = self.tests.iter().any(|r| r.dut == t.dut && r.test == t.test);
+            let known = pairs.iter().any(|(d, n)| *d == t.dut && *n == t.test);
+            if !ended && !known {
+                pairs.push((t.dut.clone(), t.test.clone()));
+            }
+        }
+        pairs
+    }
+}
+
+/// Opens run folders.
+#[derive(Clone, Copy, Debug)]
+pub struct RunReader;
+
+impl RunReader {
+    /// Reads the run in `dir`. A last line that was cut in mid-write is left out with a warning.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`] when there are no records, [`StoreError::Corrupt`] with the line number for any line that
+    /// cannot be read and is not a cut last line, [`StoreError::Format`] for a newer format, [`StoreError::Io`].
+    pub fn open(dir: &Path) -> Result<Run, StoreError> {
+        // Asked before reading: a writer that ends in between has then written its last line.
+        let running = Lock::is_held(dir);
+        let path = dir.join(RECORDS);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let why = format!("there is no {RECORDS} in it; name the folder of a run");
+                return Err(StoreError::NoRun { path: dir.into(), why });
+            }
+            Err(e) => return Err(StoreError::io("read", &path, &e)),
+        };
+        let mut run = parse(dir, &path, &bytes)?;
+        run.running = running && run.ended.is_none();
+        Ok(run)
+    }
+}
+
+/// Reads the bytes of `run.jsonl`.
+fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
+    let corrupt = |line: usize, why: String| StoreError::Corrupt { path: path.into(), line, why };
+    let mut warnings = Vec::new();
+    let mut records = Vec::new();
+    let mut lines = bytes.split_inclusive(|b| *b == b'\n').enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        let number = index + 1;
+        let last = lines.peek().is_none();
+        match serde_json::from_slice::<Record>(line) {
+            Ok(record) => records.push((number, record)),
+            Err(_) if last && !line.ends_with(b"\n") => {
+                // Cut in mid-write, by a kill or (then perhaps filled with zeros) by a power cut.
+                warnings.push(format!("the last record (line {number}) was cut off in mid-write and is left out"));
+            }
+            Err(e) => {
+                // A newer format may have records that we do not know; then that is what the user must hear.
+                if let Some(found) = newer_format(&records) {
+                    return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
+                }
+                return Err(corrupt(number, e.to_string()));
+            }
+        }
+    }
+    if let Some(found) = newer_format(&records) {
+        return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
+    }
+    let mut records = records.into_iter();
+    let started = match records.next() {
+        Some((_, Record::Started(started))) => started,
+        Some((number, _)) => return Err(corrupt(number, "the first record is not the start of a run".into())),
+        None => {
+            let why = "the program ended before the first record was written".to_owned();
+            return Err(StoreError::NoRun { path: dir.into(), why });
+        }
+    };
+    let mut run = Run {
+        dir: dir.to_owned(),
+        started,
+        duts: Vec::new(),
+        trials: Vec::new(),
+        tests: Vec::new(),
+        notes: Vec::new(),
+        ended: None,
+        running: false,
+        warnings,
+    };
+    let mut numbers = HashSet::new();
+    for (number, record) in records {
+        if run.ended.is_some() {
+            return Err(corrupt(number, "a record after the end of the run".into()));
+        }
+        match record {
+            Record::Started(_) => return Err(corrupt(number, "a second start within one run".into())),
+            Record::Dut(dut) => {
+                if !run.duts.contains(&dut) {
+                    run.duts.push(dut);
+                }
+            }
+            Record::Trial(trial) => {
+                // Rows refer to trials by number: with two of the same number they would show the wrong conditions.
+                if !numbers.insert(trial.result.trial) {
+                    return Err(corrupt(number, format!("trial {} is there twice", trial.result.trial)));
+                }
+                run.trials.push(*trial);
+            }
+            Record::Test(test) => run.tests.push(*test),
+            Record::Note(note) => run.notes.push(note),
+            Record::Ended(ended) => run.ended = Some(ended),
+        }
+    }
+    Ok(run)
+}
+
+fn newer_format(records: &[(usize, Record)]) -> Option<u32> {
+    match records.first() {
+        Some((_, Record::Started(s))) if s.format > FORMAT => Some(s.format),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::RunWriter;
+    use drophammer_model::LatencySummary;
+    use drophammer_model::outcome::Outcome;
+    use drophammer_model::record::TestStatus;
+    use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+    use proptest::prelude::*;
+
+    pub(crate) fn started() -> Started {
+        Started {
+            format: FORMAT,
+            time: "2026-11-21T03:44:55Z".into(),
+            suite: "quick-look".into(),
+            title: "A quick look \u{2013} \"quoted\"\nand broken".into(),
+            profile: "quick".into(),
+            conformant: false,
+            deviations: vec!["trials of 1 s instead of 60 s".into()],
+            seed: u64::MAX,
+            duts: vec!["frr".into()],
+            tests: vec![("throughput".into(), "Throughput".into())],
+            command: vec!["drophammer".into(), "run".into()],
+            environment: Default::default(),
+        }
+    }
+
+    pub(crate) fn note(text: &str) -> Record {
+        Record::Note(Note { time: "2026-11-21T03:45:00Z".into(), dut: None, text: text.into(), problem: true })
+    }
+
+    fn trial(number: u64) -> Record {
+        let latency = LatencySummary {
+            frames: 10,
+            min_ns: 900,
+            mean_ns: 1234.5,
+            max_ns: 9_000,
+            percentiles: vec![(50.0, 1_000), (100.0, 9_000)],
+        };
+        let group =
+            GroupCounts { group: "IPv4 \u{fc}".into(), offered: 10, received: 10, latency, ..Default::default() };
+        Record::Trial(Box::new(TrialRecord {
+            dut: "frr".into(),
+            test: "throughput".into(),
+            attempt: 1,
+            time: "2026-11-21T03:45:00Z".into(),
+            spec: TrialSpec {
+                purpose: "bisect".into(),
+                size: "imix".parse().unwrap(),
+                flows: vec![],
+                load: Load::Constant { rate_pps: 10.25 },
+                duration_s: 1.0,
+                bin_s: None,
+                drain_s: 2.0,
+            },
+            result: TrialResult {
+                trial: number,
+                sending_s: 1.0,
+                receiving_s: 1.0,
+                elapsed_s: 3.0,
+                groups: vec![group],
+                health: Health::default(),
+                validity: Validity::Invalid(vec!["held off".into()]),
+                dut_cpu: Some(0.5),
+                senders: 2,
+            },
+        }))
+    }
+
+    fn test_record() -> Record {
+        Record::Test(Box::new(TestRecord {
+            dut: "frr".into(),
+            test: "throughput".into(),
+            title: "Throughput".into(),
+            parameters: serde_json::json!({"sizes": [64]}),
+            elapsed_s: 9.0,
+            status: TestStatus::Failed("the DUT died".into()),
+            outcome: Outcome::default(),
+        }))
+    }
+
+    fn records() -> Vec<Record> {
+        vec![
+            Record::Started(started()),
+            Record::Dut(DutRecord { name: "frr".into(), ..Default::default() }),
+            trial(1),
+            note("n\u{e4}chster \u{1f528}"),
+            trial(2),
+            test_record(),
+            Record::Ended(Ended { time: "2026-11-21T03:46:00Z".into(), interrupted: false }),
+        ]
+    }
+
+    fn count(run: &Run) -> usize {
+        1 + run.duts.len() + run.trials.len() + run.tests.len() + run.notes.len() + usize::from(run.ended.is_some())
+    }
+
+    fn write_lines(dir: &Path, records: &[Record]) {
+        let text: String = records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect();
+        fs::write(dir.join(RECORDS), text).unwrap();
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = RunWriter::create_exact(folder.path()).unwrap();
+        for (i, record) in records().iter().enumerate() {
+            writer.write(record).unwrap();
+            let run = RunReader::open(folder.path()).unwrap();
+            assert_eq!(count(&run), i + 1, "readable after every record");
+            assert_eq!(run.running, i + 1 < records().len());
+        }
+        let run = RunReader::open(folder.path()).unwrap();
+        let mut back = vec![Record::Started(run.started.clone()), Record::Dut(run.duts[0].clone())];
+        back.push(Record::Trial(Box::new(run.trials[0].clone())));
+        back.push(Record::Note(run.notes[0].clone()));
+        back.push(Record::Trial(Box::new(run.trials[1].clone())));
+        back.push(Record::Test(Box::new(run.tests[0].clone())));
+        back.push(Record::Ended(run.ended.clone().unwrap()));
+        assert_eq!(back, records());
+        assert_eq!(run.state(), RunState::Complete);
+        assert_eq!(run.trial(2), Some(&run.trials[1]));
+        drop(writer);
+        assert!(!RunReader::open(folder.path()).unwrap().running);
+    }
+
+    #[test]
+    fn states_of_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all = records();
+        all.truncate(5);
+        write_lines(folder.path(), &all);
+        let run = RunReader::open(folder.path()).unwrap();
+        assert_eq!(run.state(), RunState::CutOff);
+        assert_eq!(run.unfinished(), [("frr".to_owned(), "throughput".to_owned())]);
+        all.push(Record::Ended(Ended { time: String::new(), interrupted: true }));
+        write_lines(folder.path(), &all);
+        assert_eq!(RunReader::open(folder.path()).unwrap().state(), RunState::Interrupted);
+    }
+
+    #[test]
+    fn damage_is_told_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let good: Vec<String> = records().iter().map(|r| serde_json::to_string(r).unwrap()).collect();
+        let line_of = |lines: &[String]| {
+            fs::write(folder.path().join(RECORDS), lines.join("\n") + "\n").unwrap();
+            match RunReader::open(folder.path()) {
+                Err(StoreError::Corrupt { line, .. }) => line,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut broken = good.clone();
+        broken[2].truncate(40);
+        assert_eq!(line_of(&broken), 3);
+        let mut twice = good.clone();
+        twice[4] = twice[2].clone();
+        assert_eq!(line_of(&twice), 5);
+        let mut last = good.clone();
+        last[6] = "{\"record\":\"ended\"".into();
+        assert_eq!(line_of(&last), 7, "a last line with its line feed was not cut in mid-write");
+        assert_eq!(line_of(&good[1..]), 1);
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_and_no_run_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(RunReader::open(folder.path()), Err(StoreError::NoRun { .. })));
+        let mut newer = started();
+        newer.format = FORMAT + 1;
+        let text = serde_json::to_string(&Record::Started(newer)).unwrap() + "\n{\"record\":\"unheard_of\"}\n";
+        fs::write(folder.path().join(RECORDS), text).unwrap();
+        assert!(matches!(RunReader::open(folder.path()), Err(StoreError::Format { found: 2, .. })));
+    }
+
+    #[test]
+    fn a_number_that_json_cannot_hold_is_refused_before_it_spoils_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = RunWriter::create_exact(folder.path()).unwrap();
+        writer.write(&Record::Started(started())).unwrap();
+        let Record::Test(mut test) = test_record() else { unreachable!() };
+        test.elapsed_s = f64::NAN;
+        assert!(matches!(writer.write(&Record::Test(test)), Err(StoreError::Unreadable(_))));
+        assert_eq!(count(&RunReader::open(folder.path()).unwrap()), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_prefix_yields_its_whole_records(share in 0.0f64..=1.0, zeros in 0usize..64) {
+            let text: String = records().iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect();
+            let cut = (text.len() as f64 * share) as usize;
+            let mut bytes = text.as_bytes()[..cut].to_vec();
+            let whole = bytes.iter().filter(|b| **b == b'\n').count();
+            let at_record_end = cut < text.len() && text.as_bytes()[cut] == b'\n';
+            let expect = if zeros == 0 && at_record_end { whole + 1 } else { whole };
+            bytes.resize(cut + zeros, 0);
+            match parse(Path::new("d"), Path::new("f"), &bytes) {
+                Ok(run) => prop_assert_eq!(count(&run), expect),
+                Err(StoreError::NoRun { .. }) => prop_assert_eq!(expect, 0),
+                Err(other) => prop_assert!(false, "{}", other),
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse(Path::new("d"), Path::new("f"), &bytes);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Writing a run as it happens.
+
+use crate::lock::Lock;
+use crate::{LATEST, RECORDS, StoreError, utc_compact};
+use drophammer_model::record::Record;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where records go: a file, and in tests a file whose disk fills up.
+trait Sink: Write + Send {
+    fn sync(&self) -> io::Result<()>;
+    fn cut_to(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+    fn cut_to(&mut self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
+}
+
+/// The writer of one run; holds the folder's lock while it lives.
+pub struct RunWriter {
+    dir: PathBuf,
+    path: PathBuf,
+    sink: Box<dyn Sink>,
+    /// Bytes of whole lines written.
+    good: u64,
+    /// Why nothing more can be written.
+    closed: Option<String>,
+    _lock: Lock,
+}
+
+impl std::fmt::Debug for RunWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunWriter").field("dir", &self.dir).field("bytes", &self.good).finish_non_exhaustive()
+    }
+}
+
+/// What may stand in the name of a folder: letters, digits, `-`, `_` and `.` (not first).
+fn plain_name(text: &str) -> String {
+    let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let name: String = text.chars().take(80).map(keep).collect();
+    let name = name.trim_start_matches('.');
+    if name.is_empty() { "run".into() } else { name.into() }
+}
+
+impl RunWriter {
+    /// Makes the folder `parent/<suite>-<UTC date>-<UTC time>` (a number is appended when two runs start in one second)
+    /// and lets `parent/latest` point to it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when a folder or file cannot be made.
+    pub fn create(parent: &Path, suite: &str) -> Result<RunWriter, StoreError> {
+        fs::create_dir_all(parent).map_err(|e| StoreError::io("create", parent, &e))?;
+        let stem = format!("{}-{}", plain_name(suite), utc_compact(SystemTime::now()));
+        for n in 1..1000 {
+            let name = if n == 1 { stem.clone() } else { format!("{stem}-{n}") };
+            let dir = parent.join(&name);
+            match fs::create_dir(&dir) {
+                Ok(()) => {
+                    let writer = RunWriter::open_new(dir)?;
+                    point_latest(parent, &name);
+                    return Ok(writer);
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(StoreError::io("create", &dir, &e)),
+            }
+        }
+        Err(StoreError::Exists(parent.join(stem)))
+    }
+
+    /// Makes the run in exactly this folder, which must not exist or be empty.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when something is in it, [`StoreError::Locked`], [`StoreError::Io`].
+    pub fn create_exact(dir: &Path) -> Result<RunWriter, StoreError> {
+        fs::create_dir_all(dir).map_err(|e| StoreError::io("create", dir, &e))?;
+        let mut entries = fs::read_dir(dir).map_err(|e| StoreError::io("read", dir, &e))?;
+        if entries.next().is_some() {
+            // Whoever is writing there tells more than that files are there.
+            return Err(if Lock::is_held(dir) {
+                StoreError::Locked(dir.into())
+            } else {
+                StoreError::Exists(dir.into())
+            });
+        }
+        RunWriter::open_new(dir.to_owned())
+    }
+
+    fn open_new(dir: PathBuf) -> Result<RunWriter, StoreError> {
+        let lock = Lock::take(&dir)?;
+        let path = dir.join(RECORDS);
+        let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(|e| {
+            if e.kind() == io::ErrorKind::AlreadyExists {
+                StoreError::Exists(dir.clone())
+            } else {
+                StoreError::io("create", &path, &e)
+            }
+        })?;
+        Ok(RunWriter { dir, path, sink: Box::new(file), good: 0, closed: None, _lock: lock })
+    }
+
+    /// The run's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Appends one record as one line. Trials and notes reach the operating system (they survive a killed process);
+    /// start, DUT, test and end records reach the disk (they survive a power cut).
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the disk does not take it: the partial line is removed again and a later write may
+    /// succeed; [`StoreError::Closed`] when it could not be removed; [`StoreError::Unreadable`] for a record that would
+    /// not survive the way to the disk and back (a number that is not finite).
+    pub fn write(&mut self, record: &Record) -> Result<(), StoreError> {
+        if let Some(why) = &self.closed {
+            return Err(StoreError::Closed { path: self.path.clone(), why: why.clone() });
+        }
+        let mut line = serde_json::to_vec(record).map_err(|e| StoreError::Unreadable(e.to_string()))?;
+        // JSON has no NaN: it becomes null and would make the whole run unreadable later. Better to fail here.
+        serde_json::from_slice::<Record>(&line).map_err(|e| StoreError::Unreadable(e.to_string()))?;
+        line.push(b'\n');
+        if let Err(error) = self.sink.write_all(&line) {
+            if let Err(second) = self.sink.cut_to(self.good) {
+                self.closed = Some(format!("{error}; then {second}"));
+            }
+            return Err(StoreError::io("write", &self.path, &error));
+        }
+        self.good += line.len() as u64;
+        if matches!(record, Record::Started(_) | Record::Dut(_) | Record::Test(_) | Record::Ended(_)) {
+            self.sink.sync().map_err(|e| StoreError::io("sync", &self.path, &e))?;
+        }
+        Ok(())
+    }
+
+    /// Stores a text beside the records (the suite, a DUT's configuration or log), replacing what was there; folders on
+    /// the way are made. Returns where it lies.
+    ///
+    /// # Errors
+    /// [`StoreError::Outside`] for a path that is absolute, empty, has `..`, or names the records or the lock;
+    /// [`StoreError::Io`].
+    pub fn save_text(&self, relative: &str, text: &str) -> Result<PathBuf, StoreError> {
+        let asked = Path::new(relative);
+        let inside = asked.components().all(|c| matches!(c, Component::Normal(_)));
+        let own = [RECORDS, crate::LOCK].iter().any(|n| asked == Path::new(n));
+        if relative.is_empty() || relative.ends_with('/') || relative.contains('\0') || !inside || own {
+            return Err(StoreError::Outside(relative.into()));
+        }
+        let path = self.dir.join(asked);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|e| StoreError::io("create", folder, &e))?;
+            // A symbolic link within the folder must not lead out of it either.
+            let real = |p: &Path| fs::canonicalize(p).map_err(|e| StoreError::io("read", p, &e));
+            if !real(folder)?.starts_with(real(&self.dir)?) || path.is_symlink() {
+                return Err(StoreError::Outside(relative.into()));
+            }
+        }
+        fs::write(&path, text).map_err(|e| StoreError::io("write", &path, &e))?;
+        Ok(path)
+    }
+}
+
+/// Lets `parent/latest` point to `name`. A convenience: where links are not possible, or something else has this name,
+/// the run goes on without.
+fn point_latest(parent: &Path, name: &str) {
+    let link = parent.join(LATEST);
+    if link.exists() && !link.is_symlink() {
+        return;
+    }
+    // Made beside and renamed, so that there is no moment without the link.
+    let beside = parent.join(format!(".{LATEST}-{}", std::process::id()));
+    let _ = fs::remove_file(&beside);
+    if std::os::unix::fs::symlink(name, &beside).is_ok() && fs::rename(&beside, &link).is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RunReader;
+    use crate::reader::tests::{note, started};
+    use drophammer_model::record::Record;
+    use std::sync::{Arc, Mutex};
+
+    /// A disk with room for so many bytes; a write beyond that is taken in part, as a real disk does.
+    struct SmallDisk {
+        file: File,
+        room: Arc<Mutex<u64>>,
+        cuttable: bool,
+    }
+
+    impl Write for SmallDisk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut room = self.room.lock().unwrap();
+            if *room == 0 {
+                return Err(io::Error::from_raw_os_error(28));
+            }
+            let n = bytes.len().min(*room as usize);
+            *room -= n as u64;
+            self.file.write(&bytes[..n])
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Sink for SmallDisk {
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn cut_to(&mut self, len: u64) -> io::Result<()> {
+            if self.cuttable { self.file.set_len(len) } else { Err(io::Error::other("no")) }
+        }
+    }
+
+    fn on_small_disk(dir: &Path, room: u64, cuttable: bool) -> (RunWriter, Arc<Mutex<u64>>) {
+        let mut writer = RunWriter::create_exact(dir).unwrap();
+        let file = OpenOptions::new().append(true).open(dir.join(RECORDS)).unwrap();
+        let room = Arc::new(Mutex::new(room));
+        writer.sink = Box::new(SmallDisk { file, room: room.clone(), cuttable });
+        (writer, room)
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_leaves_whole_lines_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = serde_json::to_vec(&Record::Started(started())).unwrap().len() as u64 + 1;
+        let (mut writer, room) = on_small_disk(folder.path(), first + 20, true);
+        writer.write(&Record::Started(started())).unwrap();
+        let error = writer.write(&note("lost")).unwrap_err().to_string();
+        assert!(error.contains(RECORDS) && error.contains("disk is full") && !error.contains('\n'), "{error}");
+        *room.lock().unwrap() = 1_000_000;
+        writer.write(&note("after space was made")).unwrap();
+        let run = RunReader::open(folder.path()).unwrap();
+        assert_eq!(run.notes.len(), 1);
+        assert_eq!(run.notes[0].text, "after space was made");
+        assert!(run.warnings.is_empty(), "{:?}", run.warnings);
+    }
+
+    #[test]
+    fn a_partial_line_that_stays_closes_the_writer_and_spares_the_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = serde_json::to_vec(&Record::Started(started())).unwrap().len() as u64 + 1;
+        let (mut writer, room) = on_small_disk(folder.path(), first + 20, false);
+        writer.write(&Record::Started(started())).unwrap();
+        writer.write(&note("lost")).unwrap_err();
+        *room.lock().unwrap() = 1_000_000;
+        assert!(matches!(writer.write(&note("too late")), Err(StoreError::Closed { .. })));
+        let run = RunReader::open(folder.path()).unwrap();
+        assert_eq!((run.notes.len(), run.warnings.len()), (0, 1));
+    }
+
+    #[test]
+    fn two_writers_cannot_share_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("one");
+        let writer = RunWriter::create_exact(&dir).unwrap();
+        assert!(matches!(RunWriter::create_exact(&dir), Err(StoreError::Locked(_))));
+        drop(writer);
+        let error = RunWriter::create_exact(&dir).unwrap_err();
+        assert!(matches!(&error, StoreError::Exists(d) if *d == dir), "{error}");
+    }
+
+    #[test]
+    fn runs_of_one_second_get_different_folders_and_latest_is_the_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs: Vec<_> = (0..3).map(|_| RunWriter::create(folder.path(), "../quick look").unwrap()).collect();
+        let mut dirs: Vec<_> = runs.iter().map(|r| r.dir().to_owned()).collect();
+        assert!(dirs.iter().all(|d| d.parent() == Some(folder.path())));
+        let newest = dirs[2].clone();
+        dirs.dedup();
+        assert_eq!(dirs.len(), 3);
+        assert_eq!(folder.path().join(fs::read_link(folder.path().join(LATEST)).unwrap()), newest);
+    }
+
+    #[test]
+    fn texts_stay_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = RunWriter::create_exact(&folder.path().join("run")).unwrap();
+        let path = writer.save_text("duts/frr/frr.conf", "router bgp 1\n").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "router bgp 1\n");
+        std::os::unix::fs::symlink(folder.path(), writer.dir().join("out")).unwrap();
+        for bad in ["", "../x", "/etc/x", "a/../../x", "duts/", RECORDS, "out/x", "run.lock"] {
+            assert!(matches!(writer.save_text(bad, ""), Err(StoreError::Outside(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_told_with_its_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = RunWriter::create(&file.join("runs"), "s").unwrap_err().to_string();
+        assert!(error.contains("choose another folder") && !error.contains('\n'), "{error}");
+    }
+}

@@ -3,8 +3,11 @@
 //! Contract of every parser: any byte string is either read or refused with [`Malformed`]; none panics. Emitters write
 //! into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
 
+pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mac;

@@ -4,6 +4,7 @@
 //! what came of them. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
 //! reference device.
 
+pub mod mlrsearch;
 pub mod testbed;
 
 pub use testbed::{Known, PortView, TestError, Testbed};

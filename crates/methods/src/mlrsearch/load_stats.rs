@@ -1,0 +1,96 @@
+//! Load stats and load classification: the normative part, RFC 9971 appendix "Load Classification".
+
+use super::measurement::Measurement;
+use super::target::Target;
+
+/// Is a load above or below the answer?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Classification {
+    /// The load meets the goal whatever further trials would give.
+    Lower,
+    /// The load misses the goal whatever further trials would give.
+    Upper,
+    /// Further trials decide.
+    Undecided,
+}
+
+/// All trials at one load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadStats {
+    /// In the order in which they were run.
+    pub trials: Vec<Measurement>,
+}
+
+/// Effective durations in seconds, by the length of the trials and the loss in them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    full_low: f64,
+    full_high: f64,
+    short_low: f64,
+    short_high: f64,
+}
+
+impl LoadStats {
+    fn sums(&self, target: &Target) -> Sums {
+        let mut sums = Sums::default();
+        for trial in &self.trials {
+            let low = trial.loss_ratio() <= target.loss_ratio;
+            let full = trial.duration_s >= target.trial_duration_s;
+            *match (full, low) {
+                (true, true) => &mut sums.full_low,
+                (true, false) => &mut sums.full_high,
+                (false, true) => &mut sums.short_low,
+                (false, false) => &mut sums.short_high,
+            } += trial.effective_duration_s;
+        }
+        sums
+    }
+
+    /// Classifies this load: once as if all trials still missing to the duration sum were high-loss, once as if they were
+    /// all low-loss. Where both agree, the load is decided.
+    ///
+    /// Short trials may only tip the balance against a load: what of their high-loss time their low-loss time cannot
+    /// excuse counts as full-length high-loss time.
+    pub fn classify(&self, target: &Target) -> Classification {
+        let sums = self.sums(target);
+        let excused = sums.short_low * (target.exceed_ratio / (1.0 - target.exceed_ratio));
+        let high = sums.full_high + (sums.short_high - excused).max(0.0);
+        let whole = (sums.full_low + high).max(target.duration_sum_s);
+        let quota = whole * target.exceed_ratio;
+        let meets_at_worst = whole - sums.full_low <= quota;
+        let meets_at_best = high <= quota;
+        match (meets_at_worst, meets_at_best) {
+            (true, true) => Classification::Lower,
+            (false, false) => Classification::Upper,
+            _ => Classification::Undecided,
+        }
+    }
+
+    /// The loss ratio that decides about the conditional throughput of a lower bound: full-length trials sorted by loss,
+    /// the one at which the share `1 - exceed ratio` of the duration sum is reached; 1 where trials fill less than that.
+    /// `None` when there is no full-length trial.
+    pub fn quantile_loss_ratio(&self, target: &Target) -> Option<f64> {
+        let sums = self.sums(target);
+        let mut full: Vec<_> = self.trials.iter().filter(|t| t.duration_s >= target.trial_duration_s).collect();
+        full.sort_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()));
+        let whole = target.duration_sum_s.max(sums.full_low + sums.full_high);
+        let mut missing = whole * (1.0 - target.exceed_ratio);
+        // Sums of durations do not always come out even; without this a load without any loss could be given 100 %.
+        let nothing = whole * 1e-9;
+        let mut quantile = None;
+        for trial in full {
+            if quantile.is_some() && missing <= nothing {
+                return quantile;
+            }
+            quantile = Some(trial.loss_ratio());
+            missing -= trial.effective_duration_s;
+        }
+        if missing > nothing { quantile.map(|_| 1.0) } else { quantile }
+    }
+
+    /// Smallest measured offered load of the full-length trials in fps: what may be claimed for this load at most.
+    pub fn offered_pps(&self, target: &Target) -> Option<f64> {
+        let full = self.trials.iter().filter(|t| t.duration_s >= target.trial_duration_s);
+        full.map(|t| t.offered_pps).min_by(f64::total_cmp)
+    }
+}

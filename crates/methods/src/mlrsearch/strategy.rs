@@ -1,0 +1,81 @@
+//! Which load to try next for a target. RFC 9971 leaves this free; this is ours.
+//!
+//! Bounds of the preceding, coarser target are hints. In order: halve the hinted interval; confirm a hinted bound; where a
+//! bound is missing or refuted, walk outwards in growing steps; where both bounds stand too far apart, go where the
+//! upper bound's forwarding rate points to (first target only), else to the middle.
+
+use super::load::LoadGrid;
+use super::relevant_bounds::RelevantBounds;
+use super::target::Target;
+
+/// What the strategy knows about one target.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The loads.
+    pub grid: &'a LoadGrid,
+    /// The target that is worked on.
+    pub target: &'a Target,
+    /// Its relevant bounds so far.
+    pub bounds: RelevantBounds,
+    /// Relevant bounds of the preceding target; empty for the first.
+    pub hints: RelevantBounds,
+    /// Load, as index, that the forwarding rate at the upper bound points to; only while such guesses are allowed.
+    pub guess: Option<u32>,
+    /// Size of the next outward step.
+    pub step: u32,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The target is reached, or cannot be: a bound is missing because the answer is outside of the grid.
+    Done,
+    /// Try this load.
+    Try(u32),
+    /// Try this load; it is an outward step, so the next one is larger.
+    Step(u32),
+    /// Try this load, which was guessed from a forwarding rate.
+    Guess(u32),
+}
+
+/// Decides.
+pub fn next(s: &Situation<'_>) -> Next {
+    let last = s.grid.last();
+    match (s.bounds.lower, s.bounds.upper) {
+        (Some(lo), Some(hi)) => between(s, lo, hi),
+        (Some(lo), None) if lo == last => Next::Done,
+        (Some(lo), None) => match (s.hints.lower, s.hints.upper) {
+            (Some(hint), _) | (_, Some(hint)) if hint > lo => Next::Try(hint),
+            _ => Next::Step(lo.saturating_add(s.step).min(last)),
+        },
+        (None, Some(0)) => Next::Done,
+        (None, Some(hi)) => match (s.hints.upper, s.hints.lower, s.guess) {
+            (Some(hint), ..) | (_, Some(hint), _) if hint < hi => Next::Try(hint),
+            (.., Some(guess)) if guess < hi => Next::Guess(guess),
+            _ => Next::Step(hi.saturating_sub(s.step)),
+        },
+        (None, None) => match (s.hints.lower, s.hints.upper) {
+            (Some(lo), Some(hi)) if hi - lo > 1 => Next::Try(lo + (hi - lo) / 2),
+            (Some(lo), _) => Next::Try(lo),
+            (None, Some(hi)) => Next::Try(hi),
+            (None, None) => Next::Try(last),
+        },
+    }
+}
+
+fn between(s: &Situation<'_>, lo: u32, hi: u32) -> Next {
+    if hi - lo <= s.target.width {
+        return Next::Done;
+    }
+    let inside = |i: &u32| *i > lo && *i < hi;
+    let middle = lo + (hi - lo) / 2;
+    if let Some(hint) = s.hints.lower.filter(inside).or(s.hints.upper.filter(inside)) {
+        return Next::Try(hint);
+    }
+    match s.guess {
+        Some(guess) if inside(&guess) => Next::Guess(guess),
+        // The forwarding rate says that the answer is just above the lower bound.
+        Some(guess) if guess <= lo && lo + s.step < middle => Next::Step(lo + s.step),
+        _ => Next::Try(middle),
+    }
+}

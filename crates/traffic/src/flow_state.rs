@@ -1,0 +1,268 @@
+//! What has arrived of one flow: which frames, how often, in which order.
+
+/// What a further frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Seen for the first time.
+    New,
+    /// Seen before; counts for nothing else (RFC 4737 section 2.2: only the first copy counts).
+    Duplicate,
+    /// So far behind that it cannot be told from a duplicate.
+    TooOld,
+}
+
+/// A jump of the highest sequence number over missing ones: the arrival that made it.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    /// First sequence number that was jumped over.
+    from: u64,
+    /// Index of the arrival that jumped.
+    arrival: u64,
+}
+
+/// Jumps remembered per flow. Extents of packets that come later than that many further jumps are lower bounds.
+const JUMPS: usize = 64;
+
+/// State of one flow. Sequence numbers are unwrapped and start at 0.
+#[derive(Clone, Debug)]
+pub struct FlowState {
+    /// RFC 4737 NextExp: highest sequence number so far plus one.
+    next_expected: u64,
+    /// Distinct frames so far.
+    received: u64,
+    duplicated: u64,
+    reordered: u64,
+    reordered_3: u64,
+    max_extent: u64,
+    in_sequence: u64,
+    /// The three sequence numbers before this one in order of arrival, newest first; `None` before they exist.
+    last: [Option<u64>; 3],
+    /// One bit per sequence number, a ring of as many as a power of two.
+    window: Box<[u64]>,
+    jumps: Box<[Jump]>,
+    jump_count: u64,
+}
+
+impl FlowState {
+    /// For a flow of `frames` frames, of which at most `window_limit` can be kept apart (both at least 1).
+    pub fn new(frames: u64, window_limit: u64) -> FlowState {
+        let bits = frames.min(window_limit).max(64).next_power_of_two();
+        FlowState {
+            next_expected: 0,
+            received: 0,
+            duplicated: 0,
+            reordered: 0,
+            reordered_3: 0,
+            max_extent: 0,
+            in_sequence: 0,
+            last: [None; 3],
+            window: vec![0; (bits / 64) as usize].into_boxed_slice(),
+            jumps: vec![Jump { from: 0, arrival: 0 }; JUMPS].into_boxed_slice(),
+            jump_count: 0,
+        }
+    }
+
+    /// RFC 4737 NextExp.
+    #[inline]
+    pub fn next_expected(&self) -> u64 {
+        self.next_expected
+    }
+
+    /// Distinct frames.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Second and further copies.
+    pub fn duplicated(&self) -> u64 {
+        self.duplicated
+    }
+
+    /// Type-P-Reordered (RFC 4737 section 3.3): sequence below NextExp.
+    pub fn reordered(&self) -> u64 {
+        self.reordered
+    }
+
+    /// n-reordered with n = 3 (RFC 4737 section 5.4.1): the three before it all have higher numbers.
+    pub fn reordered_3(&self) -> u64 {
+        self.reordered_3
+    }
+
+    /// Largest reordering extent (RFC 4737 section 4.2.2), in arrivals.
+    pub fn max_extent(&self) -> u64 {
+        self.max_extent
+    }
+
+    /// Frames whose number is one above that of the frame before (2001 core router test).
+    pub fn in_sequence(&self) -> u64 {
+        self.in_sequence
+    }
+
+    fn window_bits(&self) -> u64 {
+        self.window.len() as u64 * 64
+    }
+
+    #[inline]
+    fn bit(&mut self, sequence: u64) -> (&mut u64, u64) {
+        let at = sequence & (self.window_bits() - 1);
+        (&mut self.window[(at / 64) as usize], 1 << (at % 64))
+    }
+
+    /// Takes note of an arrival.
+    #[inline]
+    pub fn arrive(&mut self, sequence: u64) -> Arrival {
+        if sequence >= self.next_expected {
+            if sequence > self.next_expected {
+                self.jump(sequence);
+            }
+            self.next_expected = sequence + 1;
+            let (word, mask) = self.bit(sequence);
+            *word |= mask;
+        } else {
+            if sequence + self.window_bits() < self.next_expected {
+                return Arrival::TooOld;
+            }
+            let (word, mask) = self.bit(sequence);
+            if *word & mask != 0 {
+                self.duplicated += 1;
+                return Arrival::Duplicate;
+            }
+            *word |= mask;
+            self.reorder(sequence);
+        }
+        let before = self.last[0].map_or(0, |s| s + 1);
+        self.in_sequence += u64::from(sequence == before);
+        self.last = [Some(sequence), self.last[0], self.last[1]];
+        self.received += 1;
+        Arrival::New
+    }
+
+    /// The highest number moves past missing ones: their bits (left over from one ring length ago) are cleared.
+    #[cold]
+    fn jump(&mut self, sequence: u64) {
+        let at = (self.jump_count % JUMPS as u64) as usize;
+        self.jumps[at] = Jump { from: self.next_expected, arrival: self.received };
+        self.jump_count += 1;
+        let missing = (sequence - self.next_expected).min(self.window_bits());
+        for i in 0..missing {
+            let (word, mask) = self.bit(sequence - 1 - i);
+            *word &= !mask;
+        }
+    }
+
+    #[cold]
+    fn reorder(&mut self, sequence: u64) {
+        self.reordered += 1;
+        if self.last.iter().all(|l| l.is_some_and(|l| l > sequence)) {
+            self.reordered_3 += 1;
+        }
+        // The earliest arrival with a higher number is the one that jumped over this one: jumps are ascending, so it is
+        // the last jump that started at or below it.
+        let kept = self.jump_count.min(JUMPS as u64);
+        let earliest = (0..kept)
+            .map(|back| self.jumps[((self.jump_count - 1 - back) % JUMPS as u64) as usize])
+            .find(|j| j.from <= sequence)
+            .or_else(|| (kept > 0).then(|| self.jumps[((self.jump_count - kept) % JUMPS as u64) as usize]));
+        if let Some(jump) = earliest {
+            self.max_extent = self.max_extent.max(self.received - jump.arrival);
+        }
+    }
+
+    /// The highest sequence number below `sent` that has not arrived, within the window.
+    pub fn last_missing(&self, sent: u64) -> Option<u64> {
+        if sent > self.next_expected {
+            return Some(sent - 1);
+        }
+        let lowest = self.next_expected.saturating_sub(self.window_bits());
+        (lowest..sent).rev().find(|s| {
+            let at = s & (self.window_bits() - 1);
+            self.window[(at / 64) as usize] & (1 << (at % 64)) == 0
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn after(sequence: &[u64]) -> FlowState {
+        let mut state = FlowState::new(1000, 1000);
+        sequence.iter().for_each(|s| {
+            state.arrive(*s);
+        });
+        state
+    }
+
+    #[test]
+    fn example_of_the_2001_test() {
+        // 1 2 4 3 5 has two packets in sequence (numbers from 0 here).
+        let state = after(&[0, 1, 3, 2, 4]);
+        assert_eq!((state.in_sequence(), state.reordered(), state.max_extent()), (2, 1, 1));
+    }
+
+    #[test]
+    fn examples_of_rfc_4737() {
+        // Section 4.2.4 figure: 1 2 3 5 6 7 8 4 9 10: one reordered packet with extent 4, 3-reordered.
+        let state = after(&[0, 1, 2, 4, 5, 6, 7, 3, 8, 9]);
+        assert_eq!((state.reordered(), state.max_extent(), state.reordered_3()), (1, 4, 1));
+        // 1 2 3 7 8 9 10 4 5 6 11: three reordered, extents 4, 5, 6; only the first is 3-reordered (5.4.2).
+        let state = after(&[0, 1, 2, 6, 7, 8, 9, 3, 4, 5, 10]);
+        assert_eq!((state.reordered(), state.max_extent(), state.reordered_3()), (3, 6, 1));
+    }
+
+    #[test]
+    fn the_last_missing_frame_is_found() {
+        assert_eq!(after(&[0, 1, 3, 4]).last_missing(5), Some(2));
+        assert_eq!(after(&[0, 1, 2]).last_missing(5), Some(4));
+        assert_eq!(after(&[0, 1, 2]).last_missing(3), None);
+    }
+
+    fn by_definition(arrivals: &[u64]) -> (u64, u64, u64, u64, u64) {
+        let mut seen = HashSet::new();
+        let (mut duplicated, mut reordered, mut extent, mut in_sequence, mut three) = (0, 0, 0, 0, 0);
+        let mut order: Vec<u64> = Vec::new();
+        for s in arrivals {
+            if !seen.insert(*s) {
+                duplicated += 1;
+                continue;
+            }
+            let i = order.len();
+            if order.iter().any(|o| o > s) {
+                reordered += 1;
+                let j = order.iter().position(|o| o > s).unwrap();
+                extent = extent.max((i - j) as u64);
+            }
+            if i >= 3 && order[i - 3..].iter().all(|o| o > s) {
+                three += 1;
+            }
+            in_sequence += u64::from(*s == order.last().map_or(0, |l| l + 1));
+            order.push(*s);
+        }
+        (duplicated, reordered, extent, in_sequence, three)
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_definitions(arrivals in proptest::collection::vec(0u64..120, 0..200)) {
+            let state = after(&arrivals);
+            let distinct: HashSet<_> = arrivals.iter().collect();
+            prop_assert_eq!(state.received(), distinct.len() as u64);
+            let found = (state.duplicated(), state.reordered(), state.max_extent(), state.in_sequence(), state.reordered_3());
+            prop_assert_eq!(found, by_definition(&arrivals));
+            let sent = arrivals.iter().max().map_or(0, |m| m + 1);
+            let missing = (0..sent).rev().find(|s| !distinct.contains(s));
+            prop_assert_eq!(state.last_missing(sent), missing);
+        }
+
+        #[test]
+        fn a_narrow_window_never_counts_a_frame_twice(arrivals in proptest::collection::vec(0u64..1000, 0..600)) {
+            let mut state = FlowState::new(1000, 64);
+            let new = arrivals.iter().filter(|s| state.arrive(**s) == Arrival::New).count();
+            let distinct: HashSet<_> = arrivals.iter().collect();
+            prop_assert!(new <= distinct.len());
+            prop_assert_eq!(state.received(), new as u64);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! One port's flows to frames, on time.
+
+use crate::payload::Pattern;
+use crate::permutation::Permutation;
+use crate::plan::{PlanError, Timing};
+use crate::schedule::Schedule;
+use crate::template::{Headers, Template};
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{AddressRange, Family, Load, PortIndex, TrialSpec};
+use drophammer_port::{BURST, Port, PortError, Sent};
+use drophammer_wire::MacAddr;
+use drophammer_wire::signature::{Signature, TrialKey};
+use std::net::IpAddr;
+
+/// Addresses of a range in pseudo-random order, again and again.
+#[derive(Clone, Debug)]
+struct Addresses {
+    first: u128,
+    step: u128,
+    order: Permutation,
+    next: u32,
+}
+
+impl Addresses {
+    fn new(range: &AddressRange, seed: u64) -> Addresses {
+        let first = match range.first {
+            IpAddr::V4(a) => u128::from(u32::from(a)),
+            IpAddr::V6(a) => u128::from(a),
+        };
+        Addresses { first, step: u128::from(range.step), order: Permutation::new(range.count, seed), next: 0 }
+    }
+
+    #[inline]
+    fn take(&mut self) -> u128 {
+        let member = self.order.at(self.next);
+        self.next += 1;
+        if self.next == self.order.len() {
+            self.next = 0;
+        }
+        self.first.wrapping_add(self.step * u128::from(member))
+    }
+}
+
+/// One flow as its sender sees it.
+struct SendFlow {
+    id: u32,
+    group: usize,
+    next: u64,
+    sources: Addresses,
+    destinations: Addresses,
+    /// One template per distinct size, and the order of sizes in one round of the mix.
+    templates: Vec<Template>,
+    sizes: Vec<u8>,
+    size_at: usize,
+    /// Tag of this flow's first template.
+    tag: u32,
+}
+
+/// Counts of a group at its senders.
+#[derive(Clone, Debug, Default)]
+pub struct GroupSent {
+    /// Frames handed over, refused ones included.
+    pub offered: u64,
+    /// Refused by the device's ring.
+    pub refused: u64,
+    /// Planned.
+    pub intended: u64,
+    /// Offered by time bin.
+    pub bins: Vec<u64>,
+}
+
+/// A stretch of the schedule that was not sent because its time had passed.
+#[derive(Clone, Copy, Debug)]
+struct Skip {
+    /// Frames sent before it.
+    sent: u64,
+    /// Frames left out up to and including it.
+    total: u64,
+}
+
+/// Skips remembered exactly; departures after more of them are known to the last one remembered.
+const SKIPS: usize = 65_536;
+
+/// Departure errors by power of two of nanoseconds.
+pub type LatenessBuckets = [u64; 40];
+
+/// Generator of one port.
+pub struct PortGenerator {
+    port: PortIndex,
+    schedule: Schedule,
+    flows: Vec<SendFlow>,
+    /// Flows in the order of one round of their weights.
+    round: Vec<u32>,
+    round_at: usize,
+    key: TrialKey,
+    start: Instant,
+    /// Next place in the schedule, frames sent or skipped before it.
+    index: u64,
+    sent: u64,
+    skipped: u64,
+    skips: Vec<Skip>,
+    max_backlog: u64,
+    /// Send all that is due, however late (burst, maximum).
+    never_skip: bool,
+    /// Stop at the end of the schedule's time with whatever was sent (maximum).
+    stop_on_time: bool,
+    groups: Vec<GroupSent>,
+    slot_groups: [u32; BURST],
+    bin_ns: Option<u64>,
+    lateness: LatenessBuckets,
+    refused_by_tester: u64,
+    last_departure: Instant,
+}
+
+/// Round of flows by weight, at most this long; weights are rounded to its parts.
+const MAX_ROUND: usize = 10_000;
+
+fn weighted_round(weights: &[f64]) -> Vec<u32> {
+    let smallest = weights.iter().copied().fold(f64::INFINITY, f64::min);
+    let sum: f64 = weights.iter().sum();
+    let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
+    // As many places as give each flow a whole number of them, as long as that is not too many.
+    let exact = (1..=1000).find(|m| {
+        weights.iter().all(|w| {
+            let places = w / smallest * f64::from(*m);
+            (places - places.round()).abs() < 1e-9 * places.max(1.0)
+        })
+    });
+    let places = exact.map_or(MAX_ROUND, |m| (sum / smallest * f64::from(m)).round() as usize);
+    let places = places.min(MAX_ROUND.max(weights.len()));
+    let mut used = vec![0.0f64; weights.len()];
+    (1..=places)
+        .map(|place| {
+            let behind = |i: &usize| shares[*i] * place as f64 - used[*i];
+            let next = (0..weights.len()).max_by(|a, b| behind(a).total_cmp(&behind(b)).then(b.cmp(a))).unwrap_or(0);
+            used[next] += 1.0;
+            next as u32
+        })
+        .collect()
+}
+
+impl PortGenerator {
+    #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
+    pub(crate) fn new(
+        spec: &TrialSpec,
+        port: PortIndex,
+        mac: MacAddr,
+        device: &dyn Fn(Family) -> MacAddr,
+        groups: &[String],
+        timing: &Timing,
+        pattern: &Pattern,
+        bin_ns: Option<u64>,
+        bins: usize,
+    ) -> Result<PortGenerator, PlanError> {
+        let schedule = match &spec.load {
+            Load::Burst { frames, rate_pps } => Schedule::burst(*frames, drophammer_model::FrameRate(*rate_pps)),
+            _ => Schedule::steps(&spec.steps()),
+        };
+        let mut flows = Vec::new();
+        let mut weights = Vec::new();
+        let mut tag = 0;
+        let size_round = spec.size.round();
+        let mut distinct = size_round.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        for (id, flow) in spec.flows.iter().enumerate().filter(|(_, f)| f.from == port) {
+            let seed = timing.seed ^ ((id as u64 + 1) << 32);
+            let headers = Headers {
+                family: flow.family,
+                source_mac: mac,
+                destination_mac: device(flow.family),
+                source_port: 49_152 + Permutation::new(16_384, timing.seed).at(id as u32 % 16_384) as u16,
+                traffic_class: 0,
+            };
+            let templates: Vec<_> = distinct.iter().map(|size| Template::new(&headers, *size, pattern)).collect();
+            let sizes = size_round.iter().map(|s| distinct.binary_search(s).unwrap_or(0) as u8).collect();
+            flows.push(SendFlow {
+                id: id as u32,
+                group: groups.iter().position(|g| *g == flow.group).unwrap_or(0),
+                next: 0,
+                sources: Addresses::new(&flow.sources, seed),
+                destinations: Addresses::new(&flow.destinations, seed ^ 0x5bd1_e995),
+                sizes,
+                size_at: 0,
+                tag,
+                templates,
+            });
+            tag += distinct.len() as u32;
+            weights.push(flow.weight);
+        }
+        let peak = spec.steps().iter().map(|(_, r)| r.pps()).fold(0.0, f64::max);
+        let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
+        let round = weighted_round(&weights);
+        let mut generator = PortGenerator {
+            port,
+            round_at: 0,
+            key: timing.key,
+            start: Instant(0),
+            index: 0,
+            sent: 0,
+            skipped: 0,
+            skips: Vec::with_capacity(SKIPS),
+            max_backlog,
+            never_skip: matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
+            stop_on_time: matches!(spec.load, Load::Maximum { .. }),
+            groups: vec![GroupSent { bins: vec![0; bins], ..GroupSent::default() }; groups.len()],
+            slot_groups: [0; BURST],
+            bin_ns,
+            lateness: [0; 40],
+            refused_by_tester: 0,
+            last_departure: Instant(0),
+            schedule,
+            flows,
+            round,
+        };
+        let mut planned = vec![0; spec.flows.len()];
+        generator.planned(&mut planned);
+        for i in 0..generator.flows.len() {
+            let flow = &generator.flows[i];
+            generator.groups[flow.group].intended += planned[flow.id as usize];
+        }
+        Ok(generator)
+    }
+
+    /// Frames of the schedule.
+    pub fn total(&self) -> u64 {
+        self.schedule.total()
+    }
+
+    /// Adds the frames planned per flow to `frames`, indexed by flow.
+    pub(crate) fn planned(&self, frames: &mut [u64]) {
+        let (rounds, rest) = (self.total() / self.round.len() as u64, self.total() % self.round.len() as u64);
+        for (place, flow) in self.round.iter().enumerate() {
+            frames[self.flows[*flow as usize].id as usize] += rounds + u64::from((place as u64) < rest);
+        }
+    }
+
+    pub(crate) fn begin(&mut self, start: Instant) {
+        self.start = start;
+        self.last_departure = start;
+    }
+
+    /// Port that it sends from.
+    pub fn port(&self) -> PortIndex {
+        self.port
+    }
+
+    /// Has it nothing more to send at `now`?
+    #[inline]
+    pub fn done(&self, now: Instant) -> bool {
+        self.index >= self.schedule.total()
+            || (self.stop_on_time && now.0.saturating_sub(self.start.0) >= self.schedule.end_ns())
+    }
+
+    /// When the next frame is due; `None` when all are through.
+    pub fn next_departure(&self) -> Option<Instant> {
+        (self.index < self.schedule.total()).then(|| Instant(self.start.0 + self.schedule.departure(self.index)))
+    }
+
+    /// Sends what is due at `now`, at most one burst; returns how many frames went out.
+    ///
+    /// # Errors
+    /// The port's.
+    #[inline]
+    pub fn send_due(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
+        let Some(elapsed) = now.0.checked_sub(self.start.0) else { return Ok(0) };
+        if self.stop_on_time && elapsed >= self.schedule.end_ns() {
+            return Ok(0);
+        }
+        let mut backlog = self.schedule.due(elapsed).saturating_sub(self.index);
+        if backlog == 0 {
+            return Ok(0);
+        }
+        if backlog > self.max_backlog && !self.never_skip {
+            self.skip(backlog - self.max_backlog);
+            backlog = self.max_backlog;
+        }
+        let frames = (backlog as usize).min(BURST);
+        self.fill(port, frames, now);
+        let sent = port.send(frames)?;
+        self.account(frames, sent, port.info().refusal_is_device_loss, now, elapsed);
+        Ok(frames)
+    }
+
+    #[cold]
+    fn skip(&mut self, frames: u64) {
+        self.index += frames;
+        self.skipped += frames;
+        if self.skips.len() < SKIPS {
+            self.skips.push(Skip { sent: self.sent, total: self.skipped });
+        }
+    }
+
+    #[inline]
+    fn fill(&mut self, port: &mut dyn Port, frames: usize, now: Instant) {
+        let slots = port.slots();
+        for i in 0..frames {
+            let flow = &mut self.flows[self.round[self.round_at] as usize];
+            self.round_at += 1;
+            if self.round_at == self.round.len() {
+                self.round_at = 0;
+            }
+            let size = flow.sizes[flow.size_at];
+            flow.size_at += 1;
+            if flow.size_at == flow.sizes.len() {
+                flow.size_at = 0;
+            }
+            let template = &flow.templates[usize::from(size)];
+            let (slot, ready) = slots.slot(i, flow.tag + u32::from(size), template.len());
+            if !ready {
+                template.write(slot);
+            }
+            let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: now.0 as u32 };
+            flow.next += 1;
+            let (source, destination) = (flow.sources.take(), flow.destinations.take());
+            template.patch(slot, source, destination, &signature.emit(self.key));
+            self.slot_groups[i] = flow.group as u32;
+        }
+    }
+
+    #[inline]
+    fn account(&mut self, frames: usize, sent: Sent, refusal_is_device_loss: bool, now: Instant, elapsed: u64) {
+        let late = elapsed.saturating_sub(self.schedule.departure(self.index));
+        self.lateness[(64 - late.leading_zeros()).min(39) as usize] += frames as u64;
+        self.index += frames as u64;
+        self.sent += frames as u64;
+        self.last_departure = now;
+        let bin = self.bin_ns.map(|ns| (elapsed / ns) as usize);
+        for group in &self.slot_groups[..frames] {
+            let group = &mut self.groups[*group as usize];
+            group.offered += 1;
+            if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
+                *count += 1;
+            }
+        }
+        if sent.refused > 0 {
+            for i in (0..frames).filter(|i| sent.refused_mask & (1 << i) != 0) {
+                let group = &mut self.groups[self.slot_groups[i] as usize];
+                if refusal_is_device_loss {
+                    group.refused += 1;
+                } else {
+                    // The tester's own ring was full: not offered, so it can never be counted as lost.
+                    self.refused_by_tester += 1;
+                    group.offered -= 1;
+                    if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
+                        *count -= 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nominal departure, in ns after the start, of the frame with `sequence` of flow `id`.
+    pub(crate) fn departure_of(&self, id: u32, sequence: u64) -> Option<u64> {
+        let mut places = Vec::new();
+        for (place, flow) in self.round.iter().enumerate() {
+            if self.flows[*flow as usize].id == id {
+                places.push(place as u64);
+            }
+        }
+        let per_round = places.len() as u64;
+        if per_round == 0 {
+            return None;
+        }
+        let sent = sequence / per_round * self.round.len() as u64 + places[(sequence % per_round) as usize];
+        let skipped = self.skips.iter().rev().find(|s| s.sent <= sent).map_or(0, |s| s.total);
+        let index = (sent + skipped).min(self.schedule.total().saturating_sub(1));
+        Some(self.schedule.departure(index))
+    }
+
+    /// Frames sent of each flow: `(flow, frames)`.
+    pub(crate) fn sent_by_flow(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        self.flows.iter().map(|f| (f.id, f.next))
+    }
+
+    /// Counts by group.
+    pub fn groups(&self) -> &[GroupSent] {
+        &self.groups
+    }
+
+    /// Frames of the schedule that were not offered.
+    pub fn unsent(&self) -> u64 {
+        self.schedule.total() - self.sent
+    }
+
+    /// Frames that the tester's own ring refused.
+    pub fn refused_by_tester(&self) -> u64 {
+        self.refused_by_tester
+    }
+
+    /// Departure errors by power of two.
+    pub fn lateness(&self) -> &LatenessBuckets {
+        &self.lateness
+    }
+
+    /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
+    pub fn sending_ns(&self) -> u64 {
+        self.schedule.end_ns().max(self.last_departure.0 - self.start.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_become_shares() {
+        let round = weighted_round(&[70.0, 20.0, 5.0]);
+        let count = |i| round.iter().filter(|f| **f == i).count();
+        assert_eq!((round.len(), count(0), count(1), count(2)), (19, 14, 4, 1));
+        assert_eq!(weighted_round(&[1.0, 1.0]), vec![0, 1]);
+        assert_eq!(weighted_round(&[0.3]), vec![0]);
+        let odd = weighted_round(&[std::f64::consts::PI, 1.0]);
+        let share = odd.iter().filter(|f| **f == 0).count() as f64 / odd.len() as f64;
+        assert!((share - std::f64::consts::PI / (std::f64::consts::PI + 1.0)).abs() < 1e-3);
+    }
+}

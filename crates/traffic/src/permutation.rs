@@ -1,0 +1,92 @@
+//! Pseudo-random order without a table: a permutation of `0..n` that is computed, so that a million addresses cost
+//! nothing to store (RFC 4814 asks for random, not incrementing, addresses).
+
+/// A seeded permutation of `0..n`.
+#[derive(Clone, Copy, Debug)]
+pub struct Permutation {
+    n: u32,
+    half_bits: u32,
+    keys: [u32; 3],
+}
+
+impl Permutation {
+    /// A permutation of `0..n`, `n` at least 1. The same seed gives the same order.
+    pub fn new(n: u32, seed: u64) -> Permutation {
+        let n = n.max(1);
+        // A Feistel network works on an even number of bits: the smallest such block that holds n members.
+        let bits = (u32::BITS - (n - 1).leading_zeros()).max(2);
+        let half_bits = bits.div_ceil(2);
+        let mut state = seed;
+        let keys = std::array::from_fn(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 32) as u32
+        });
+        Permutation { n, half_bits, keys }
+    }
+
+    /// Number of members.
+    pub fn len(&self) -> u32 {
+        self.n
+    }
+
+    /// Never true: there is at least one member.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Member at place `i`, which must be below `n`.
+    #[inline]
+    pub fn at(&self, i: u32) -> u32 {
+        if self.n == 1 {
+            return 0;
+        }
+        // Cycle walking: the block is less than four times n, so a few steps always lead back below n.
+        let mut x = i;
+        loop {
+            x = self.encrypt(x);
+            if x < self.n {
+                return x;
+            }
+        }
+    }
+
+    #[inline]
+    fn encrypt(&self, x: u32) -> u32 {
+        let mask = (1u32 << self.half_bits) - 1;
+        let (mut left, mut right) = (x >> self.half_bits, x & mask);
+        for key in self.keys {
+            let mixed = (right ^ key).wrapping_mul(0x9e37_79b1);
+            let round = (mixed >> (32 - self.half_bits)) & mask;
+            (left, right) = (right, left ^ round);
+        }
+        left << self.half_bits | right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_member_comes_exactly_once(n in 1u32..5000, seed: u64) {
+            let p = Permutation::new(n, seed);
+            let mut seen = vec![false; n as usize];
+            for i in 0..n {
+                let x = p.at(i) as usize;
+                prop_assert!(!seen[x]);
+                seen[x] = true;
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_members_in_no_visible_order() {
+        let p = Permutation::new(1_000_000, 7);
+        let ascending = (1..1_000_000).filter(|i| p.at(*i) > p.at(i - 1)).count();
+        assert!((450_000..550_000).contains(&ascending), "{ascending} ascents");
+        let neighbours = (1..1_000_000).filter(|i| p.at(*i) == p.at(i - 1).wrapping_add(1)).count();
+        assert!(neighbours < 2_000, "{neighbours} neighbours");
+    }
+}

@@ -1,0 +1,114 @@
+//! When each frame of a port is to leave.
+
+use drophammer_model::quantity::FrameRate;
+use std::time::Duration;
+
+/// One step of constant rate.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    start_ns: f64,
+    first: u64,
+    frames: u64,
+    rate: f64,
+}
+
+/// Evenly spaced departures, in nanoseconds from the start of the trial. Frame 0 leaves at 0.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    steps: Vec<Step>,
+    total: u64,
+    end_ns: u64,
+}
+
+impl Schedule {
+    /// From `(duration, rate)` steps.
+    pub fn steps(steps: &[(Duration, FrameRate)]) -> Schedule {
+        let mut out = Schedule { steps: Vec::with_capacity(steps.len()), total: 0, end_ns: 0 };
+        let mut start_ns = 0.0;
+        for (duration, rate) in steps {
+            let frames = rate.frames_in(*duration);
+            if frames > 0 {
+                out.steps.push(Step { start_ns, first: out.total, frames, rate: rate.pps() });
+            }
+            out.total += frames;
+            start_ns += duration.as_nanos() as f64;
+        }
+        out.end_ns = start_ns as u64;
+        out
+    }
+
+    /// Exactly `frames` frames at `rate`.
+    pub fn burst(frames: u64, rate: FrameRate) -> Schedule {
+        let step = Step { start_ns: 0.0, first: 0, frames, rate: rate.pps() };
+        let end_ns = (frames as f64 * 1e9 / rate.pps()) as u64;
+        Schedule { steps: vec![step], total: frames, end_ns }
+    }
+
+    /// Frames in all.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Length in nanoseconds.
+    pub fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// Departure of frame `index` in ns; `index` below [`Schedule::total`].
+    pub fn departure(&self, index: u64) -> u64 {
+        let step = self.step_of(index);
+        (step.start_ns + (index - step.first) as f64 * 1e9 / step.rate).ceil() as u64
+    }
+
+    fn step_of(&self, index: u64) -> &Step {
+        let i = self.steps.partition_point(|s| s.first <= index).max(1) - 1;
+        &self.steps[i]
+    }
+
+    /// Frames whose departure is at or before `elapsed_ns`.
+    #[inline]
+    pub fn due(&self, elapsed_ns: u64) -> u64 {
+        let elapsed = elapsed_ns as f64;
+        for step in self.steps.iter().rev() {
+            if elapsed >= step.start_ns {
+                // The small addend undoes rounding, so that a frame is due at exactly its own departure.
+                let n = ((elapsed - step.start_ns) * step.rate / 1e9 + 1e-6) as u64 + 1;
+                return step.first + n.min(step.frames);
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn due_and_departure_agree(
+            rate in 1.0f64..20_000_000.0, second in 1.0f64..20_000_000.0, at in 0.0f64..1.0, ms in 1u64..1000
+        ) {
+            let d = Duration::from_millis(ms);
+            let s = Schedule::steps(&[(d, FrameRate(rate)), (d, FrameRate(second))]);
+            prop_assume!(s.total() > 0);
+            let index = ((s.total() - 1) as f64 * at) as u64;
+            let t = s.departure(index);
+            prop_assert!(s.due(t) > index);
+            if t > 0 {
+                prop_assert!(s.due(t - 1) <= index + 1);
+            }
+            prop_assert_eq!(s.due(s.end_ns()), s.total());
+            prop_assert_eq!(s.total(), FrameRate(rate).frames_in(d) + FrameRate(second).frames_in(d));
+        }
+    }
+
+    #[test]
+    fn a_step_starts_where_the_one_before_ends() {
+        let second = Duration::from_secs(1);
+        let s = Schedule::steps(&[(second, FrameRate(1000.0)), (second, FrameRate(500.0))]);
+        assert_eq!((s.total(), s.departure(999), s.departure(1000), s.departure(1001)), (1500, 999_000_000, 1_000_000_000, 1_002_000_000));
+        assert_eq!(Schedule::burst(7, FrameRate(1e6)).departure(6), 6_000);
+    }
+}

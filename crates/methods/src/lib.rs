@@ -4,8 +4,19 @@
 //! what came of them. So the same test runs on a router in a rack, on one in a namespace and, in virtual time, on the
 //! reference device.
 
+pub mod back_to_back;
+pub mod forwarding_rate;
+pub mod frame_loss_rate;
+pub mod latency;
 pub mod mlrsearch;
+pub mod parameters;
+pub mod pattern;
+pub mod report;
+pub mod system_recovery;
 pub mod testbed;
+pub mod tester_ceiling;
+pub mod throughput;
+pub mod throughput_search;
 
 pub use testbed::{Known, PortView, TestError, Testbed};
 
@@ -28,10 +39,25 @@ pub trait Method: Sync {
 
     /// About how long it will take on one DUT, for progress before any trial has been timed.
     fn estimate(&self, params: &Params) -> Duration;
+
+    /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s"); empty for a
+    /// conformant run.
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let _ = params;
+        Vec::new()
+    }
 }
 
 /// All tests, in the order in which `drophammer list tests` shows them.
-pub static METHODS: &[&dyn Method] = &[];
+pub static METHODS: &[&dyn Method] = &[
+    &throughput::Throughput,
+    &forwarding_rate::ForwardingRate,
+    &frame_loss_rate::FrameLossRate,
+    &latency::Latency,
+    &back_to_back::BackToBack,
+    &system_recovery::SystemRecovery,
+    &tester_ceiling::TesterCeiling,
+];
 
 /// The test of this name.
 pub fn find(name: &str) -> Option<&'static dyn Method> {

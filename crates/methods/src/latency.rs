@@ -1,0 +1,287 @@
+//! Latency (RFC 2544 section 26.2 as revised by RFC 8219 section 7.2): typical (median) and worst-case (99.9th percentile)
+//! latency of all frames at several shares of the throughput.
+//!
+//! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
+
+use crate::Method;
+use crate::parameters::{self, common_deviations, count, fewer, pause, seconds, shorter, sizes};
+use crate::pattern::Pattern;
+use crate::report::{SeriesKind, for_each_size, mean, median, note, plot, point, row, table};
+use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::{TRIAL_OVERHEAD_S, estimate, goal_deviations, known_throughput, zero_loss_goal};
+use drophammer_model::latency::PERCENTILES;
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{Load, TrialResult};
+use std::time::Duration;
+
+/// The test.
+pub struct Latency;
+
+static SPEC: TestSpec = TestSpec {
+    name: "latency",
+    title: "Latency",
+    summary: "latency of every frame at shares of the throughput: minimum, median, percentiles, maximum",
+    source: "RFC 8219 section 7.2, RFC 2544 section 26.2",
+    params: &[
+        parameters::FRAME_SIZES,
+        parameters::FAMILIES,
+        parameters::DIRECTION,
+        ParamSpec::new(
+            "loads",
+            ParamKind::Percents,
+            "[10, 50, 90, 100]",
+            "[10, 50, 90, 100]",
+            "loads in % of the throughput of the frame size",
+        ),
+        ParamSpec::new(
+            "trial_duration",
+            ParamKind::Duration,
+            "2 s",
+            "120 s",
+            "length of a trial (RFC 2544 section 26.2: 120 s)",
+        ),
+        ParamSpec::new(
+            "repeats",
+            ParamKind::Count,
+            "1",
+            "20",
+            "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)",
+        ),
+        parameters::GOAL,
+        parameters::FINAL_TRIAL,
+        parameters::WIDTH,
+        parameters::MAX_LOAD,
+        parameters::SEARCH_MAX,
+        parameters::PAUSE,
+    ],
+    figures: &[
+        FigureSpec {
+            key: "latency_{size}_median_us",
+            help: "typical latency (median) in µs at the load nearest to 50 % of the throughput",
+        },
+        FigureSpec {
+            key: "latency_{size}_p99_9_us",
+            help: "worst-case latency (99.9th percentile) in µs at the same load",
+        },
+    ],
+};
+
+const TABLE: &str = "latency";
+const RANGES: &str = "latency_ranges";
+
+/// Latency of one group over the repetitions, in µs.
+struct Figures {
+    min: f64,
+    max: f64,
+    mean: f64,
+    percentiles: Vec<(f64, f64)>,
+}
+
+impl Figures {
+    /// `None` when nothing arrived.
+    fn of(results: &[TrialResult], group: &str) -> Option<Self> {
+        let all = results.iter().flat_map(|r| r.groups.iter().filter(|g| g.group == group));
+        let all: Vec<_> = all.map(|g| &g.latency).filter(|l| l.frames > 0).collect();
+        let us = |ns: u64| ns as f64 / 1e3;
+        let medians = PERCENTILES.iter().filter_map(|p| {
+            let values: Vec<f64> = all.iter().filter_map(|l| l.percentile(*p)).map(us).collect();
+            Some((*p, median(&values)?))
+        });
+        Some(Figures {
+            min: all.iter().map(|l| us(l.min_ns)).min_by(f64::total_cmp)?,
+            max: all.iter().map(|l| us(l.max_ns)).max_by(f64::total_cmp)?,
+            mean: mean(&all.iter().map(|l| l.mean_ns / 1e3).collect::<Vec<_>>()),
+            percentiles: medians.collect(),
+        })
+    }
+
+    fn percentile(&self, percentile: f64) -> Option<f64> {
+        self.percentiles.iter().find(|(p, _)| (p - percentile).abs() < 1e-9).map(|(_, us)| *us)
+    }
+}
+
+impl Method for Latency {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        let loads = loads(params);
+        prepare(outcome, &loads);
+        let repeats = count(params, "repeats");
+        if repeats > 1 {
+            note(
+                outcome,
+                format!("Percentiles are medians of {repeats} trials, the minimum and maximum are over all of them."),
+            );
+        }
+        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+            let Some(throughput) = known_throughput(bed, pattern, params)? else {
+                return Err(TestError::NotApplicable("no throughput was found to take loads from".into()));
+            };
+            for (at, percent) in loads.iter().enumerate() {
+                let rate = throughput.scaled(percent / 100.0);
+                let step = index * loads.len() as u32 + at as u32;
+                let what = format!("latency, {} at {percent} %", pattern.size_text());
+                bed.progress(&what, step, (sizes(params).len() * loads.len()) as u32);
+                let mut results = Vec::new();
+                let stopped = (0..repeats).try_for_each(|repeat| {
+                    let purpose = format!("latency {}: {percent} % of throughput, trial {}", pattern.size, repeat + 1);
+                    let duration_s = seconds(params, "trial_duration", 120.0);
+                    let load = Load::Constant { rate_pps: rate.pps() };
+                    let spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
+                    results.push(bed.trial(&spec)?);
+                    bed.settle(pause(params))
+                });
+                write(outcome, pattern, *percent, rate, &results, f64::from(step));
+                stopped?;
+                if Some(at) == middle(&loads) {
+                    rank(outcome, pattern, &results);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let trial = seconds(params, "trial_duration", 120.0) + pause(params).as_secs_f64() + TRIAL_OVERHEAD_S;
+        let trials = loads(params).len() as f64 * f64::from(count(params, "repeats")) * sizes(params).len() as f64;
+        estimate(params, &[zero_loss_goal(params)]) + Duration::from_secs_f64(trial * trials)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, "trial_duration", "latency: trials", 120.0, "RFC 2544 section 26.2");
+        let few = fewer(params, "repeats", "latency trials per load", 20, "RFC 8219 section 7.2");
+        common_deviations(params).into_iter().chain(trial).chain(few).chain(goal_deviations(params)).collect()
+    }
+}
+
+fn loads(params: &Params) -> Vec<f64> {
+    params.numbers("loads").filter(|l| !l.is_empty()).unwrap_or_else(|| vec![10.0, 50.0, 90.0, 100.0])
+}
+
+/// Index of the load nearest to 50 %: routers are ranked there, where latency is their own and not that of full queues.
+fn middle(loads: &[f64]) -> Option<usize> {
+    (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
+}
+
+fn percentile_plot(percent: f64) -> String {
+    format!("latency_percentiles_{percent}")
+}
+
+fn prepare(outcome: &mut Outcome, loads: &[f64]) {
+    table(
+        outcome,
+        TABLE,
+        "Latency",
+        &[
+            ("frame_size", "Frame size", ""),
+            ("flows", "Flows", ""),
+            ("load_percent", "Load, of throughput", "%"),
+            ("load_pps", "Load", "fps"),
+            ("offered_load_pps", "Offered load", "fps"),
+            ("min_us", "Minimum", "µs"),
+            ("p50_us", "Typical (median)", "µs"),
+            ("p90_us", "90 %", "µs"),
+            ("p99_us", "99 %", "µs"),
+            ("p99_9_us", "Worst case (99.9 %)", "µs"),
+            ("max_us", "Maximum", "µs"),
+            ("mean_us", "Mean", "µs"),
+            ("pdv_us", "Delay variation (99.9 % - minimum)", "µs"),
+            ("loss_percent", "Loss", "%"),
+        ],
+    );
+    plot(
+        outcome,
+        RANGES,
+        "Latency by frame size and load",
+        PlotKind::Ranges,
+        "frame size at load",
+        "latency, µs",
+        true,
+    );
+    for load in loads {
+        let title = format!("Latency by percentile at {load} % of throughput");
+        plot(outcome, &percentile_plot(*load), &title, PlotKind::Percentiles, "percentile", "latency, µs", true);
+    }
+    note(
+        outcome,
+        "Latency is the time from the instant at which the tester hands a frame to its port to the instant at which the \
+         frame, received in full, is seen at the other port: the store-and-forward definition of RFC 1242 section 3.8 plus \
+         the time that the tester's own ports take. No bias is subtracted. Every frame is measured.",
+    );
+    note(outcome, "Loads are frames per second per sending port.");
+}
+
+fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate, results: &[TrialResult], x: f64) {
+    let Some(first) = results.first() else { return };
+    let offered = mean(&results.iter().map(|r| r.offered_load().pps()).collect::<Vec<_>>());
+    for group in first.groups.iter().map(|g| g.group.clone()) {
+        let counts: Vec<_> = results.iter().flat_map(|r| r.groups.iter().filter(|g| g.group == group)).collect();
+        let sent: u64 = counts.iter().map(|g| g.offered).sum();
+        let lost: u64 = counts.iter().map(|g| g.lost).sum();
+        let figures = Figures::of(results, &group);
+        let at = |p: f64| figures.as_ref().and_then(|f| f.percentile(p));
+        row(
+            outcome,
+            TABLE,
+            Row {
+                cells: vec![
+                    pattern.size.to_string().into(),
+                    group.as_str().into(),
+                    percent.into(),
+                    rate.pps().into(),
+                    offered.into(),
+                    figures.as_ref().map(|f| f.min).into(),
+                    at(50.0).into(),
+                    at(90.0).into(),
+                    at(99.0).into(),
+                    at(99.9).into(),
+                    figures.as_ref().map(|f| f.max).into(),
+                    figures.as_ref().map(|f| f.mean).into(),
+                    at(99.9).zip(figures.as_ref()).map(|(p, f)| p - f.min).into(),
+                    (sent > 0).then(|| lost as f64 / sent as f64 * 100.0).into(),
+                ],
+                trials: results.iter().map(|r| r.trial).collect(),
+                marks: (lost > 0)
+                    .then(|| "frames were lost; their latency is not in the figures".into())
+                    .into_iter()
+                    .collect(),
+            },
+        );
+        let Some(figures) = figures else { continue };
+        // One group needs no name: all frames are in it.
+        let name =
+            if first.groups.len() > 1 { format!("{}, {group}", pattern.size_text()) } else { pattern.size_text() };
+        let label = Some(format!("{} at {percent} %", pattern.size));
+        let range = Some((figures.min, figures.max));
+        let series = if first.groups.len() > 1 { group.as_str() } else { "latency" };
+        point(outcome, RANGES, series, SeriesKind::Curve, Point { x, y: figures.mean, label, range, trial: None });
+        // The axis of nines has no place for 100 %; the maximum is in the table.
+        for (p, us) in figures.percentiles.iter().filter(|(p, _)| *p < 100.0) {
+            let dot = Point { x: *p, y: *us, ..Point::default() };
+            point(outcome, &percentile_plot(percent), &name, SeriesKind::Curve, dot);
+        }
+    }
+}
+
+fn rank(outcome: &mut Outcome, pattern: &Pattern, results: &[TrialResult]) {
+    let groups: Vec<String> =
+        results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
+    let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();
+    for (key, percentile, title) in [("median", 50.0, "Typical latency"), ("p99_9", 99.9, "Worst-case latency")] {
+        outcome.ranks.push(RankFigure {
+            key: format!("latency_{}_{key}_us", pattern.size),
+            title: format!("{title}, {}", pattern.size_text()),
+            unit: "µs".into(),
+            // Of several groups the slowest counts.
+            value: figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp),
+            higher_is_better: false,
+            tester_limited: false,
+            resolution: 0.05,
+        });
+    }
+}

@@ -1,0 +1,207 @@
+//! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
+//! the rates that bound it.
+
+use crate::testbed::{Known, PortView, TestError, Testbed};
+use drophammer_model::quantity::{FrameRate, LINE_OVERHEAD_BYTES};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
+
+/// Wait for late frames after the last departure in seconds, RFC 2544 section 23 d.
+pub const DRAIN_S: f64 = 2.0;
+
+/// Share of the tester's ceiling that tests load it with: at the ceiling itself it falls short every other time, and such
+/// a trial is invalid.
+pub const CEILING_SHARE: f64 = 0.98;
+
+/// Share of the tester's ceiling from which on a figure tells as much about the tester as about the DUT.
+pub const TESTER_LIMITED_SHARE: f64 = 0.9;
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Both ports of each pair, at the same rate (RFC 2544 section 14).
+    Bidirectional,
+    /// The first port of each pair.
+    Unidirectional,
+}
+
+impl Direction {
+    /// As written in suite files and in [`Known::key`].
+    pub fn word(self) -> &'static str {
+        match self {
+            Direction::Bidirectional => "bidirectional",
+            Direction::Unidirectional => "unidirectional",
+        }
+    }
+}
+
+/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Each family has a
+/// flow group of its own and sends as many frames as the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pattern {
+    /// Size or mix.
+    pub size: PacketSize,
+    /// IP versions, at least one.
+    pub families: Vec<Family>,
+    /// Direction.
+    pub direction: Direction,
+}
+
+impl Pattern {
+    /// The pattern of `size` with the parameters `families` and `direction`.
+    pub fn new(size: PacketSize, params: &Params) -> Self {
+        let families = params.families("families").filter(|f| !f.is_empty()).unwrap_or_else(|| vec![Family::Ipv4]);
+        let one_way = params.text("direction").is_some_and(|d| d == Direction::Unidirectional.word());
+        let direction = if one_way { Direction::Unidirectional } else { Direction::Bidirectional };
+        Pattern { size, families, direction }
+    }
+
+    /// Key under which [`Known`] and ceilings hold it.
+    pub fn key(&self) -> String {
+        Known::key(&self.size, &self.families, self.direction.word())
+    }
+
+    /// IP versions for people: `IPv4+IPv6`.
+    pub fn protocol(&self) -> String {
+        self.families.iter().map(Family::to_string).collect::<Vec<_>>().join("+")
+    }
+
+    /// Size for people: `64 bytes`; a mix by its name.
+    pub fn size_text(&self) -> String {
+        match &self.size {
+            PacketSize::Fixed(_) => format!("{} bytes", self.size),
+            PacketSize::Mix { name, .. } => name.clone(),
+        }
+    }
+
+    /// Mean frame size over all families in bytes, FCS included. IPv6 frames may be larger than asked for.
+    pub fn frame_bytes(&self) -> f64 {
+        let sum: f64 = self.families.iter().map(|f| self.size.mean_frame_bytes(*f == Family::Ipv6)).sum();
+        sum / self.families.len().max(1) as f64
+    }
+
+    fn pairs(&self, ports: usize) -> Vec<(usize, usize)> {
+        let pairs = (0..ports / 2).map(|i| (2 * i, 2 * i + 1));
+        match self.direction {
+            Direction::Bidirectional => pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect(),
+            Direction::Unidirectional => pairs.collect(),
+        }
+    }
+
+    /// Number of ports that send: the aggregate rate is the rate per port times this.
+    pub fn senders(&self, ports: usize) -> u32 {
+        self.pairs(ports).len() as u32
+    }
+
+    /// The flows. Sources and destinations are the test addresses behind the sending and the receiving port, which
+    /// the generator takes in pseudo-random order (RFC 4814).
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] when a port has no addresses of a family, or too small an MTU.
+    pub fn flows(&self, ports: &[PortView]) -> Result<Vec<FlowSpec>, TestError> {
+        let mut flows = Vec::new();
+        for (from, to) in self.pairs(ports.len()) {
+            for family in &self.families {
+                let needed = u32::from(self.size.largest_ip_bytes(*family == Family::Ipv6));
+                let addressing = |port: &PortView| {
+                    if needed > port.mtu {
+                        let why = format!(
+                            "{} need an MTU of {needed}, port {} has {}",
+                            self.size_text(),
+                            port.name,
+                            port.mtu
+                        );
+                        return Err(TestError::NotApplicable(why));
+                    }
+                    let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
+                    port.addressing(*family).cloned().ok_or_else(missing)
+                };
+                flows.push(FlowSpec {
+                    group: family.to_string(),
+                    from,
+                    to,
+                    family: *family,
+                    sources: addressing(&ports[from])?.destinations,
+                    destinations: addressing(&ports[to])?.destinations,
+                    weight: 1.0,
+                });
+            }
+        }
+        if flows.is_empty() {
+            return Err(TestError::NotApplicable("a test needs at least two ports".into()));
+        }
+        Ok(flows)
+    }
+
+    /// A trial of this pattern, without time bins.
+    ///
+    /// # Errors
+    /// Those of [`Pattern::flows`].
+    pub fn trial(
+        &self,
+        ports: &[PortView],
+        purpose: String,
+        load: Load,
+        duration_s: f64,
+    ) -> Result<TrialSpec, TestError> {
+        let flows = self.flows(ports)?;
+        Ok(TrialSpec { purpose, size: self.size.clone(), flows, load, duration_s, bin_s: None, drain_s: DRAIN_S })
+    }
+
+    /// The rates that bound this pattern on this bed.
+    pub fn limits(&self, bed: &dyn Testbed) -> Limits {
+        let ports = bed.ports();
+        let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
+        let slowest = used.map(|i| ports[i].speed).min();
+        let line = slowest.map_or(FrameRate(0.0), |speed| speed.line_rate(self.frame_bytes()));
+        let ceiling = bed.ceiling(&self.size, &self.families, self.direction.word());
+        let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
+        Limits { line, ceiling, max }
+    }
+
+    /// Bits per second of this rate without preamble and gap (layer 2).
+    pub fn l2_bps(&self, rate: FrameRate) -> f64 {
+        rate.pps() * self.frame_bytes() * 8.0
+    }
+
+    /// Bits per second that this rate takes of the line, preamble and gap included (layer 1).
+    pub fn l1_bps(&self, rate: FrameRate) -> f64 {
+        rate.pps() * (self.frame_bytes() + f64::from(LINE_OVERHEAD_BYTES)) * 8.0
+    }
+}
+
+/// Rates that bound a pattern, all per sending port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Theoretical line rate of the slowest port, RFC 2544 Appendix B.
+    pub line: FrameRate,
+    /// What the tester itself manages.
+    pub ceiling: Option<FrameRate>,
+    /// Highest load that tests ask for: the line rate, or 98 % of the ceiling where that is less.
+    pub max: FrameRate,
+}
+
+impl Limits {
+    /// Does this rate tell as much about the tester as about the DUT?
+    pub fn tester_limited(&self, rate: FrameRate) -> bool {
+        self.ceiling.is_some_and(|c| rate.pps() >= TESTER_LIMITED_SHARE * c.pps())
+    }
+
+    /// Is the highest load below line rate because of the tester?
+    pub fn below_line(&self) -> bool {
+        self.max.pps() < self.line.pps()
+    }
+
+    /// What the highest load is, for a note.
+    pub fn statement(&self) -> String {
+        if self.below_line() {
+            format!(
+                "the highest load is {} per port, 98 % of the tester's own ceiling; line rate is {}",
+                self.max, self.line
+            )
+        } else {
+            format!("the highest load is line rate, {} per port", self.line)
+        }
+    }
+}

@@ -1,1 +1,69 @@
-//! A stored run to one HTML file, text, Markdown, CSV, JSON and JUnit XML.
+//! A stored run to one HTML file with plots, a text table, Markdown, JSON, CSV and JUnit XML.
+//!
+//! A report is made of the stored run and of nothing else, so it can be made again at any time, also of a run that was
+//! cut off.
+
+mod csv;
+mod format;
+mod grid;
+mod html;
+mod json;
+mod junit;
+pub mod rank;
+mod svg;
+mod text;
+pub mod view;
+
+use drophammer_store::Run;
+use std::fs;
+use std::path::{Path, PathBuf};
+use view::View;
+
+/// A report file that could not be written; one line with path and reason.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {why}; choose another folder or free some space", .path.display())]
+pub struct ReportError {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// The reason.
+    pub why: std::io::Error,
+}
+
+/// Writes `report.html`, `report.txt`, `report.md`, `report.json`, `junit.xml` and `csv/*.csv` into `dir`, which is made
+/// if need be. Returns the files in that order.
+///
+/// # Errors
+/// [`ReportError`] for the first file that could not be written; a file is there as a whole or not at all.
+pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let view = View::new(run);
+    let mut files = vec![
+        ("report.html".to_owned(), html::page(&view)),
+        ("report.txt".to_owned(), text::report(&view)),
+        ("report.md".to_owned(), grid::markdown(&view)),
+        ("report.json".to_owned(), json::report(&view)),
+        ("junit.xml".to_owned(), junit::report(&view)),
+    ];
+    files.extend(csv::files(&view).into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
+    let make = |path: &Path| fs::create_dir_all(path).map_err(|why| ReportError { path: path.into(), why });
+    make(dir)?;
+    make(&dir.join("csv"))?;
+    let mut paths = Vec::new();
+    for (name, content) in files {
+        let path = dir.join(name);
+        // Written beside and renamed: an old report stays whole when the disk is full.
+        let beside = path.with_extension("part");
+        let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, &path));
+        if let Err(why) = written {
+            let _ = fs::remove_file(&beside);
+            return Err(ReportError { path, why });
+        }
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours when
+/// `color`.
+pub fn summary_text(run: &Run, color: bool) -> String {
+    text::summary(&View::new(run), color)
+}

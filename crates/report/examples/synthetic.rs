@@ -1,0 +1,17 @@
+//! Writes the report of a made-up run: `cargo run -p drophammer-report --example synthetic -- FOLDER [DUTS]`.
+
+#[path = "../tests/synthetic/mod.rs"]
+#[allow(dead_code)]
+mod synthetic;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let dir = arguments.next().ok_or("name a folder")?;
+    let duts: usize = arguments.next().map_or(Ok(4), |n| n.parse())?;
+    let run = synthetic::run(duts.clamp(1, synthetic::NAMES.len()));
+    for path in drophammer_report::write_all(&run, dir.as_ref())? {
+        println!("{}", path.display());
+    }
+    print!("{}", drophammer_report::summary_text(&run, true));
+    Ok(())
+}

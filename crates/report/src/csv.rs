@@ -1,0 +1,276 @@
+//! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
+
+use crate::view::View;
+use drophammer_model::outcome::Cell;
+use drophammer_model::trial::Validity;
+use std::collections::HashSet;
+
+/// `(file name, content)`.
+pub fn files(view: &View) -> Vec<(String, String)> {
+    let mut names = HashSet::new();
+    let mut out = vec![(name(&["summary"], &mut names), ranks(view)), (name(&["trials"], &mut names), trials(view))];
+    for section in &view.sections {
+        for table in &section.tables {
+            let mut head = vec!["dut".to_owned()];
+            head.extend(table.columns.iter().map(|c| c.key.clone()));
+            head.extend(["marks".into(), "trials".into()]);
+            let mut csv = Csv::new(&head);
+            for r in &table.rows {
+                let mut row = vec![view.duts[r.dut].name.to_owned()];
+                row.extend(r.cells.iter().map(|c| raw(c)));
+                row.push(r.marks.join("; "));
+                row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+                csv.row(&row);
+            }
+            out.push((name(&[table.key, &format!("{}-{}", section.id, table.key)], &mut names), csv.0));
+        }
+        for plot in &section.plots {
+            let head = ["dut", "series", "reference", "dots", "label", "x", "y", "low", "high", "trial"];
+            let mut csv = Csv::new(&head.map(str::to_owned));
+            for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
+                let dut = dut.map_or("", |d| view.duts[d].name);
+                for p in &series.points {
+                    csv.row(&[
+                        dut.to_owned(),
+                        series.name.clone(),
+                        series.reference.to_string(),
+                        series.dots.to_string(),
+                        p.label.clone().unwrap_or_default(),
+                        p.x.to_string(),
+                        p.y.to_string(),
+                        p.range.map(|r| r.0.to_string()).unwrap_or_default(),
+                        p.range.map(|r| r.1.to_string()).unwrap_or_default(),
+                        p.trial.map(|t| t.to_string()).unwrap_or_default(),
+                    ]);
+                }
+            }
+            let key = format!("plot-{}", plot.plot.key);
+            out.push((name(&[&key, &format!("plot-{}-{}", section.id, plot.plot.key)], &mut names), csv.0));
+        }
+    }
+    out
+}
+
+struct Csv(String);
+
+impl Csv {
+    fn new(head: &[String]) -> Csv {
+        let mut csv = Csv(String::new());
+        csv.row(head);
+        csv
+    }
+
+    fn row(&mut self, fields: &[String]) {
+        let quoted: Vec<String> =
+            fields
+                .iter()
+                .map(|f| {
+                    if f.contains(['"', ',', '\n', '\r']) {
+                        format!("\"{}\"", f.replace('"', "\"\""))
+                    } else {
+                        f.clone()
+                    }
+                })
+                .collect();
+        self.0 += &quoted.join(",");
+        self.0 += "\r\n";
+    }
+}
+
+/// A cell for machines: nothing is an empty field, numbers are as stored.
+fn raw(cell: &Cell) -> String {
+    match cell {
+        Cell::None => String::new(),
+        Cell::Count(n) => n.to_string(),
+        Cell::Number(x) => x.to_string(),
+        Cell::Text(t) => t.clone(),
+    }
+}
+
+/// The first of `wishes` that is free, as a file name of letters, digits, `-`, `_`, `.`; with a number when all are taken.
+fn name(wishes: &[&str], taken: &mut HashSet<String>) -> String {
+    let plain = |wish: &str| -> String {
+        let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        let text: String = wish.chars().take(100).map(keep).collect();
+        text.trim_start_matches('.').to_owned()
+    };
+    let last = plain(wishes.last().copied().unwrap_or("table"));
+    let numbered = (2..).map(|n| format!("{last}-{n}"));
+    let mut candidates = wishes.iter().map(|w| plain(w)).chain(numbered).filter(|n| !n.is_empty());
+    // Lower case, because some file systems do not tell `A` from `a`.
+    let found = candidates.find(|n| taken.insert(n.to_lowercase())).unwrap_or_default();
+    format!("{found}.csv")
+}
+
+fn ranks(view: &View) -> String {
+    let head = [
+        "figure",
+        "unit",
+        "higher_is_better",
+        "dut",
+        "simulated",
+        "value",
+        "tester_limited",
+        "resolution",
+        "rank",
+        "tied",
+    ];
+    let mut csv = Csv::new(&head.map(str::to_owned));
+    let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
+    for f in &view.ranking.figures {
+        for (dut, e) in view.duts.iter().zip(&f.entries) {
+            csv.row(&[
+                f.key.clone(),
+                f.unit.clone(),
+                f.higher_is_better.to_string(),
+                dut.name.to_owned(),
+                dut.simulated.to_string(),
+                e.value().map(|v| v.to_string()).unwrap_or_default(),
+                e.tester_limited().to_string(),
+                e.figure.as_ref().map(|f| f.resolution.to_string()).unwrap_or_default(),
+                text(e.rank),
+                e.tied.to_string(),
+            ]);
+        }
+    }
+    for (dut, o) in view.duts.iter().zip(&view.ranking.overall) {
+        csv.row(&[
+            "overall_mean_rank".into(),
+            String::new(),
+            "false".into(),
+            dut.name.to_owned(),
+            dut.simulated.to_string(),
+            o.mean.map(|m| m.to_string()).unwrap_or_default(),
+            "false".into(),
+            String::new(),
+            text(o.rank),
+            o.tied.to_string(),
+        ]);
+    }
+    csv.0
+}
+
+const TRIAL_HEAD: [&str; 34] = [
+    "trial",
+    "dut",
+    "test",
+    "attempt",
+    "time",
+    "purpose",
+    "size",
+    "valid",
+    "invalid_reasons",
+    "duration_s",
+    "sending_s",
+    "senders",
+    "intended_load_pps",
+    "offered_load_pps",
+    "forwarding_rate_pps",
+    "group",
+    "intended",
+    "offered",
+    "refused",
+    "received",
+    "lost",
+    "duplicated",
+    "reordered",
+    "late",
+    "corrupted",
+    "stray",
+    "latency_min_ns",
+    "latency_mean_ns",
+    "latency_p99_ns",
+    "latency_max_ns",
+    "unsent",
+    "receive_drops",
+    "max_gap_ns",
+    "dut_cpu",
+];
+
+/// Rate per sending port that a trial asked for, averaged over its sending time; absent when it had none.
+pub fn intended_load(t: &drophammer_model::record::TrialRecord) -> Option<f64> {
+    let seconds = t.spec.sending_time().as_secs_f64();
+    match &t.spec.load {
+        drophammer_model::trial::Load::Constant { rate_pps } => Some(*rate_pps),
+        drophammer_model::trial::Load::Maximum { limit_pps } => Some(*limit_pps),
+        drophammer_model::trial::Load::Burst { rate_pps, .. } => Some(*rate_pps),
+        drophammer_model::trial::Load::Steps { .. } if seconds > 0.0 => {
+            Some(t.spec.intended_per_port() as f64 / seconds)
+        }
+        drophammer_model::trial::Load::Steps { .. } => None,
+    }
+}
+
+fn trials(view: &View) -> String {
+    let mut csv = Csv::new(&TRIAL_HEAD.map(str::to_owned));
+    for t in &view.run.trials {
+        let r = &t.result;
+        let reasons = match &r.validity {
+            Validity::Invalid(reasons) => reasons.join("; "),
+            Validity::Valid => String::new(),
+        };
+        for g in &r.groups {
+            // Latency of nothing is unknown, not 0.
+            let latency = |text: String| if g.latency.frames == 0 { String::new() } else { text };
+            csv.row(&[
+                r.trial.to_string(),
+                t.dut.clone(),
+                t.test.clone(),
+                t.attempt.to_string(),
+                t.time.clone(),
+                t.spec.purpose.clone(),
+                t.spec.size.to_string(),
+                r.validity.is_valid().to_string(),
+                reasons.clone(),
+                t.spec.duration_s.to_string(),
+                r.sending_s.to_string(),
+                r.senders.to_string(),
+                intended_load(t).map(|l| l.to_string()).unwrap_or_default(),
+                r.offered_load().pps().to_string(),
+                r.forwarding_rate().pps().to_string(),
+                g.group.clone(),
+                g.intended.to_string(),
+                g.offered.to_string(),
+                g.refused.to_string(),
+                g.received.to_string(),
+                g.lost.to_string(),
+                g.duplicated.to_string(),
+                g.reordered.to_string(),
+                g.late.to_string(),
+                g.corrupted.to_string(),
+                g.stray.to_string(),
+                latency(g.latency.min_ns.to_string()),
+                latency(g.latency.mean_ns.to_string()),
+                g.latency.percentile(99.0).map(|p| p.to_string()).unwrap_or_default(),
+                latency(g.latency.max_ns.to_string()),
+                r.health.unsent.to_string(),
+                r.health.receive_drops.to_string(),
+                r.health.max_gap_ns.to_string(),
+                r.dut_cpu.map(|c| c.to_string()).unwrap_or_default(),
+            ]);
+        }
+    }
+    csv.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_when_they_must_be() {
+        let mut csv = Csv::new(&["a".into()]);
+        csv.row(&["x,\"y\"\nz".into(), String::new()]);
+        assert_eq!(csv.0, "a\r\n\"x,\"\"y\"\"\nz\",\r\n");
+    }
+
+    #[test]
+    fn names_are_plain_and_different() {
+        let mut taken = HashSet::new();
+        assert_eq!(name(&["a/../b"], &mut taken), "a-..-b.csv");
+        assert_eq!(name(&["trials"], &mut taken), "trials.csv");
+        assert_eq!(name(&["trials", "t-trials"], &mut taken), "t-trials.csv");
+        assert_eq!(name(&["Trials", "T-trials"], &mut taken), "T-trials-2.csv");
+        assert_eq!(name(&[".."], &mut taken), "-2.csv");
+    }
+}

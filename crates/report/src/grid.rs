@@ -1,0 +1,236 @@
+//! Tables of words, from which the text and Markdown reports are set; and the Markdown report.
+
+use crate::format::{DASH, cell, heading, number};
+use crate::rank::{HOW, Ranked};
+use crate::view::{MergedTable, View};
+use drophammer_model::outcome::Cell;
+use drophammer_model::trial::Validity;
+
+/// A table of words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// Headings.
+    pub head: Vec<String>,
+    /// Which columns are numbers.
+    pub right: Vec<bool>,
+    /// Rows, each as long as `head`.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The summary: one row per figure, one column per DUT, best DUT first.
+pub fn summary(view: &View) -> Grid {
+    let order = &view.ranking.order;
+    let mut head = vec!["Figure".to_owned(), "Unit".to_owned()];
+    head.extend(order.iter().map(|d| view.duts[*d].label()));
+    let mut right = vec![true; head.len()];
+    right[..2].fill(false);
+    let mut rows = Vec::new();
+    if view.duts.len() > 1 {
+        let rank = |d: &usize| {
+            let o = &view.ranking.overall[*d];
+            match (o.rank, o.mean) {
+                (Some(rank), Some(mean)) => format!("{}{rank} (mean {mean:.2})", if o.tied { "=" } else { "" }),
+                _ => DASH.into(),
+            }
+        };
+        let mut row = vec!["Overall rank".to_owned(), String::new()];
+        row.extend(order.iter().map(rank));
+        rows.push(row);
+    }
+    for figure in &view.ranking.figures {
+        let mut row = vec![figure_title(view, figure), figure.unit.clone()];
+        row.extend(order.iter().map(|d| summary_cell(view, figure, *d)));
+        rows.push(row);
+    }
+    Grid { head, right, rows }
+}
+
+/// Title of a figure; the direction is told where less is better.
+pub fn figure_title(view: &View, figure: &Ranked) -> String {
+    // The same figure of a test that the suite has twice.
+    let twin = view.ranking.figures.iter().any(|f| f.key == figure.key && f.section != figure.section);
+    let test = if twin { format!(" \u{2013} {}", view.sections[figure.section].title) } else { String::new() };
+    let direction = if figure.higher_is_better { "" } else { " (less is better)" };
+    format!("{}{test}{direction}", figure.title)
+}
+
+/// `>= 1,234,567  #1`, `=1` for a tie.
+fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
+    let entry = &figure.entries[dut];
+    let value = figure_value(figure, dut);
+    match entry.rank {
+        // One DUT is not ranked against itself.
+        Some(rank) if ranked_kind(view, dut) => format!("{value}  {}{rank}", if entry.tied { "=" } else { "#" }),
+        _ => value,
+    }
+}
+
+/// Are there two DUTs or more of this one's kind (real or simulated)?
+pub fn ranked_kind(view: &View, dut: usize) -> bool {
+    view.duts.iter().filter(|d| d.simulated == view.duts[dut].simulated).count() > 1
+}
+
+/// The value with `≥` or `≤` where the tester was the limit; words where there is none.
+pub fn figure_value(figure: &Ranked, dut: usize) -> String {
+    let entry = &figure.entries[dut];
+    match entry.value() {
+        Some(v) if entry.tester_limited() => {
+            format!("{} {}", if figure.higher_is_better { '\u{2265}' } else { '\u{2264}' }, number(v, &figure.unit))
+        }
+        Some(v) => number(v, &figure.unit),
+        None if !entry.reached => "not run".into(),
+        None => DASH.into(),
+    }
+}
+
+/// A merged table, DUT first; a last column for marks when any row has one.
+pub fn table(view: &View, table: &MergedTable) -> Grid {
+    let marked = table.rows.iter().any(|r| !r.marks.is_empty());
+    let mut head = vec!["DUT".to_owned()];
+    head.extend(table.columns.iter().map(|c| heading(&c.title, &c.unit)));
+    let mut right = vec![false];
+    right.extend((0..table.columns.len()).map(|c| is_numeric(table, c)));
+    if marked {
+        head.push("Marks".into());
+        right.push(false);
+    }
+    let rows = table.rows.iter().map(|r| {
+        let mut row = vec![view.duts[r.dut].label()];
+        row.extend(r.cells.iter().zip(&table.columns).map(|(value, column)| cell(value, &column.unit)));
+        if marked {
+            row.push(r.marks.join(", "));
+        }
+        row
+    });
+    Grid { rows: rows.collect(), head, right }
+}
+
+/// Does a column hold numbers (and gaps) only?
+pub fn is_numeric(table: &MergedTable, column: usize) -> bool {
+    let mut cells = table.rows.iter().filter_map(|r| r.cells.get(column));
+    cells.all(|c| !matches!(c, Cell::Text(_)))
+}
+
+/// Text that Markdown and the HTML within it would take for its own.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in crate::format::plain(text).chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl Grid {
+    fn markdown(&self) -> String {
+        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let mut out = line(self.head.iter().map(|h| escape(h)).collect());
+        out += &line(self.right.iter().map(|r| if *r { "---:".into() } else { "---".into() }).collect());
+        for row in &self.rows {
+            out += &line(row.iter().map(|c| escape(c)).collect());
+        }
+        out
+    }
+}
+
+/// The Markdown report.
+pub fn markdown(view: &View) -> String {
+    let started = &view.run.started;
+    let mut out = format!("# {}\n\n", escape(&started.title));
+    if let Some(tag) = view.tag() {
+        out += &format!("> **{}**\n\n", escape(&tag));
+    }
+    out += &format!(
+        "Suite {}, profile {}, started {}. State: {}.\n\n",
+        escape(&started.suite),
+        escape(&started.profile),
+        escape(&started.time),
+        escape(&view.state_text())
+    );
+    if !view.ranking.figures.is_empty() {
+        out += &format!("## Summary\n\n{}\n{HOW}\n\n", summary(view).markdown());
+    }
+    let verdicts = view.verdicts();
+    if !verdicts.is_empty() {
+        out += "## Verdicts\n\n";
+        for (section, dut, v) in verdicts {
+            let word = if v.pass { "pass" } else { "**FAIL**" };
+            let texts = [&section.title, &dut.label(), &v.criterion, &v.found].map(|t| escape(t));
+            out += &format!("- {word}: {} on {}: {}; found {}\n", texts[0], texts[1], texts[2], texts[3]);
+        }
+        out.push('\n');
+    }
+    for section in &view.sections {
+        out += &format!("## {}\n\n", escape(&section.title));
+        for t in &section.tables {
+            out += &format!("### {}\n\n{}\n", escape(t.title), table(view, t).markdown());
+        }
+        for r in &section.results {
+            let dut = escape(&view.duts[r.dut].label());
+            if !r.standing.is_completed() {
+                out += &format!("- {dut}: {} ({} trials stored)\n", escape(&r.standing.text()), r.trials.len());
+            }
+            for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
+                out += &format!("- {dut}: {}\n", escape(note));
+            }
+        }
+        out.push('\n');
+    }
+    out += "## Devices under test\n\n";
+    for dut in &view.duts {
+        out += &format!("- **{}**: {}\n", escape(&dut.label()), escape(&dut_line(dut)));
+    }
+    list(&mut out, "Invalid trials", &invalid_lines(view));
+    list(&mut out, "Problems", &view.problems());
+    out
+}
+
+fn list(out: &mut String, title: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        *out += &format!("\n## {title}\n\n");
+        for line in lines {
+            *out += &format!("- {}\n", escape(line));
+        }
+    }
+}
+
+/// Kind, version and confinement of a DUT on one line.
+pub fn dut_line(dut: &crate::view::DutView) -> String {
+    match dut.records.first() {
+        Some(d) => [&d.kind, &d.version, &d.confinement]
+            .map(|t| t.trim())
+            .into_iter()
+            .filter(|t| !t.is_empty())
+            .collect::<Vec<_>>()
+            .join(", "),
+        None => "did not come up".into(),
+    }
+}
+
+/// One line per invalid trial.
+pub fn invalid_lines(view: &View) -> Vec<String> {
+    let reasons = |v: &Validity| match v {
+        Validity::Invalid(reasons) => reasons.join("; "),
+        Validity::Valid => String::new(),
+    };
+    let line = |t: &&drophammer_model::record::TrialRecord| {
+        let number = t.result.trial;
+        format!(
+            "trial {number}, {} on {}, attempt {} ({}): {}",
+            t.test,
+            t.dut,
+            t.attempt,
+            t.spec.purpose,
+            reasons(&t.result.validity)
+        )
+    };
+    view.invalid_trials().iter().map(line).collect()
+}

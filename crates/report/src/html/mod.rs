@@ -1,0 +1,302 @@
+//! The HTML report: one file that needs no network, readable without script.
+
+mod tables;
+mod trials;
+
+use crate::grid;
+use crate::rank::HOW;
+use crate::svg;
+use crate::view::{DutView, MergedPlot, Section, View};
+use drophammer_model::quantity::{group_digits, show_duration};
+use drophammer_store::RunState;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::time::Duration;
+
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("sort.js");
+/// Nothing is ever fetched, whatever a DUT wrote into its configuration.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+
+/// The whole page.
+pub fn page(view: &View) -> String {
+    let started = &view.run.started;
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (started.title) " \u{2013} Drophammer" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    (head(view))
+                    (summary(view))
+                    @for section in &view.sections { (self::section(view, section)) }
+                    (duts(view))
+                    (environment(view))
+                    (invalid(view))
+                    (remarks(view))
+                    footer { "Made by Drophammer from the stored run; figures in full precision are in report.json and csv/." }
+                }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+fn head(view: &View) -> Markup {
+    let started = &view.run.started;
+    let state = match view.run.state() {
+        RunState::Complete => "good",
+        _ => "bad",
+    };
+    let problems = view.problems();
+    html! {
+        header {
+            p.brand { "Drophammer router test" }
+            h1 { (started.title) }
+            p.facts {
+                span { "Suite " b { (started.suite) } }
+                span { "Profile " b { (started.profile) } }
+                span { "Started " b { (started.time) } }
+                span { "Seed " b { (started.seed) } }
+                span { b { (view.duts.len()) } @if view.duts.len() == 1 { " DUT" } @else { " DUTs" } }
+                span { b { (group_digits(view.run.trials.len() as u64)) } " trials" }
+            }
+            p.chips {
+                span class={ "chip " (state) } { "Run " (view.state_text()) }
+                @if started.conformant { span.chip.good { "RFC durations" } }
+            }
+            @if let Some(tag) = view.tag() {
+                p.tag role="note" { strong { (tag) "." } " Figures of shorter or altered trials are estimates; do not publish them as RFC results." }
+            }
+            @if !problems.is_empty() {
+                details.problems open[problems.len() <= 8] {
+                    summary { (problems.len()) @if problems.len() == 1 { " problem" } @else { " problems" } }
+                    ul { @for p in &problems { li { (p) } } }
+                }
+            }
+            nav {
+                a href="#summary" { "Summary" }
+                @for s in &view.sections { a href={ "#test-" (s.id) } { (s.title) } }
+                a href="#duts" { "Devices" }
+                a href="#environment" { "Environment" }
+            }
+        }
+    }
+}
+
+fn summary(view: &View) -> Markup {
+    let order = &view.ranking.order;
+    let verdicts = view.verdicts();
+    html! {
+        section #summary {
+            h2 { "Summary" }
+            @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
+            @else {
+                div.scroll { table.summary {
+                    thead { tr {
+                        th scope="col" { "Figure" }
+                        @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }
+                    } }
+                    tbody {
+                        @if view.duts.len() > 1 { tr.overall {
+                            th scope="row" { "Overall" small { "mean rank over the figures that all have" } }
+                            @for d in order { td.n { (overall(view, *d)) } }
+                        } }
+                        @for (i, figure) in view.ranking.figures.iter().enumerate() {
+                            @if i == 0 || view.ranking.figures[i - 1].section != figure.section {
+                                tr.group { th colspan=(order.len() + 1) scope="colgroup" {
+                                    a href={ "#test-" (view.sections[figure.section].id) } { (view.sections[figure.section].title) }
+                                } }
+                            }
+                            tr {
+                                th scope="row" {
+                                    (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
+                                }
+                                @for d in order { (tables::figure_cell(view, figure, *d)) }
+                            }
+                        }
+                    }
+                } }
+                p.muted.how {
+                    @if view.duts.len() > 1 { (HOW) " " }
+                    "\u{2265} and \u{2264} mark figures for which the tester, not the DUT, was the limit."
+                }
+            }
+            @if !verdicts.is_empty() {
+                h3 { "Verdicts" }
+                ul.verdicts { @for (section, dut, v) in verdicts {
+                    li class=(if v.pass { "pass" } else { "fail" }) {
+                        b { @if v.pass { "\u{2713} pass" } @else { "\u{2717} fail" } }
+                        span { (section.title) " on " (dut_name(dut)) ": " (v.criterion) "; found " (v.found) }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+fn dut_name(dut: &DutView) -> Markup {
+    html! { (dut.name) @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and are no results" { "simulated" } } }
+}
+
+fn overall(view: &View, dut: usize) -> Markup {
+    let o = &view.ranking.overall[dut];
+    html! {
+        @match (o.rank, o.mean) {
+            _ if !grid::ranked_kind(view, dut) => { span.muted { "not compared" } }
+            (Some(rank), Some(mean)) => {
+                span class=(if rank == 1 { "place first" } else { "place" }) { @if o.tied { "=" } (rank) }
+                small { "mean " (format!("{mean:.2}")) " of " (o.figures) }
+            }
+            _ => { span.muted { "not ranked" } }
+        }
+    }
+}
+
+fn section(view: &View, section: &Section) -> Markup {
+    let trials: Vec<_> = section.results.iter().flat_map(|r| r.trials.iter().copied()).collect();
+    html! {
+        section id={ "test-" (section.id) } {
+            h2 { (section.title) }
+            @for r in section.results.iter().filter(|r| !r.standing.is_completed()) {
+                p.warn { b { (dut_name(&view.duts[r.dut])) } ": " (r.standing.text())
+                    @if !r.trials.is_empty() { "; " (r.trials.len()) " trials stored" } }
+            }
+            @if !section.plots.is_empty() {
+                div.plots { @for p in &section.plots { (plot(view, p)) } }
+            }
+            @for t in &section.tables { (tables::merged(view, t)) }
+            @let notes: Vec<_> = section.results.iter()
+                .flat_map(|r| r.record.iter().flat_map(move |t| t.outcome.notes.iter().map(move |n| (r.dut, n)))).collect();
+            @if !notes.is_empty() {
+                ul.notes { @for (d, n) in notes { li { b { (dut_name(&view.duts[d])) } ": " (n) } } }
+            }
+            @if !trials.is_empty() {
+                details { summary { "All " (trials.len()) " trials of this test" } (trials::list(&trials)) }
+            }
+            @if section.results.iter().any(|r| r.record.is_some()) {
+                details { summary { "Parameters" }
+                    @for (r, t) in section.results.iter().filter_map(|r| r.record.map(|t| (r, t))) {
+                        h4 { (dut_name(&view.duts[r.dut])) " " small { (show_duration(seconds(t.elapsed_s))) } }
+                        pre { (serde_json::to_string_pretty(&t.parameters).unwrap_or_default()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A stored number of seconds, which may be anything, as a duration.
+fn seconds(s: f64) -> Duration {
+    Duration::try_from_secs_f64(s).unwrap_or_default()
+}
+
+fn plot(view: &View, plot: &MergedPlot) -> Markup {
+    let many = view.duts.len() > 1;
+    html! {
+        figure {
+            figcaption { (plot.plot.title) @if plot.plot.log_y { " " small { "logarithmic" } } }
+            p.legend { @for i in 0..plot.plot.series.len() {
+                span { (PreEscaped(svg::swatch(plot, i, many))) (plot.plot.series[i].name) }
+            } }
+            @match svg::draw(plot, many) {
+                Some(svg) => { div.scroll { (PreEscaped(svg)) } }
+                None => { p.muted { "No points: nothing was measured." } }
+            }
+        }
+    }
+}
+
+fn duts(view: &View) -> Markup {
+    html! {
+        section #duts {
+            h2 { "Devices under test" }
+            @for dut in &view.duts {
+                h3 { (dut_name(dut)) }
+                @if dut.records.is_empty() { p.warn { "It did not come up." } }
+                @for (n, d) in dut.records.iter().enumerate() {
+                    @if n > 0 { h4 { "Configured anew (" (n + 1) ")" } }
+                    dl {
+                        dt { "Kind" } dd { (d.kind) }
+                        dt { "Version" } dd { (tables::or_dash(&d.version)) }
+                        dt { "Confinement" } dd { (tables::or_dash(&d.confinement)) }
+                    }
+                    @if !d.ports.is_empty() { (tables::ports(&d.ports)) }
+                    @for (name, text) in &d.config {
+                        details { summary { code { (name) } } pre { (text) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn environment(view: &View) -> Markup {
+    let e = &view.run.started.environment;
+    let memory = if e.memory_bytes == 0 {
+        String::new()
+    } else {
+        format!("{:.1} GiB", e.memory_bytes as f64 / f64::from(1 << 30))
+    };
+    let rows = [
+        ("Drophammer", e.drophammer.clone()),
+        ("Kernel", e.kernel.clone()),
+        ("Kernel command line", e.kernel_command_line.clone()),
+        ("Distribution", e.distribution.clone()),
+        ("Processor", e.cpu_model.clone()),
+        ("Processors", e.cpus.clone()),
+        ("Memory", memory),
+        ("Virtualisation", e.virtualization.clone()),
+        ("Clock source", e.clock_source.clone()),
+        ("Privilege", e.privilege.clone()),
+        ("Load average at start", format!("{}", e.load_average)),
+        ("Command", view.run.started.command.join(" ")),
+    ];
+    html! {
+        section #environment {
+            h2 { "Environment of the tester" }
+            dl {
+                @for (name, value) in rows { dt { (name) } dd { (tables::or_dash(&value)) } }
+                @for (name, value) in &e.more { dt { (name) } dd { (tables::or_dash(value)) } }
+            }
+        }
+    }
+}
+
+fn invalid(view: &View) -> Markup {
+    let trials = view.invalid_trials();
+    html! {
+        section #invalid {
+            h2 { "Invalid trials" }
+            @if trials.is_empty() { p.muted { "None: the tester could offer and count as asked in every trial." } }
+            @else {
+                p { (trials.len()) " of " (view.run.trials.len()) " trials were spoilt by the tester. They were repeated and are part of no figure." }
+                ul { @for line in grid::invalid_lines(view) { li { (line) } } }
+                details { summary { "Conditions of the invalid trials" } (trials::list(&trials)) }
+            }
+        }
+    }
+}
+
+fn remarks(view: &View) -> Markup {
+    let notes = &view.run.notes;
+    html! {
+        @if !notes.is_empty() {
+            section #remarks {
+                h2 { "Remarks" }
+                ul.notes { @for n in notes {
+                    li class=[n.problem.then_some("problem")] {
+                        time { (n.time) } " " @if let Some(d) = &n.dut { b { (d) } ": " } (n.text)
+                    }
+                } }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Tables of the HTML report.
+
+use super::trials;
+use crate::format::{DASH, cell};
+use crate::grid;
+use crate::rank::Ranked;
+use crate::view::{MergedTable, View};
+use drophammer_model::environment::PortRecord;
+use drophammer_model::outcome::Cell;
+use drophammer_model::quantity::Bandwidth;
+use maud::{Markup, html};
+
+/// The text, or a dash.
+pub fn or_dash(text: &str) -> &str {
+    if text.trim().is_empty() { DASH } else { text }
+}
+
+/// A figure of the summary with its rank.
+pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
+    let entry = &figure.entries[dut];
+    let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
+    let best = rank == Some(1) && entry.value().is_some();
+    let title = entry.tester_limited().then_some("tester-limited: the DUT may do better");
+    html! {
+        td.n.best[best] title=[title] {
+            span.v { (grid::figure_value(figure, dut)) }
+            @match rank {
+                Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
+                None => { span.rank.none {} }
+            }
+        }
+    }
+}
+
+/// What a script may sort by: the number, or the text.
+fn sort_key(cell: &Cell) -> String {
+    match cell {
+        Cell::None => String::new(),
+        Cell::Count(n) => n.to_string(),
+        Cell::Number(x) => x.to_string(),
+        Cell::Text(t) => t.clone(),
+    }
+}
+
+/// A merged table. Each row is a `tbody` of its own, with its trials in a second line that a click opens.
+pub fn merged(view: &View, table: &MergedTable) -> Markup {
+    let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
+    let marked = table.rows.iter().any(|r| !r.marks.is_empty());
+    let traced = table.rows.iter().any(|r| !r.trials.is_empty());
+    let width = 1 + table.columns.len() + usize::from(marked) + usize::from(traced);
+    html! {
+        h3 { (table.title) }
+        div.scroll { table.sortable {
+            thead { tr {
+                th scope="col" { "DUT" }
+                @for (c, n) in table.columns.iter().zip(&numeric) {
+                    th.n[*n] scope="col" { (c.title) @if !c.unit.is_empty() { " " small { (c.unit) } } }
+                }
+                @if marked { th scope="col" { "Marks" } }
+                @if traced { th scope="col" { "Trials" } }
+            } }
+            @for row in &table.rows { tbody {
+                tr {
+                    th scope="row" { (super::dut_name(&view.duts[row.dut])) }
+                    @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
+                        td.n[*n] data-v=(sort_key(value)) { (cell(value, &column.unit)) }
+                    }
+                    @if marked { td { @for m in &row.marks { span class=(mark_class(m)) { (m) } " " } } }
+                    @if traced { td {
+                        @if !row.trials.is_empty() {
+                            details.opens { summary { (row.trials.len()) @if row.trials.len() == 1 { " trial" } @else { " trials" } } }
+                        }
+                    } }
+                }
+                @if !row.trials.is_empty() { tr.more { td colspan=(width) { (trials::list(&row.trials)) } } }
+            } }
+        } }
+    }
+}
+
+fn mark_class(mark: &str) -> &'static str {
+    if mark.contains("invalid") { "mark-chip bad" } else { "mark-chip" }
+}
+
+/// Ports of the tester.
+pub fn ports(ports: &[PortRecord]) -> Markup {
+    html! {
+        div.scroll { table {
+            thead { tr { @for h in ["Port", "Interface", "Backend", "Driver", "MTU", "Speed", "MAC", "Addresses (tester \u{2192} DUT)"] { th scope="col" { (h) } } } }
+            tbody { @for p in ports { tr {
+                th scope="row" { (p.name) }
+                td { (or_dash(&p.interface)) } td { (or_dash(&p.backend)) } td { (or_dash(&p.driver)) }
+                td { @if p.mtu == 0 { (DASH) } @else { (p.mtu) } }
+                td { @if p.speed_bps == 0 { (DASH) } @else { (Bandwidth(p.speed_bps)) } }
+                td { (or_dash(&p.mac)) }
+                td { @if p.addresses.is_empty() { (DASH) } @for (i, a) in p.addresses.iter().enumerate() { @if i > 0 { br; } (a) } }
+            } } }
+        } }
+    }
+}

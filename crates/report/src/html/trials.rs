@@ -1,0 +1,126 @@
+//! The list of trials with their conditions: no result without them.
+
+use crate::csv::intended_load;
+use crate::format::{DASH, nanoseconds, number};
+use drophammer_model::quantity::group_digits;
+use drophammer_model::record::TrialRecord;
+use drophammer_model::trial::{GroupCounts, Load, Validity};
+use maud::{Markup, html};
+
+const HEAD: [(&str, &str); 28] = [
+    ("#", "number of the trial within the run"),
+    ("Att.", "attempt; above 1 because an earlier attempt was invalid"),
+    ("Purpose", ""),
+    ("Size", "frame size with FCS, IP packet size or mix"),
+    ("Time", "sending time, from first to last departure"),
+    ("Intended load", "frames per second per sending port that were asked for"),
+    ("Offered load", "frames per second per sending port that were measured (RFC 2285)"),
+    ("Group", "flow group"),
+    ("Intended", "frames asked for"),
+    ("Offered", "frames handed to the port"),
+    ("Received", "distinct frames that arrived intact at the right port"),
+    ("Lost", "offered - received"),
+    ("Loss", "lost / offered"),
+    ("Refused", "of the offered: refused by the DUT's receive ring"),
+    ("Dup.", "further arrivals of a frame that had arrived"),
+    ("Reord.", "RFC 4737 reordered"),
+    ("Corr.", "corrupted"),
+    ("Stray", "arrived at a wrong port"),
+    ("Late", "received after the late threshold"),
+    ("Lat. min", "smallest latency"),
+    ("Lat. mean", "mean latency"),
+    ("Lat. p99", "99th percentile"),
+    ("Lat. max", "largest latency"),
+    ("Unsent", "frames that the tester failed to offer in time"),
+    ("Recv. drops", "test frames lost in the tester's own receive path"),
+    ("Max gap", "longest time between two looks of the tester's packet loop"),
+    ("Dep. error", "how late frames were handed to the port: p50 / p99"),
+    ("DUT CPU", "processor time of the DUT, in cores"),
+];
+
+/// A table with one line per trial and flow group.
+pub fn list(trials: &[&TrialRecord]) -> Markup {
+    html! {
+        div.scroll { table.trials {
+            thead { tr {
+                @for (name, help) in HEAD { th scope="col" title=[(!help.is_empty()).then_some(help)] { (name) } }
+                th scope="col" { "Validity" }
+            } }
+            @for t in trials { (trial(t)) }
+        } }
+    }
+}
+
+/// What the load was, for the tooltip where one rate does not tell it.
+fn load_text(t: &TrialRecord) -> String {
+    match &t.spec.load {
+        Load::Constant { .. } => "constant".into(),
+        Load::Maximum { .. } => "as much as the port takes, up to this".into(),
+        Load::Steps { steps } => {
+            let each: Vec<_> =
+                steps.iter().map(|s| format!("{} s at {} fps", s.duration_s, number(s.rate_pps, "fps"))).collect();
+            format!("mean of: {}", each.join(", "))
+        }
+        Load::Burst { frames, .. } => format!("burst of {} frames", group_digits(*frames)),
+    }
+}
+
+fn trial(t: &TrialRecord) -> Markup {
+    let r = &t.result;
+    let h = &r.health;
+    let span = r.groups.len().max(1);
+    let intended = intended_load(t).map_or(DASH.to_owned(), |l| number(l, "fps"));
+    let offered = if r.sending_s > 0.0 { number(r.offered_load().pps(), "fps") } else { DASH.into() };
+    let error = |p: f64| {
+        h.departure_error
+            .iter()
+            .find(|(q, _)| (q - p).abs() < 1e-9)
+            .map_or(DASH.to_owned(), |(_, ns)| nanoseconds(*ns as f64))
+    };
+    let (verdict, class) = match &r.validity {
+        Validity::Valid => ("valid".to_owned(), ""),
+        Validity::Invalid(reasons) => (format!("invalid: {}", reasons.join("; ")), "bad"),
+    };
+    html! {
+        tbody class=(class) {
+            @for (i, g) in r.groups.iter().enumerate() { tr {
+                @if i == 0 {
+                    td.n rowspan=(span) { (r.trial) }
+                    td.n rowspan=(span) { (t.attempt) }
+                    td.l rowspan=(span) title=(t.time) { (t.spec.purpose) }
+                    td rowspan=(span) { (t.spec.size) }
+                    td.n rowspan=(span) { (number(r.sending_s, "s")) " s" }
+                    td.n rowspan=(span) title=(load_text(t)) { (intended) }
+                    td.n rowspan=(span) { (offered) }
+                }
+                (group(g))
+                @if i == 0 {
+                    td.n rowspan=(span) { (group_digits(h.unsent)) }
+                    td.n rowspan=(span) { (group_digits(h.receive_drops)) }
+                    td.n rowspan=(span) { (nanoseconds(h.max_gap_ns as f64)) }
+                    td.n rowspan=(span) { (error(50.0)) " / " (error(99.0)) }
+                    td.n rowspan=(span) { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) }
+                    td.l rowspan=(span) { (verdict) }
+                }
+            } }
+            @if r.groups.is_empty() { tr { td.n { (r.trial) } td.l colspan=(HEAD.len()) { (t.spec.purpose) ": no flow was counted; " (verdict) } } }
+        }
+    }
+}
+
+fn group(g: &GroupCounts) -> Markup {
+    let loss =
+        if g.offered == 0 { DASH.to_owned() } else { number(g.lost as f64 * 100.0 / g.offered as f64, "%") + " %" };
+    // Latency of nothing is unknown, not 0.
+    let latency = |ns: Option<f64>| ns.filter(|_| g.latency.frames > 0).map_or(DASH.to_owned(), nanoseconds);
+    html! {
+        td.l { (g.group) }
+        @for n in [g.intended, g.offered, g.received, g.lost] { td.n { (group_digits(n)) } }
+        td.n { (loss) }
+        @for n in [g.refused, g.duplicated, g.reordered, g.corrupted, g.stray, g.late] { td.n { (group_digits(n)) } }
+        td.n { (latency(Some(g.latency.min_ns as f64))) }
+        td.n { (latency(Some(g.latency.mean_ns))) }
+        td.n { (latency(g.latency.percentile(99.0).map(|p| p as f64))) }
+        td.n { (latency(Some(g.latency.max_ns as f64))) }
+    }
+}

@@ -1,0 +1,95 @@
+//! `report.json`: everything that a machine may want, raw.
+
+use crate::rank::HOW;
+use crate::view::View;
+use serde_json::{Value, json};
+
+/// Version of the layout of `report.json`; raised when a field changes its meaning or goes away.
+const LAYOUT: u32 = 1;
+
+/// The JSON report, indented, with a line feed at its end.
+pub fn report(view: &View) -> String {
+    let value = json!({
+        "layout": LAYOUT,
+        "state": view.run.state().to_string(),
+        "running": view.run.running,
+        "conformant": view.run.started.conformant,
+        "started": view.run.started,
+        "ended": view.run.ended,
+        "duts": view.duts.iter().map(|d| json!({
+            "name": d.name,
+            "simulated": d.simulated,
+            "records": d.records,
+        })).collect::<Vec<_>>(),
+        "ranking": ranking(view),
+        "tests": view.sections.iter().map(|s| section(view, s)).collect::<Vec<_>>(),
+        "trials": view.run.trials,
+        "notes": view.run.notes,
+        "problems": view.problems(),
+        "warnings": view.run.warnings,
+    });
+    format!("{value:#}\n")
+}
+
+fn ranking(view: &View) -> Value {
+    let name = |d: usize| view.duts[d].name;
+    let figures = view.ranking.figures.iter().map(|f| {
+        json!({
+            "test": view.sections[f.section].id,
+            "key": f.key,
+            "title": f.title,
+            "unit": f.unit,
+            "higher_is_better": f.higher_is_better,
+            "duts": f.entries.iter().enumerate().map(|(d, e)| json!({
+                "dut": name(d),
+                "value": e.value(),
+                "reached": e.reached,
+                "tester_limited": e.tester_limited(),
+                "resolution": e.figure.as_ref().map(|f| f.resolution),
+                "rank": e.rank,
+                "tied": e.tied,
+            })).collect::<Vec<_>>(),
+        })
+    });
+    let overall = view.ranking.order.iter().map(|d| {
+        let o = &view.ranking.overall[*d];
+        json!({ "dut": name(*d), "simulated": view.duts[*d].simulated, "rank": o.rank, "tied": o.tied, "mean_rank": o.mean, "figures": o.figures })
+    });
+    json!({ "how": HOW, "overall": overall.collect::<Vec<_>>(), "figures": figures.collect::<Vec<_>>() })
+}
+
+fn section(view: &View, section: &crate::view::Section) -> Value {
+    let results = section.results.iter().map(|r| {
+        json!({
+            "dut": view.duts[r.dut].name,
+            "completed": r.standing.is_completed(),
+            "standing": r.standing.text(),
+            "elapsed_s": r.record.map(|t| t.elapsed_s),
+            "parameters": r.record.map(|t| &t.parameters),
+            "verdicts": r.record.map(|t| &t.outcome.verdicts),
+            "notes": r.record.map(|t| &t.outcome.notes),
+            "trials": r.trials.iter().map(|t| t.result.trial).collect::<Vec<_>>(),
+        })
+    });
+    let tables = section.tables.iter().map(|t| {
+        json!({
+            "key": t.key,
+            "title": t.title,
+            "columns": t.columns,
+            "rows": t.rows.iter().map(|r| json!({
+                "dut": view.duts[r.dut].name,
+                "cells": t.columns.iter().zip(&r.cells).map(|(c, v)| (c.key.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
+                "marks": r.marks,
+                "trials": r.row.trials,
+            })).collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "test": section.test,
+        "id": section.id,
+        "title": section.title,
+        "results": results.collect::<Vec<_>>(),
+        "tables": tables.collect::<Vec<_>>(),
+        "plots": section.plots.iter().map(|p| &p.plot).collect::<Vec<_>>(),
+    })
+}

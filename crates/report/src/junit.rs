@@ -1,0 +1,111 @@
+//! `junit.xml` for continuous integration: one test suite per DUT, one test case per DUT and test.
+
+use crate::view::{DutResult, Section, Standing, View};
+use drophammer_model::record::TestStatus;
+
+/// Text within XML. Characters that XML 1.0 does not allow at all become U+FFFD.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            '\n' => out.push_str("&#10;"),
+            '\t' => out.push_str("&#9;"),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// What a test case has to tell beside that it passed.
+enum Finding {
+    Pass,
+    Failure(Vec<String>),
+    Error(String),
+    Skipped(String),
+}
+
+fn finding(result: &DutResult) -> Finding {
+    match &result.standing {
+        Standing::Ended(TestStatus::Skipped(why)) => Finding::Skipped(why.clone()),
+        Standing::Ended(TestStatus::Completed) => {
+            let verdicts = result.record.iter().flat_map(|t| &t.outcome.verdicts);
+            let failed: Vec<_> =
+                verdicts.filter(|v| !v.pass).map(|v| format!("{}; found {}", v.criterion, v.found)).collect();
+            if failed.is_empty() { Finding::Pass } else { Finding::Failure(failed) }
+        }
+        Standing::Ended(TestStatus::Failed(cause)) => Finding::Error(cause.clone()),
+        // Not run is not passed: whoever reads only the colour must see it.
+        other => Finding::Error(other.text()),
+    }
+}
+
+/// The JUnit report.
+pub fn report(view: &View) -> String {
+    let mut body = String::new();
+    let mut total = [0usize; 4];
+    for (index, dut) in view.duts.iter().enumerate() {
+        let mut cases = String::new();
+        let mut counts = [0usize; 4];
+        let mut seconds = 0.0;
+        for section in &view.sections {
+            let Some(result) = section.results.iter().find(|r| r.dut == index) else { continue };
+            counts[0] += 1;
+            let elapsed = result.record.map_or(0.0, |t| t.elapsed_s);
+            seconds += elapsed;
+            let found = finding(result);
+            match found {
+                Finding::Failure(_) => counts[1] += 1,
+                Finding::Error(_) => counts[2] += 1,
+                Finding::Skipped(_) => counts[3] += 1,
+                Finding::Pass => {}
+            }
+            cases += &case(&dut.label(), section, result, elapsed, &found);
+        }
+        for (sum, n) in total.iter_mut().zip(counts) {
+            *sum += n;
+        }
+        body += &format!(
+            "  <testsuite name=\"{}\" {} time=\"{seconds:.3}\" timestamp=\"{}\">\n{cases}  </testsuite>\n",
+            escape(&dut.label()),
+            counts_text(counts),
+            escape(view.run.started.time.trim_end_matches('Z')),
+        );
+    }
+    let name = escape(&view.run.started.suite);
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n{body}</testsuites>\n",
+        counts_text(total)
+    )
+}
+
+fn counts_text([tests, failures, errors, skipped]: [usize; 4]) -> String {
+    format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
+}
+
+fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding: &Finding) -> String {
+    let mut out = format!(
+        "    <testcase classname=\"{}\" name=\"{}\" time=\"{elapsed:.3}\">\n",
+        escape(dut),
+        escape(&section.id)
+    );
+    out += &match finding {
+        Finding::Pass => String::new(),
+        Finding::Failure(lines) => {
+            let all = escape(&lines.join("\n"));
+            format!("      <failure type=\"verdict\" message=\"{}\">{all}</failure>\n", escape(&lines.join(" | ")))
+        }
+        Finding::Error(cause) => format!("      <error type=\"test\" message=\"{}\"/>\n", escape(cause)),
+        Finding::Skipped(why) => format!("      <skipped message=\"{}\"/>\n", escape(why)),
+    };
+    let notes: Vec<_> = result.record.iter().flat_map(|t| &t.outcome.notes).map(|n| escape(n)).collect();
+    if !notes.is_empty() {
+        out += &format!("      <system-out>{}</system-out>\n", notes.join("&#10;"));
+    }
+    out + "    </testcase>\n"
+}

@@ -1,0 +1,202 @@
+//! Plots over categories: grouped bars, and ranges from minimum to maximum with the average.
+
+use super::frame::{CHAR, Frame};
+use super::scale::{Axis, short};
+use super::{class, escape, style};
+use crate::format::number;
+use crate::view::MergedPlot;
+use drophammer_model::outcome::{PlotKind, Point, Series};
+use std::fmt::Write;
+
+fn label_of(point: &Point) -> String {
+    point.label.clone().unwrap_or_else(|| short(point.x))
+}
+
+/// Categories in the order of x, each once.
+fn categories(series: &[Series]) -> Vec<String> {
+    let mut all: Vec<(f64, String)> = Vec::new();
+    for p in series.iter().flat_map(|s| &s.points) {
+        let label = label_of(p);
+        if !all.iter().any(|(_, l)| *l == label) {
+            all.push((p.x, label));
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.into_iter().map(|(_, l)| l).collect()
+}
+
+pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
+    let plot = &merged.plot;
+    let points = || plot.series.iter().flat_map(|s| &s.points).filter(|p| p.y.is_finite());
+    let values = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
+    let high = values().fold(0.0, f64::max);
+    let low = values().fold(0.0, f64::min);
+    let linear = || Axis::linear(low, high, 5, true);
+    // Without a decade the bars of a logarithmic axis would say nothing.
+    let y = if plot.log_y { Axis::log(values()).unwrap_or_else(linear) } else { linear() };
+    let names = categories(&plot.series);
+    let mut frame = Frame::new(&y, 0);
+    frame.y_axis(&y, &plot.y);
+    let slot = (frame.right - frame.left) / names.len().max(1) as f64;
+    // A reference is a line across; what belongs to a DUT gets a place of its own within each category.
+    let bars: Vec<usize> =
+        (0..plot.series.len()).filter(|i| !plot.series[*i].reference && !plot.series[*i].dots).collect();
+    let group = (slot * 0.78).min(bars.len().max(1) as f64 * 74.0);
+    let width = group / bars.len().max(1) as f64;
+    let start = |category: usize| frame_start(&frame, slot, group, category);
+    let starts: Vec<f64> = (0..names.len()).map(start).collect();
+    let pixel = |frame: &Frame, v: f64| frame.y(y.at(v));
+    for (index, series) in plot.series.iter().enumerate() {
+        let look = style(merged, index, many_duts);
+        let place = bars.iter().position(|b| *b == index);
+        let mut out = format!("<g class=\"{}\">", class(look));
+        for p in series.points.iter().filter(|p| p.y.is_finite()) {
+            let Some(category) = names.iter().position(|n| *n == label_of(p)) else { continue };
+            let tip = tip(series, p, &plot.y);
+            let at = |v| pixel(&frame, v);
+            match place {
+                Some(place) => {
+                    let x = starts[category] + place as f64 * width;
+                    match plot.kind {
+                        PlotKind::Ranges => out += &range(p, x, width, &at, &tip),
+                        _ => out += &bar(p, x, width, look.place, at(0.0), &at, &tip),
+                    }
+                }
+                None if series.dots => {
+                    let own = bars.iter().position(|b| {
+                        merged.dut_of[*b] == merged.dut_of[index] && merged.place[*b] == merged.place[index]
+                    });
+                    let x = starts[category] + own.map_or(group / 2.0, |o| (o as f64 + 0.5) * width);
+                    let _ = write!(
+                        out,
+                        "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.2\"><title>{}</title></circle>",
+                        at(p.y),
+                        escape(&tip)
+                    );
+                }
+                None => {}
+            }
+        }
+        out += "</g>";
+        frame.push(&out);
+    }
+    for series in plot.series.iter().filter(|s| s.reference) {
+        let line = reference(series, &names, &starts, group, &plot.y, |v| pixel(&frame, v));
+        frame.push(&line);
+    }
+    frame.base();
+    let below = name_categories(&mut frame, &names, slot);
+    frame.x_name(&plot.x, below);
+    frame.finish(&plot.title, below + 12.0)
+}
+
+fn frame_start(frame: &Frame, slot: f64, group: f64, category: usize) -> f64 {
+    frame.left + slot * category as f64 + (slot - group) / 2.0
+}
+
+fn tip(series: &Series, p: &Point, y: &str) -> String {
+    let range = p.range.map(|(a, b)| format!(" ({} to {})", number(a, ""), number(b, ""))).unwrap_or_default();
+    let trial = p.trial.map(|t| format!(", trial {t}")).unwrap_or_default();
+    format!("{}, {}: {}{range} [{y}]{trial}", series.name, label_of(p), number(p.y, ""))
+}
+
+fn bar(p: &Point, x: f64, width: f64, place: usize, base: f64, at: &impl Fn(f64) -> f64, tip: &str) -> String {
+    let gap = (width * 0.08).min(2.0);
+    let (top, bottom) = (at(p.y).min(base), at(p.y).max(base));
+    // A bar of nothing still shows as a hair, so that it differs from a bar that is not there.
+    let height = (bottom - top).max(1.0);
+    let inner = width - 2.0 * gap;
+    let mut out = format!(
+        "<rect class=\"bar p{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{inner:.1}\" height=\"{height:.1}\" rx=\"{:.1}\"><title>{}</title></rect>",
+        place.min(3),
+        x + gap,
+        bottom - height,
+        (width * 0.08).min(2.0),
+        escape(tip)
+    );
+    let middle = x + width / 2.0;
+    let mut above = top;
+    if let Some((low, high)) = p.range {
+        let cap = (width * 0.2).min(6.0);
+        let (a, b) = (at(low), at(high));
+        let _ = write!(
+            out,
+            "<path class=\"whisker\" d=\"M{:.1} {a:.1}h{c:.1}M{:.1} {b:.1}h{c:.1}M{middle:.1} {a:.1}V{b:.1}\"/>",
+            middle - cap,
+            middle - cap,
+            c = 2.0 * cap
+        );
+        above = above.min(b);
+    }
+    let text = short(p.y);
+    if text.chars().count() as f64 * CHAR * 0.9 <= width + 2.0 {
+        let _ = write!(out, "<text class=\"value m\" x=\"{middle:.1}\" y=\"{:.1}\">{text}</text>", above - 4.0);
+    }
+    out
+}
+
+fn range(p: &Point, x: f64, width: f64, at: &impl Fn(f64) -> f64, tip: &str) -> String {
+    let (low, high) = p.range.unwrap_or((p.y, p.y));
+    let body = (width * 0.6).clamp(4.0, 30.0);
+    let left = x + (width - body) / 2.0;
+    let (top, bottom) = (at(high), at(low));
+    format!(
+        "<g><title>{}</title><rect class=\"range\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{body:.1}\" height=\"{:.1}\" rx=\"2\"/>\
+         <path class=\"average\" d=\"M{:.1} {:.1}h{:.1}\"/></g>",
+        escape(tip),
+        (bottom - top).max(1.0),
+        left - 2.0,
+        at(p.y),
+        body + 4.0
+    )
+}
+
+/// A tick across every category at the reference value, joined by a dashed line.
+fn reference(
+    series: &Series,
+    names: &[String],
+    starts: &[f64],
+    group: f64,
+    y: &str,
+    at: impl Fn(f64) -> f64,
+) -> String {
+    let mut out = String::from("<g class=\"cr\">");
+    let mut line = String::new();
+    let place = |p: &&Point| names.iter().position(|n| *n == label_of(p));
+    let mut points: Vec<_> =
+        series.points.iter().filter(|p| p.y.is_finite()).filter_map(|p| place(&p).map(|c| (c, p))).collect();
+    points.sort_by_key(|(c, _)| *c);
+    for (category, p) in points {
+        let (x, y_pixel) = (starts[category], at(p.y));
+        let _ = write!(line, "{}{:.1} {y_pixel:.1}", if line.is_empty() { "M" } else { "L" }, x + group / 2.0);
+        let _ = write!(
+            out,
+            "<path class=\"reftick\" d=\"M{:.1} {y_pixel:.1}h{:.1}\"><title>{}</title></path>",
+            x - 4.0,
+            group + 8.0,
+            escape(&tip(series, p, y))
+        );
+    }
+    let _ = write!(out, "<path class=\"ref\" d=\"{line}\"/></g>");
+    out
+}
+
+/// Writes the names under the axis, slanted when they are too long for their place. Returns the depth that they take.
+fn name_categories(frame: &mut Frame, names: &[String], slot: f64) -> f64 {
+    let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0);
+    let slanted = longest as f64 * CHAR > slot - 6.0;
+    for (index, name) in names.iter().enumerate() {
+        let x = frame.left + slot * (index as f64 + 0.5);
+        let shown: String =
+            if name.chars().count() > 22 { name.chars().take(21).chain(['\u{2026}']).collect() } else { name.clone() };
+        let y = frame.bottom + 18.0;
+        let turn = if slanted { format!(" transform=\"rotate(-35 {x:.1} {:.1})\"", y - 4.0) } else { String::new() };
+        let anchor = if slanted { "e" } else { "m" };
+        frame.push(&format!(
+            "<text class=\"tick {anchor}\" x=\"{x:.1}\" y=\"{y:.1}\"{turn}>{}<title>{}</title></text>",
+            escape(&shown),
+            escape(name)
+        ));
+    }
+    if slanted { 38.0 + longest.min(22) as f64 * CHAR * 0.58 } else { 38.0 }
+}

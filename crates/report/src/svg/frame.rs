@@ -1,0 +1,188 @@
+//! What all plots share: paper, axes, grid, events, markers.
+
+use super::escape;
+use super::scale::Axis;
+use std::fmt::Write;
+
+/// Width of the drawing in its own units.
+pub const WIDTH: f64 = 720.0;
+/// Height of the data area.
+const DATA_HEIGHT: f64 = 270.0;
+/// About the width of one character of the label font.
+pub const CHAR: f64 = 6.4;
+
+/// The paper and its data area.
+#[derive(Debug)]
+pub struct Frame {
+    /// Left end of the data area.
+    pub left: f64,
+    /// Right end.
+    pub right: f64,
+    /// Upper end.
+    pub top: f64,
+    /// Lower end.
+    pub bottom: f64,
+    body: String,
+}
+
+impl Frame {
+    /// A frame for this y axis, with `event_rows` rows of event labels on top.
+    pub fn new(y: &Axis, event_rows: usize) -> Frame {
+        let widest = y.ticks.iter().map(|t| t.1.chars().count()).max().unwrap_or(1);
+        let left = 14.0 + widest as f64 * CHAR;
+        let top = 26.0 + event_rows as f64 * 15.0;
+        Frame { left, right: WIDTH - 22.0, top, bottom: top + DATA_HEIGHT, body: String::new() }
+    }
+
+    /// Pixel of a share (0 to 1) of the x axis.
+    pub fn x(&self, share: f64) -> f64 {
+        self.left + (self.right - self.left) * share
+    }
+
+    /// Pixel of a share of the y axis.
+    pub fn y(&self, share: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * share
+    }
+
+    /// Adds raw SVG.
+    pub fn push(&mut self, svg: &str) {
+        self.body.push_str(svg);
+    }
+
+    /// Horizontal grid lines, tick labels and title of the y axis.
+    pub fn y_axis(&mut self, axis: &Axis, title: &str) {
+        let (left, right) = (self.left, self.right);
+        for (value, label) in &axis.ticks {
+            let y = self.y(axis.at(*value));
+            let class = if *value == 0.0 { "axis" } else { "grid" };
+            let _ = write!(self.body, "<path class=\"{class}\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>");
+            let _ = write!(
+                self.body,
+                "<text class=\"tick e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                left - 8.0,
+                y + 4.0,
+                escape(label)
+            );
+        }
+        let _ = write!(self.body, "<text class=\"name\" x=\"2\" y=\"12\">{}</text>", escape(title));
+    }
+
+    /// Ticks and title of a continuous x axis.
+    pub fn x_axis(&mut self, axis: &Axis, title: &str) {
+        let bottom = self.bottom;
+        let mut free_from = f64::NEG_INFINITY;
+        for (value, label) in &axis.ticks {
+            let x = self.x(axis.at(*value));
+            let _ = write!(self.body, "<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v5\"/>");
+            let half = label.chars().count() as f64 * CHAR / 2.0;
+            if x - half < free_from {
+                continue;
+            }
+            free_from = x + half + 4.0;
+            let _ = write!(
+                self.body,
+                "<text class=\"tick m\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                bottom + 19.0,
+                escape(label)
+            );
+        }
+        self.x_name(title, 38.0);
+    }
+
+    /// Title of the x axis, so far below the data area.
+    pub fn x_name(&mut self, title: &str, below: f64) {
+        let _ = write!(
+            self.body,
+            "<text class=\"name m\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            (self.left + self.right) / 2.0,
+            self.bottom + below,
+            escape(title)
+        );
+    }
+
+    /// The base line.
+    pub fn base(&mut self) {
+        let _ =
+            write!(self.body, "<path class=\"axis\" d=\"M{:.1} {:.1}H{:.1}\"/>", self.left, self.bottom, self.right);
+    }
+
+    /// Vertical marks with their texts; `rows` is what [`event_rows`] returned.
+    pub fn events(&mut self, axis: &Axis, events: &[(f64, String)], rows: &[Option<usize>]) {
+        for ((value, text), row) in events.iter().zip(rows) {
+            let x = self.x(axis.at(*value));
+            let y = self.top - 6.0 - row.unwrap_or(0) as f64 * 15.0;
+            let _ = write!(
+                self.body,
+                "<g class=\"event\"><path d=\"M{x:.1} {:.1}V{:.1}\"/><title>{}</title>",
+                if row.is_some() { y + 3.0 } else { self.top },
+                self.bottom,
+                escape(text)
+            );
+            if row.is_some() {
+                let width = text.chars().count() as f64 * CHAR;
+                let (anchor, x) = if x + width + 4.0 > WIDTH { ("e", x - 4.0) } else { ("s", x + 4.0) };
+                let _ = write!(
+                    self.body,
+                    "<text class=\"tick {anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+                    escape(text)
+                );
+            }
+            self.body.push_str("</g>");
+        }
+    }
+
+    /// The finished `<svg>` element, `below` the height under the data area.
+    pub fn finish(self, title: &str, below: f64) -> String {
+        format!(
+            "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+            self.bottom + below,
+            escape(title),
+            self.body
+        )
+    }
+}
+
+/// Gives each event the lowest row in which its text is free of its neighbours; none when four rows do not suffice (the
+/// text is then in the tooltip only). `left` and `right` bound the data area.
+pub fn event_rows(axis: &Axis, events: &[(f64, String)], left: f64, right: f64) -> Vec<Option<usize>> {
+    let mut taken: [Vec<(f64, f64)>; 4] = Default::default();
+    events
+        .iter()
+        .map(|(value, text)| {
+            let x = left + (right - left) * axis.at(*value);
+            let width = text.chars().count() as f64 * CHAR + 10.0;
+            let span = if x + width > WIDTH { (x - width, x) } else { (x, x + width) };
+            let row = taken.iter().position(|r| r.iter().all(|(a, b)| span.1 <= *a || *b <= span.0))?;
+            taken[row].push(span);
+            Some(row)
+        })
+        .collect()
+}
+
+/// A marker of shape `place` with its tooltip.
+pub fn marker(place: usize, x: f64, y: f64, tip: &str) -> String {
+    let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+    match place % 4 {
+        0 => format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.2\">{title}</circle>"),
+        1 => format!(
+            "<rect class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" width=\"6\" height=\"6\">{title}</rect>",
+            x - 3.0,
+            y - 3.0
+        ),
+        2 => format!("<path class=\"mark\" d=\"M{x:.1} {:.1}l4 7h-8z\">{title}</path>", y - 4.2),
+        _ => format!("<path class=\"mark\" d=\"M{x:.1} {:.1}l4 4l-4 4l-4-4z\">{title}</path>", y - 4.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn event_texts_do_not_overlap() {
+        let axis = Axis::linear(0.0, 10.0, 5, true);
+        let events: Vec<_> =
+            [1.0, 1.1, 9.9, 1.2, 1.3, 1.4].iter().map(|x| (*x, "withdraw 1000 routes".to_owned())).collect();
+        assert_eq!(event_rows(&axis, &events, 50.0, 700.0), [Some(0), Some(1), Some(0), Some(2), Some(3), None]);
+    }
+}

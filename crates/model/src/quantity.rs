@@ -110,8 +110,23 @@ pub struct QuantityError(pub String);
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_' || c == ',')).unwrap_or(text.len());
-    let number: f64 = text[..split].replace(['_', ','], "").parse().ok()?;
-    Some((number, text[split..].trim()))
+    Some((grouped_number(&text[..split])?, text[split..].trim()))
+}
+
+/// `1500`, `1,500`, `1_500.25`. A comma is read only where it groups digits by three: `1,5` is one and a half to some
+/// and fifteen to nobody.
+fn grouped_number(text: &str) -> Option<f64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let mut groups = whole.split([',', '_']);
+    let first = groups.next()?;
+    let grouped = whole.len() > first.len();
+    if first.is_empty() || (grouped && first.len() > 3) || groups.any(|g| g.len() != 3) {
+        return None;
+    }
+    if fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
 impl FromStr for Bandwidth {
@@ -120,7 +135,8 @@ impl FromStr for Bandwidth {
     /// `10 Gbit/s`, `2.5 Gbit/s`, `100 Mbit/s`; a number without unit is refused, because bit/s and Gbit/s are too far
     /// apart to guess.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || QuantityError(format!("`{text}` is not a line speed; write for instance `10 Gbit/s` or `100 Mbit/s`"));
+        let bad =
+            || QuantityError(format!("`{text}` is not a line speed; write for instance `10 Gbit/s` or `100 Mbit/s`"));
         let (number, unit) = number_and_unit(text).ok_or_else(bad)?;
         let factor = match unit.to_ascii_lowercase().as_str() {
             "gbit/s" | "gbps" | "gb/s" => 1e9,
@@ -158,7 +174,11 @@ pub fn show_duration(d: Duration) -> String {
     let s = d.as_secs_f64();
     if s >= 120.0 {
         let whole = s.round() as u64;
-        if whole.is_multiple_of(60) { format!("{} min", whole / 60) } else { format!("{} min {} s", whole / 60, whole % 60) }
+        if whole.is_multiple_of(60) {
+            format!("{} min", whole / 60)
+        } else {
+            format!("{} min {} s", whole / 60, whole % 60)
+        }
     } else if s >= 1.0 {
         format!("{} s", (s * 100.0).round() / 100.0)
     } else if s >= 1e-3 {
@@ -208,6 +228,15 @@ mod tests {
         assert!(parse_duration("-1 s").is_err());
         assert_eq!(parse_frame_rate("1.5 Mpps").unwrap().pps(), 1.5e6);
         assert!(parse_frame_rate("0 fps").is_err());
+    }
+
+    #[test]
+    fn commas_group_digits_and_never_mean_a_fraction() {
+        assert_eq!(parse_frame_rate("1,488,095 fps").unwrap().pps(), 1_488_095.0);
+        assert_eq!(parse_frame_rate("1_488_095.5 fps").unwrap().pps(), 1_488_095.5);
+        for text in ["1,5 s", "10,25 s", "1000,000 s", ",500 s", "1.5,000 s", "1. s", ".5 s", "1,000,00 s"] {
+            assert!(parse_duration(text).is_err(), "{text} must be refused");
+        }
     }
 
     #[test]

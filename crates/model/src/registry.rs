@@ -123,3 +123,91 @@ pub struct BackendSpec {
     /// One line: what it is and what it needs.
     pub summary: &'static str,
 }
+
+/// What a suite may name: the tests and DUT kinds that this program has. The specs live in the crates that implement
+/// them, so whoever reads a suite passes them in.
+#[derive(Clone, Copy, Debug)]
+pub struct Registry<'a> {
+    /// Tests.
+    pub tests: &'a [&'a TestSpec],
+    /// DUT kinds.
+    pub kinds: &'a [&'a KindSpec],
+}
+
+impl<'a> Registry<'a> {
+    /// The test of this name.
+    pub fn test(&self, name: &str) -> Option<&'a TestSpec> {
+        self.tests.iter().copied().find(|t| t.name == name)
+    }
+
+    /// The DUT kind of this name.
+    pub fn kind(&self, name: &str) -> Option<&'a KindSpec> {
+        self.kinds.iter().copied().find(|k| k.name == name)
+    }
+}
+
+/// Mistakes in the descriptions themselves: defaults that do not parse, names given twice, keys that suite files use for
+/// something else. Empty when all is well; meant for the tests of the crates that own the specs.
+pub fn check_specs(registry: &Registry) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut names = std::collections::BTreeSet::new();
+    for test in registry.tests {
+        let at = format!("test `{}`", test.name);
+        check_name(test.name, &at, &mut names, &mut found);
+        check_params(test.params, &["expect"], &at, &mut found);
+        let has_sizes = test.params.iter().any(|p| p.kind == ParamKind::Sizes);
+        let mut figures = std::collections::BTreeSet::new();
+        for figure in test.figures {
+            if !figures.insert(figure.key) {
+                found.push(format!("{at}: figure `{}` is listed twice", figure.key));
+            }
+            if figure.key.contains("{size}") && !has_sizes {
+                found.push(format!("{at}: figure `{}` needs a parameter that lists sizes", figure.key));
+            }
+            if figure.key.matches('{').count() != figure.key.matches('}').count() {
+                found.push(format!("{at}: figure `{}` has an unclosed placeholder", figure.key));
+            }
+        }
+    }
+    let mut names = std::collections::BTreeSet::new();
+    for kind in registry.kinds {
+        let at = format!("kind `{}`", kind.name);
+        check_name(kind.name, &at, &mut names, &mut found);
+        check_params(kind.params, &["name", "kind"], &at, &mut found);
+    }
+    found
+}
+
+fn check_name<'a>(name: &'a str, at: &str, names: &mut std::collections::BTreeSet<&'a str>, found: &mut Vec<String>) {
+    if !names.insert(name) {
+        found.push(format!("{at} is listed twice"));
+    }
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b)) {
+        found.push(format!("{at}: a name is made of lower-case letters, digits, `_` and `-`"));
+    }
+}
+
+fn check_params(params: &[ParamSpec], reserved: &[&str], at: &str, found: &mut Vec<String>) {
+    let mut keys = std::collections::BTreeSet::new();
+    for param in params {
+        let at = format!("{at}, parameter `{}`", param.key);
+        check_name(param.key, &at, &mut keys, found);
+        if reserved.contains(&param.key) {
+            found.push(format!("{at}: suite files use this key for something else"));
+        }
+        if param.help.is_empty() {
+            found.push(format!("{at}: no help"));
+        }
+        if param.required && (param.quick.is_some() || param.conformant.is_some()) {
+            found.push(format!("{at}: a required parameter has no use for a default"));
+        }
+        if param.quick.is_some() != param.conformant.is_some() {
+            found.push(format!("{at}: a default for one profile only"));
+        }
+        for (profile, text) in [("quick", param.quick), ("conformant", param.conformant)] {
+            if let Some(Err(why)) = text.map(|t| crate::suite::values::parse_default(param, t)) {
+                found.push(format!("{at}: default for {profile}: {why}"));
+            }
+        }
+    }
+}

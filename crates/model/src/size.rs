@@ -16,6 +16,11 @@ pub const MIN_IPV6_PACKET: u16 = 60;
 /// Largest frame that the tester builds, FCS included.
 pub const MAX_FRAME: u16 = 9_216;
 
+/// Most parts of a mix.
+pub const MAX_MIX_PARTS: usize = 64;
+/// Most frames in one round of a mix; keeps the arithmetic of [`PacketSize::round`] within 32 bits.
+pub const MAX_MIX_FRAMES: u64 = 10_000;
+
 /// Size of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FrameSize {
@@ -59,7 +64,8 @@ impl FromStr for FrameSize {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        let n: u16 = digits.parse().map_err(|_| bad("write bytes with FCS (`64`), an IP packet (`ip40`) or a mix (`imix`)"))?;
+        let n: u16 =
+            digits.parse().map_err(|_| bad("write bytes with FCS (`64`), an IP packet (`ip40`) or a mix (`imix`)"))?;
         if ip {
             if !(MIN_IPV4_PACKET..=MAX_FRAME - ETHERNET_OVERHEAD).contains(&n) {
                 return Err(bad("an IP test packet has 40 to 9198 bytes"));
@@ -136,7 +142,12 @@ impl FromStr for PacketSize {
             "imix" => genome("aaaaaaaddddg")?,
             // Light Reading 2001: 40 bytes 56 %, 1500 bytes 23 %, 576 bytes 17 %, 52 bytes 5 % (sic: 101 %).
             "imix-2001" => {
-                vec![(FrameSize::Ip(40), 56), (FrameSize::Ip(1500), 23), (FrameSize::Ip(576), 17), (FrameSize::Ip(52), 5)]
+                vec![
+                    (FrameSize::Ip(40), 56),
+                    (FrameSize::Ip(1500), 23),
+                    (FrameSize::Ip(576), 17),
+                    (FrameSize::Ip(52), 5),
+                ]
             }
             _ => match text.strip_prefix("imix:") {
                 Some(spec) if spec.contains('x') => counts(spec)?,
@@ -144,6 +155,13 @@ impl FromStr for PacketSize {
                 None => return Ok(PacketSize::Fixed(text.parse()?)),
             },
         };
+        let frames: u64 = parts.iter().map(|(_, n)| u64::from(*n)).sum();
+        if parts.len() > MAX_MIX_PARTS || frames > MAX_MIX_FRAMES {
+            return Err(QuantityError(format!(
+                "this mix has {} parts and {frames} frames in a round; write at most {MAX_MIX_PARTS} parts and {MAX_MIX_FRAMES} frames",
+                parts.len()
+            )));
+        }
         Ok(PacketSize::Mix { name: text.to_owned(), parts })
     }
 }
@@ -249,7 +267,18 @@ mod tests {
             let json = serde_json::to_string(&size).unwrap();
             assert_eq!(serde_json::from_str::<PacketSize>(&json).unwrap(), size);
         }
-        for text in ["63", "9217", "ip39", "imix:", "imix:q", "imix:0x64", "imix:7x", "sixty-four", ""] {
+        for text in [
+            "63",
+            "9217",
+            "ip39",
+            "imix:",
+            "imix:q",
+            "imix:0x64",
+            "imix:7x",
+            "sixty-four",
+            "",
+            "imix:65535x64,65535x128",
+        ] {
             assert!(text.parse::<PacketSize>().is_err(), "{text} must be refused");
         }
     }

@@ -1,9 +1,22 @@
 //! A suite: which routers, on which ports, go through which tests. This is the validated form; reading YAML into it,
 //! with errors that name line and remedy, is in `suite::read`.
 
+mod addresses;
+mod dut_list;
+pub mod errors;
+mod expect;
+mod fields;
 pub mod params;
+mod port_list;
+mod raw;
+pub mod read;
+pub mod schema;
+mod test_list;
+pub(crate) mod values;
 
+pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
+pub use read::Overrides;
 
 use crate::quantity::Bandwidth;
 use crate::trial::{AddressRange, Family};

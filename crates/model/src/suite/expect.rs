@@ -1,0 +1,145 @@
+//! `expect:`, the criteria of a test for pass or fail.
+
+use super::errors::{Problems, did_you_mean, list, quote};
+use super::fields::Fields;
+use super::raw::{Node, Value};
+use super::values::{Resolved, number};
+use super::{Expectation, ParamValue};
+use crate::quantity::{parse_duration, parse_frame_rate};
+use crate::registry::TestSpec;
+
+const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
+/// Most figures that a help text lists.
+const MOST_LISTED: usize = 12;
+
+/// Reads the criteria. `resolved` says which sizes the test runs with.
+pub(crate) fn read(
+    node: &Node,
+    spec: &TestSpec,
+    resolved: &Resolved,
+    problems: &mut Problems,
+) -> Option<Vec<Expectation>> {
+    let fields = Fields::of(node, "`expect`", &format!("expect: {{{EXAMPLE}}}"), problems)?;
+    let sizes: Vec<String> = resolved
+        .values()
+        .filter_map(|g| match &g.value {
+            ParamValue::Sizes(sizes) => Some(sizes.iter().map(ToString::to_string)),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let mut expectations = Vec::new();
+    for entry in fields.entries() {
+        if !known(&entry.key, spec, &sizes, problems, &entry.key_span) {
+            continue;
+        }
+        if let Some((at_least, bound)) = bound(&entry.value, &entry.key, problems) {
+            expectations.push(Expectation { figure: entry.key.clone(), at_least, bound });
+        }
+    }
+    (expectations.len() == fields.entries().len()).then_some(expectations)
+}
+
+/// Is `key` a figure of this test? An error otherwise.
+fn known(key: &str, spec: &TestSpec, sizes: &[String], problems: &mut Problems, span: &std::ops::Range<usize>) -> bool {
+    let key_short = key.len() <= 200;
+    if key_short && spec.figures.iter().any(|f| matches(f.key, key, &|size| sizes.iter().any(|s| s == size))) {
+        return true;
+    }
+    if spec.figures.is_empty() {
+        let help = format!("the test `{}` gives no figure to compare; leave `expect` out", spec.name);
+        problems.add(span, format!("{} is no figure of this test", quote(key)), help);
+    } else if key_short && spec.figures.iter().any(|f| matches(f.key, key, &|_| true)) {
+        let help = format!("sizes of this test: {}", list(sizes.iter().map(String::as_str)));
+        problems.add(span, format!("{} is about a size that this test does not send", quote(key)), help);
+    } else {
+        let expanded: Vec<String> = spec
+            .figures
+            .iter()
+            .flat_map(|f| match f.key.contains("{size}") {
+                true => sizes.iter().map(|s| f.key.replace("{size}", s)).collect(),
+                false => vec![f.key.to_owned()],
+            })
+            .take(MOST_LISTED)
+            .collect();
+        let help = did_you_mean(key, expanded.iter().map(String::as_str));
+        problems.add(span, format!("{} is no figure of the test `{}`", quote(key), spec.name), help);
+    }
+    false
+}
+
+/// Does `key` have the form of `pattern`? `{size}` stands for text that `is_size` accepts, any other `{…}` for any text.
+pub(crate) fn matches(pattern: &str, key: &str, is_size: &dyn Fn(&str) -> bool) -> bool {
+    let Some((literal, rest)) = pattern.split_once('{') else { return pattern == key };
+    let Some(key) = key.strip_prefix(literal) else { return false };
+    let Some((name, rest)) = rest.split_once('}') else { return false };
+    key.char_indices().map(|(i, c)| i + c.len_utf8()).any(|end| {
+        let (filled, tail) = key.split_at(end);
+        (name != "size" || is_size(filled)) && matches(rest, tail, is_size)
+    })
+}
+
+/// `>= 100 kfps` as a bound in the unit of the figure: `(at least?, bound)`.
+fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<(bool, f64)> {
+    let unit = key.rsplit('_').next().unwrap_or_default();
+    let example = match unit {
+        "pps" => "\">= 100 kfps\"",
+        "ns" | "us" | "ms" | "s" => "\"<= 500 us\"",
+        _ => "\">= 10\"",
+    };
+    let help = format!("write for instance `{key}: {example}`, with `>=` for at least and `<=` for at most, in quotes");
+    let Value::Scalar { text, .. } = &node.value else {
+        problems.add(&node.span, format!("a criterion is a text, not {}", node.what()), help);
+        return None;
+    };
+    let text = text.trim();
+    let (at_least, rest) = match (text.strip_prefix(">="), text.strip_prefix("<=")) {
+        (Some(rest), _) => (true, rest.trim()),
+        (_, Some(rest)) => (false, rest.trim()),
+        _ => {
+            problems.add(&node.span, format!("{} is no criterion", quote(text)), help);
+            return None;
+        }
+    };
+    // A bare number is in the unit that the figure's name ends in; a quantity is converted to it.
+    let seconds = |per_second: f64| parse_duration(rest).ok().map(|d| d.as_secs_f64() * per_second);
+    let value = number(rest).or_else(|| match unit {
+        _ if rest.len() > 100 => None,
+        "pps" => parse_frame_rate(rest).ok().map(|r| r.pps()),
+        // Whole nanoseconds are exact; through seconds they would not be.
+        "ns" => parse_duration(rest).ok().map(|d| d.as_nanos() as f64),
+        "us" => seconds(1e6),
+        "ms" => seconds(1e3),
+        "s" => seconds(1.0),
+        "percent" => rest.strip_suffix('%').and_then(|n| number(n.trim())),
+        _ => None,
+    });
+    match value {
+        Some(value) => Some((at_least, value)),
+        None => {
+            let message = match unit {
+                "pps" => format!("{} is no frame rate to compare {} with", quote(rest), quote(key)),
+                "ns" | "us" | "ms" | "s" => format!("{} is no duration to compare {} with", quote(rest), quote(key)),
+                _ => format!("{} is no number to compare {} with", quote(rest), quote(key)),
+            };
+            problems.add(&node.span, message, help);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn placeholders_stand_for_sizes_and_other_text() {
+        let size = |s: &str| s == "64" || s == "imix-2001";
+        assert!(matches("throughput_{size}_pps", "throughput_64_pps", &size));
+        assert!(matches("throughput_{size}_pps", "throughput_imix-2001_pps", &size));
+        assert!(!matches("throughput_{size}_pps", "throughput_65_pps", &size));
+        assert!(!matches("throughput_{size}_pps", "throughput__pps", &size));
+        assert!(matches("latency_{size}_at_{load}_ns", "latency_64_at_50_ns", &size));
+        assert!(!matches("recovery_s", "recovery_ms", &size));
+    }
+}

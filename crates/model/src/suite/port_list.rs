@@ -1,0 +1,136 @@
+//! The `ports:` section.
+
+use super::PortConfig;
+use super::addresses::{self, MAX_PORTS, Placed};
+use super::errors::{Problems, quote};
+use super::fields::{Fields, add_quantity, items, name, refuse_repeated, text, whole};
+use super::raw::Node;
+use crate::quantity::Bandwidth;
+use crate::trial::Family;
+use std::ops::Range;
+
+const EXAMPLE: &str = "{name: p1, speed: 10 Gbit/s}";
+/// MTU where none is given, in bytes.
+const DEFAULT_MTU: u32 = 1500;
+/// Smallest MTU: that of IPv6 (RFC 8200 section 5), in bytes.
+const MIN_MTU: u64 = 1280;
+/// Smallest MTU without IPv6 (RFC 791), in bytes.
+const MIN_MTU_IPV4: u64 = 68;
+/// Largest MTU: that of the largest frame that the tester builds, in bytes.
+const MAX_MTU: u64 = (crate::size::MAX_FRAME - crate::size::ETHERNET_OVERHEAD) as u64;
+
+struct Port<'n> {
+    name: String,
+    name_span: &'n Range<usize>,
+    speed: Bandwidth,
+    mtu: u32,
+    ipv4: Option<Placed<'n>>,
+    ipv6: Option<Placed<'n>>,
+}
+
+/// Reads the ports. `public` says whether addresses of others may be used.
+pub(crate) fn read(node: &Node, public: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
+    let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
+    if nodes.len() > MAX_PORTS || !nodes.len().is_multiple_of(2) {
+        let at = nodes.last().map_or(&node.span, |n| &n.span);
+        problems.add(
+            at,
+            format!("the suite has {} {}", nodes.len(), if nodes.len() == 1 { "port" } else { "ports" }),
+            format!("traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS}"),
+        );
+    }
+    let ports: Vec<_> =
+        nodes.iter().take(MAX_PORTS).enumerate().filter_map(|(i, n)| one(n, i, public, problems)).collect();
+    refuse_repeated("ports", ports.iter().map(|p| (p.name.as_str(), p.name_span)), problems);
+    if ports.len() != nodes.len() {
+        return None;
+    }
+    let before = problems.len();
+    check_families(&ports, problems);
+    check_overlaps(&ports, problems);
+    (problems.len() == before).then(|| ports.into_iter().map(finish).collect())
+}
+
+fn finish(port: Port) -> PortConfig {
+    PortConfig {
+        name: port.name,
+        speed: port.speed,
+        mtu: port.mtu,
+        ipv4: port.ipv4.map(|p| p.addressing),
+        ipv6: port.ipv6.map(|p| p.addressing),
+    }
+}
+
+fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
+    let fields = Fields::of(node, "a port", EXAMPLE, problems)?;
+    fields.refuse_unknown("a port", &["name", "speed", "mtu", "ipv4", "ipv6"], problems);
+    let name_node = fields.required("name", "a port", "name: p1", problems);
+    let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
+    let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems).and_then(|n| speed(n, problems));
+    // Errors about defaults point at the name of the port, not at all of its lines.
+    let place = name_node.map_or(&node.span, |n| &n.span);
+    let get = |key: &str| fields.get(key).map(|e| &e.value);
+    let ipv4 = addresses::read(get("ipv4"), Family::Ipv4, index, place, public, problems);
+    let ipv6 = addresses::read(get("ipv6"), Family::Ipv6, index, place, public, problems);
+    let (ipv4, ipv6) = (ipv4?, ipv6?);
+    if ipv4.is_none() && ipv6.is_none() {
+        problems.add(place, "this port has neither IPv4 nor IPv6", "remove `ipv4: off` or `ipv6: off`");
+        return None;
+    }
+    let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
+    let mtu = match get("mtu") {
+        Some(node) => whole(node, "`mtu`", least, MAX_MTU, problems)?,
+        None => u64::from(DEFAULT_MTU),
+    };
+    let mtu = u32::try_from(mtu).unwrap_or(DEFAULT_MTU);
+    Some(Port { name: name?, name_span: place, speed: speed?, mtu, ipv4, ipv6 })
+}
+
+fn speed(node: &Node, problems: &mut Problems) -> Option<Bandwidth> {
+    let text = text(node, "`speed`", "10 Gbit/s", problems)?;
+    if text.len() > 100 {
+        problems.add(&node.span, format!("{} is not a line speed", quote(text)), "write for instance `10 Gbit/s`");
+        return None;
+    }
+    text.parse().map_err(|error: crate::quantity::QuantityError| add_quantity(&node.span, &error.0, problems)).ok()
+}
+
+/// A flow needs addresses of its family at both ends.
+fn check_families(ports: &[Port], problems: &mut Problems) {
+    let Some((first, others)) = ports.split_first() else { return };
+    for port in others {
+        for (has, first_has, family) in
+            [(port.ipv4.is_some(), first.ipv4.is_some(), "ipv4"), (port.ipv6.is_some(), first.ipv6.is_some(), "ipv6")]
+        {
+            if has != first_has {
+                let (with, without) = if has { (port, first) } else { (first, port) };
+                problems.add(
+                    port.name_span,
+                    format!("port {} has {family}, but port {} has not", quote(&with.name), quote(&without.name)),
+                    format!("write `{family}: off` on every port or on none"),
+                );
+            }
+        }
+    }
+}
+
+/// Every prefix leads to one place.
+fn check_overlaps(ports: &[Port], problems: &mut Problems) {
+    let mut seen: Vec<(addresses::Prefix, String)> = Vec::new();
+    for port in ports {
+        for placed in [&port.ipv4, &port.ipv6].into_iter().flatten() {
+            let own = [
+                (placed.link(), format!("the link of {}", quote(&port.name)), placed.link_span),
+                (placed.behind(), format!("what is behind {}", quote(&port.name)), placed.behind_span),
+            ];
+            for (prefix, what, span) in own {
+                if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {
+                    let help =
+                        "give every link and every `behind` a prefix of its own; without any the defaults are apart";
+                    problems.add(span, format!("`{prefix}`, {what}, overlaps `{other}`, {whose}"), help);
+                }
+                seen.push((prefix, what));
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! A suite as written: a tree of YAML nodes, each with the bytes that it stands in. The only file that knows the YAML
+//! library.
+//!
+//! Works on the library's events rather than on its deserializer, because only the events keep what good errors need:
+//! every duplicate of a key, whether a scalar was quoted, and places in bytes.
+
+use super::errors::{Problems, quote};
+use serde_saphyr::granit_parser::{self, ErrorKind, Event, Parser, ScalarStyle, ScanError};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Largest file, in bytes.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+/// Deepest nesting; a suite needs 6.
+const MAX_DEPTH: usize = 32;
+/// Largest tree by [`Node::weight`], what aliases repeat included.
+const MAX_WEIGHT: usize = 100_000;
+
+/// So many errors end the reading.
+const MANY_PROBLEMS: usize = 200;
+
+/// A YAML node and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Bytes of the source; for a value that is left out, those of its key.
+    pub span: Range<usize>,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// Anything that is neither list nor map.
+    Scalar {
+        /// After unquoting.
+        text: String,
+        /// False when quoted or a block: then `"64"` is no number.
+        plain: bool,
+    },
+    /// A list.
+    List(Vec<Node>),
+    /// A map, in order of the file, keys unique.
+    Map(Vec<Entry>),
+}
+
+/// One entry of a map.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Key.
+    pub key: String,
+    /// Bytes of the key.
+    pub key_span: Range<usize>,
+    /// Value.
+    pub value: Node,
+}
+
+impl Node {
+    /// What the node is, for messages.
+    pub fn what(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Scalar { text, plain: true } => quote(text),
+            Value::Scalar { text, plain: false } => format!("the quoted text {}", quote(text)),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a map".to_owned(),
+        }
+    }
+
+    /// Size of this tree: one for each node and key, and one for each 64 bytes of text.
+    fn weight(&self) -> usize {
+        1 + match &self.value {
+            Value::Null => 0,
+            Value::Scalar { text, .. } => text.len() / 64,
+            Value::List(items) => items.iter().map(Node::weight).sum(),
+            Value::Map(entries) => entries.iter().map(|e| 1 + e.key.len() / 64 + e.value.weight()).sum(),
+        }
+    }
+}
+
+/// A list or map that is not finished.
+struct Open {
+    span: Range<usize>,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    /// Entries, and the key that waits for its value; the index of each key's first entry finds duplicates.
+    Map {
+        entries: Vec<Entry>,
+        key: Option<(String, Range<usize>)>,
+        seen: HashMap<String, Range<usize>>,
+    },
+}
+
+/// Reads one YAML document. `None` when it cannot be read to its end; `problems` then says why.
+pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Node> {
+    if text.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes", text.len());
+        problems.add(&(0..0), message, format!("a suite has at most {MAX_BYTES} bytes; is this the right file?"));
+        return None;
+    }
+    let options = granit_parser::options! {
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let mut reader = Reader { text, open: Vec::new(), anchors: HashMap::new(), weight: 0, root: None, problems };
+    for event in Parser::new_from_str_with_options(text, options) {
+        match event {
+            Ok((event, span)) => {
+                let start = reader.byte(&span.start);
+                let end = reader.byte(&span.end).max(start);
+                reader.event(event, start..end)?;
+            }
+            Err(error) => {
+                reader.syntax(&error);
+                return None;
+            }
+        }
+    }
+    let root = reader.root.take();
+    if root.is_none() {
+        problems.add(&(0..0), "the file is empty", "begin with `suite:`, `duts:`, `ports:` and `tests:`");
+    }
+    root
+}
+
+struct Reader<'t, 'p> {
+    text: &'t str,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Node>,
+    weight: usize,
+    root: Option<Node>,
+    problems: &'p mut Problems,
+}
+
+impl Reader<'_, '_> {
+    fn byte(&self, marker: &granit_parser::Marker) -> usize {
+        marker
+            .byte_offset()
+            .unwrap_or_else(|| self.text.char_indices().nth(marker.index()).map_or(self.text.len(), |(at, _)| at))
+    }
+
+    fn syntax(&mut self, error: &ScanError) {
+        let at = self.byte(error.marker());
+        if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+            return self.too_deep(at..at);
+        }
+        // A tab confuses the parser some lines before it gives up.
+        let read = &self.text[..self.text.ceil_char_boundary(at.saturating_add(1).min(self.text.len()))];
+        let tabbed = read.lines().position(|line| line.trim_start_matches(' ').starts_with('\t'));
+        let help = match tabbed {
+            Some(line) => format!("line {} begins with a tab; YAML indents with spaces, never with tabs", line + 1),
+            None => {
+                "look at the indentation here and above, and quote text that holds `: `, ` #` or begins with a sign"
+                    .to_owned()
+            }
+        };
+        self.problems.add(&(at..at), format!("this is not YAML: {}", error.info()), help);
+    }
+
+    /// Takes one event; `None` stops the reading.
+    fn event(&mut self, event: Event, span: Range<usize>) -> Option<()> {
+        match event {
+            Event::DocumentStart(..) if self.root.is_some() => {
+                self.problems.add(&span, "a second document begins here", "write each suite into a file of its own");
+                return None;
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.tag(tag.is_some(), &span);
+                self.weigh(1 + text.len() / 64, &span)?;
+                let plain = style == ScalarStyle::Plain;
+                let value = if plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL") {
+                    Value::Null
+                } else {
+                    Value::Scalar { text: text.into_owned(), plain }
+                };
+                self.place(Node { span, value }, anchor)?;
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.tag(tag.is_some(), &span);
+                self.push(span, anchor, Content::List(Vec::new()))?;
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.tag(tag.is_some(), &span);
+                self.push(span, anchor, Content::Map { entries: Vec::new(), key: None, seen: HashMap::new() })?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let open = self.open.pop()?;
+                let value = match open.content {
+                    Content::List(items) => Value::List(items),
+                    Content::Map { entries, .. } => Value::Map(entries),
+                };
+                self.place(Node { span: open.span.start..span.end.max(open.span.end), value }, open.anchor)?;
+            }
+            Event::Alias(id) => match self.anchors.get(&id).map(Node::weight) {
+                Some(weight) => {
+                    self.weigh(weight, &span)?;
+                    let value = self.anchors.get(&id).map_or(Value::Null, |node| node.value.clone());
+                    self.place(Node { span, value }, 0);
+                }
+                None => {
+                    self.problems.add(&span, "this alias stands within its own anchor", "write the value out");
+                    return None;
+                }
+            },
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn too_deep(&mut self, span: Range<usize>) {
+        let message = format!("lists and maps are nested more than {MAX_DEPTH} deep");
+        self.problems.add(&span, message, "a suite needs six levels; look for brackets that are not closed");
+    }
+
+    fn tag(&mut self, tagged: bool, span: &Range<usize>) {
+        if tagged {
+            self.problems.add(span, "a YAML tag (`!…`) means nothing in a suite", "leave the tag out");
+        }
+    }
+
+    fn push(&mut self, span: Range<usize>, anchor: usize, content: Content) -> Option<()> {
+        if self.open.len() >= MAX_DEPTH {
+            self.too_deep(span);
+            return None;
+        }
+        self.weigh(1, &span)?;
+        self.open.push(Open { span, anchor, content });
+        Some(())
+    }
+
+    /// Aliases repeat whole trees; without this count ten lines could ask for a thousand million nodes.
+    fn weigh(&mut self, weight: usize, span: &Range<usize>) -> Option<()> {
+        self.weight += weight;
+        if self.weight > MAX_WEIGHT {
+            self.problems.add(
+                span,
+                format!("the file holds more than {MAX_WEIGHT} values, those that aliases repeat included"),
+                "a suite needs a few hundred; look for aliases (`*name`) that repeat each other",
+            );
+            return None;
+        }
+        Some(())
+    }
+
+    /// Puts a finished node where it belongs.
+    fn place(&mut self, mut node: Node, anchor: usize) -> Option<()> {
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut().map(|o| &mut o.content) {
+            None => self.root = Some(node),
+            Some(Content::List(items)) => items.push(node),
+            Some(Content::Map { entries, key, seen }) => match key.take() {
+                None => {
+                    let text = match node.value {
+                        Value::Scalar { text, .. } => text,
+                        Value::Null => self.text.get(node.span.clone()).unwrap_or_default().to_owned(),
+                        Value::List(_) | Value::Map(_) => {
+                            self.problems.add(
+                                &node.span,
+                                "a list or a map cannot be a key",
+                                "a key is one word, then `: ` and its value; `{` and `[` begin a map or a list",
+                            );
+                            return None;
+                        }
+                    };
+                    *key = Some((text, node.span));
+                }
+                Some((name, key_span)) => {
+                    if matches!(node.value, Value::Null) && node.span.is_empty() {
+                        node.span = key_span.clone();
+                    }
+                    match seen.get(&name) {
+                        // Lines are counted from the start each time; a file with many errors has had its answer.
+                        Some(_) if self.problems.len() > MANY_PROBLEMS => return None,
+                        Some(first) => {
+                            let line =
+                                self.text[..self.text.floor_char_boundary(first.start)].matches('\n').count() + 1;
+                            self.problems.add(
+                                &key_span,
+                                format!("the key {} is given twice", quote(&name)),
+                                format!("it stands already on line {line}; keep one of the two"),
+                            );
+                        }
+                        None => {
+                            seen.insert(name.clone(), key_span.clone());
+                            entries.push(Entry { key: name, key_span, value: node });
+                        }
+                    }
+                }
+            },
+        }
+        Some(())
+    }
+}

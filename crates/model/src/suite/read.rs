@@ -1,0 +1,140 @@
+//! From the text of a suite file to a [`Suite`], or to everything that is wrong with it.
+
+use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
+use super::fields::{Fields, flag, name, text, whole, word};
+use super::raw::{self, Node};
+use super::{Profile, Suite, dut_list, port_list, test_list};
+use crate::registry::Registry;
+use std::ops::Range;
+
+/// Seed where neither suite nor command line gives one.
+pub const DEFAULT_SEED: u64 = 2544;
+/// Longest title, in characters.
+const MAX_TITLE: usize = 200;
+
+/// Keys of a suite.
+pub(crate) const KEYS: [&str; 9] =
+    ["suite", "title", "profile", "seed", "duts", "ports", "defaults", "tests", "allow_public_addresses"];
+
+/// What the command line changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Profile instead of the suite's.
+    pub profile: Option<Profile>,
+    /// Run these DUTs only, by name; all when empty.
+    pub duts: Vec<String>,
+    /// Run these tests only, by name; all when empty.
+    pub tests: Vec<String>,
+    /// Seed instead of the suite's.
+    pub seed: Option<u64>,
+}
+
+/// Reads a suite. `file_name` is what errors call the file.
+///
+/// Order of DUTs and tests is that of the file, whatever the order in `overrides`.
+///
+/// # Errors
+/// All errors that can be told apart, in order of place. Text that is not YAML, is larger than 1 MiB or nested too deep
+/// gives one error.
+pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
+    let mut problems = Problems::default();
+    let root = raw::parse(text, &mut problems);
+    let suite = root.and_then(|root| suite(&root, registry, overrides, &mut problems));
+    problems.finish(suite, file_name, text)
+}
+
+fn suite(root: &Node, registry: &Registry, overrides: &Overrides, problems: &mut Problems) -> Option<Suite> {
+    let fields = Fields::of(root, "a suite", "suite: my-suite", problems)?;
+    fields.refuse_unknown("a suite", &KEYS, problems);
+    // Whatever is missing at the top is missing at the beginning of the file.
+    let start = root.span.start..root.span.start;
+    let top = fields.pointing_at(&start);
+    let get = |key: &str| fields.get(key).map(|e| &e.value);
+
+    let name = top
+        .required("suite", "a suite", "suite: my-suite", problems)
+        .and_then(|n| name(n, "the name of a suite", false, problems));
+    let title = match get("title") {
+        Some(node) => title(node, problems),
+        None => name.clone(),
+    };
+    let profile = match get("profile") {
+        Some(node) => profile(node, problems),
+        None => Some(Profile::Quick),
+    };
+    let seed = match get("seed") {
+        Some(node) => whole(node, "`seed`", 0, u64::MAX, problems),
+        None => Some(DEFAULT_SEED),
+    };
+    let public = match get("allow_public_addresses") {
+        Some(node) => flag(node, "`allow_public_addresses`", problems),
+        None => Some(false),
+    };
+
+    let ports_node = top.required("ports", "a suite", "ports: [{name: p1, speed: 10 Gbit/s}, …]", problems);
+    let duts_node = top.required("duts", "a suite", "duts: [{name: frr, kind: frr}]", problems);
+    let tests_node = top.required("tests", "a suite", "tests: [throughput]", problems);
+    // After an error in one section the others are still read, with the most lenient assumption.
+    let ports = ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), problems));
+    let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
+    let count = ports.as_ref().map(Vec::len);
+    let duts = duts_node.and_then(|n| dut_list::read(n, registry, profile_used, count, problems));
+    let tests = tests_node
+        .and_then(|n| test_list::read(n, fields.get("defaults"), registry, profile_used, ports.as_deref(), problems));
+
+    let mut duts = duts?;
+    let mut tests = tests?;
+    let span = |key: &str| fields.get(key).map_or(0..0, |e| e.key_span.clone());
+    select("--dut", "DUT", &overrides.duts, &mut duts, |d| &d.name, &span("duts"), problems);
+    select("--test", "test", &overrides.tests, &mut tests, |t| &t.test, &span("tests"), problems);
+    Some(Suite {
+        name: name?,
+        title: title?,
+        profile: overrides.profile.or(profile)?,
+        seed: overrides.seed.or(seed)?,
+        duts,
+        ports: ports?,
+        tests,
+    })
+}
+
+fn title(node: &Node, problems: &mut Problems) -> Option<String> {
+    let title = text(node, "`title`", "Two routers side by side", problems)?.trim();
+    if title.contains(char::is_control) || title.chars().count() > MAX_TITLE {
+        let message = format!("the title {} has more than one line or {MAX_TITLE} characters", quote(title));
+        problems.add(&node.span, message, "write one line; comments (`# …`) can hold the rest");
+        return None;
+    }
+    Some(title.to_owned())
+}
+
+fn profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
+    Some(match word(node, "`profile`", &["quick", "conformant"], problems)?.as_str() {
+        "conformant" => Profile::Conformant,
+        _ => Profile::Quick,
+    })
+}
+
+/// Keeps the items that the command line names; an unknown name is an error at the section that does not have it.
+fn select<T>(
+    option: &str,
+    what: &str,
+    wanted: &[String],
+    items: &mut Vec<T>,
+    name: impl Fn(&T) -> &str,
+    span: &Range<usize>,
+    problems: &mut Problems,
+) {
+    if wanted.is_empty() {
+        return;
+    }
+    for word in wanted {
+        if !items.iter().any(|i| name(i) == word) {
+            let mut known: Vec<_> = items.iter().map(&name).collect();
+            known.dedup();
+            let message = format!("`{option} {}`: this suite has no such {what}", quote(word).trim_matches('`'));
+            problems.add(span, message, did_you_mean(word, known));
+        }
+    }
+    items.retain(|i| wanted.iter().any(|w| w == name(i)));
+}

@@ -1,0 +1,252 @@
+//! The JSON Schema (draft 2020-12) of suite files, for editors. Made from the registry; looser than
+//! [`crate::suite::read::read`], which also knows what must agree between the parts.
+
+use super::addresses::MAX_PORTS;
+use super::read::KEYS;
+use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use serde_json::{Map, Value, json};
+
+/// A decimal number, digits grouped by commas or underscores.
+const NUMBER: &str = "[0-9]+([,_][0-9]{3})*(\\.[0-9]+)?";
+
+/// The schema of suites that may name the tests and kinds of `registry`.
+pub fn schema(registry: &Registry) -> Value {
+    let mut properties = Map::new();
+    for key in KEYS {
+        properties.insert(key.to_owned(), section(key, registry));
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Drophammer suite",
+        "description": "Which routers, on which ports, go through which tests.",
+        "type": "object",
+        "required": ["suite", "duts", "ports", "tests"],
+        "additionalProperties": false,
+        "properties": properties,
+    })
+}
+
+fn section(key: &str, registry: &Registry) -> Value {
+    match key {
+        "suite" => json!({
+            "description": "Name of the suite: letters, digits, dashes.",
+            "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
+        }),
+        "title" => json!({ "description": "One line for the report.", "type": "string", "maxLength": 200 }),
+        "profile" => json!({
+            "description": "Durations and repetitions: `quick` takes seconds per trial and does not conform; `conformant` \
+                            takes those of the RFCs.",
+            "enum": ["quick", "conformant"], "default": "quick",
+        }),
+        "seed" => json!({
+            "description": "Seed of every pseudo-random choice.",
+            "type": "integer", "minimum": 0, "default": super::read::DEFAULT_SEED,
+        }),
+        "duts" => json!({
+            "description": "Routers under test.",
+            "type": "array", "minItems": 1, "items": { "oneOf": registry.kinds.iter().map(|k| dut(k)).collect::<Vec<_>>() },
+        }),
+        "ports" => json!({
+            "description": "Ports of the tester, in pairs. Port i of the tester faces port i of the DUT.",
+            "type": "array", "minItems": 2, "maxItems": MAX_PORTS, "items": port(),
+        }),
+        "defaults" => defaults(registry),
+        "tests" => json!({
+            "description": "Tests, in the order in which they run.",
+            "type": "array", "minItems": 1, "items": { "oneOf": tests(registry) },
+        }),
+        _ => json!({
+            "description": "Permit addresses that belong to somebody (RFC 6815). Only in a laboratory without any way out.",
+            "type": "boolean", "default": false,
+        }),
+    }
+}
+
+fn name() -> Value {
+    json!({
+        "description": "Name for people; names files and columns.",
+        "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+    })
+}
+
+fn dut(kind: &KindSpec) -> Value {
+    let mut properties = Map::new();
+    properties.insert("name".into(), name());
+    properties.insert("kind".into(), json!({ "const": kind.name, "description": kind.summary }));
+    add_params(kind.params, &mut properties);
+    let required: Vec<_> = ["name", "kind"].into_iter().chain(required(kind.params)).collect();
+    json!({
+        "title": kind.name, "description": kind.summary,
+        "type": "object", "required": required, "additionalProperties": false, "properties": properties,
+    })
+}
+
+fn port() -> Value {
+    json!({
+        "type": "object",
+        "required": ["name", "speed"],
+        "additionalProperties": false,
+        "properties": {
+            "name": name(),
+            "speed": {
+                "description": "Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).",
+                "type": "string",
+                "pattern": format!("^ *{NUMBER} *([gG](bit/s|bps|b/s)|[mM](bit/s|bps|b/s)|[kK](bit/s|bps)|bit/s|bps) *$"),
+                "examples": ["10 Gbit/s"],
+            },
+            "mtu": {
+                "description": "MTU in bytes of IP packet; 1280 at least where IPv6 is on.",
+                "type": "integer", "minimum": 68, "maximum": 9198, "default": 1500,
+            },
+            "ipv4": family("IPv4", "198.18.1.1/24", "198.18.1.2", "198.18.64.0/18"),
+            "ipv6": family("IPv6", "2001:2:0:1::1/64", "2001:2:0:1::2", "2001:2:0:4000::/50"),
+        },
+    })
+}
+
+fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
+    let text = |description: &str, example: &str| json!({ "description": description, "type": "string", "examples": [example] });
+    json!({
+        "description": format!("{family} addresses; `off` for none. Without it: defaults from the benchmarking block."),
+        "oneOf": [
+            { "const": "off" },
+            { "type": "null" },
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "dut": text("Address of the DUT on this port, with the length of the prefix.", dut),
+                    "host": text("Address of the tester's emulated router, next hop of what is behind the port.", host),
+                    "behind": text("Prefix behind the emulated router, to which the DUT gets a route.", behind),
+                    "destinations": {
+                        "description": "Number of test addresses within `behind` (RFC 2544 section 12: 256 networks).",
+                        "type": "integer", "minimum": 1, "maximum": 1_000_000, "default": 256,
+                    },
+                },
+            },
+        ],
+    })
+}
+
+fn tests(registry: &Registry) -> Vec<Value> {
+    let names: Vec<_> = registry.tests.iter().map(|t| t.name).collect();
+    let mut variants = vec![json!({ "description": "A test with its default parameters.", "enum": names })];
+    for test in registry.tests {
+        let mut properties = Map::new();
+        properties.insert(test.name.into(), parameters(test));
+        variants.push(json!({
+            "type": "object", "required": [test.name], "additionalProperties": false, "properties": properties,
+        }));
+    }
+    variants
+}
+
+fn parameters(test: &TestSpec) -> Value {
+    let mut properties = Map::new();
+    add_params(test.params, &mut properties);
+    let mut figures = Map::new();
+    for figure in test.figures {
+        figures.insert(figure_pattern(figure), json!({
+            "description": figure.help, "type": "string", "pattern": format!("^ *[<>]= *{NUMBER}( *[A-Za-zµ%]+)? *$"),
+            "examples": [">= 100 kfps", "<= 500 us"],
+        }));
+    }
+    properties.insert(
+        "expect".into(),
+        json!({
+            "description": "Criteria for pass or fail: figure to bound.",
+            "type": ["object", "null"], "additionalProperties": false, "patternProperties": figures,
+        }),
+    );
+    json!({
+        "title": test.title, "description": format!("{} ({})", test.summary, test.source),
+        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+    })
+}
+
+/// `throughput_{size}_pps` as the regular expression `^throughput_.+_pps$`.
+fn figure_pattern(figure: &FigureSpec) -> String {
+    let mut pattern = String::from("^");
+    let mut rest = figure.key;
+    while let Some((literal, tail)) = rest.split_once('{') {
+        pattern.push_str(&literal.replace('.', "\\."));
+        pattern.push_str(".+");
+        rest = tail.split_once('}').map_or("", |(_, tail)| tail);
+    }
+    pattern.push_str(&rest.replace('.', "\\."));
+    pattern.push('$');
+    pattern
+}
+
+fn required(params: &[ParamSpec]) -> impl Iterator<Item = &'static str> {
+    params.iter().filter(|p| p.required).map(|p| p.key)
+}
+
+fn add_params(params: &[ParamSpec], properties: &mut Map<String, Value>) {
+    for param in params {
+        properties.insert(param.key.to_owned(), param_schema(param));
+    }
+}
+
+/// Each key that some test takes. Tests may read the same key differently; then either form will do.
+fn defaults(registry: &Registry) -> Value {
+    let mut properties: Map<String, Value> = Map::new();
+    for param in registry.tests.iter().flat_map(|t| t.params) {
+        let schema = param_schema(param);
+        match properties.get_mut(param.key) {
+            None => drop(properties.insert(param.key.to_owned(), json!({ "anyOf": [schema] }))),
+            Some(present) => {
+                if let Some(Value::Array(forms)) = present.get_mut("anyOf")
+                    && !forms.contains(&schema)
+                {
+                    forms.push(schema);
+                }
+            }
+        }
+    }
+    json!({
+        "description": "Parameters for every test that knows them.",
+        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
+    })
+}
+
+fn param_schema(param: &ParamSpec) -> Value {
+    let mut schema = kind_schema(param.kind);
+    let mut description = param.help.to_owned();
+    if let (Some(quick), Some(conformant)) = (param.quick, param.conformant) {
+        description = match quick == conformant {
+            true => format!("{description} Default: {quick}."),
+            false => format!("{description} Default: {quick} (quick), {conformant} (conformant)."),
+        };
+    }
+    schema["description"] = json!(description);
+    schema
+}
+
+fn kind_schema(kind: ParamKind) -> Value {
+    let list = |items: Value| json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": items });
+    match kind {
+        ParamKind::Sizes => list(json!({
+            "oneOf": [
+                { "type": "integer", "minimum": crate::size::MIN_FRAME, "maximum": crate::size::MAX_FRAME },
+                { "type": "string", "pattern": "^([0-9]+|ip[0-9]+|imix|imix-2001|imix:.+)$" },
+            ],
+        })),
+        ParamKind::Percents => list(json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 100 })),
+        ParamKind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
+        ParamKind::Duration => json!({
+            "type": "string", "examples": ["60 s"],
+            "pattern": format!("^ *{NUMBER} *(s|sec|seconds?|ms|us|µs|ns|min|minutes?|h|hours?) *$"),
+        }),
+        ParamKind::Count => json!({ "type": "integer", "minimum": 1 }),
+        ParamKind::Rate => json!({
+            "type": "string", "examples": ["100 kfps"], "pattern": format!("^ *{NUMBER} *[kKmMgG]?[fFpP][pP][sS] *$"),
+        }),
+        ParamKind::Flag => json!({ "type": "boolean" }),
+        ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
+        ParamKind::Choice(words) => json!({ "enum": words }),
+        ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
+        ParamKind::Command => json!({ "type": "string", "minLength": 1 }),
+        ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
+    }
+}

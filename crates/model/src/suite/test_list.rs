@@ -1,0 +1,201 @@
+//! The `tests:` and `defaults:` sections, and what must agree between tests and ports.
+
+use super::errors::{Problems, did_you_mean, list, quote};
+use super::expect;
+use super::fields::{Fields, items};
+use super::raw::{Entry, Node, Value};
+use super::values::{Given, Resolved, params, resolve};
+use super::{ParamValue, PortConfig, Profile, TestConfig};
+use crate::registry::{Registry, TestSpec};
+use crate::trial::Family;
+use std::ops::Range;
+
+const EXAMPLE: &str = "- throughput: {frame_sizes: [64, 1518]}";
+
+/// A test as written: its name and, where given, its parameters.
+struct Written<'n> {
+    spec: &'n TestSpec,
+    name_span: &'n Range<usize>,
+    fields: Option<Fields<'n>>,
+}
+
+/// Reads the tests. `ports` are those of the suite where they are known to be right.
+pub(crate) fn read(
+    node: &Node,
+    defaults: Option<&Entry>,
+    registry: &Registry,
+    profile: Profile,
+    ports: Option<&[PortConfig]>,
+    problems: &mut Problems,
+) -> Option<Vec<TestConfig>> {
+    let nodes = items(node, "`tests`", EXAMPLE, problems)?;
+    let written: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, problems)).collect();
+    let defaults = match defaults.map(|e| &e.value) {
+        Some(node) if !matches!(node.value, Value::Null) => {
+            Some(Fields::of(node, "`defaults`", "{frame_sizes: [64, 1518]}", problems)?)
+        }
+        _ => None,
+    };
+    if let Some(defaults) = defaults {
+        refuse_unused(defaults, &written, written.len() == nodes.len(), registry, problems);
+    }
+    let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, profile, ports, problems)).collect();
+    (tests.len() == nodes.len()).then_some(tests)
+}
+
+/// A test by its bare name, or as a map of its name to its parameters.
+fn one<'n>(node: &'n Node, registry: &Registry<'n>, problems: &mut Problems) -> Option<Written<'n>> {
+    let (name, name_span, value) = match &node.value {
+        Value::Scalar { text, .. } => (text.as_str(), &node.span, None),
+        Value::Map(entries) => match entries.as_slice() {
+            [] => {
+                problems.add(&node.span, "this entry names no test", format!("write for instance `{EXAMPLE}`"));
+                return None;
+            }
+            [only] => (only.key.as_str(), &only.key_span, Some(&only.value)),
+            [first, second, ..] => {
+                let message =
+                    format!("one entry of `tests` has the keys {} and {}", quote(&first.key), quote(&second.key));
+                let help = if registry.test(&second.key).is_some() {
+                    "begin each test with a dash of its own".to_owned()
+                } else {
+                    format!(
+                        "indent the parameters of {} by two more spaces, so that they stand below it",
+                        quote(&first.key)
+                    )
+                };
+                problems.add(&second.key_span, message, help);
+                return None;
+            }
+        },
+        _ => {
+            let message = format!("a test is a name or a map, not {}", node.what());
+            problems.add(&node.span, message, format!("write for instance `{EXAMPLE}`"));
+            return None;
+        }
+    };
+    let Some(spec) = registry.test(name) else {
+        let help = did_you_mean(name, registry.tests.iter().map(|t| t.name));
+        problems.add(name_span, format!("there is no test {}", quote(name)), help);
+        return None;
+    };
+    let fields = match value {
+        Some(node) if !matches!(node.value, Value::Null) => {
+            let what = format!("what stands below the test `{name}`");
+            let fields = Fields::of(node, &what, EXAMPLE, problems)?;
+            let keys: Vec<_> = spec.params.iter().map(|p| p.key).chain(["expect"]).collect();
+            fields.refuse_unknown(&format!("the test `{name}`"), &keys, problems);
+            Some(fields)
+        }
+        _ => None,
+    };
+    Some(Written { spec, name_span, fields })
+}
+
+/// Reports the entries of `defaults` that no test of the suite takes: a typing error would otherwise do nothing, silently.
+fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registry: &Registry, problems: &mut Problems) {
+    let takes = |test: &TestSpec, key: &str| test.params.iter().any(|p| p.key == key);
+    for entry in defaults.entries() {
+        if written.iter().any(|t| takes(t.spec, &entry.key)) {
+            continue;
+        }
+        let takers: Vec<_> = registry.tests.iter().filter(|t| takes(t, &entry.key)).map(|t| t.name).collect();
+        if takers.is_empty() {
+            let mut keys: Vec<_> = registry.tests.iter().flat_map(|t| t.params).map(|p| p.key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let message = format!("no test has a parameter {}", quote(&entry.key));
+            problems.add(&entry.key_span, message, did_you_mean(&entry.key, keys));
+        } else if all_known {
+            let message = format!("no test of this suite has a parameter {}", quote(&entry.key));
+            let help = format!("leave it out, or add one of the tests that take it: {}", list(takers));
+            problems.add(&entry.key_span, message, help);
+        }
+    }
+}
+
+fn configure(
+    test: &Written,
+    defaults: Option<Fields>,
+    profile: Profile,
+    ports: Option<&[PortConfig]>,
+    problems: &mut Problems,
+) -> Option<TestConfig> {
+    let spec = test.spec;
+    let find = |key: &str| {
+        let own = test.fields.as_ref().and_then(|f| f.get(key));
+        own.or_else(|| defaults.as_ref().and_then(|d| d.get(key))).map(|e| &e.value)
+    };
+    let what = format!("the test `{}`", spec.name);
+    let resolved = resolve(spec.params, profile, find, (test.name_span, &what), problems)?;
+    if let Some(ports) = ports {
+        check_families(test, &resolved, ports, problems);
+        check_mtu(test, &resolved, ports, problems);
+    }
+    let expect = match test.fields.and_then(|f| f.get("expect")) {
+        Some(entry) if !matches!(entry.value.value, Value::Null) => {
+            expect::read(&entry.value, spec, &resolved, problems)?
+        }
+        _ => Vec::new(),
+    };
+    Some(TestConfig { test: spec.name.to_owned(), params: params(&resolved), expect })
+}
+
+/// The node of the `i`-th value of a list, or the name of the test when the list is a default of the profile.
+fn item_span<'n>(given: &Given<'n>, i: usize, name: &'n Range<usize>) -> &'n Range<usize> {
+    match given.node.map(|n| &n.value) {
+        Some(Value::List(items)) => items.get(i).map_or(name, |n| &n.span),
+        _ => name,
+    }
+}
+
+/// A test can use a family only where the ports have addresses of it.
+fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems: &mut Problems) {
+    for (key, given) in resolved {
+        let ParamValue::Families(families) = &given.value else { continue };
+        for (i, family) in families.iter().enumerate() {
+            let Some(port) = ports.iter().find(|p| p.addressing(*family).is_none()) else { continue };
+            let word = family.to_string().to_lowercase();
+            let other = if *family == Family::Ipv4 { "ipv6" } else { "ipv4" };
+            problems.add(
+                item_span(given, i, test.name_span),
+                format!("the test `{}` uses {family}, but port `{}` has `{word}: off`", test.spec.name, port.name),
+                format!("remove `{word}: off` from the ports, or write `{key}: [{other}]` for this test"),
+            );
+        }
+    }
+}
+
+/// Every size of a test must fit the MTU of every port.
+fn check_mtu(test: &Written, resolved: &Resolved, ports: &[PortConfig], problems: &mut Problems) {
+    let Some(port) = ports.iter().min_by_key(|p| p.mtu) else { return };
+    let chosen = resolved.values().find_map(|g| match &g.value {
+        ParamValue::Families(families) => Some(families.clone()),
+        _ => None,
+    });
+    let families = chosen.unwrap_or_else(|| {
+        [Family::Ipv4, Family::Ipv6].into_iter().filter(|f| ports.iter().any(|p| p.addressing(*f).is_some())).collect()
+    });
+    for (key, given) in resolved {
+        let ParamValue::Sizes(sizes) = &given.value else { continue };
+        for (i, size) in sizes.iter().enumerate() {
+            let largest = families.iter().map(|f| size.largest_ip_bytes(*f == Family::Ipv6)).max().unwrap_or(0);
+            if u32::from(largest) <= port.mtu {
+                continue;
+            }
+            let origin = if given.node.is_none() {
+                format!("by default the test `{}` sends ", test.spec.name)
+            } else {
+                String::new()
+            };
+            problems.add(
+                item_span(given, i, test.name_span),
+                format!(
+                    "{origin}`{size}`, which needs packets of {largest} bytes, more than the MTU {} of port `{}`",
+                    port.mtu, port.name
+                ),
+                format!("set `mtu: {largest}` or more on every port, or leave `{size}` out of `{key}`"),
+            );
+        }
+    }
+}

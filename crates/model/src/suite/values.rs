@@ -1,0 +1,284 @@
+//! Values of parameters: from a YAML node, by the kind that the registry states, to a [`ParamValue`].
+
+use super::Profile;
+use super::errors::{Problems, quote};
+use super::fields::{add_quantity, flag, items, text, whole, word};
+use super::params::{ParamValue, Params};
+use super::raw::{self, Node, Value};
+use crate::quantity::{parse_duration, parse_frame_rate};
+use crate::registry::{ParamKind, ParamSpec};
+use crate::size::PacketSize;
+use crate::trial::Family;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Longest text that is tried as a quantity or size, in bytes.
+const MAX_QUANTITY: usize = 1_000;
+/// Longest duration that a suite may ask for: 31 days.
+const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Longest name of a Linux interface (IFNAMSIZ without its NUL), in bytes.
+const MAX_INTERFACE: usize = 15;
+
+/// A parameter's value and the node it was read from; no node for a default of the profile.
+#[derive(Clone, Debug)]
+pub(crate) struct Given<'n> {
+    /// The value.
+    pub value: ParamValue,
+    /// Where it stands.
+    pub node: Option<&'n Node>,
+}
+
+/// Parameters by key.
+pub(crate) type Resolved<'n> = BTreeMap<&'static str, Given<'n>>;
+
+/// The values alone.
+pub(crate) fn params(resolved: &Resolved) -> Params {
+    Params(resolved.iter().map(|(k, g)| ((*k).to_owned(), g.value.clone())).collect())
+}
+
+/// Fills in every parameter of `specs`: what `find` knows, else the default of the profile. `None` after an error.
+pub(crate) fn resolve<'n>(
+    specs: &'static [ParamSpec],
+    profile: Profile,
+    find: impl Fn(&str) -> Option<&'n Node>,
+    missing: (&std::ops::Range<usize>, &str),
+    problems: &mut Problems,
+) -> Option<Resolved<'n>> {
+    let mut resolved = Resolved::new();
+    let mut complete = true;
+    for spec in specs {
+        let default = match profile {
+            Profile::Quick => spec.quick,
+            Profile::Conformant => spec.conformant,
+        };
+        if let Some(node) = find(spec.key) {
+            match value(node, spec, problems) {
+                Some(value) => drop(resolved.insert(spec.key, Given { value, node: Some(node) })),
+                None => complete = false,
+            }
+        } else if let Some(text) = default {
+            match parse_default(spec, text) {
+                Ok(value) => drop(resolved.insert(spec.key, Given { value, node: None })),
+                Err(why) => {
+                    let message = format!("the default `{text}` of `{}` is wrong: {why}", spec.key);
+                    problems.add(
+                        missing.0,
+                        message,
+                        "this is a bug in Drophammer; give the parameter yourself until then",
+                    );
+                    complete = false;
+                }
+            }
+        } else if spec.required {
+            problems.add(
+                missing.0,
+                format!("{} needs `{}`", missing.1, spec.key),
+                format!("add for instance `{}: {}` ({})", spec.key, example(spec.kind), spec.help),
+            );
+            complete = false;
+        }
+    }
+    complete.then_some(resolved)
+}
+
+/// Reads the default of a parameter.
+///
+/// # Errors
+/// What is wrong with it, as text.
+pub(crate) fn parse_default(spec: &ParamSpec, text: &str) -> Result<ParamValue, String> {
+    let mut problems = Problems::default();
+    let value = raw::parse(text, &mut problems).and_then(|node| value_of(&node, spec, true, &mut problems));
+    match (value, problems.first()) {
+        (Some(value), None) => Ok(value),
+        (_, why) => Err(why.unwrap_or_else(|| "it cannot be read".to_owned())),
+    }
+}
+
+/// Reads a parameter.
+pub(crate) fn value(node: &Node, spec: &ParamSpec, problems: &mut Problems) -> Option<ParamValue> {
+    // A wait may be given as zero where the test's own default shows that zero makes sense there.
+    let zero = |text: Option<&str>| {
+        text.and_then(|t| parse_default(spec, t).ok()) == Some(ParamValue::Duration(Duration::ZERO))
+    };
+    let zero_ok = spec.kind == ParamKind::Duration && (zero(spec.quick) || zero(spec.conformant));
+    value_of(node, spec, zero_ok, problems)
+}
+
+fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problems) -> Option<ParamValue> {
+    let what = format!("`{}`", spec.key);
+    let example = example(spec.kind);
+    if matches!(node.value, Value::Null) {
+        problems.add(
+            &node.span,
+            format!("{what} has no value"),
+            format!("write for instance `{}: {example}`", spec.key),
+        );
+        return None;
+    }
+    match spec.kind {
+        ParamKind::Sizes => each(node, &what, example, problems, size, |s| s.to_string()).map(ParamValue::Sizes),
+        ParamKind::Percents => {
+            each(node, &what, example, problems, |item, problems| percent(item, false, problems), |n| n.to_string())
+                .map(ParamValue::Numbers)
+        }
+        ParamKind::Percent => percent(node, true, problems).map(ParamValue::Number),
+        ParamKind::Duration => {
+            let text = quantity_text(node, &what, example, problems)?;
+            match parse_duration(text) {
+                Ok(d) if d > MAX_DURATION => {
+                    problems.add(&node.span, format!("{what} of {} is too long", quote(text)), "write at most `744 h`");
+                    None
+                }
+                Ok(d) if d.is_zero() && !zero_ok => {
+                    problems.add(
+                        &node.span,
+                        format!("{what} cannot be zero"),
+                        format!("write for instance `{example}`"),
+                    );
+                    None
+                }
+                Ok(d) => Some(ParamValue::Duration(d)),
+                Err(error) => {
+                    add_quantity(&node.span, &error.0, problems);
+                    None
+                }
+            }
+        }
+        ParamKind::Count => whole(node, &what, 1, u64::MAX, problems).map(ParamValue::Count),
+        ParamKind::Rate => {
+            let text = quantity_text(node, &what, example, problems)?;
+            parse_frame_rate(text)
+                .map(ParamValue::Rate)
+                .map_err(|error| add_quantity(&node.span, &error.0, problems))
+                .ok()
+        }
+        ParamKind::Flag => flag(node, &what, problems).map(ParamValue::Flag),
+        ParamKind::Families => {
+            each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
+        }
+        ParamKind::Choice(words) => word(node, &what, words, problems).map(ParamValue::Text),
+        ParamKind::Text | ParamKind::Command => {
+            text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
+        }
+        ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
+    }
+}
+
+/// A value of this kind, for help texts.
+pub(crate) fn example(kind: ParamKind) -> &'static str {
+    match kind {
+        ParamKind::Sizes => "[64, 512, 1518, imix]",
+        ParamKind::Percents => "[10, 50, 90, 100]",
+        ParamKind::Percent => "0.5",
+        ParamKind::Duration => "60 s",
+        ParamKind::Count => "20",
+        ParamKind::Rate => "100 kfps",
+        ParamKind::Flag => "true",
+        ParamKind::Families => "[ipv4, ipv6]",
+        ParamKind::Choice(words) => match words.first() {
+            Some(first) => first,
+            None => "",
+        },
+        ParamKind::Text => "some text",
+        ParamKind::Command => "systemctl restart router",
+        ParamKind::Interfaces => "[eth1, eth2]",
+    }
+}
+
+/// Reads a list item by item; an item that stands twice is an error.
+fn each<T>(
+    node: &Node,
+    what: &str,
+    example: &str,
+    problems: &mut Problems,
+    read: impl Fn(&Node, &mut Problems) -> Option<T>,
+    show: impl Fn(&T) -> String,
+) -> Option<Vec<T>> {
+    let nodes = items(node, what, example, problems)?;
+    let mut seen = std::collections::HashSet::new();
+    let mut values = Vec::with_capacity(nodes.len());
+    for item in nodes {
+        if let Some(value) = read(item, problems) {
+            let shown = show(&value);
+            if seen.contains(&shown) {
+                let message = format!("{what} lists {} twice", quote(&shown));
+                problems.add(&item.span, message, "list each value once");
+            } else {
+                seen.insert(shown);
+                values.push(value);
+            }
+        }
+    }
+    (values.len() == nodes.len()).then_some(values)
+}
+
+/// Text that may be a quantity; an error when it is too long to be one.
+fn quantity_text<'n>(node: &'n Node, what: &str, example: &str, problems: &mut Problems) -> Option<&'n str> {
+    let text = text(node, what, example, problems)?;
+    if text.len() > MAX_QUANTITY {
+        let message = format!("{what} is a text of {} bytes", text.len());
+        problems.add(&node.span, message, format!("write for instance `{example}`"));
+        return None;
+    }
+    Some(text)
+}
+
+fn size(node: &Node, problems: &mut Problems) -> Option<PacketSize> {
+    let text = quantity_text(node, "a frame size", "64", problems)?;
+    text.parse().map_err(|error: crate::quantity::QuantityError| add_quantity(&node.span, &error.0, problems)).ok()
+}
+
+fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
+    let number = match &node.value {
+        Value::Scalar { text, plain: true } => number(text),
+        _ => None,
+    };
+    match number {
+        Some(n) if n <= 100.0 && (n > 0.0 || zero_ok) => Some(n),
+        Some(n) => {
+            let least = if zero_ok { "from 0 to 100" } else { "above 0 and at most 100" };
+            problems.add(
+                &node.span,
+                format!("{n} is no percentage that can be used here"),
+                format!("write a number {least}"),
+            );
+            None
+        }
+        None => {
+            let message = format!("a percentage is a number, not {}", node.what());
+            problems.add(
+                &node.span,
+                message,
+                "write the bare number, `50` for 50 % and `0.5` for half of one per cent",
+            );
+            None
+        }
+    }
+}
+
+/// A plain decimal number of at least 0.
+pub(crate) fn number(text: &str) -> Option<f64> {
+    let decimal = text.len() <= MAX_QUANTITY && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    if decimal { text.parse::<f64>().ok().filter(|n| n.is_finite()) } else { None }
+}
+
+fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
+    match word(node, "an IP version", &["ipv4", "ipv6"], problems)?.as_str() {
+        "ipv4" => Some(Family::Ipv4),
+        _ => Some(Family::Ipv6),
+    }
+}
+
+fn interface(node: &Node, problems: &mut Problems) -> Option<String> {
+    let text = text(node, "an interface", "eth1", problems)?;
+    let usable = |c: char| !c.is_whitespace() && !c.is_control() && c != '/' && c != ':';
+    if text.len() <= MAX_INTERFACE && text.chars().all(usable) && text != "." && text != ".." {
+        return Some(text.to_owned());
+    }
+    problems.add(
+        &node.span,
+        format!("{} cannot be the name of an interface", quote(text)),
+        "names of Linux interfaces have at most 15 characters, no blanks, no `/` and no `:`; `ip link` lists them",
+    );
+    None
+}

@@ -1,0 +1,134 @@
+//! A small registry for the tests of suite reading.
+#![allow(dead_code, missing_docs)]
+
+use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use drophammer_model::suite::read::{Overrides, read};
+use drophammer_model::suite::{Suite, SuiteErrors};
+
+const SIZES: ParamSpec = ParamSpec::new(
+    "frame_sizes",
+    ParamKind::Sizes,
+    "[64, 512, 1518]",
+    "[64, 128, 256, 512, 1024, 1280, 1518]",
+    "Sizes.",
+);
+const FAMILIES: ParamSpec = ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4]", "IP versions.");
+const DIRECTION: ParamSpec = ParamSpec::new(
+    "direction",
+    ParamKind::Choice(&["bidirectional", "unidirectional"]),
+    "bidirectional",
+    "bidirectional",
+    "Who sends.",
+);
+const DURATION: ParamSpec = ParamSpec::new("duration", ParamKind::Duration, "2 s", "60 s", "Length of a trial.");
+const SETTLE: ParamSpec = ParamSpec::new("settle", ParamKind::Duration, "0 s", "5 s", "Wait between trials.");
+const PRECISION: ParamSpec = ParamSpec::new("precision", ParamKind::Percent, "1", "0.5", "Width of the search.");
+const TRIALS: ParamSpec = ParamSpec::new("trials", ParamKind::Count, "2", "20", "Repetitions.");
+const LOADS: ParamSpec = ParamSpec::new(
+    "loads",
+    ParamKind::Percents,
+    "[10, 50, 90, 100]",
+    "[10, 50, 90, 100]",
+    "Per cent of the throughput.",
+);
+const FLOOR: ParamSpec = ParamSpec::optional("floor", ParamKind::Rate, "Lowest rate.");
+const VERIFY: ParamSpec = ParamSpec::new("verify", ParamKind::Flag, "true", "true", "Check payloads.");
+const RESET: ParamSpec = ParamSpec::required("reset_command", ParamKind::Command, "What resets the DUT.");
+const COMMON: [ParamSpec; 4] = [SIZES, FAMILIES, DIRECTION, DURATION];
+
+macro_rules! test {
+    ($id:ident, $name:literal, [$($param:expr),*], [$($figure:literal),*]) => {
+        static $id: TestSpec = TestSpec {
+            name: $name,
+            title: $name,
+            summary: "A test.",
+            source: "RFC 2544",
+            params: &[COMMON[0], COMMON[1], COMMON[2], COMMON[3] $(, $param)*],
+            figures: &[$(FigureSpec { key: $figure, help: "A figure." }),*],
+        };
+    };
+}
+
+test!(THROUGHPUT, "throughput", [PRECISION, SETTLE, FLOOR, VERIFY], ["throughput_{size}_pps"]);
+test!(FORWARDING, "forwarding_rate", [], []);
+test!(LOSS, "frame_loss_rate", [LOADS], ["loss_{size}_percent"]);
+test!(LATENCY, "latency", [LOADS, TRIALS], ["latency_{size}_ns"]);
+test!(BACK, "back_to_back", [TRIALS], ["burst_{size}_frames"]);
+test!(RECOVERY, "system_recovery", [], ["recovery_{size}_s"]);
+test!(RESET_TEST, "reset", [RESET], []);
+
+static FRR: KindSpec = KindSpec {
+    name: "frr",
+    summary: "FRRouting.",
+    roles: &["ipv4-router"],
+    needs: &[("zebra", "frr")],
+    params: &[ParamSpec::new("threads", ParamKind::Count, "1", "1", "Threads.")],
+    simulated: false,
+};
+static BIRD: KindSpec =
+    KindSpec { name: "bird", summary: "BIRD.", roles: &[], needs: &[], params: &[], simulated: false };
+static EXTERNAL: KindSpec = KindSpec {
+    name: "external",
+    summary: "A router on real interfaces.",
+    roles: &[],
+    needs: &[],
+    params: &[
+        ParamSpec::required("interfaces", ParamKind::Interfaces, "Interfaces of the tester."),
+        ParamSpec::optional("note", ParamKind::Text, "A remark."),
+    ],
+    simulated: false,
+};
+
+/// The registry of these tests.
+pub const REGISTRY: Registry<'static> = Registry {
+    tests: &[&THROUGHPUT, &FORWARDING, &LOSS, &LATENCY, &BACK, &RECOVERY, &RESET_TEST],
+    kinds: &[&FRR, &BIRD, &EXTERNAL],
+};
+
+/// Reads `text` without overrides.
+pub fn suite(text: &str) -> Result<Suite, SuiteErrors> {
+    read(text, "t.yaml", &REGISTRY, &Overrides::default())
+}
+
+/// The suite of the project that everybody starts with.
+pub const QUICK_LOOK: &str = include_str!("../../../../suites/quick-look.yaml");
+
+/// A suite that uses every key.
+pub const FULL: &str = r#"suite: full
+title: Everything at once
+profile: conformant
+seed: 7
+duts:
+  - {name: frr-1, kind: frr, threads: 2}
+  - name: rack.router
+    kind: external
+    interfaces: [eth1, eth2]
+    note: "left, third row"
+ports:
+  - name: p1
+    speed: 2.5 Gbit/s
+    mtu: 9000
+    ipv4: {dut: 10.0.0.1/30, host: 10.0.0.2, behind: 10.1.0.0/16, destinations: 1000}
+    ipv6: {behind: "fd00:1::/32"}
+  - name: p2
+    speed: 2.5 Gbit/s
+    mtu: 9000
+    ipv4:
+      dut: 10.0.0.5/30
+defaults:
+  frame_sizes: &sizes [64, ip40, imix]
+  families: [ipv6, ipv4]
+tests:
+  - throughput
+  - latency: {loads: [10, 0.5, 100], trials: 3, frame_sizes: *sizes}
+  - throughput:
+      frame_sizes: ["imix:7x64,4x570", imix-2001, 9018]
+      duration: 2 min
+      settle: 0 s
+      precision: 0.1
+      floor: 1.5 kfps
+      verify: false
+      expect: {throughput_9018_pps: ">= 100 kfps", throughput_imix-2001_pps: "<= 5"}
+  - reset: {reset_command: "ssh router reload"}
+allow_public_addresses: false
+"#;

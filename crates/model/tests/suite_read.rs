@@ -1,0 +1,196 @@
+//! Good suites: what is written and what is left out becomes the right values.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{FULL, QUICK_LOOK, REGISTRY, suite};
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, Registry, TestSpec, check_specs};
+use drophammer_model::suite::read::{DEFAULT_SEED, Overrides, read};
+use drophammer_model::suite::{ParamValue, Profile};
+use drophammer_model::trial::Family;
+use std::time::Duration;
+
+#[test]
+fn quick_look_is_right_and_uses_the_benchmarking_blocks() {
+    let suite = suite(QUICK_LOOK).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((suite.name.as_str(), suite.profile, suite.seed), ("quick-look", Profile::Quick, DEFAULT_SEED));
+    assert_eq!(suite.duts.iter().map(|d| d.kind.as_str()).collect::<Vec<_>>(), ["frr", "bird"]);
+    let tests: Vec<_> = suite.tests.iter().map(|t| t.test.as_str()).collect();
+    assert_eq!(
+        tests,
+        ["throughput", "forwarding_rate", "frame_loss_rate", "latency", "back_to_back", "system_recovery"]
+    );
+    let [p1, p2] = suite.ports.as_slice() else { panic!("two ports") };
+    assert_eq!((p1.speed, p1.mtu), (Bandwidth(10_000_000_000), 1500));
+    let shown = |port: &drophammer_model::suite::PortConfig, family| {
+        let a = port.addressing(family).unwrap();
+        let (net, len) = a.behind;
+        let d = a.destinations;
+        format!("{}/{} {} {net}/{len} {}+{}*{}", a.dut, a.prefix_len, a.host, d.first, d.step, d.count)
+    };
+    assert_eq!(shown(p1, Family::Ipv4), "198.18.1.1/24 198.18.1.2 198.18.64.0/18 198.18.64.1+64*256");
+    assert_eq!(shown(p2, Family::Ipv4), "198.19.1.1/24 198.19.1.2 198.19.64.0/18 198.19.64.1+64*256");
+    let step = 1u64 << 63;
+    assert_eq!(
+        shown(p1, Family::Ipv6),
+        format!("2001:2:0:1::1/64 2001:2:0:1::2 2001:2:0:4000::/50 2001:2:0:4000::1+{step}*256")
+    );
+    assert_eq!(
+        shown(p2, Family::Ipv6),
+        format!("2001:2:0:8001::1/64 2001:2:0:8001::2 2001:2:0:c000::/50 2001:2:0:c000::1+{step}*256")
+    );
+}
+
+#[test]
+fn every_key_is_read() {
+    let suite = suite(FULL).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((suite.title.as_str(), suite.seed), ("Everything at once", 7));
+    assert_eq!(suite.duts[0].params.count("threads"), Some(2));
+    assert_eq!(suite.duts[1].params.texts("interfaces"), Some(vec!["eth1".into(), "eth2".into()]));
+    assert_eq!(suite.duts[1].params.text("note").as_deref(), Some("left, third row"));
+    let a = suite.ports[0].ipv4.as_ref().unwrap();
+    assert_eq!((a.destinations.count, a.destinations.step, a.prefix_len), (1000, 65, 30));
+    // A host that is not given is the DUT's neighbour.
+    assert_eq!(suite.ports[1].ipv4.as_ref().unwrap().host.to_string(), "10.0.0.6");
+    let [throughput, latency, own, reset] = suite.tests.as_slice() else { panic!("four tests") };
+    let sizes = |t: &drophammer_model::suite::TestConfig| {
+        t.params.sizes("frame_sizes").unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(sizes(throughput), "64 ip40 imix");
+    assert_eq!(sizes(latency), "64 ip40 imix");
+    assert_eq!(sizes(own), "imix:7x64,4x570 imix-2001 9018");
+    assert_eq!(throughput.params.families("families"), Some(vec![Family::Ipv6, Family::Ipv4]));
+    assert_eq!(throughput.params.duration("duration"), Some(Duration::from_secs(60)));
+    assert_eq!(throughput.params.rate("floor"), None);
+    assert_eq!(own.params.duration("duration"), Some(Duration::from_secs(120)));
+    assert_eq!(own.params.duration("settle"), Some(Duration::ZERO));
+    assert_eq!(own.params.rate("floor").map(|r| r.pps()), Some(1500.0));
+    assert_eq!(own.params.flag("verify"), Some(false));
+    assert_eq!(own.params.number("precision"), Some(0.1));
+    assert_eq!(latency.params.numbers("loads"), Some(vec![10.0, 0.5, 100.0]));
+    assert_eq!(latency.params.count("trials"), Some(3));
+    assert_eq!(reset.params.text("reset_command").as_deref(), Some("ssh router reload"));
+    let expected: Vec<_> = own.expect.iter().map(|e| (e.figure.as_str(), e.at_least, e.bound)).collect();
+    assert_eq!(expected, [("throughput_9018_pps", true, 100_000.0), ("throughput_imix-2001_pps", false, 5.0)]);
+}
+
+#[test]
+fn durations_in_criteria_are_in_the_unit_of_the_figure() {
+    let with = |test: &str, key: &str, bound: &str| {
+        let text = QUICK_LOOK.replace(
+            "  - system_recovery",
+            &format!("  - {test}: {{expect: {{{key}: \"{bound}\"}}}}\n  - reset: {{reset_command: x}}"),
+        );
+        suite(&text).unwrap_or_else(|e| panic!("{e}")).tests[5].expect[0].bound
+    };
+    assert_eq!(with("latency", "latency_64_ns", "<= 500 us"), 500_000.0);
+    assert_eq!(with("latency", "latency_64_ns", "<=500"), 500.0);
+    assert_eq!(with("system_recovery", "recovery_64_s", "<= 250 ms"), 0.25);
+    assert_eq!(with("frame_loss_rate", "loss_64_percent", "<= 0.5 %"), 0.5);
+    assert_eq!(with("back_to_back", "burst_64_frames", ">= 1000"), 1000.0);
+}
+
+#[test]
+fn the_command_line_wins_over_the_file_and_the_profile_fills_in_the_rest() {
+    let overrides = Overrides { profile: Some(Profile::Conformant), seed: Some(9), ..Overrides::default() };
+    let suite = read(QUICK_LOOK, "q", &REGISTRY, &overrides).unwrap();
+    assert_eq!((suite.profile, suite.seed), (Profile::Conformant, 9));
+    assert_eq!(suite.tests[0].params.duration("duration"), Some(Duration::from_secs(60)));
+    assert_eq!(suite.tests[3].params.count("trials"), Some(20));
+}
+
+#[test]
+fn sixteen_ports_get_addresses_that_are_apart() {
+    let ports: String = (1..=16).map(|i| format!("  - {{name: p{i}, speed: 1 Gbit/s}}\n")).collect();
+    let text = format!("suite: many\nduts: [{{name: a, kind: frr}}]\nports:\n{ports}tests: [throughput]\n");
+    assert_eq!(suite(&text).unwrap_or_else(|e| panic!("{e}")).ports.len(), 16);
+}
+
+#[test]
+fn public_addresses_need_to_be_asked_for_and_a_million_destinations_fit_a_large_prefix() {
+    let text = "suite: s\nduts: [{name: a, kind: frr}]\nallow_public_addresses: true\ntests: [throughput]\nports:\n\
+                - {name: p1, speed: 1 Gbit/s, ipv6: off, ipv4: {behind: 8.0.0.0/8, destinations: 1000000}}\n\
+                - {name: p2, speed: 1 Gbit/s, ipv6: off}\n";
+    let suite = suite(text).unwrap_or_else(|e| panic!("{e}"));
+    let range = suite.ports[0].ipv4.as_ref().unwrap().destinations;
+    assert_eq!((range.first.to_string().as_str(), range.step, range.count), ("8.0.0.1", 16, 1_000_000));
+    assert!(suite.ports[0].ipv6.is_none());
+}
+
+#[test]
+fn an_alias_carries_the_value_of_its_anchor() {
+    let text = "suite: s\nduts: [{name: a, kind: frr}]\ntests: [throughput]\nports:\n\
+                - {name: p1, speed: &speed 1 Gbit/s}\n- {name: p2, speed: *speed}\n";
+    let suite = suite(text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(suite.ports[1].speed, Bandwidth(1_000_000_000));
+}
+
+#[test]
+fn a_family_that_is_off_is_refused_for_tests_that_use_it() {
+    let text = "suite: s\nduts: [{name: a, kind: frr}]\ntests:\n- throughput\n- latency: {families: [ipv6, ipv4]}\nports:\n\
+                - {name: p1, speed: 1 Gbit/s, ipv4: off}\n- {name: p2, speed: 1 Gbit/s, ipv4: off}\n";
+    let errors = suite(text).unwrap_err();
+    let places: Vec<_> = errors.errors.iter().map(|e| (e.line, &text[e.span.clone()])).collect();
+    assert_eq!(places, [(4, "throughput"), (5, "ipv4")], "{errors}");
+    assert!(errors.errors[0].help.contains("families: [ipv6]"));
+}
+
+#[test]
+fn values_survive_being_written_out_as_json_and_read_again() {
+    let json = suite(FULL).unwrap().tests[2].params.to_json();
+    let text = format!(
+        "suite: s\nduts: [{{name: a, kind: frr}}]\ntests: [throughput: {}]\nports: {}\n",
+        {
+            // The stored form of a rate is a bare number of frames per second.
+            let mut json = json.clone();
+            json["floor"] = serde_json::json!(format!("{} fps", json["floor"]));
+            json
+        },
+        "[{name: p1, speed: 1 Gbit/s, mtu: 9198}, {name: p2, speed: 1 Gbit/s, mtu: 9198}]",
+    );
+    let again = suite(&text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(again.tests[0].params.to_json(), json);
+}
+
+#[test]
+fn check_specs_finds_what_is_wrong_with_a_registry() {
+    assert_eq!(check_specs(&REGISTRY), Vec::<String>::new());
+    static BAD: TestSpec = TestSpec {
+        name: "Bad Name",
+        title: "",
+        summary: "",
+        source: "",
+        params: &[
+            ParamSpec::new("duration", ParamKind::Duration, "60", "60 s", "Help."),
+            ParamSpec::new("expect", ParamKind::Flag, "true", "on", "Help."),
+            ParamSpec::optional("duration", ParamKind::Count, ""),
+        ],
+        figures: &[FigureSpec { key: "x_{size}", help: "" }],
+    };
+    let found = check_specs(&Registry { tests: &[&BAD], kinds: &[] });
+    for part in [
+        "`Bad Name`: a name",
+        "default for quick",
+        "default for conformant",
+        "something else",
+        "listed twice",
+        "no help",
+        "lists sizes",
+    ] {
+        assert!(found.iter().any(|f| f.contains(part)), "{part} in {found:#?}");
+    }
+    // Such a default is told as what it is when somebody runs into it.
+    let errors = read(
+        "suite: s\ntests: [Bad Name]\nduts: [x]\nports: [x]\n",
+        "f",
+        &Registry { tests: &[&BAD], kinds: &[] },
+        &Overrides::default(),
+    )
+    .unwrap_err();
+    assert!(
+        errors.errors.iter().any(|e| e.message.contains("the default `60`") && e.help.contains("bug in Drophammer")),
+        "{errors}"
+    );
+    assert_eq!(ParamValue::Flag(true).to_json(), serde_json::json!(true));
+}

@@ -1,1 +1,41 @@
-//! The reference device: a simulated router of known behaviour.
+//! The reference device: a simulated router whose every answer is known, to test the tester with.
+//!
+//! It does no I/O and reads no clock: frames and instants go in, frames and instants come out. What it did is told
+//! exactly by [`Truth`], so that a test of the tester compares two sets of figures that must be equal.
+//!
+//! # What is exact
+//!
+//! - **Order of time.** [`Router::receive`] must be called with instants that do not go back; an earlier one is taken for
+//!   the latest seen. An instant is when the last bit of a frame is in.
+//! - **What is judged at once.** A frame that no router may forward (wrong address, malformed, wrong IPv4 header
+//!   checksum, TTL or hop limit 1 or 0, no route, larger than the MTU of the way out) is dropped when it arrives and
+//!   takes nothing of the capacity. Nothing is fragmented.
+//! - **One server for the box.** With a capacity of `c` frames per second, a frame that arrives at `a` starts at
+//!   `max(a, end of service of the frame before it)` and ends `10^9 / c` ns later. This is kept as an exact fraction; only
+//!   the end is rounded, up to a whole ns. At any load that is evenly spaced and not above `c`, with a buffer of 2 or more, nothing is ever lost.
+//! - **Buffer.** If at `a` already `buffer` frames wait or are in service, the frame is dropped at the tail. A frame whose
+//!   service ends at `a` or before is gone. So of a burst that arrives in one instant, exactly `buffer` frames survive.
+//! - **Delay.** `end of service + delay + v`, `v` uniform in `[0, jitter]` from the seed; frames to one port never
+//!   overtake each other for it.
+//! - **Line.** With a speed, a frame of `n` bytes (FCS included) then takes `8 (n + 20) / speed` on the wire of its port,
+//!   one after the other, at most `egress_buffer` waiting or on the wire. It departs when its last bit is out.
+//! - **Control.** ARP, Neighbor Discovery, ICMP and frames of its own have a path of their own: they neither wait nor
+//!   make others wait, and depart when their cause arrives.
+//! - **Faults** act on UDP frames that the server has accepted, counted over the whole box from 1; see [`Faults`].
+
+mod config;
+mod egress;
+mod faults;
+mod moment;
+mod neighbours;
+mod pool;
+mod random;
+mod router;
+mod server;
+mod table;
+mod truth;
+
+pub use config::{Config, ConfigError, PortConfig, Route};
+pub use faults::{Corrupt, Faults, Hold, Misroute, OwnFrames, REORDER_LIMIT, Reorder, Sag};
+pub use router::Router;
+pub use truth::{Drops, PortCounters, Truth};

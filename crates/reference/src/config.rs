@@ -1,0 +1,118 @@
+//! What a reference device is.
+
+use crate::faults::Faults;
+use drophammer_model::Bandwidth;
+use drophammer_wire::MacAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// A reference device.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its ports.
+    pub ports: Vec<PortConfig>,
+    /// Static routes beside the connected ones.
+    pub routes: Vec<Route>,
+    /// Frames per second that it serves, 1 to 10^9; `None` for no limit and no service time.
+    pub capacity_pps: Option<u64>,
+    /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
+    pub buffer: usize,
+    /// From end of service to the line.
+    pub delay: Duration,
+    /// Width of a uniform delay on top, drawn per frame.
+    pub jitter: Duration,
+    /// Seed of all that is drawn.
+    pub seed: u64,
+    /// A neighbour is asked anew this long after it was heard of; `None`: never.
+    pub neighbour_lifetime: Option<Duration>,
+    /// Frames that wait for a neighbour to answer; the ones beyond are dropped.
+    pub pending_per_neighbour: usize,
+    /// ICMP errors in each second of the clock, 0 for none.
+    pub icmp_errors_per_second: u32,
+    /// What it does wrong.
+    pub faults: Faults,
+}
+
+impl Default for Config {
+    /// No ports, no limit, no delay, no fault; neighbours as Linux keeps them, one hundred ICMP errors per second.
+    fn default() -> Config {
+        Config {
+            ports: Vec::new(),
+            routes: Vec::new(),
+            capacity_pps: None,
+            buffer: 1024,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            seed: 0,
+            neighbour_lifetime: Some(Duration::from_secs(60)),
+            pending_per_neighbour: 3,
+            icmp_errors_per_second: 100,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// One port.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// IPv4 address and length of the connected prefix.
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    /// IPv6 address and length of the connected prefix; a link-local address is there in any case.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+    /// Largest IP packet that leaves by this port, in bytes.
+    pub mtu: u32,
+    /// Speed of the line out; `None`: frames take no time on it.
+    pub speed: Option<Bandwidth>,
+    /// Frames that may wait for the line or be on it; without a speed nothing waits.
+    pub egress_buffer: usize,
+}
+
+impl PortConfig {
+    /// A port without addresses, MTU 1500, no line speed.
+    pub fn new(mac: MacAddr) -> PortConfig {
+        PortConfig { mac, ipv4: None, ipv6: None, mtu: 1500, speed: None, egress_buffer: 1024 }
+    }
+}
+
+/// A static route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Prefix; bits beyond its length are ignored.
+    pub prefix: IpAddr,
+    /// Its length.
+    pub prefix_len: u8,
+    /// Way out.
+    pub port: usize,
+    /// Neighbour on that port, of the family of the prefix.
+    pub next_hop: IpAddr,
+}
+
+/// Why a device cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// A route, misroute or frame of its own names a port that is not there.
+    NoSuchPort(usize),
+    /// A prefix length beyond the family's.
+    PrefixLength(u8),
+    /// Prefix and next hop of a route are of different families.
+    Family(Route),
+    /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
+    Limit(&'static str),
+}
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ConfigError::NoSuchPort(port) => write!(f, "the reference device has no port {port}"),
+            ConfigError::PrefixLength(len) => write!(f, "no prefix of this family has length {len}"),
+            ConfigError::Family(r) => {
+                write!(f, "{}/{} cannot lead to {}: different families", r.prefix, r.prefix_len, r.next_hop)
+            }
+            ConfigError::Limit(what) => write!(f, "out of range: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

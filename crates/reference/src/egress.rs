@@ -1,0 +1,120 @@
+//! From the server to the wire: the line of each port, and all frames on their way out in order of departure.
+
+use crate::moment::Moment;
+use crate::pool::Slot;
+use drophammer_model::Instant;
+use drophammer_model::quantity::{Bandwidth, LINE_OVERHEAD_BYTES};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The line of one port.
+#[derive(Clone, Debug)]
+pub struct Line {
+    speed_bps: Option<u64>,
+    buffer: usize,
+    ends: VecDeque<Moment>,
+    free_at: Moment,
+    last: Instant,
+}
+
+impl Line {
+    /// An idle line.
+    pub fn new(speed: Option<Bandwidth>, buffer: usize) -> Line {
+        let ends = VecDeque::with_capacity(if speed.is_some() { buffer.min(65_536) } else { 0 });
+        Line { speed_bps: speed.map(|s| s.0), buffer, ends, free_at: Moment::default(), last: Instant(0) }
+    }
+
+    /// A frame of `len` bytes (without FCS) is ready at `ready`: when its last bit is out, or `None` when the buffer is
+    /// full. A frame that is ready before its predecessor waits for it.
+    pub fn offer(&mut self, ready: Instant, len: usize) -> Option<Instant> {
+        let ready = ready.max(self.last);
+        if let Some(speed) = self.speed_bps {
+            let arrival = Moment::at(ready);
+            while self.ends.front().is_some_and(|end| *end <= arrival) {
+                self.ends.pop_front();
+            }
+            if self.ends.len() >= self.buffer {
+                return None;
+            }
+            let bits = 8 * (len.max(60) as u128 + 4 + u128::from(LINE_OVERHEAD_BYTES));
+            let end = self.free_at.max(arrival).plus(Moment::ratio(bits * 1_000_000_000, speed), speed);
+            self.free_at = end;
+            self.ends.push_back(end);
+            self.last = ready;
+            return Some(end.ceil());
+        }
+        self.last = ready;
+        Some(ready)
+    }
+}
+
+/// A frame on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Departure {
+    /// When.
+    pub at: Instant,
+    /// Tells frames of the same instant apart: first scheduled, first out.
+    number: u64,
+    /// By which port.
+    pub port: usize,
+    /// The frame.
+    pub slot: Slot,
+    /// Transit, rather than the device's own.
+    pub transit: bool,
+}
+
+/// All frames on their way out.
+#[derive(Clone, Debug, Default)]
+pub struct Departures {
+    heap: BinaryHeap<Reverse<Departure>>,
+    scheduled: u64,
+}
+
+impl Departures {
+    /// Adds a frame.
+    pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot, transit: bool) {
+        self.heap.push(Reverse(Departure { at, number: self.scheduled, port, slot, transit }));
+        self.scheduled += 1;
+    }
+
+    /// When the next one departs.
+    pub fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|d| d.0.at)
+    }
+
+    /// Takes the next one if it departs at `now` or before.
+    pub fn take(&mut self, now: Instant) -> Option<Departure> {
+        if self.next()? > now {
+            return None;
+        }
+        self.heap.pop().map(|d| d.0)
+    }
+}
+
+/// A frame that lets others pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Parked {
+    /// The frame.
+    pub slot: Slot,
+    /// How many are still to pass.
+    pub to_pass: u64,
+    /// When it goes in any case.
+    pub limit: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gigabit_line_takes_672_ns_for_64_bytes() {
+        let mut line = Line::new(Some(Bandwidth(1_000_000_000)), 3);
+        let ends: Vec<_> = (0..4).map(|_| line.offer(Instant(100), 60).map(|i| i.0)).collect();
+        assert_eq!(ends, [Some(772), Some(1_444), Some(2_116), None]);
+        assert_eq!(line.offer(Instant(772), 60), Some(Instant(2_788)), "the first is out");
+        // 10 Gbit/s: 67.2 ns each, without drift.
+        let mut line = Line::new(Some(Bandwidth(10_000_000_000)), 10);
+        let ends: Vec<_> = (0..5).map(|_| line.offer(Instant(0), 60).map(|i| i.0)).collect();
+        assert_eq!(ends, [68, 135, 202, 269, 336].map(Some));
+    }
+}

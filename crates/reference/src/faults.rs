@@ -1,0 +1,101 @@
+//! What a reference device does wrong, each exactly and all at the same time if asked.
+
+use drophammer_model::Instant;
+use std::time::Duration;
+
+/// A reordered frame departs at the latest this long after its turn, if too few others follow.
+pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
+
+/// Faults of a device; the default has none.
+///
+/// They act on UDP frames (unfragmented, without IPv6 extension headers) after the server has taken them, so that a frame
+/// lost to a fault has taken capacity. Frames are numbered over the whole box from 1, and "every n" means the numbers
+/// n, 2n, 3n and so on; 0 means never. One frame goes through the faults in the order of the fields: what is dropped is
+/// spared the rest; a copy is made after corruption and misrouting and is itself neither held nor reordered; a frame that
+/// is to be held is not also reordered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Drop every n-th.
+    pub drop_every: u64,
+    /// Drop each with this probability, 0 to 1, drawn from the seed.
+    pub drop_share: f64,
+    /// Drop all that arrive from the first instant until before the second.
+    pub drop_window: Option<(Instant, Instant)>,
+    /// Corrupt payload.
+    pub corrupt: Option<Corrupt>,
+    /// Send to a wrong port.
+    pub misroute: Option<Misroute>,
+    /// Send every n-th twice, one copy directly behind the other.
+    pub duplicate_every: u64,
+    /// Send late.
+    pub hold: Option<Hold>,
+    /// Send behind its followers.
+    pub reorder: Option<Reorder>,
+    /// Become slow.
+    pub sag: Option<Sag>,
+    /// Speak unasked.
+    pub own_frames: Option<OwnFrames>,
+    /// Added to what the counters for unicast frames in and out of each port tell.
+    pub counter_error: i64,
+}
+
+/// Inverts bits of one payload byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Every n-th frame.
+    pub every: u64,
+    /// Which byte of the UDP payload, modulo its length; `None`: drawn from the seed.
+    pub offset: Option<usize>,
+    /// Mend the UDP checksum, so that nothing but the content tells.
+    pub fix_checksum: bool,
+}
+
+/// Sends frames to another port, to a neighbour known there if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misroute {
+    /// Every n-th frame; one that belongs to `to_port` anyway is not counted as misrouted.
+    pub every: u64,
+    /// The wrong port.
+    pub to_port: usize,
+}
+
+/// Keeps a frame back without stopping the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Every n-th frame.
+    pub every: u64,
+    /// How much later than its turn it departs.
+    pub time: Duration,
+}
+
+/// Lets a frame depart right behind the k-th UDP frame after it on its port, in the same instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reorder {
+    /// Every n-th frame.
+    pub every: u64,
+    /// k: how many others pass it. After [`REORDER_LIMIT`] it goes in any case.
+    pub positions: u64,
+}
+
+/// Another capacity for every frame whose service starts at `from` or later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sag {
+    /// When.
+    pub from: Instant,
+    /// Frames per second, 1 to 10^9.
+    pub capacity_pps: u64,
+}
+
+/// An LLDP frame at every multiple of the interval, the first after one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnFrames {
+    /// Time between two; below 1 µs is taken for 1 µs.
+    pub interval: Duration,
+    /// By which port.
+    pub port: usize,
+}
+
+/// Is it the turn of frame `number`, counted from 1?
+pub(crate) fn is_nth(number: u64, every: u64) -> bool {
+    every != 0 && number.is_multiple_of(every)
+}

@@ -1,0 +1,159 @@
+//! Who is where on the links: the neighbours of the device and the frames that wait for them.
+
+use crate::pool::Slot;
+use drophammer_model::Instant;
+use drophammer_wire::MacAddr;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+const ATTEMPTS: u32 = 3;
+const RETRY: Duration = Duration::from_secs(1);
+/// No more neighbours than this; the ones beyond do not resolve.
+const LIMIT: usize = 65_536;
+/// Deadlines are looked at on this grid, so that many neighbours cost few looks.
+const GRID_NS: u64 = 10_000_000;
+
+/// A neighbour.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    /// Port of its link.
+    pub port: usize,
+    /// Its address.
+    pub address: IpAddr,
+    /// Where it is, if known.
+    pub mac: Option<MacAddr>,
+    attempts: u32,
+    due: Option<Instant>,
+    /// Frames that wait for it.
+    pub pending: Vec<Pending>,
+}
+
+/// A frame that waits for a neighbour.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// The frame, ready but for its destination MAC address.
+    pub slot: Slot,
+    /// Port that it came in by.
+    pub ingress: usize,
+}
+
+/// What is to be done about a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask for it: `Some` at the known address, else everybody.
+    Ask(Option<MacAddr>),
+    /// It did not answer; its pending frames are lost.
+    GiveUp,
+}
+
+impl Neighbour {
+    /// Questions asked since it last answered.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+}
+
+/// All neighbours.
+#[derive(Clone, Debug, Default)]
+pub struct Neighbours {
+    all: Vec<Neighbour>,
+    index: HashMap<(usize, IpAddr), usize>,
+    lifetime: Option<Duration>,
+    wake: Option<Instant>,
+}
+
+impl Neighbours {
+    /// Nobody yet.
+    pub fn new(lifetime: Option<Duration>) -> Neighbours {
+        Neighbours { lifetime, ..Neighbours::default() }
+    }
+
+    /// Index of a neighbour, made if need be; `None` when there are too many.
+    pub fn intern(&mut self, port: usize, address: IpAddr) -> Option<usize> {
+        if let Some(i) = self.index.get(&(port, address)) {
+            return Some(*i);
+        }
+        if self.all.len() >= LIMIT {
+            return None;
+        }
+        self.all.push(Neighbour { port, address, mac: None, attempts: 0, due: None, pending: Vec::new() });
+        self.index.insert((port, address), self.all.len() - 1);
+        Some(self.all.len() - 1)
+    }
+
+    /// Index of a neighbour that is there.
+    pub fn find(&self, port: usize, address: IpAddr) -> Option<usize> {
+        self.index.get(&(port, address)).copied()
+    }
+
+    /// The neighbour.
+    pub fn get(&self, i: usize) -> &Neighbour {
+        &self.all[i]
+    }
+
+    /// The neighbour.
+    pub fn get_mut(&mut self, i: usize) -> &mut Neighbour {
+        &mut self.all[i]
+    }
+
+    /// Address of any known neighbour on `port`.
+    pub fn any_on(&self, port: usize) -> Option<MacAddr> {
+        self.all.iter().filter(|n| n.port == port).find_map(|n| n.mac)
+    }
+
+    /// Starts to ask for a neighbour; false when that is under way.
+    pub fn start(&mut self, i: usize, now: Instant) -> bool {
+        let neighbour = &mut self.all[i];
+        if neighbour.due.is_some() && neighbour.attempts > 0 {
+            return false;
+        }
+        neighbour.attempts = 1;
+        self.schedule(i, now + RETRY);
+        true
+    }
+
+    /// The neighbour is at `mac`.
+    pub fn confirm(&mut self, i: usize, now: Instant, mac: MacAddr) {
+        let neighbour = &mut self.all[i];
+        neighbour.mac = Some(mac);
+        neighbour.attempts = 0;
+        neighbour.due = None;
+        if let Some(lifetime) = self.lifetime {
+            self.schedule(i, now + lifetime);
+        }
+    }
+
+    fn schedule(&mut self, i: usize, at: Instant) {
+        let at = Instant(at.0.div_ceil(GRID_NS).saturating_mul(GRID_NS));
+        self.all[i].due = Some(at);
+        self.wake = Some(self.wake.map_or(at, |w| w.min(at)));
+    }
+
+    /// When something is to be done.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.wake
+    }
+
+    /// Hands out what is due until `now`, one after the other.
+    pub fn poll(&mut self, now: Instant, mut act: impl FnMut(usize, &mut Neighbour, Action)) {
+        if self.wake.is_none_or(|w| w > now) {
+            return;
+        }
+        for (i, neighbour) in self.all.iter_mut().enumerate() {
+            if neighbour.due.is_none_or(|d| d > now) {
+                continue;
+            }
+            if neighbour.attempts < ATTEMPTS {
+                neighbour.attempts += 1;
+                let next = now + RETRY;
+                neighbour.due = Some(Instant(next.0.div_ceil(GRID_NS).saturating_mul(GRID_NS)));
+                act(i, neighbour, Action::Ask(neighbour.mac));
+            } else {
+                (neighbour.mac, neighbour.attempts, neighbour.due) = (None, 0, None);
+                act(i, neighbour, Action::GiveUp);
+            }
+        }
+        self.wake = self.all.iter().filter_map(|n| n.due).min();
+    }
+}

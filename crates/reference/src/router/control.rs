@@ -1,0 +1,199 @@
+//! The control plane: ARP, Neighbor Discovery, echo, and frames of its own.
+
+use super::Router;
+use crate::pool::Slot;
+use drophammer_emulation::compose::{self, Link};
+use drophammer_model::Instant;
+use drophammer_wire::ethernet::{self, ethertype};
+use drophammer_wire::icmpv6::ndp;
+use drophammer_wire::ipv4::protocol;
+use drophammer_wire::{MacAddr, arp, icmpv4, icmpv6, ipv4, ipv6};
+use std::net::{IpAddr, Ipv6Addr};
+
+impl Router {
+    /// Sends a frame of its own: `compose` fills the buffer.
+    pub(super) fn send(&mut self, now: Instant, port: usize, compose: impl FnOnce(&mut Vec<u8>)) {
+        let slot: Slot = self.pool.take();
+        compose(self.pool.get_mut(slot));
+        self.departures.schedule(now, port, slot, false);
+    }
+
+    /// Asks for a neighbour: at its known address, or everybody on the link.
+    pub(super) fn ask(&mut self, now: Instant, i: usize, known: Option<MacAddr>) {
+        let neighbour = self.neighbours.get(i);
+        let (port, address) = (neighbour.port, neighbour.address);
+        let own = &self.ports[port];
+        let source = own.mac;
+        match address {
+            IpAddr::V4(target) => {
+                let Some((sender, _)) = own.ipv4 else { return };
+                let link = Link { source, destination: known.unwrap_or(MacAddr::BROADCAST) };
+                self.send(now, port, |out| compose::arp(out, link, &arp::Repr::request(source, sender, target)));
+            }
+            IpAddr::V6(target) => {
+                let sender = own.ipv6.map_or(own.link_local, |a| a.0);
+                self.send(now, port, |out| match known {
+                    None => compose::solicitation(out, source, sender, target),
+                    Some(destination) => {
+                        let ask = ndp::Repr::NeighborSolicitation { target, source_mac: Some(source) };
+                        let link = Link { source, destination };
+                        compose::icmpv6(out, link, sender, target, 255, &icmpv6::Repr::Ndp(ask));
+                    }
+                });
+            }
+        }
+        self.truth.resolution_requests += 1;
+    }
+
+    /// A station said where it is. `asked`: it did so to this device, which is worth a new entry.
+    fn learn(&mut self, now: Instant, port: usize, address: IpAddr, mac: MacAddr, asked: bool) {
+        if mac.is_group() || mac == MacAddr::default() || !self.on_link(port, address) {
+            return;
+        }
+        let known = self.neighbours.find(port, address);
+        let entry = if asked { known.or_else(|| self.neighbours.intern(port, address)) } else { known };
+        if let Some(i) = entry {
+            self.neighbours.confirm(i, now, mac);
+            self.serve_pending(now, i);
+        }
+    }
+
+    fn on_link(&self, port: usize, address: IpAddr) -> bool {
+        let port = &self.ports[port];
+        match address {
+            IpAddr::V4(a) => port.ipv4.is_some_and(|(own, len)| {
+                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
+            }),
+            IpAddr::V6(a) => {
+                a.is_unicast_link_local()
+                    || port.ipv6.is_some_and(|(own, len)| {
+                        a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
+                    })
+            }
+        }
+    }
+
+    pub(super) fn take_arp(&mut self, now: Instant, port: usize, packet: &[u8]) {
+        self.truth.control += 1;
+        let Ok(packet) = arp::Repr::parse(packet) else { return };
+        let Some((own, _)) = self.ports[port].ipv4 else { return };
+        let mine = packet.target_ip == own;
+        self.learn(now, port, packet.sender_ip.into(), packet.sender_mac, mine);
+        if mine && packet.operation == arp::Operation::Request {
+            let source = self.ports[port].mac;
+            let link = Link { source, destination: packet.sender_mac };
+            self.send(now, port, |out| compose::arp(out, link, &arp::Repr::reply_to(&packet, source)));
+            self.truth.resolution_replies += 1;
+        }
+    }
+
+    /// Takes an IPv4 packet for an address of this device.
+    pub(super) fn take_own_ipv4(&mut self, now: Instant, port: usize, from: MacAddr, packet: &[u8]) {
+        let Ok((ip, payload)) = ipv4::Repr::parse(packet) else { return };
+        if ip.protocol != protocol::ICMP {
+            if ip.protocol == protocol::UDP {
+                self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                    code: icmpv4::unreachable::PORT,
+                    next_hop_mtu: 0,
+                    original,
+                });
+            }
+            return;
+        }
+        if let Ok(icmpv4::Repr::EchoRequest { identifier, sequence, data }) = icmpv4::Repr::parse(payload) {
+            let link = Link { source: self.ports[port].mac, destination: from };
+            let reply = icmpv4::Repr::EchoReply { identifier, sequence, data };
+            self.send(now, port, |out| {
+                compose::icmpv4(out, link, ip.destination, ip.source, ip.identification, &reply);
+            });
+            self.truth.echo_replies += 1;
+        }
+    }
+
+    /// Takes an IPv6 packet for an address of this device or for a group.
+    pub(super) fn take_own_ipv6(&mut self, now: Instant, port: usize, from: MacAddr, packet: &[u8]) {
+        let group = packet[24] == 0xff;
+        let Ok((ip, payload)) = ipv6::Repr::parse(packet) else {
+            self.truth.ignored += 1;
+            return;
+        };
+        let message = match ip.next_header {
+            protocol::ICMPV6 => icmpv6::Repr::parse(payload, ip.pseudo_header_sum()).ok(),
+            protocol::UDP if !group => {
+                self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
+                    code: icmpv6::unreachable::PORT,
+                    original,
+                });
+                None
+            }
+            _ => None,
+        };
+        match message {
+            Some(icmpv6::Repr::Ndp(message)) => {
+                self.truth.control += 1;
+                if ip.hop_limit == 255 {
+                    self.take_ndp(now, port, ip.source, from, message);
+                }
+            }
+            Some(icmpv6::Repr::EchoRequest { identifier, sequence, data }) if !group => {
+                self.truth.control += 1;
+                let link = Link { source: self.ports[port].mac, destination: from };
+                let reply = icmpv6::Repr::EchoReply { identifier, sequence, data };
+                self.send(now, port, |out| compose::icmpv6(out, link, ip.destination, ip.source, 64, &reply));
+                self.truth.echo_replies += 1;
+            }
+            _ if group => self.truth.ignored += 1,
+            _ => self.truth.control += 1,
+        }
+    }
+
+    fn take_ndp(&mut self, now: Instant, port: usize, source: Ipv6Addr, from: MacAddr, message: ndp::Repr) {
+        let own = &self.ports[port];
+        let (mac, link_local, address) = (own.mac, own.link_local, own.ipv6.map(|a| a.0));
+        match message {
+            ndp::Repr::NeighborSolicitation { target, source_mac }
+                if target == link_local || Some(target) == address =>
+            {
+                if let Some(mac) = source_mac.filter(|_| !source.is_unspecified()) {
+                    self.learn(now, port, source.into(), mac, true);
+                }
+                let solicited = !source.is_unspecified();
+                let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+                let (to, destination) = if solicited {
+                    (source, source_mac.unwrap_or(from))
+                } else {
+                    (all_nodes, ndp::multicast_mac(all_nodes))
+                };
+                let (router, over_ride, target_mac) = (true, true, Some(mac));
+                let reply = ndp::Repr::NeighborAdvertisement { router, solicited, over_ride, target, target_mac };
+                let link = Link { source: mac, destination };
+                self.send(now, port, |out| compose::icmpv6(out, link, target, to, 255, &icmpv6::Repr::Ndp(reply)));
+                self.truth.resolution_replies += 1;
+            }
+            ndp::Repr::NeighborAdvertisement { over_ride, target, target_mac, .. } => {
+                let known = self.neighbour(port, target.into());
+                let told = target_mac.or(known).filter(|m| over_ride || known.is_none_or(|k| k == *m));
+                if let Some(mac) = told {
+                    self.learn(now, port, target.into(), mac, false);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// An LLDP frame (IEEE 802.1AB) with the three TLVs that it must have: chassis, port, time to live.
+pub(super) fn lldp(out: &mut Vec<u8>, mac: MacAddr, port: usize) {
+    let destination = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e]);
+    out.clear();
+    out.resize(ethernet::MIN_WITHOUT_FCS, 0);
+    ethernet::Repr { destination, source: mac, ethertype: ethertype::LLDP }.emit(out);
+    let tlvs = &mut out[ethernet::LEN..];
+    // Type in 7 bits, length in 9; chassis by MAC address (4), port by local number (7).
+    tlvs[..3].copy_from_slice(&[1 << 1, 7, 4]);
+    tlvs[3..9].copy_from_slice(&mac.0);
+    let number = (port as u32).to_be_bytes();
+    tlvs[9..12].copy_from_slice(&[2 << 1, 5, 7]);
+    tlvs[12..16].copy_from_slice(&number);
+    tlvs[16..20].copy_from_slice(&[3 << 1, 2, 0, 120]);
+}

@@ -1,0 +1,379 @@
+//! The data plane: from the check of the header to the line.
+
+use super::Router;
+use crate::egress::Parked;
+use crate::faults::{REORDER_LIMIT, is_nth};
+use crate::neighbours::Pending;
+use crate::pool::Slot;
+use crate::table::Target;
+use drophammer_model::Instant;
+use drophammer_wire::ipv4::protocol;
+use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6, udp};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Where the IP header starts.
+const IP: usize = ethernet::LEN;
+
+/// A frame that the server has accepted.
+struct Served {
+    slot: Slot,
+    arrived: Instant,
+    /// End of service.
+    end: Instant,
+    port: usize,
+}
+
+impl Router {
+    pub(super) fn take_ipv4(&mut self, now: Instant, port: usize, from: MacAddr, group: bool, packet: &[u8]) {
+        if packet.len() < ipv4::LEN {
+            self.truth.ignored += 1;
+            return;
+        }
+        let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
+        let destination = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
+        // RFC 1812 section 5.3.4 and 5.3.7: link broadcasts and addresses that no router forwards.
+        if group || is_special4(destination) || destination.is_link_local() || is_special4(source) {
+            self.truth.ignored += 1;
+            return;
+        }
+        let target = self.table.find4(destination);
+        if target == Some(Target::Local) {
+            self.truth.control += 1;
+            return self.take_own_ipv4(now, port, from, packet);
+        }
+        self.truth.transit += 1;
+        let header = usize::from(packet[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+        if packet[0] >> 4 != 4 || header < ipv4::LEN || total < header || packet.len() < total {
+            self.truth.dropped.malformed += 1;
+            return;
+        }
+        if checksum::fold(checksum::sum(&packet[..header])) != 0xffff {
+            self.truth.dropped.checksum += 1;
+            return;
+        }
+        if packet[8] <= 1 {
+            self.truth.dropped.ttl += 1;
+            return self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
+        }
+        let next_hop = match target {
+            Some(Target::Via(i)) => Some(i),
+            Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
+            Some(Target::Broadcast | Target::Local) | None => {
+                self.truth.dropped.no_route += 1;
+                let code = icmpv4::unreachable::NET;
+                return self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                    code,
+                    next_hop_mtu: 0,
+                    original,
+                });
+            }
+        };
+        let Some(next_hop) = next_hop else {
+            self.truth.dropped.unresolved += 1;
+            return;
+        };
+        let out = self.neighbours.get(next_hop).port;
+        let mtu = self.ports[out].mtu;
+        if total > mtu {
+            self.truth.dropped.mtu += 1;
+            if packet[6] & 0x40 != 0 {
+                self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                    code: icmpv4::unreachable::FRAGMENTATION_NEEDED,
+                    next_hop_mtu: mtu.min(0xffff) as u16,
+                    original,
+                });
+            }
+            return;
+        }
+        let slot = self.copy_in(packet, total, [0x08, 0x00]);
+        let copy = &mut self.pool.get_mut(slot)[IP..];
+        let before = u16::from_be_bytes([copy[8], copy[9]]);
+        copy[8] -= 1;
+        let field = u16::from_be_bytes([copy[10], copy[11]]);
+        let field = checksum::update(field, before, before - 0x0100);
+        copy[10..12].copy_from_slice(&field.to_be_bytes());
+        self.resolve(now, port, next_hop, slot);
+    }
+
+    pub(super) fn take_ipv6(&mut self, now: Instant, port: usize, from: MacAddr, group: bool, packet: &[u8]) {
+        if packet.len() < ipv6::LEN {
+            self.truth.ignored += 1;
+            return;
+        }
+        let (mut source, mut destination) = ([0; 16], [0; 16]);
+        source.copy_from_slice(&packet[8..24]);
+        destination.copy_from_slice(&packet[24..40]);
+        let (source, destination) = (Ipv6Addr::from(source), Ipv6Addr::from(destination));
+        if destination.is_multicast() || destination == self.ports[port].link_local {
+            return self.take_own_ipv6(now, port, from, packet);
+        }
+        // RFC 4291 sections 2.5.2 to 2.5.6: these are never forwarded.
+        let unforwardable =
+            destination.is_unicast_link_local() || destination.is_loopback() || destination.is_unspecified();
+        if group || unforwardable || source.is_multicast() {
+            self.truth.ignored += 1;
+            return;
+        }
+        let target = self.table.find6(destination);
+        if target == Some(Target::Local) {
+            return self.take_own_ipv6(now, port, from, packet);
+        }
+        if source.is_unicast_link_local() || source.is_unspecified() || source.is_loopback() {
+            self.truth.ignored += 1;
+            return;
+        }
+        self.truth.transit += 1;
+        let total = ipv6::LEN + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+        if packet[0] >> 4 != 6 || packet.len() < total {
+            self.truth.dropped.malformed += 1;
+            return;
+        }
+        if packet[7] <= 1 {
+            self.truth.dropped.ttl += 1;
+            return self.report6(now, port, from, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
+        }
+        let next_hop = match target {
+            Some(Target::Via(i)) => Some(i),
+            Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V6(destination)),
+            Some(Target::Broadcast | Target::Local) | None => {
+                self.truth.dropped.no_route += 1;
+                let code = icmpv6::unreachable::NO_ROUTE;
+                return self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
+                    code,
+                    original,
+                });
+            }
+        };
+        let Some(next_hop) = next_hop else {
+            self.truth.dropped.unresolved += 1;
+            return;
+        };
+        let out = self.neighbours.get(next_hop).port;
+        let mtu = self.ports[out].mtu;
+        if total > mtu {
+            self.truth.dropped.mtu += 1;
+            let mtu = mtu as u32;
+            return self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
+        }
+        let slot = self.copy_in(packet, total, [0x86, 0xdd]);
+        self.pool.get_mut(slot)[IP + 7] -= 1;
+        self.resolve(now, port, next_hop, slot);
+    }
+
+    /// A buffer with room for the Ethernet header, its type set, and the packet; padding of the line is cut off and made
+    /// anew.
+    fn copy_in(&mut self, packet: &[u8], total: usize, ethertype: [u8; 2]) -> Slot {
+        let slot = self.pool.take();
+        let frame = self.pool.get_mut(slot);
+        frame.clear();
+        frame.extend_from_slice(&[0; 12]);
+        frame.extend_from_slice(&ethertype);
+        frame.extend_from_slice(&packet[..total]);
+        if frame.len() < ethernet::MIN_WITHOUT_FCS {
+            frame.resize(ethernet::MIN_WITHOUT_FCS, 0);
+        }
+        self.truth.queued += 1;
+        slot
+    }
+
+    fn resolve(&mut self, now: Instant, ingress: usize, next_hop: usize, slot: Slot) {
+        let neighbour = self.neighbours.get_mut(next_hop);
+        if let Some(mac) = neighbour.mac {
+            let out = neighbour.port;
+            return self.serve(now, ingress, out, mac, slot);
+        }
+        if neighbour.pending.len() < self.pending_limit {
+            neighbour.pending.push(Pending { slot, ingress });
+        } else {
+            self.pool.release(slot);
+            self.truth.queued -= 1;
+            self.truth.dropped.unresolved += 1;
+        }
+        if self.neighbours.start(next_hop, now) {
+            self.ask(now, next_hop, None);
+        }
+    }
+
+    /// Frames that waited for a neighbour arrive at the server now that it has answered.
+    pub(super) fn serve_pending(&mut self, now: Instant, next_hop: usize) {
+        let neighbour = self.neighbours.get_mut(next_hop);
+        let Some(mac) = neighbour.mac else { return };
+        let out = neighbour.port;
+        let mut pending = std::mem::take(&mut neighbour.pending);
+        for Pending { slot, ingress } in pending.drain(..) {
+            self.serve(now, ingress, out, mac, slot);
+        }
+        // Hands the room back, so that the next time allocates nothing.
+        self.neighbours.get_mut(next_hop).pending = pending;
+    }
+
+    fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) {
+        let source = self.ports[port].mac;
+        let frame = self.pool.get_mut(slot);
+        frame[..6].copy_from_slice(&mac.0);
+        frame[6..12].copy_from_slice(&source.0);
+        let Some(end) = self.server.offer(now) else {
+            self.ports[ingress].counters.in_discards += 1;
+            self.discard(slot, |d| &mut d.buffer);
+            return;
+        };
+        let served = Served { slot, arrived: now, end, port };
+        match udp_at(self.pool.get(slot)) {
+            Some(at) => self.mistreat(served, at),
+            None => {
+                let ready = self.ready(served.end);
+                if let Some(at) = self.line(port, ready, slot) {
+                    self.departures.schedule(at, port, slot, true);
+                }
+            }
+        }
+    }
+
+    fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
+        *cause(&mut self.truth.dropped) += 1;
+        self.truth.queued -= 1;
+        self.pool.release(slot);
+    }
+
+    fn ready(&mut self, end: Instant) -> Instant {
+        let ready = end + self.delay;
+        if self.jitter.is_zero() {
+            return ready;
+        }
+        let width = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
+        Instant(ready.0.saturating_add(self.delay_random.below(width)))
+    }
+
+    fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
+        let out = &mut self.ports[port];
+        let departure = out.line.offer(ready, self.pool.get(slot).len());
+        if departure.is_none() {
+            out.counters.out_discards += 1;
+            self.discard(slot, |d| &mut d.egress);
+        }
+        departure
+    }
+
+    /// Takes a UDP frame, whose UDP header starts at `udp`, through the faults and to the line.
+    fn mistreat(&mut self, served: Served, udp: usize) {
+        let Served { slot, arrived, end, mut port } = served;
+        self.truth.test_frames += 1;
+        let number = self.truth.test_frames;
+        if is_nth(number, self.faults.drop_every) {
+            return self.discard(slot, |d| &mut d.fault_every);
+        }
+        if self.faults.drop_share > 0.0 && self.fault_random.chance(self.faults.drop_share) {
+            return self.discard(slot, |d| &mut d.fault_share);
+        }
+        if self.faults.drop_window.is_some_and(|(from, to)| from <= arrived && arrived < to) {
+            return self.discard(slot, |d| &mut d.fault_window);
+        }
+        if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
+            let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
+            self.truth.corrupted += u64::from(flip(&mut self.pool.get_mut(slot)[udp..], offset, corrupt.fix_checksum));
+        }
+        if let Some(wrong) = self.faults.misroute.filter(|m| is_nth(number, m.every) && m.to_port != port) {
+            port = wrong.to_port;
+            let mac = self.neighbours.any_on(port);
+            let frame = self.pool.get_mut(slot);
+            frame[6..12].copy_from_slice(&self.ports[port].mac.0);
+            if let Some(mac) = mac {
+                frame[..6].copy_from_slice(&mac.0);
+            }
+            self.truth.misrouted += 1;
+        }
+        let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));
+        let ready = self.ready(end);
+        if let Some(at) = self.line(port, ready, slot) {
+            if let Some(hold) = self.faults.hold.filter(|h| is_nth(number, h.every)) {
+                self.truth.held += 1;
+                self.departures.schedule(at + hold.time, port, slot, true);
+            } else if let Some(r) = self.faults.reorder.filter(|r| is_nth(number, r.every) && r.positions > 0) {
+                let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
+                self.ports[port].parked.push_back(parked);
+                // It lets earlier ones in the same place pass it no less than any other frame would.
+                self.pass(port, at, 1);
+            } else {
+                self.departures.schedule(at, port, slot, true);
+                self.pass(port, at, 0);
+            }
+        }
+        if let Some(copy) = copy {
+            self.truth.duplicated += 1;
+            self.truth.queued += 1;
+            if let Some(at) = self.line(port, ready, copy) {
+                self.departures.schedule(at, port, copy, true);
+            }
+        }
+    }
+
+    /// A UDP frame takes its turn on `port` at `at`: the parked ones it passes may now go behind it. `newest` of them have
+    /// just been parked and are not passed.
+    fn pass(&mut self, port: usize, at: Instant, newest: usize) {
+        let parked = &mut self.ports[port].parked;
+        let older = parked.len() - newest;
+        let mut i = 0;
+        for _ in 0..older {
+            parked[i].to_pass -= 1;
+            if parked[i].to_pass > 0 && parked[i].limit > at {
+                i += 1;
+                continue;
+            }
+            let Some(frame) = parked.remove(i) else { return };
+            if frame.to_pass == 0 && frame.limit >= at {
+                self.truth.reordered += 1;
+            } else {
+                self.truth.reorder_expired += 1;
+            }
+            self.departures.schedule(at.min(frame.limit), port, frame.slot, true);
+        }
+    }
+}
+
+/// Addresses that are neither source nor destination of anything that is forwarded: "this network", loopback, multicast,
+/// reserved.
+fn is_special4(address: Ipv4Addr) -> bool {
+    matches!(address.octets()[0], 0 | 127 | 224..)
+}
+
+/// Where the UDP header of a whole, well-formed test frame starts.
+fn udp_at(frame: &[u8]) -> Option<usize> {
+    let at = match frame[12..14] {
+        [0x08, 0x00] => {
+            let fragment = u16::from_be_bytes([frame[IP + 6], frame[IP + 7]]) & 0x3fff != 0;
+            let header = usize::from(frame[IP] & 15) * 4;
+            let total = usize::from(u16::from_be_bytes([frame[IP + 2], frame[IP + 3]]));
+            (frame[IP + 9] == protocol::UDP && !fragment && total >= header + udp::LEN).then_some(IP + header)?
+        }
+        _ => {
+            let payload = usize::from(u16::from_be_bytes([frame[IP + 4], frame[IP + 5]]));
+            (frame[IP + 6] == protocol::UDP && payload >= udp::LEN).then_some(IP + ipv6::LEN)?
+        }
+    };
+    Some(at)
+}
+
+/// Inverts all bits of one payload byte; false when there is no payload.
+fn flip(datagram: &mut [u8], offset: usize, fix_checksum: bool) -> bool {
+    let length = usize::from(u16::from_be_bytes([datagram[4], datagram[5]])).min(datagram.len());
+    let Some(payload) = length.checked_sub(udp::LEN).filter(|l| *l > 0) else { return false };
+    let at = udp::LEN + offset % payload;
+    let word = |d: &[u8]| {
+        let even = at & !1;
+        // The last byte of an odd length is summed with a zero behind it.
+        u16::from_be_bytes([d[even], if even + 1 < length { d[even + 1] } else { 0 }])
+    };
+    let before = word(datagram);
+    datagram[at] ^= 0xff;
+    let after = word(datagram);
+    let field = u16::from_be_bytes([datagram[6], datagram[7]]);
+    if fix_checksum && field != 0 {
+        let field = match checksum::update(field, before, after) {
+            0 => 0xffff,
+            field => field,
+        };
+        datagram[6..8].copy_from_slice(&field.to_be_bytes());
+    }
+    true
+}

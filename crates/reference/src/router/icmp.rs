@@ -1,0 +1,92 @@
+//! ICMP errors: what a router says of packets that it does not forward, within a rate limit.
+
+use super::Router;
+use crate::pool::Slot;
+use drophammer_emulation::compose::{self, Link};
+use drophammer_model::Instant;
+use drophammer_wire::ipv4::protocol;
+use drophammer_wire::{MacAddr, ethernet, icmpv4, icmpv6, ipv4, ipv6};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// An ICMPv6 error must fit the smallest MTU of IPv6 (RFC 4443 section 2.4 c).
+const ORIGINAL_V6: usize = 1280 - ipv6::LEN - icmpv6::LEN;
+
+impl Router {
+    fn may_report(&mut self, now: Instant) -> bool {
+        let allowed = self.errors.allows(now);
+        if allowed {
+            self.truth.icmp_errors += 1;
+        } else {
+            self.truth.icmp_suppressed += 1;
+        }
+        allowed
+    }
+
+    /// Reports on `packet` to its source, by the way that it came. Not on ICMP errors nor on later fragments (RFC 1812
+    /// section 4.3.2.7).
+    pub(super) fn report4<'p>(
+        &mut self,
+        now: Instant,
+        port: usize,
+        to: MacAddr,
+        packet: &'p [u8],
+        message: impl FnOnce(&'p [u8]) -> icmpv4::Repr<'p>,
+    ) {
+        let Some((own, _)) = self.ports[port].ipv4 else { return };
+        let header = usize::from(packet[0] & 15) * 4;
+        let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
+        let is_error = packet[9] == protocol::ICMP && !matches!(packet.get(header), Some(0 | 8));
+        if later_fragment || is_error || !self.may_report(now) {
+            return;
+        }
+        let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
+        // The header and 64 bits of what follows (RFC 792).
+        let message = message(&packet[..packet.len().min(header.max(ipv4::LEN) + 8)]);
+        let link = Link { source: self.ports[port].mac, destination: to };
+        self.send(now, port, |out| compose::icmpv4(out, link, own, source, 0, &message));
+    }
+
+    /// The same for IPv6 (RFC 4443 section 2.4 e).
+    pub(super) fn report6<'p>(
+        &mut self,
+        now: Instant,
+        port: usize,
+        to: MacAddr,
+        packet: &'p [u8],
+        message: impl FnOnce(&'p [u8]) -> icmpv6::Repr<'p>,
+    ) {
+        let is_error = packet[6] == protocol::ICMPV6 && packet.get(ipv6::LEN).is_none_or(|kind| *kind < 128);
+        let mut source = [0; 16];
+        source.copy_from_slice(&packet[8..24]);
+        let source = Ipv6Addr::from(source);
+        if is_error || source.is_unspecified() || source.is_multicast() || !self.may_report(now) {
+            return;
+        }
+        let own = self.ports[port].ipv6.map_or(self.ports[port].link_local, |a| a.0);
+        let length = ipv6::LEN + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+        let message = message(&packet[..packet.len().min(length).min(ORIGINAL_V6)]);
+        let link = Link { source: self.ports[port].mac, destination: to };
+        self.send(now, port, |out| compose::icmpv6(out, link, own, source, 64, &message));
+    }
+
+    /// The next hop of the frame in `slot` did not answer. Its Ethernet header still lacks addresses, so the report goes to
+    /// a neighbour known on the port that it came in by.
+    pub(super) fn report_unreachable_host(&mut self, now: Instant, port: usize, slot: Slot) {
+        let Some(to) = self.neighbours.any_on(port) else { return };
+        let frame = std::mem::take(self.pool.get_mut(slot));
+        let packet = &frame[ethernet::LEN..];
+        if frame[12] == 0x08 {
+            self.report4(now, port, to, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                code: icmpv4::unreachable::HOST,
+                next_hop_mtu: 0,
+                original,
+            });
+        } else {
+            self.report6(now, port, to, packet, |original| icmpv6::Repr::DestinationUnreachable {
+                code: icmpv6::unreachable::ADDRESS,
+                original,
+            });
+        }
+        *self.pool.get_mut(slot) = frame;
+    }
+}

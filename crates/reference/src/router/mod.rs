@@ -1,0 +1,325 @@
+//! The router itself: what happens to a frame, and when.
+
+mod control;
+mod forward;
+mod icmp;
+
+use crate::config::{Config, ConfigError, Route};
+use crate::egress::{Departures, Line, Parked};
+use crate::faults::Faults;
+use crate::neighbours::{Action, Neighbours, Pending};
+use crate::pool::Pool;
+use crate::random::Random;
+use crate::server::Server;
+use crate::table::{Table, Target};
+use crate::truth::{PortCounters, Truth};
+use drophammer_model::Instant;
+use drophammer_wire::MacAddr;
+use drophammer_wire::ethernet::{self, ethertype};
+use drophammer_wire::icmpv6::ndp;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// A reference device; see the crate for what is exact about it.
+pub struct Router {
+    ports: Vec<Port>,
+    table: Table,
+    neighbours: Neighbours,
+    server: Server,
+    delay: Duration,
+    jitter: Duration,
+    faults: Faults,
+    departures: Departures,
+    pool: Pool,
+    truth: Truth,
+    now: Instant,
+    next_own: Instant,
+    pending_limit: usize,
+    errors: ErrorLimit,
+    /// For the delay, and for faults: apart, so that a fault does not change the delays.
+    delay_random: Random,
+    fault_random: Random,
+}
+
+struct Port {
+    mac: MacAddr,
+    ipv4: Option<(Ipv4Addr, u8)>,
+    ipv6: Option<(Ipv6Addr, u8)>,
+    link_local: Ipv6Addr,
+    mtu: usize,
+    line: Line,
+    parked: VecDeque<Parked>,
+    counters: PortCounters,
+}
+
+/// At most `limit` in each second of the clock.
+struct ErrorLimit {
+    limit: u32,
+    second: u64,
+    used: u32,
+}
+
+impl Router {
+    /// A device that has seen nothing yet.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the configuration contradicts itself.
+    pub fn new(config: Config) -> Result<Router, ConfigError> {
+        check(&config)?;
+        let mut table = Table::default();
+        for (i, port) in config.ports.iter().enumerate() {
+            if let Some((address, len)) = port.ipv4 {
+                table.insert(address.into(), len, Target::Connected(i))?;
+                if len < 31 {
+                    let broadcast =
+                        Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(len.into()).unwrap_or(0));
+                    table.insert(broadcast.into(), 32, Target::Broadcast)?;
+                }
+            }
+            if let Some((address, len)) = port.ipv6 {
+                table.insert(address.into(), len, Target::Connected(i))?;
+            }
+        }
+        for port in &config.ports {
+            for address in
+                [port.ipv4.map(|a| IpAddr::V4(a.0)), port.ipv6.map(|a| IpAddr::V6(a.0))].into_iter().flatten()
+            {
+                table.insert(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
+            }
+        }
+        let ports = config.ports.iter().map(|p| Port {
+            mac: p.mac,
+            ipv4: p.ipv4,
+            ipv6: p.ipv6,
+            link_local: ndp::link_local(p.mac),
+            mtu: p.mtu as usize,
+            line: Line::new(p.speed, p.egress_buffer),
+            parked: VecDeque::new(),
+            counters: PortCounters::default(),
+        });
+        let mut router = Router {
+            ports: ports.collect(),
+            table,
+            neighbours: Neighbours::new(config.neighbour_lifetime),
+            server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
+            delay: config.delay,
+            jitter: config.jitter,
+            next_own: config.faults.own_frames.map_or(Instant(0), |own| Instant(0) + own.interval),
+            faults: config.faults,
+            departures: Departures::default(),
+            pool: Pool::default(),
+            truth: Truth::default(),
+            now: Instant(0),
+            pending_limit: config.pending_per_neighbour,
+            errors: ErrorLimit { limit: config.icmp_errors_per_second, second: 0, used: 0 },
+            delay_random: Random::new(config.seed),
+            fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
+        };
+        for route in config.routes {
+            router.add_route(route)?;
+        }
+        Ok(router)
+    }
+
+    /// Adds or replaces a route.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when its port, length or families do not fit.
+    pub fn add_route(&mut self, route: Route) -> Result<(), ConfigError> {
+        if route.port >= self.ports.len() {
+            return Err(ConfigError::NoSuchPort(route.port));
+        }
+        if route.prefix.is_ipv4() != route.next_hop.is_ipv4() {
+            return Err(ConfigError::Family(route));
+        }
+        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
+        self.table.insert(route.prefix, route.prefix_len, Target::Via(next_hop))
+    }
+
+    /// Takes a route away; false when there is none.
+    pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
+        self.table.remove(prefix, prefix_len)
+    }
+
+    /// Changes what it does wrong from now on. Numbering of frames goes on; its own frames start one interval from now.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when a fault names a port that is not there or a capacity out of range.
+    pub fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
+        check_faults(&faults, self.ports.len())?;
+        if faults.sag != self.faults.sag {
+            self.server.set_sag(faults.sag);
+        }
+        self.next_own = faults.own_frames.map_or(Instant(0), |own| self.now + own.interval);
+        self.faults = faults;
+        Ok(())
+    }
+
+    /// What it really did.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    /// What its counters for `port` tell (see [`Faults::counter_error`]); `None` for a port that is not there.
+    pub fn counters(&self, port: usize) -> Option<PortCounters> {
+        let mut told = self.ports.get(port)?.counters;
+        for count in [&mut told.in_unicast, &mut told.out_unicast] {
+            *count = count.saturating_add_signed(self.faults.counter_error);
+        }
+        Some(told)
+    }
+
+    /// Where it believes a neighbour to be.
+    pub fn neighbour(&self, port: usize, address: IpAddr) -> Option<MacAddr> {
+        self.neighbours.find(port, address).and_then(|i| self.neighbours.get(i).mac)
+    }
+
+    /// Takes a frame (without FCS) whose last bit came in at `now`. What leaves because of it is given by
+    /// [`Router::poll`], also what leaves in the same instant.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.truth.received += 1;
+        let ingress = &mut self.ports[port];
+        ingress.counters.in_octets += frame.len() as u64 + 4;
+        let Ok((header, packet)) = ethernet::Repr::parse(frame) else {
+            ingress.counters.in_errors += 1;
+            self.truth.ignored += 1;
+            return;
+        };
+        let group = header.destination.is_group();
+        if group {
+            ingress.counters.in_group += 1;
+        } else if header.destination == ingress.mac {
+            ingress.counters.in_unicast += 1;
+        } else {
+            self.truth.ignored += 1;
+            return;
+        }
+        match header.ethertype {
+            ethertype::IPV4 => self.take_ipv4(now, port, header.source, group, packet),
+            ethertype::IPV6 => self.take_ipv6(now, port, header.source, group, packet),
+            ethertype::ARP => self.take_arp(now, port, packet),
+            _ => self.truth.ignored += 1,
+        }
+    }
+
+    /// Does what is due until `now` and gives every frame that departs until then to `out`, in order of departure.
+    pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.speak_unasked(now);
+        self.ask_neighbours(now);
+        self.release_parked(now);
+        while let Some(departure) = self.departures.take(now) {
+            let frame = self.pool.get(departure.slot);
+            let counters = &mut self.ports[departure.port].counters;
+            counters.out_octets += frame.len() as u64 + 4;
+            if frame[0] & 1 == 1 {
+                counters.out_group += 1;
+            } else {
+                counters.out_unicast += 1;
+            }
+            if departure.transit {
+                self.truth.forwarded += 1;
+                self.truth.queued -= 1;
+            }
+            out(departure.at, departure.port, frame);
+            self.pool.release(departure.slot);
+        }
+    }
+
+    /// When [`Router::poll`] has something to do next; `None` while nothing is under way.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let parked = self.ports.iter().filter_map(|p| p.parked.iter().map(|f| f.limit).min()).min();
+        let own = self.faults.own_frames.map(|_| self.next_own);
+        [self.departures.next(), self.neighbours.next_deadline(), parked, own].into_iter().flatten().min()
+    }
+
+    fn speak_unasked(&mut self, now: Instant) {
+        let Some(own) = self.faults.own_frames else { return };
+        while self.next_own <= now {
+            let slot = self.pool.take();
+            control::lldp(self.pool.get_mut(slot), self.ports[own.port].mac, own.port);
+            self.departures.schedule(self.next_own, own.port, slot, false);
+            self.truth.own_frames += 1;
+            self.next_own = self.next_own + own.interval.max(Duration::from_micros(1));
+        }
+    }
+
+    fn ask_neighbours(&mut self, now: Instant) {
+        // Rare, so the list may allocate.
+        let mut due = Vec::new();
+        self.neighbours.poll(now, |i, neighbour, action| match action {
+            Action::Ask(mac) => due.push((i, mac, Vec::new())),
+            Action::GiveUp => due.push((i, None, std::mem::take(&mut neighbour.pending))),
+        });
+        for (i, mac, lost) in due {
+            if lost.is_empty() && self.neighbours.get(i).attempts() > 0 {
+                self.ask(now, i, mac);
+            }
+            for Pending { slot, ingress } in lost {
+                self.truth.dropped.unresolved += 1;
+                self.truth.queued -= 1;
+                self.report_unreachable_host(now, ingress, slot);
+                self.pool.release(slot);
+            }
+        }
+    }
+
+    fn release_parked(&mut self, now: Instant) {
+        for (i, port) in self.ports.iter_mut().enumerate() {
+            // In order of their limits, because each was parked later than the one before it.
+            while let Some(parked) = port.parked.front().copied().filter(|p| p.limit <= now) {
+                port.parked.pop_front();
+                self.truth.reorder_expired += 1;
+                self.departures.schedule(parked.limit, i, parked.slot, true);
+            }
+        }
+    }
+}
+
+impl ErrorLimit {
+    fn allows(&mut self, now: Instant) -> bool {
+        let second = now.0 / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.used) = (second, 0);
+        }
+        let allowed = self.used < self.limit;
+        self.used += u32::from(allowed);
+        allowed
+    }
+}
+
+fn check(config: &Config) -> Result<(), ConfigError> {
+    if config.capacity_pps.is_some_and(|c| !(1..=1_000_000_000).contains(&c)) {
+        return Err(ConfigError::Limit("capacity_pps"));
+    }
+    if config.buffer == 0 {
+        return Err(ConfigError::Limit("buffer"));
+    }
+    for port in &config.ports {
+        if port.speed.is_some_and(|s| !(1..=1_000_000_000_000_000).contains(&s.0)) {
+            return Err(ConfigError::Limit("speed"));
+        }
+        if port.speed.is_some() && port.egress_buffer == 0 {
+            return Err(ConfigError::Limit("egress_buffer"));
+        }
+    }
+    check_faults(&config.faults, config.ports.len())
+}
+
+fn check_faults(faults: &Faults, ports: usize) -> Result<(), ConfigError> {
+    let named = [faults.misroute.map(|m| m.to_port), faults.own_frames.map(|o| o.port)];
+    if let Some(port) = named.into_iter().flatten().find(|p| *p >= ports) {
+        return Err(ConfigError::NoSuchPort(port));
+    }
+    if faults.sag.is_some_and(|s| !(1..=1_000_000_000).contains(&s.capacity_pps)) {
+        return Err(ConfigError::Limit("capacity_pps of the sag"));
+    }
+    Ok(())
+}

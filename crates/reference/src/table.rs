@@ -1,0 +1,108 @@
+//! Routing tables: longest match over both families.
+
+use crate::config::ConfigError;
+use prefix_trie::PrefixMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a destination means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An address of the device.
+    Local,
+    /// The broadcast address of a connected prefix: never forwarded (RFC 2644).
+    Broadcast,
+    /// On the link of this port.
+    Connected(usize),
+    /// By this neighbour.
+    Via(usize),
+}
+
+/// Both tables.
+#[derive(Clone, Default)]
+pub struct Table {
+    v4: PrefixMap<(u32, u8), Target>,
+    v6: PrefixMap<(u128, u8), Target>,
+}
+
+impl Table {
+    /// Adds or replaces a route.
+    ///
+    /// # Errors
+    /// A length beyond the family's.
+    pub fn insert(&mut self, prefix: IpAddr, len: u8, target: Target) -> Result<(), ConfigError> {
+        match prefix {
+            IpAddr::V4(p) if len <= 32 => {
+                self.v4.insert((mask4(p, len), len), target);
+            }
+            IpAddr::V6(p) if len <= 128 => {
+                self.v6.insert((mask6(p, len), len), target);
+            }
+            _ => return Err(ConfigError::PrefixLength(len)),
+        }
+        Ok(())
+    }
+
+    /// Takes a route away; false when there is none.
+    pub fn remove(&mut self, prefix: IpAddr, len: u8) -> bool {
+        match prefix {
+            IpAddr::V4(p) => len <= 32 && self.v4.remove(&(mask4(p, len), len)).is_some(),
+            IpAddr::V6(p) => len <= 128 && self.v6.remove(&(mask6(p, len), len)).is_some(),
+        }
+    }
+
+    /// Longest match.
+    pub fn find4(&self, destination: Ipv4Addr) -> Option<Target> {
+        self.v4.get_lpm(&(destination.to_bits(), 32)).map(|(_, t)| *t)
+    }
+
+    /// Longest match.
+    pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
+        self.v6.get_lpm(&(destination.to_bits(), 128)).map(|(_, t)| *t)
+    }
+}
+
+fn mask4(p: Ipv4Addr, len: u8) -> u32 {
+    p.to_bits() & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+}
+
+fn mask6(p: Ipv6Addr, len: u8) -> u128 {
+    p.to_bits() & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn longest_match_equals_a_scan(
+            routes in proptest::collection::vec((any::<u32>(), 0u8..=32), 0..60), probes in proptest::collection::vec(any::<u32>(), 20),
+        ) {
+            let mut table = Table::default();
+            for (i, (prefix, len)) in routes.iter().enumerate() {
+                table.insert(Ipv4Addr::from_bits(*prefix).into(), *len, Target::Via(i)).unwrap();
+                table.insert(Ipv6Addr::from_bits(u128::from(*prefix) << 96).into(), *len, Target::Via(i)).unwrap();
+            }
+            // Some probes hit for certain.
+            for probe in probes.iter().copied().chain(routes.iter().map(|r| r.0)) {
+                let covers = |(prefix, len): &(u32, u8)| (prefix ^ probe).checked_shr(32 - u32::from(*len)).unwrap_or(0) == 0;
+                let expected = routes.iter().enumerate().filter(|(_, r)| covers(r)).max_by_key(|(i, r)| (r.1, *i));
+                let expected = expected.map(|(i, _)| Target::Via(i));
+                prop_assert_eq!(table.find4(Ipv4Addr::from_bits(probe)), expected);
+                prop_assert_eq!(table.find6(Ipv6Addr::from_bits(u128::from(probe) << 96 | 7)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn routes_go_and_default_is_length_zero() {
+        let mut table = Table::default();
+        let zero = Ipv4Addr::UNSPECIFIED.into();
+        table.insert(zero, 0, Target::Via(0)).unwrap();
+        assert_eq!(table.find4(Ipv4Addr::new(9, 9, 9, 9)), Some(Target::Via(0)));
+        assert!(table.remove(zero, 0) && !table.remove(zero, 0));
+        assert_eq!(table.find4(Ipv4Addr::new(9, 9, 9, 9)), None);
+        assert_eq!(table.insert(zero, 33, Target::Local), Err(ConfigError::PrefixLength(33)));
+    }
+}

@@ -1,1 +1,33 @@
 //! Real routers as devices under test: namespaces, links, daemons, probes.
+//!
+//! [`Lab::enter`] moves the (still single-threaded) process into namespaces of its own: from then on the process's
+//! network namespace *is* the tester's. A [`DutKind`] brings a router up in a further namespace, veth pairs join the two:
+//! tester `t0 t1 ...`, DUT `d0 d1 ...`. Everything that the lab makes hangs on the life of the process: whatever ends it,
+//! SIGKILL included, ends daemons, links, routes and mounts.
+//!
+//! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
+
+mod confine;
+mod cpu;
+mod dut;
+mod enter;
+mod environment;
+mod error;
+pub mod kinds;
+mod mounts;
+mod netns;
+mod probe;
+mod process;
+mod router;
+mod sweep;
+mod topology;
+mod wait;
+
+pub use cpu::CpuPlan;
+pub use dut::{Dut, DutKind, TesterInterface, Where};
+pub use enter::{Lab, LabOptions};
+pub use error::LabError;
+pub use kinds::{KINDS, find};
+pub use netns::Netns;
+pub use sweep::sweep;
+pub use topology::Loop;

@@ -1,0 +1,178 @@
+//! Confining the forwarding of a DUT in a namespace to one processor.
+//!
+//! By default a veth pair forwards in the context of whoever sends: the router's work would run on the tester's
+//! processor. Threaded NAPI turns the receive work of an interface into a kernel thread, which can be pinned and whose
+//! processor time is the DUT's.
+
+use crate::cpu::{self, CpuPlan};
+use crate::wait::{self, Look};
+use crate::{LabError, Netns, probe};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
+use std::time::Duration;
+
+/// How the forwarding of a set of interfaces is confined.
+#[derive(Debug)]
+pub(crate) struct Confinement {
+    /// In words, for the record.
+    pub(crate) text: String,
+    /// Kernel threads that do the receive work; empty when they could not be had.
+    threads: Vec<u32>,
+}
+
+impl Confinement {
+    /// Nothing confined yet.
+    pub(crate) fn none() -> Confinement {
+        Confinement { text: String::new(), threads: Vec::new() }
+    }
+
+    /// Processor time of the forwarding; `None` where it runs in no thread of its own.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        if self.threads.is_empty() {
+            return None;
+        }
+        self.threads.iter().try_fold(Duration::ZERO, |sum, t| Some(sum + probe::thread_time(*t)?))
+    }
+}
+
+/// Confines the receive work of `interfaces` (up, in `netns`) to the DUT's processor: threaded NAPI, pinned where
+/// we may; RPS where its threads cannot be seen (a container with a PID namespace of its own).
+pub(crate) fn confine(
+    netns: &Netns,
+    interfaces: &[String],
+    root: bool,
+    lock: Option<&File>,
+    cpus: CpuPlan,
+) -> Result<Confinement, LabError> {
+    for name in interfaces {
+        // Frames that the DUT itself sends must carry whole checksums.
+        netns.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None)?;
+    }
+    let shared = if cpus.separate() {
+        String::new()
+    } else {
+        "; tester and DUT share the only processor, so each slows the other".into()
+    };
+    let threads = threaded(netns, interfaces, lock)?;
+    let why = match complete(&threads, interfaces) {
+        Ok(()) => {
+            let place = match threads.iter().try_for_each(|(pid, _)| cpu::pin(*pid, cpus.dut)) {
+                Ok(()) => format!("on processor {}", cpus.dut),
+                Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
+                Err(e) => format!("on the processor that the scheduler chooses ({e})"),
+            };
+            let text = format!(
+                "network namespace; receive work of each interface is a kernel thread (threaded NAPI) {place}{shared}"
+            );
+            return Ok(Confinement { text, threads: threads.into_iter().map(|(pid, _)| pid).collect() });
+        }
+        Err(why) => why,
+    };
+    for name in interfaces {
+        write_sys(netns, &format!("class/net/{name}/threaded"), "0")?;
+        netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None)?;
+    }
+    let steered: Result<(), LabError> = interfaces
+        .iter()
+        .try_for_each(|name| write_sys(netns, &format!("class/net/{name}/queues/rx-0/rps_cpus"), &cpu::mask(cpus.dut)));
+    let text = match steered {
+        Ok(()) => format!(
+            "network namespace; receive work is steered (RPS) to processor {}, its processor time is not \
+                           known ({why}){shared}",
+            cpus.dut
+        ),
+        Err(e) => format!(
+            "network namespace; forwarding is NOT confined and runs on the tester's processor ({why}; {e})\
+                           {shared}"
+        ),
+    };
+    Ok(Confinement { text, threads: Vec::new() })
+}
+
+fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), LabError> {
+    let path = netns.sys(file);
+    fs::write(&path, value).map_err(LabError::file("write", &path))
+}
+
+/// Turns threaded NAPI on and returns the kernel threads that this made: (process id, name).
+fn threaded(netns: &Netns, interfaces: &[String], lock: Option<&File>) -> Result<Vec<(u32, String)>, LabError> {
+    // Threads of another lab have the same names, so no two labs may look for new ones at the same time.
+    let _locked = lock.map(hold).transpose()?;
+    let before = napi_threads();
+    for name in interfaces {
+        netns.output("ethtool", "ethtool", &["-K", name, "gro", "on"], None)?;
+        write_sys(netns, &format!("class/net/{name}/threaded"), "1")?;
+    }
+    Ok(napi_threads().into_iter().filter(|t| !before.contains(t)).collect())
+}
+
+/// Has each interface its thread? In words why not.
+fn complete(threads: &[(u32, String)], interfaces: &[String]) -> Result<(), String> {
+    for interface in interfaces {
+        let prefix = format!("napi/{interface}-");
+        if !threads.iter().any(|(_, name)| name.starts_with(&prefix)) {
+            return Err(format!("the kernel thread of {interface} cannot be seen from here"));
+        }
+    }
+    Ok(())
+}
+
+/// All threads of threaded NAPI on this machine: (process id, name as `napi/d0-8193`).
+fn napi_threads() -> Vec<(u32, String)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found: Vec<(u32, String)> = entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+            name.starts_with("napi/").then(|| (pid, name.trim().to_owned()))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Locks the folder that all labs of this machine share.
+fn hold(folder: &File) -> Result<Flock<File>, LabError> {
+    // A lock belongs to what was opened, and duplicates share it: open anew.
+    let again = File::open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(folder)));
+    let mut file = Some(again.map_err(LabError::io("cannot open the lock of the labs"))?);
+    wait::until(Duration::from_secs(20), &|| false, || match file.take() {
+        Some(f) => match Flock::lock(f, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Look::Ready(lock)),
+            Err((f, nix::Error::EWOULDBLOCK)) => {
+                file = Some(f);
+                Ok(Look::NotYet("another lab holds the lock on /run/lock".into()))
+            }
+            Err((_, e)) => Err(LabError::io("cannot lock /run/lock")(e)),
+        },
+        None => Err(LabError::io("cannot lock /run/lock")(nix::Error::EBADF)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_interface_needs_its_thread() {
+        let thread = |pid, name: &str| (pid, name.to_owned());
+        let interfaces = ["d1".to_owned(), "d11".to_owned()];
+        assert!(complete(&[thread(7, "napi/d1-8193"), thread(8, "napi/d11-8194")], &interfaces).is_ok());
+        let error = complete(&[thread(8, "napi/d11-8194")], &interfaces).unwrap_err();
+        assert!(error.contains("of d1 "), "{error}");
+    }
+
+    #[test]
+    fn two_labs_do_not_look_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::open(folder.path()).unwrap();
+        let first = hold(&file).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| hold(&file).map(drop));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!second.is_finished());
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
+    }
+}

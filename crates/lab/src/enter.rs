@@ -1,0 +1,303 @@
+//! Moving this process into namespaces of its own.
+
+use crate::cpu::{self, CpuPlan};
+use crate::environment;
+use crate::netns::{Netns, on_a_thread, own_namespace};
+use crate::topology::Loop;
+use crate::{LabError, mounts, process, sweep};
+use drophammer_model::environment::Environment;
+use drophammer_model::suite::PortConfig;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::{getegid, geteuid};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+/// Folders in which daemons leave files; the lab has its own, empty ones.
+const HIDDEN: [&str; 2] = ["/run", "/var/tmp"];
+
+/// How to enter the lab.
+#[derive(Clone, Debug, Default)]
+pub struct LabOptions {
+    /// Existing folders that must stay visible even where they lie below `/run` or `/var/tmp`, which the lab covers: the
+    /// folder of results. The current folder always stays.
+    pub keep: Vec<PathBuf>,
+}
+
+/// What every part of the lab refers to.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// True when the process is root on the host, not in a user namespace of ours.
+    pub(crate) root: bool,
+    /// Network namespace from which we came.
+    host: File,
+    /// Mount namespace from which we came.
+    host_mounts: File,
+    /// Network namespace of the tester: the one of this process.
+    pub(crate) tester: File,
+    /// PID namespace of the DUTs' daemons.
+    pub(crate) pids: File,
+    /// Folder of the host on which labs lock each other out while they look for new kernel threads.
+    pub(crate) lock: Option<File>,
+    pub(crate) cpus: CpuPlan,
+    pub(crate) mark: String,
+    /// Folder for sockets and mount points of daemons, seen by the lab alone and gone with it.
+    pub(crate) state: PathBuf,
+}
+
+/// The lab: this process, moved into namespaces of its own.
+///
+/// The process stays in the host's PID namespace, so that it sees the kernel threads of the DUT's interfaces. Daemons
+/// run in a PID namespace whose first process reads a pipe from us: when we end, however, the pipe closes, that process
+/// ends, and the kernel kills every other one in it.
+#[derive(Debug)]
+pub struct Lab {
+    shared: Arc<Shared>,
+    holder: Child,
+}
+
+impl Lab {
+    /// Enters the lab. To be called once, before the process has started any other thread.
+    ///
+    /// # Errors
+    /// [`LabError::Forbidden`] with the setting that stands in the way, where the system does not allow namespaces;
+    /// [`LabError::MissingProgram`].
+    pub fn enter(options: &LabOptions) -> Result<Lab, LabError> {
+        process::find("ip", "iproute2")?;
+        process::find("ethtool", "ethtool")?;
+        let cpus = CpuPlan::make()?;
+        let open = |path: &str| File::open(path).map_err(LabError::file("open", Path::new(path)));
+        let host = own_namespace()?;
+        let host_mounts = open("/proc/self/ns/mnt")?;
+        let lock = open("/run/lock").or_else(|_| open("/tmp")).ok();
+        let mark = sweep::mark();
+        let (keep, here) = kept(options)?;
+
+        let root = leave_host()?;
+        mounts::make_private()?;
+        mounts::sysfs(Path::new("/sys"))?;
+        mounts::hide(&HIDDEN, &keep)?;
+        if let Some(here) = here {
+            std::env::set_current_dir(&here).map_err(LabError::file("return to", &here))?;
+        }
+        let state = PathBuf::from("/run/drophammer");
+        fs::create_dir_all(&state).map_err(LabError::file("create", &state))?;
+
+        let (holder, pids) = start_holder(&mark)?;
+        let tester = own_namespace()?;
+        let shared = Arc::new(Shared { root, host, host_mounts, tester, pids, lock, cpus, mark, state });
+        let lab = Lab { shared, holder };
+        // The tester's ends carry no address and say nothing by themselves.
+        let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
+        let tester = Netns::tester(&lab.shared)?;
+        tester.sysctl(if Path::new("/proc/sys/net/ipv6").exists() { &quiet } else { &[] })?;
+        tester.ip(&["link set lo up".into()])?;
+        Ok(lab)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// True when the lab has the host's root rights; false in a user namespace.
+    pub fn is_root(&self) -> bool {
+        self.shared.root
+    }
+
+    /// Which processor is whose. Daemons and forwarding of the DUT are put on theirs by the lab; pin the tester's packet
+    /// loop with [`Lab::pin_current_thread`].
+    pub fn cpus(&self) -> CpuPlan {
+        self.shared.cpus
+    }
+
+    /// Pins the calling thread to one processor.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] when the processor may not be used.
+    pub fn pin_current_thread(&self, cpu: usize) -> Result<(), LabError> {
+        cpu::pin(0, cpu)
+    }
+
+    /// Conditions of the run as found on this machine now.
+    pub fn environment(&self) -> Environment {
+        environment::read(self.shared.root, self.shared.cpus)
+    }
+
+    /// Runs `work` on a thread in the namespaces (network and mounts) from which the process came, for interfaces of the
+    /// host: sockets that it opens stay there.
+    ///
+    /// # Errors
+    /// [`LabError::Forbidden`] to an ordinary user, whom the kernel does not let back.
+    pub fn in_host_netns<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        self.shared.on_host(work)
+    }
+
+    /// A further network namespace, empty, with its own view of /sys as long as it lives; `name` is for messages and must
+    /// be unique.
+    ///
+    /// # Errors
+    /// [`LabError::Io`], [`LabError::Forbidden`].
+    pub fn namespace(&self, name: &str) -> Result<Netns, LabError> {
+        Netns::create(&self.shared, name)
+    }
+
+    /// The tester's own namespace.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] when no descriptor is left.
+    pub fn tester(&self) -> Result<Netns, LabError> {
+        Netns::tester(&self.shared)
+    }
+
+    /// Joins the tester's ports to each other without a DUT, to find the tester's own ceiling; see [`Loop`].
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] for fewer than two ports; those of making links.
+    pub fn loop_without_dut(&self, ports: &[PortConfig]) -> Result<Loop, LabError> {
+        Loop::make(self, ports)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // SIGKILL from outside ends even the first process of a PID namespace, and with it all others.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+impl Shared {
+    /// A fresh folder for the sockets of a DUT's daemons: a socket of an earlier one would look like readiness.
+    pub(crate) fn fresh_state(&self, dut: &str) -> Result<PathBuf, LabError> {
+        let folder = self.state.join(format!("dut-{dut}"));
+        match fs::remove_dir_all(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LabError::file("empty", &folder)(e)),
+            _ => fs::create_dir_all(&folder).map_err(LabError::file("create", &folder)),
+        }?;
+        Ok(folder)
+    }
+
+    /// See [`Lab::in_host_netns`].
+    pub(crate) fn on_host<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        if !self.root {
+            return Err(LabError::Forbidden {
+                what: "an ordinary user cannot use interfaces of the host from the lab".into(),
+                remedy: "run as root (routers on real interfaces need it), or use a kind that runs in a namespace"
+                    .into(),
+            });
+        }
+        let here = std::env::current_dir().ok();
+        let before = || {
+            // A thread must have its own working folder before it may change the mount namespace.
+            setns(&self.host, CloneFlags::CLONE_NEWNET)
+                .and_then(|()| unshare(CloneFlags::CLONE_FS))
+                .and_then(|()| setns(&self.host_mounts, CloneFlags::CLONE_NEWNS))
+                .map_err(LabError::io("cannot return to the host's namespaces"))?;
+            here.as_deref().map_or(Ok(()), |h| std::env::set_current_dir(h).map_err(LabError::file("return to", h)))
+        };
+        on_a_thread(before, work)
+    }
+}
+
+/// Folders that stay visible, absolute, and the current one when it has to be entered anew.
+fn kept(options: &LabOptions) -> Result<(Vec<PathBuf>, Option<PathBuf>), LabError> {
+    let mut keep = Vec::new();
+    for folder in &options.keep {
+        keep.push(folder.canonicalize().map_err(LabError::file("find", folder))?);
+    }
+    let here = std::env::current_dir().ok().filter(|h| HIDDEN.iter().any(|hidden| h.starts_with(hidden)));
+    keep.extend(here.clone());
+    Ok((keep, here))
+}
+
+/// Leaves the host's mount and network namespaces; through a user namespace where we lack the right. True when the rights
+/// are the host's.
+fn leave_host() -> Result<bool, LabError> {
+    let own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
+    if geteuid().is_root() && unshare(own).is_ok() {
+        return Ok(true);
+    }
+    let (uid, gid) = (geteuid(), getegid());
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(|e| user_namespace_refused(e, threads()))?;
+    let write = |file: &str, text: String| {
+        let path = Path::new("/proc/self").join(file);
+        fs::write(&path, text).map_err(|e| LabError::Forbidden {
+            what: format!("cannot write {}: {e}", path.display()),
+            remedy: "run as root, or allow user namespaces to ordinary users".into(),
+        })
+    };
+    write("setgroups", "deny".into())?;
+    write("uid_map", format!("0 {uid} 1"))?;
+    write("gid_map", format!("0 {gid} 1"))?;
+    unshare(own).map_err(|e| user_namespace_refused(e, 1))?;
+    Ok(false)
+}
+
+/// Threads of this process.
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+}
+
+/// Why the kernel refuses a user namespace, with the setting that does it.
+fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
+    if threads > 1 {
+        return LabError::Unusable {
+            what: format!("the lab was entered with {threads} threads running; the kernel wants one"),
+            remedy: "this is a fault of the program: enter the lab before anything else".into(),
+        };
+    }
+    let is = |file: &str, value: &str| fs::read_to_string(file).is_ok_and(|t| t.trim() == value);
+    let switches = [
+        ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"),
+        ("/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000"),
+        (
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    ];
+    let remedy = match switches.iter().find(|(file, forbids, _)| is(file, forbids)) {
+        Some((_, _, command)) => format!("run as root, or allow them: {command}"),
+        None => {
+            "run as root; in a container, with --privileged or --cap-add=SYS_ADMIN and a seccomp profile that allows \
+                 unshare"
+                .into()
+        }
+    };
+    LabError::Forbidden { what: format!("this system forbids user namespaces to this user: {error}"), remedy }
+}
+
+/// Makes the PID namespace of the daemons and its first process.
+fn start_holder(mark: &str) -> Result<(Child, File), LabError> {
+    let cat = process::find("cat", "coreutils")?;
+    let start = || -> Result<Child, LabError> {
+        unshare(CloneFlags::CLONE_NEWPID).map_err(LabError::io("cannot create a PID namespace"))?;
+        let mut command = process::command(&cat, mark);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map_err(LabError::io("cannot start the first process of the PID namespace"))
+    };
+    let mut holder = on_a_thread(|| Ok(()), start)??;
+    let path = PathBuf::from(format!("/proc/{}/ns/pid", holder.id()));
+    match File::open(&path) {
+        Ok(pids) => Ok((holder, pids)),
+        Err(e) => {
+            let _ = holder.kill();
+            let _ = holder.wait();
+            Err(LabError::file("open", &path)(e))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_threads_before_settings() {
+        let text = user_namespace_refused(nix::Error::EINVAL, 3).to_string();
+        assert!(text.contains("3 threads"), "{text}");
+        let text = user_namespace_refused(nix::Error::EPERM, 1).to_string();
+        assert!(text.contains("remedy: run as root"), "{text}");
+    }
+}

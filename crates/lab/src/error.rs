@@ -1,0 +1,96 @@
+//! What can go wrong in the lab, and what to do about it.
+
+use std::path::Path;
+
+/// An error of the lab. Every text says what failed and, where there is one, the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The system does not allow what the lab needs.
+    #[error("{what}\n  remedy: {remedy}")]
+    Forbidden {
+        /// What was refused.
+        what: String,
+        /// What the user can do.
+        remedy: String,
+    },
+    /// A program is not installed.
+    #[error("the program `{program}` is missing\n  remedy: install the Debian package `{package}`")]
+    MissingProgram {
+        /// Its name.
+        program: String,
+        /// Debian package that has it.
+        package: String,
+    },
+    /// A command ended with an error.
+    #[error("`{command}` failed ({status}): {output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// What it wrote.
+        output: String,
+    },
+    /// A system call or file operation failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A condition did not come true in time.
+    #[error("not ready after {seconds:.1} s: {condition}{log}")]
+    NotReady {
+        /// What was waited for, and how far it got.
+        condition: String,
+        /// How long.
+        seconds: f64,
+        /// Last lines of the logs, empty or starting with a newline.
+        log: String,
+    },
+    /// A daemon of the DUT ended by itself.
+    #[error("{name} ended by itself ({status}){log}")]
+    DaemonDied {
+        /// Which.
+        name: String,
+        /// How it ended.
+        status: String,
+        /// Last lines of its log, empty or starting with a newline.
+        log: String,
+    },
+    /// The suite asks for something that this DUT cannot be or this machine does not have.
+    #[error("{what}\n  remedy: {remedy}")]
+    Unusable {
+        /// What is wrong.
+        what: String,
+        /// What the user can do.
+        remedy: String,
+    },
+    /// The user asked to stop.
+    #[error("stopped by the user")]
+    Stopped,
+}
+
+impl LabError {
+    /// Wraps a failed system call: `.map_err(LabError::io("mount sysfs"))`.
+    pub(crate) fn io<E: Into<std::io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> LabError {
+        let what = what.into();
+        move |source| LabError::Io { what, source: source.into() }
+    }
+
+    /// Wraps a failed file operation.
+    pub(crate) fn file<E: Into<std::io::Error>>(verb: &str, path: &Path) -> impl FnOnce(E) -> LabError {
+        LabError::io(format!("cannot {verb} {}", path.display()))
+    }
+
+    /// Adds the last lines of a log to an error that carries none yet.
+    pub(crate) fn with_log(self, text: &str) -> LabError {
+        match self {
+            LabError::NotReady { condition, seconds, log } if log.is_empty() && !text.is_empty() => {
+                LabError::NotReady { condition, seconds, log: format!("\n{text}") }
+            }
+            other => other,
+        }
+    }
+}

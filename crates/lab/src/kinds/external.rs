@@ -1,0 +1,368 @@
+//! The user's own router on real interfaces of this machine.
+
+use crate::dut::{TesterInterface, Where};
+use crate::enter::Shared;
+use crate::netns::ip_json;
+use crate::wait::{self, Look};
+use crate::{Dut, DutKind, Lab, LabError, process};
+use drophammer_model::environment::DutRecord;
+use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
+use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::trial::Family;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+static SPEC: KindSpec = KindSpec {
+    name: "external",
+    summary: "your own router on real interfaces of this machine, with shell commands as hooks",
+    roles: &["ipv4-router", "ipv6-router"],
+    needs: &[("ip", "iproute2"), ("sh", "dash")],
+    params: &[
+        ParamSpec::required("interfaces", ParamKind::Interfaces, "interface of each port, in the order of the ports"),
+        ParamSpec::optional(
+            "dut_macs",
+            ParamKind::Text,
+            "MAC addresses of the DUT's ports, separated by spaces, for a DUT that answers no ARP and ND",
+        ),
+        ParamSpec::optional(
+            "setup",
+            ParamKind::Command,
+            "command that configures the DUT; sees DUT_PORTS and PORT_0_...",
+        ),
+        ParamSpec::optional("teardown", ParamKind::Command, "command that undoes it, also after an error"),
+        ParamSpec::optional("counters", ParamKind::Command, "command that writes lines `name value`"),
+        ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT is well"),
+        ParamSpec::new(
+            "timeout",
+            ParamKind::Duration,
+            "60 s",
+            "300 s",
+            "time in which each command and link must be done",
+        ),
+    ],
+    simulated: false,
+};
+
+/// Kind `external`.
+pub struct External;
+
+/// A command is given this long where it runs between trials.
+const ASK: Duration = Duration::from_secs(10);
+
+impl DutKind for External {
+    fn spec(&self) -> &'static KindSpec {
+        &SPEC
+    }
+
+    fn bring_up(
+        &self,
+        lab: &mut Lab,
+        dut: &DutConfig,
+        ports: &[PortConfig],
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn Dut>, LabError> {
+        let names = dut.params.texts("interfaces").unwrap_or_default();
+        let macs = macs(&dut.params.text("dut_macs").unwrap_or_default())?;
+        if names.len() != ports.len() || !(macs.is_empty() || macs.len() == ports.len()) {
+            return Err(LabError::Unusable {
+                what: format!("{} ports, {} interfaces, {} MAC addresses", ports.len(), names.len(), macs.len()),
+                remedy: "give `interfaces` one entry for each port, and `dut_macs` as many or none".into(),
+            });
+        }
+        let shared = Arc::clone(lab.shared());
+        for (name, port) in names.iter().zip(ports) {
+            refuse_unless_free(&shared, name, port.mtu)?;
+        }
+        let interfaces = names.iter().enumerate().map(|(i, name)| TesterInterface {
+            name: name.clone(),
+            netns: Where::Host,
+            dut_mac: macs.get(i).copied(),
+        });
+        let limit = dut.params.duration("timeout").unwrap_or(Duration::from_secs(60));
+        let router = ExternalDut {
+            shared,
+            name: dut.name.clone(),
+            interfaces: interfaces.collect(),
+            hooks: ["setup", "teardown", "counters", "alive"]
+                .into_iter()
+                .filter_map(|key| Some((key, dut.params.text(key)?)))
+                .collect(),
+            environment: environment(&names, ports),
+            work_dir: work_dir.to_path_buf(),
+            limit,
+            torn_down: false,
+        };
+        router.must("setup", limit, stop)?;
+        wait::until(limit, stop, || match router.link_down()? {
+            Some(name) => Ok(Look::NotYet(format!("{name} has no carrier"))),
+            None if !router.hook("alive", ASK, stop)?.is_none_or(|status| status.success()) => {
+                Ok(Look::NotYet(format!("the command `alive` fails{}", router.log_of("alive"))))
+            }
+            None => Ok(Look::Ready(())),
+        })?;
+        Ok(Box::new(router))
+    }
+}
+
+struct ExternalDut {
+    shared: Arc<Shared>,
+    name: String,
+    interfaces: Vec<TesterInterface>,
+    hooks: BTreeMap<&'static str, String>,
+    environment: Vec<(String, String)>,
+    work_dir: PathBuf,
+    limit: Duration,
+    torn_down: bool,
+}
+
+impl ExternalDut {
+    /// Runs a command of the user on the host; `None` when there is none of this name.
+    fn hook(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<Option<ExitStatus>, LabError> {
+        let Some(text) = self.hooks.get(key) else { return Ok(None) };
+        let log = self.log(key);
+        // The flag cannot go along to the other thread, so it is looked at here while that one runs.
+        let stopped = std::sync::atomic::AtomicBool::new(false);
+        let flag = &stopped;
+        let (done, finished) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(move || {
+                let stop = || flag.load(std::sync::atomic::Ordering::Relaxed);
+                let run = || process::shell(text, &self.shared.mark, &self.environment, &log, limit, &stop);
+                let result = self.shared.on_host(run).and_then(|r| r);
+                // Nobody waits any more only if this thread is already being joined.
+                let _ = done.send(());
+                result
+            });
+            while finished.recv_timeout(Duration::from_millis(20)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                if stop() {
+                    stopped.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+        .map(Some)
+    }
+
+    /// Runs a command of the user that has to succeed.
+    fn must(&self, key: &str, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
+        match self.hook(key, limit, stop)? {
+            Some(status) if !status.success() => Err(LabError::Command {
+                command: format!("{key}: {}", self.hooks.get(key).map(String::as_str).unwrap_or_default()),
+                status: status.to_string(),
+                output: self.log_of(key),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn log(&self, key: &str) -> PathBuf {
+        self.work_dir.join(format!("{key}.log"))
+    }
+
+    fn log_of(&self, key: &str) -> String {
+        let text = process::tail(&self.log(key));
+        if text.is_empty() { text } else { format!("\n{text}") }
+    }
+
+    fn link_down(&self) -> Result<Option<String>, LabError> {
+        self.shared.on_host(|| {
+            let up = |name: &str| {
+                std::fs::read_to_string(format!("/sys/class/net/{name}/carrier")).is_ok_and(|c| c.trim() == "1")
+            };
+            self.interfaces.iter().find(|i| !up(&i.name)).map(|i| i.name.clone())
+        })
+    }
+
+    fn tear_down(&mut self) -> Result<(), LabError> {
+        if std::mem::replace(&mut self.torn_down, true) {
+            return Ok(());
+        }
+        self.must("teardown", self.limit, &|| false)
+    }
+}
+
+impl Drop for ExternalDut {
+    fn drop(&mut self) {
+        let _ = self.tear_down();
+    }
+}
+
+impl Dut for ExternalDut {
+    fn interfaces(&self) -> &[TesterInterface] {
+        &self.interfaces
+    }
+
+    fn record(&self) -> DutRecord {
+        DutRecord {
+            name: self.name.clone(),
+            kind: SPEC.name.into(),
+            version: "not known to the tester".into(),
+            confinement: format!(
+                "own hardware on interfaces {} of the host",
+                self.interfaces.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ")
+            ),
+            config: self.hooks.iter().map(|(key, text)| ((*key).to_owned(), text.clone())).collect(),
+            ..DutRecord::default()
+        }
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        if let Some(name) = self.link_down()? {
+            return Err(LabError::Unusable {
+                what: format!("{name} lost its carrier"),
+                remedy: "look after the cable and the router".into(),
+            });
+        }
+        self.must("alive", ASK, &|| false)
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        None
+    }
+
+    fn stolen(&mut self) -> Option<Duration> {
+        None
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        if !self.hooks.contains_key("counters") {
+            return Ok(BTreeMap::new());
+        }
+        self.must("counters", ASK, &|| false)?;
+        let path = self.log("counters");
+        let text = std::fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+        Ok(parse_counters(&text))
+    }
+
+    fn drops_at_tester_tx_are_dut(&self) -> bool {
+        false
+    }
+
+    fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
+        self.tear_down()
+    }
+}
+
+/// Lines `name value`; others are passed over.
+fn parse_counters(text: &str) -> BTreeMap<String, u64> {
+    let pair = |line: &str| {
+        let (name, value) = line.trim().rsplit_once(char::is_whitespace)?;
+        Some((name.trim().to_owned(), value.parse().ok()?))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+/// MAC addresses separated by spaces or commas.
+fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
+    let words = text.split([' ', ',']).filter(|w| !w.is_empty());
+    words
+        .map(|word| {
+            let bytes: Option<Vec<u8>> =
+                word.split(':').map(|b| (b.len() == 2).then(|| u8::from_str_radix(b, 16).ok())?).collect();
+            bytes.and_then(|b| <[u8; 6]>::try_from(b).ok()).ok_or_else(|| LabError::Unusable {
+                what: format!("`{word}` in dut_macs is no MAC address"),
+                remedy: "write it as 02:00:00:00:00:01".into(),
+            })
+        })
+        .collect()
+}
+
+/// What commands of the user see: `DUT_PORTS`, and per port its interface, addresses and routes.
+fn environment(names: &[String], ports: &[PortConfig]) -> Vec<(String, String)> {
+    let mut variables = vec![("DUT_PORTS".to_owned(), ports.len().to_string())];
+    for (i, (name, port)) in names.iter().zip(ports).enumerate() {
+        variables.push((format!("PORT_{i}_INTERFACE"), name.clone()));
+        for (family, short) in [(Family::Ipv4, "IPV4"), (Family::Ipv6, "IPV6")] {
+            if let Some(a) = port.addressing(family) {
+                variables.push((format!("PORT_{i}_{short}_DUT"), format!("{}/{}", a.dut, a.prefix_len)));
+                variables.push((format!("PORT_{i}_{short}_HOST"), a.host.to_string()));
+                variables.push((format!("PORT_{i}_{short}_BEHIND"), format!("{}/{}", a.behind.0, a.behind.1)));
+            }
+        }
+    }
+    variables
+}
+
+/// Refuses an interface that is missing, down, too small or in use by the host.
+fn refuse_unless_free(shared: &Shared, name: &str, mtu: u32) -> Result<(), LabError> {
+    let ask = |args: &[&str]| -> Result<Vec<Value>, LabError> {
+        let ip = process::find("ip", "iproute2")?;
+        let text = shared.on_host(|| {
+            let mut command = process::command(&ip, &shared.mark);
+            command.arg("-j").args(args);
+            process::output(command, None)
+        })??;
+        ip_json(&text)
+    };
+    let all = ask(&["address", "show"])?;
+    let mut routes = ask(&["-4", "route", "show"])?;
+    routes.extend(ask(&["-6", "route", "show"])?);
+    match objection(name, mtu, &all, &routes) {
+        None => Ok(()),
+        Some((what, remedy)) => Err(LabError::Unusable { what, remedy }),
+    }
+}
+
+/// Why the interface must not be used, and the remedy; from `ip -j address` and `ip -j route`.
+fn objection(name: &str, mtu: u32, links: &[Value], routes: &[Value]) -> Option<(String, String)> {
+    let text = |v: &Value, key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let no = |what: String, remedy: String| Some((what, remedy));
+    let Some(link) = links.iter().find(|l| text(l, "ifname") == name) else {
+        let known: Vec<_> = links.iter().map(|l| text(l, "ifname")).filter(|n| n != "lo").collect();
+        return no(
+            format!("this machine has no interface {name}"),
+            format!("name one that it has: {}", known.join(", ")),
+        );
+    };
+    let on = |r: &&Value| {
+        let hops = r.get("nexthops").and_then(Value::as_array);
+        text(r, "dev") == name || hops.is_some_and(|h| h.iter().any(|n| text(n, "dev") == name))
+    };
+    let of_host = |r: &&Value| !text(r, "dst").starts_with("fe80::") && text(r, "dst") != "ff00::/8";
+    if routes.iter().filter(on).any(|r| text(r, "dst") == "default") {
+        return no(
+            format!("{name} carries this machine's default route"),
+            "use an interface that is free for tests; RFC 6815 forbids them on networks in use".into(),
+        );
+    }
+    let addresses = link.get("addr_info").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(address) = addresses.iter().find(|a| text(a, "scope") != "link") {
+        return no(
+            format!("{name} has the address {} of this machine", text(address, "local")),
+            format!("if it is free for tests: ip address flush dev {name}"),
+        );
+    }
+    if let Some(route) = routes.iter().filter(on).find(of_host) {
+        return no(
+            format!("{name} has the route {} of this machine", text(route, "dst")),
+            format!("if it is free for tests: ip route flush dev {name}"),
+        );
+    }
+    if !text(link, "master").is_empty() {
+        return no(
+            format!("{name} is a member of {}", text(link, "master")),
+            format!("if it is free for tests: ip link set {name} nomaster"),
+        );
+    }
+    let flags = link.get("flags").and_then(Value::as_array).cloned().unwrap_or_default();
+    if !flags.iter().any(|f| f == "UP") {
+        return no(format!("{name} is down"), format!("ip link set {name} up"));
+    }
+    let own = link.get("mtu").and_then(Value::as_u64).unwrap_or(0);
+    if own < u64::from(mtu) {
+        return no(
+            format!("{name} has an MTU of {own}, the suite wants {mtu}"),
+            format!("ip link set {name} mtu {mtu}, or a smaller mtu in the suite"),
+        );
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "external_tests.rs"]
+mod tests;

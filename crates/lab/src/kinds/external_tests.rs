@@ -1,0 +1,64 @@
+use super::*;
+use serde_json::json;
+
+fn link(name: &str) -> Value {
+    json!({"ifname": name, "flags": ["BROADCAST", "UP"], "mtu": 1500, "addr_info": [{"local": "fe80::1", "scope": "link"}]})
+}
+
+#[test]
+fn a_free_interface_is_taken() {
+    let routes = [json!({"dst": "fe80::/64", "dev": "eth1"}), json!({"dst": "default", "dev": "eth0"})];
+    assert_eq!(objection("eth1", 1500, &[link("eth1")], &routes), None);
+}
+
+#[test]
+fn an_interface_in_use_is_refused_with_a_remedy() {
+    let with = |key: &str, value: Value| {
+        let mut l = link("eth1");
+        l[key] = value;
+        l
+    };
+    let default = vec![json!({"dst": "default", "dev": "eth1"})];
+    let multipath = vec![json!({"dst": "default", "nexthops": [{"dev": "eth0"}, {"dev": "eth1"}]})];
+    let route = vec![json!({"dst": "10.0.0.0/8", "dev": "eth1"})];
+    let address = with("addr_info", json!([{"local": "192.0.2.1", "scope": "global"}]));
+    for (link, routes, word) in [
+        (link("eth1"), default, "default route"),
+        (link("eth1"), multipath, "default route"),
+        (link("eth1"), route, "10.0.0.0/8"),
+        (address, vec![], "192.0.2.1"),
+        (with("master", json!("br0")), vec![], "br0"),
+        (with("flags", json!(["BROADCAST"])), vec![], "down"),
+        (with("mtu", json!(1400)), vec![], "1400"),
+        (link("eth2"), vec![], "no interface eth1"),
+    ] {
+        let (what, remedy) = objection("eth1", 1500, &[link], &routes).expect(word);
+        assert!(what.contains(word), "{what}");
+        assert!(!remedy.is_empty());
+    }
+}
+
+#[test]
+fn mac_addresses() {
+    let two = macs("02:00:00:00:00:01, 02:00:00:00:00:Ff").unwrap();
+    assert_eq!(two, [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 255]]);
+    assert!(macs("").unwrap().is_empty());
+    for bad in ["02:00", "02:00:00:00:00:0g", "2:0:0:0:0:1", "02:00:00:00:00:01:02"] {
+        assert!(macs(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn counters_are_lines_of_name_and_value() {
+    let found = parse_counters("# uptime 3 days\nge-0/0/0 in drops 12\ntx\t9\nbroken\n");
+    assert_eq!(found, BTreeMap::from([("ge-0/0/0 in drops".into(), 12), ("tx".into(), 9)]));
+}
+
+#[test]
+fn commands_see_the_role() {
+    let ports = crate::kinds::tests_support::two_ports();
+    let variables: BTreeMap<_, _> = environment(&["eth1".into(), "eth2".into()], &ports).into_iter().collect();
+    assert_eq!(variables["PORT_0_IPV4_DUT"], "198.18.1.1/24");
+    assert_eq!(variables["PORT_1_IPV6_BEHIND"], "2001:2:0:c000::/50");
+    assert_eq!(variables["PORT_1_INTERFACE"], "eth2");
+}

@@ -1,0 +1,164 @@
+//! Network namespaces, and threads that step into them.
+
+use crate::LabError;
+use crate::enter::Shared;
+use crate::mounts;
+use crate::process;
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+/// Runs `work` on a thread of its own after `before` and returns what it gave. A thread may change its namespaces
+/// without the others noticing.
+pub(crate) fn on_a_thread<T: Send>(
+    before: impl FnOnce() -> Result<(), LabError> + Send,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, LabError> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name("lab".into())
+            .spawn_scoped(scope, || before().map(|()| work()))
+            .map_err(LabError::io("cannot start a thread"))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A network namespace of the lab, alive as long as this value or a process in it. It has no name in the file system.
+#[derive(Debug)]
+pub struct Netns {
+    shared: Arc<Shared>,
+    file: File,
+    sys: PathBuf,
+    own_sys: bool,
+}
+
+impl Netns {
+    /// A new, empty namespace with its own view of /sys.
+    pub(crate) fn create(shared: &Arc<Shared>, name: &str) -> Result<Netns, LabError> {
+        let sys = shared.state.join(format!("sys-{name}"));
+        fs::create_dir_all(&sys).map_err(LabError::file("create", &sys))?;
+        let make = || -> Result<File, LabError> {
+            unshare(CloneFlags::CLONE_NEWNET).map_err(LabError::io("cannot create a network namespace"))?;
+            mounts::sysfs(&sys)?;
+            own_namespace()
+        };
+        let file = on_a_thread(|| Ok(()), make)??;
+        let own_sys = true;
+        Ok(Netns { shared: Arc::clone(shared), file, sys, own_sys })
+    }
+
+    /// The tester's namespace.
+    pub(crate) fn tester(shared: &Arc<Shared>) -> Result<Netns, LabError> {
+        let file = shared.tester.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
+        Ok(Netns { shared: Arc::clone(shared), file, sys: "/sys".into(), own_sys: false })
+    }
+
+    /// Runs `work` on a thread inside the namespace. Sockets that it opens and processes that it starts belong there.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] when the thread cannot be started or moved.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        let before = || {
+            setns(&self.file, CloneFlags::CLONE_NEWNET)
+                .and_then(|()| setns(&self.shared.pids, CloneFlags::CLONE_NEWPID))
+                .map_err(LabError::io("cannot enter a namespace of the lab"))
+        };
+        on_a_thread(before, work)
+    }
+
+    /// A command of the lab, to be started inside [`Netns::run`].
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        process::command(program, &self.shared.mark)
+    }
+
+    /// Runs a program of `package` inside the namespace with `stdin` and returns its standard output.
+    pub(crate) fn output(
+        &self,
+        program: &str,
+        package: &str,
+        args: &[&str],
+        stdin: Option<&str>,
+    ) -> Result<String, LabError> {
+        let path = process::find(program, package)?;
+        self.run(|| {
+            let mut command = self.command(&path);
+            command.args(args);
+            process::output(command, stdin)
+        })?
+    }
+
+    /// Runs lines of ip(8) inside the namespace; the first that fails ends it.
+    ///
+    /// # Errors
+    /// [`LabError::Command`] with the text of ip(8), [`LabError::MissingProgram`].
+    pub fn ip(&self, lines: &[String]) -> Result<(), LabError> {
+        self.output("ip", "iproute2", &["-batch", "-"], Some(&(lines.join("\n") + "\n"))).map(drop).map_err(|e| match e
+        {
+            // "Command failed -:3" means little without the lines.
+            LabError::Command { command, status, output } => {
+                LabError::Command { command, status, output: format!("{output}\n    of: {}", lines.join("; ")) }
+            }
+            other => other,
+        })
+    }
+
+    /// Asks ip(8) for JSON: `ip -j ARGS`.
+    pub(crate) fn ip_json(&self, args: &[&str]) -> Result<Vec<serde_json::Value>, LabError> {
+        let args: Vec<&str> = std::iter::once("-j").chain(args.iter().copied()).collect();
+        ip_json(&self.output("ip", "iproute2", &args, None)?)
+    }
+
+    /// Writes sysctls inside the namespace: (`net/ipv4/ip_forward`, `1`).
+    pub(crate) fn sysctl(&self, settings: &[(String, &str)]) -> Result<(), LabError> {
+        self.run(|| {
+            settings.iter().try_for_each(|(key, value)| {
+                let path = Path::new("/proc/sys").join(key);
+                fs::write(&path, value).map_err(LabError::file("write", &path))
+            })
+        })?
+    }
+
+    /// A file of the namespace's /sys.
+    pub(crate) fn sys(&self, file: &str) -> PathBuf {
+        self.sys.join(file)
+    }
+
+    /// Path by which other programs reach the namespace while this process lives.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        if self.own_sys {
+            // The mount ends with the process at the latest.
+            let _ = mounts::undo(&self.sys);
+            let _ = fs::remove_dir(&self.sys);
+        }
+    }
+}
+
+/// The JSON list that ip(8) writes; it writes nothing at all for an empty list.
+pub(crate) fn ip_json(text: &str) -> Result<Vec<serde_json::Value>, LabError> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(text).map_err(|e| LabError::io("cannot read the JSON of ip(8)")(std::io::Error::from(e)))
+}
+
+/// The calling thread's network namespace.
+pub(crate) fn own_namespace() -> Result<File, LabError> {
+    let path = Path::new("/proc/thread-self/ns/net");
+    File::open(path).map_err(LabError::file("open", path))
+}

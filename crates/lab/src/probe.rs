@@ -1,0 +1,177 @@
+//! Reading what the kernel counts: processor time, interfaces, IP, softnet.
+
+use crate::{LabError, Netns};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+/// Counters of an interface that are told, as files of `statistics/`.
+const INTERFACE: [&str; 8] =
+    ["rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "tx_packets", "tx_bytes", "tx_dropped", "tx_errors"];
+
+/// Counters of `/proc/net/snmp` that tell what forwarding did.
+const IPV4: [&str; 9] = [
+    "InReceives",
+    "InHdrErrors",
+    "InAddrErrors",
+    "ForwDatagrams",
+    "InDiscards",
+    "OutRequests",
+    "OutDiscards",
+    "OutNoRoutes",
+    "FragFails",
+];
+
+/// The same of `/proc/net/snmp6`, without their prefix `Ip6`.
+const IPV6: [&str; 9] = [
+    "InReceives",
+    "InHdrErrors",
+    "InAddrErrors",
+    "OutForwDatagrams",
+    "InDiscards",
+    "OutRequests",
+    "OutDiscards",
+    "InNoRoutes",
+    "InTooBigErrors",
+];
+
+/// Ticks per second of `/proc`.
+fn ticks_per_second() -> u64 {
+    nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
+        .ok()
+        .flatten()
+        .and_then(|t| u64::try_from(t).ok())
+        .unwrap_or(100)
+}
+
+fn ticks(n: u64) -> Duration {
+    Duration::from_nanos(n.saturating_mul(1_000_000_000 / ticks_per_second()))
+}
+
+/// Processor time of a process with all its threads (utime + stime, in ticks of 10 ms).
+pub(crate) fn process_time(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat_time(&stat).map(ticks)
+}
+
+/// utime + stime of a line of `/proc/PID/stat`.
+fn stat_time(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
+    Some(fields.next()?? + fields.next()??)
+}
+
+/// Processor time of one kernel thread, to the nanosecond where the kernel keeps it so.
+pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
+    let precise = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok();
+    let nanoseconds = precise.and_then(|t| t.split_whitespace().next()?.parse::<u64>().ok()).filter(|n| *n > 0);
+    nanoseconds.map(Duration::from_nanos).or_else(|| process_time(pid))
+}
+
+/// Time that the hypervisor took from processor `cpu` since boot.
+pub(crate) fn stolen(cpu: usize) -> Option<Duration> {
+    steal_ticks(&fs::read_to_string("/proc/stat").ok()?, cpu).map(ticks)
+}
+
+fn steal_ticks(stat: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(name.as_str()))?;
+    line.split_whitespace().nth(8)?.parse().ok()
+}
+
+/// Counters of an interface into `into`, as `d0.rx_packets`.
+pub(crate) fn interface(netns: &Netns, name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+    for counter in INTERFACE {
+        let path = netns.sys(&format!("class/net/{name}/statistics/{counter}"));
+        let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+        if let Ok(value) = text.trim().parse() {
+            into.insert(format!("{name}.{counter}"), value);
+        }
+    }
+    Ok(())
+}
+
+/// IP counters of a namespace into `into`, as `ip.InHdrErrors` and `ip6.InHdrErrors`.
+pub(crate) fn ip(netns: &Netns, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+    // /proc/net is that of the main thread; /proc/thread-self is that of the thread which looks.
+    let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    let (four, six) = netns.run(|| (read("snmp"), read("snmp6")))?;
+    let four = snmp(&four.map_err(LabError::io("cannot read /proc/net/snmp"))?);
+    into.extend(IPV4.iter().filter_map(|n| Some((format!("ip.{n}"), *four.get(*n)?))));
+    // Without IPv6 in the kernel there is no such file, and nothing to count.
+    let six = snmp6(&six.unwrap_or_default());
+    into.extend(IPV6.iter().filter_map(|n| Some((format!("ip6.{n}"), *six.get(&format!("Ip6{n}"))?))));
+    Ok(())
+}
+
+/// The `Ip:` rows of `/proc/net/snmp`: names, then values.
+fn snmp(text: &str) -> BTreeMap<String, u64> {
+    let mut rows = text.lines().filter_map(|l| l.strip_prefix("Ip: "));
+    let (names, values) = (rows.next().unwrap_or_default(), rows.next().unwrap_or_default());
+    let values = values.split_whitespace().map(str::parse);
+    names.split_whitespace().zip(values).filter_map(|(n, v)| Some((n.to_owned(), v.ok()?))).collect()
+}
+
+fn snmp6(text: &str) -> BTreeMap<String, u64> {
+    let pair = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+/// What processor `cpu` dropped in its backlog, of the whole machine, into `into` as `softnet.cpu1.dropped`.
+pub(crate) fn softnet(cpu: usize, into: &mut BTreeMap<String, u64>) {
+    let text = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+    if let Some((processed, dropped, squeezed)) = softnet_row(&text, cpu) {
+        into.insert(format!("softnet.cpu{cpu}.processed"), processed);
+        into.insert(format!("softnet.cpu{cpu}.dropped"), dropped);
+        into.insert(format!("softnet.cpu{cpu}.time_squeeze"), squeezed);
+    }
+}
+
+/// Processed, dropped and time_squeeze of `cpu`. Offline processors have no row; column 13, where the kernel has it, is
+/// the processor's number.
+fn softnet_row(text: &str, cpu: usize) -> Option<(u64, u64, u64)> {
+    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
+    let rows: Vec<Vec<u64>> = text.lines().map(|l| l.split_whitespace().filter_map(hex).collect()).collect();
+    let numbered = rows.iter().find(|r| r.get(12) == Some(&(cpu as u64)));
+    let row = numbered.or_else(|| rows.get(cpu).filter(|r| r.len() < 13))?;
+    Some((*row.first()?, *row.get(1)?, *row.get(2)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_process_may_hold_anything() {
+        let stat = "77 (napi/d0) 1) S 2 0 0 0 -1 69238880 0 0 0 0 31 12 0 0 20 0 1 0 5 0 0";
+        assert_eq!(stat_time(stat), Some(43));
+    }
+
+    #[test]
+    fn own_time_grows_with_work() {
+        let before = thread_time(std::process::id()).unwrap();
+        let mut sum = 0u64;
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(60) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(process_time(std::process::id()).unwrap() >= Duration::from_millis(10));
+        assert!(thread_time(std::process::id()).unwrap() >= before);
+    }
+
+    #[test]
+    fn tables_of_proc() {
+        let stat = "cpu  1 2 3 4 5 6 7 99 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 18 0 0\n";
+        assert_eq!((steal_ticks(stat, 1), steal_ticks(stat, 2)), (Some(18), None));
+        let table = "Ip: Forwarding InReceives InHdrErrors\nIp: 1 500 3\nIcmp: InMsgs\nIcmp: 9\n";
+        assert_eq!(snmp(table).get("InHdrErrors"), Some(&3));
+        assert_eq!(snmp6("Ip6InReceives  12\nIp6InHdrErrors  4\n").get("Ip6InHdrErrors"), Some(&4));
+        let row = |n: &str, cpu: &str| format!("{n} 0000000a 00000001 0 0 0 0 0 0 0 0 0 {cpu} 0 0\n");
+        let text = row("000000ff", "00000000") + &row("00000010", "00000002");
+        assert_eq!(softnet_row(&text, 2), Some((16, 10, 1)));
+        assert_eq!(softnet_row(&text, 1), None);
+    }
+}

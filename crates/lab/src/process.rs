@@ -1,0 +1,235 @@
+//! Programs and daemons: found, started, watched, ended.
+
+use crate::LabError;
+use crate::wait::{self, Look};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Name of the environment variable that every process of a lab carries; see [`crate::sweep`].
+pub(crate) const MARK: &str = "DROPHAMMER_LAB";
+
+/// Where programs are beside `PATH`: an ordinary user's lacks the sbin folders, and FRR has one of its own.
+const FOLDERS: [&str; 6] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/usr/lib/frr", "/usr/libexec/frr"];
+
+/// How long a daemon may take to end after SIGTERM before it is killed.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Path of a program.
+///
+/// # Errors
+/// [`LabError::MissingProgram`], naming the Debian package.
+pub(crate) fn find(program: &str, package: &str) -> Result<PathBuf, LabError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(FOLDERS.iter().map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0))
+        .ok_or_else(|| LabError::MissingProgram { program: program.into(), package: package.into() })
+}
+
+/// A command in a process group of its own, so that a terminal's Ctrl-C does not reach it, marked as ours.
+pub(crate) fn command(program: &Path, mark: &str) -> Command {
+    let mut command = Command::new(program);
+    command.process_group(0).env(MARK, mark).stdin(Stdio::null());
+    command
+}
+
+/// Runs a short command to its end and returns what it wrote to its standard output.
+///
+/// # Errors
+/// [`LabError::Command`] with what it wrote when it cannot be started or fails.
+pub(crate) fn output(mut command: Command, stdin: Option<&str>) -> Result<String, LabError> {
+    let failed = |command: &Command, status: String, output: String| LabError::Command {
+        command: command_line(command),
+        status,
+        output,
+    };
+    command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| failed(&command, "cannot start".into(), e.to_string()))?;
+    if let (Some(text), Some(mut pipe)) = (stdin, child.stdin.take()) {
+        // A command that ends before it has read everything tells its own error below.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    let out = child.wait_with_output().map_err(|e| failed(&command, "cannot wait".into(), e.to_string()))?;
+    let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
+    if out.status.success() {
+        return Ok(stdout);
+    }
+    let text = format!("{}{stdout}", String::from_utf8_lossy(&out.stderr));
+    Err(failed(&command, out.status.to_string(), text.trim().into()))
+}
+
+fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Ends a process by signal, first politely; returns when it is gone.
+fn end(child: &mut Child, polite: bool) {
+    let gone = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
+    if gone(child) {
+        return;
+    }
+    if polite {
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let _ = kill(pid, Signal::SIGTERM);
+        let look = || Ok(if gone(child) { Look::Ready(()) } else { Look::NotYet(String::new()) });
+        if wait::until(GRACE, &|| false, look).is_ok() {
+            return;
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// A daemon of a DUT that runs in the foreground as our child. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `command` with its output in `folder/<name>.log`. Call inside the DUT's namespace.
+    pub(crate) fn start(name: &str, mut command: Command, folder: &Path) -> Result<Daemon, LabError> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log).map_err(LabError::file("create", &log))?;
+        let copy = file.try_clone().map_err(LabError::file("open", &log))?;
+        command.stdin(Stdio::null()).stdout(file).stderr(copy);
+        let child = command.spawn().map_err(LabError::io(format!("cannot start {}", command_line(&command))))?;
+        Ok(Daemon { name: name.into(), child, log })
+    }
+
+    /// Process id in the tester's own numbering.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Last lines of the log, each indented and after a line that names the file.
+    pub(crate) fn log_tail(&self) -> String {
+        tail(&self.log)
+    }
+
+    /// [`LabError::DaemonDied`] with the last log lines when it no longer runs.
+    pub(crate) fn check(&mut self) -> Result<(), LabError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(self.died(&status.to_string())),
+            Err(e) => Err(self.died(&e.to_string())),
+        }
+    }
+
+    fn died(&self, status: &str) -> LabError {
+        let log = self.log_tail();
+        let log = if log.is_empty() { log } else { format!("\n{log}") };
+        LabError::DaemonDied { name: self.name.clone(), status: status.into(), log }
+    }
+
+    /// Ends it: SIGTERM, and SIGKILL after three seconds.
+    pub(crate) fn stop(mut self) {
+        end(&mut self.child, true);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        end(&mut self.child, false);
+    }
+}
+
+/// Runs a shell command of the user to its end, its output in `log`; ends its whole process group at the limit or when
+/// the user asks to stop.
+///
+/// # Errors
+/// [`LabError::Stopped`], [`LabError::NotReady`] at the limit, [`LabError::Command`] when the shell cannot be started.
+pub(crate) fn shell(
+    text: &str,
+    mark: &str,
+    environment: &[(String, String)],
+    log: &Path,
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<ExitStatus, LabError> {
+    let file = File::create(log).map_err(LabError::file("create", log))?;
+    let copy = file.try_clone().map_err(LabError::file("open", log))?;
+    let mut shell = command(&find("sh", "dash")?, mark);
+    shell.arg("-c").arg(text).envs(environment.iter().cloned()).stdout(file).stderr(copy);
+    let mut child = shell.spawn().map_err(LabError::io(format!("cannot start `{text}`")))?;
+    let group = Pid::from_raw(child.id().cast_signed());
+    let result = wait::until(limit, stop, || match child.try_wait() {
+        Ok(Some(status)) => Ok(Look::Ready(status)),
+        Ok(None) => Ok(Look::NotYet(format!("the command `{text}` still runs"))),
+        Err(e) => Err(LabError::io(format!("cannot wait for `{text}`"))(e)),
+    });
+    if result.is_err() {
+        let _ = killpg(group, Signal::SIGKILL);
+        let _ = child.wait();
+    }
+    result.map_err(|e| e.with_log(&tail(log)))
+}
+
+/// The last 12 lines of a log (of its last 8 KiB) after its name; empty when there are none.
+pub(crate) fn tail(log: &Path) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(8192)))?;
+        let mut bytes = Vec::new();
+        file.take(8192).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let text = String::from_utf8_lossy(&read().unwrap_or_default()).into_owned();
+    let lines: Vec<_> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let last = lines[lines.len().saturating_sub(12)..].iter().map(|l| format!("    {l}")).collect::<Vec<_>>();
+    format!("  last lines of {}:\n{}", log.display(), last.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let error = find("no-such-router", "no-such-package").unwrap_err().to_string();
+        assert!(error.contains("no-such-router") && error.contains("no-such-package"), "{error}");
+    }
+
+    #[test]
+    fn a_failed_command_tells_what_it_wrote() {
+        let mut sh = command(&find("sh", "dash").unwrap(), "test");
+        sh.args(["-c", "cat >&2; exit 3"]);
+        let error = output(sh, Some("no carrier")).unwrap_err().to_string();
+        assert!(error.contains("no carrier") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_daemon_that_ends_is_told_with_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sh = command(&find("sh", "dash").unwrap(), "test");
+        sh.args(["-c", "echo cannot read table; exit 4"]);
+        let mut daemon = Daemon::start("routed", sh, folder.path()).unwrap();
+        let look = || Ok(daemon.check().map_or_else(|e| Look::Ready(e.to_string()), |()| Look::NotYet(String::new())));
+        let text = wait::until(Duration::from_secs(10), &|| false, look).unwrap();
+        assert!(text.contains("routed") && text.contains('4') && text.contains("cannot read table"), "{text}");
+    }
+
+    #[test]
+    fn a_shell_command_ends_at_its_limit_with_its_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("hook.log");
+        let error = shell("echo started; sleep 600 & wait", "test", &[], &log, Duration::from_millis(200), &|| false);
+        assert!(matches!(error, Err(LabError::NotReady { .. })), "{error:?}");
+    }
+}

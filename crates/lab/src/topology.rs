@@ -1,0 +1,230 @@
+//! The links between tester and DUT.
+
+use crate::confine::{self, Confinement};
+use crate::dut::{TesterInterface, Where};
+use crate::router::{address_lines, dut_interface};
+use crate::{Lab, LabError, Netns, probe};
+use drophammer_model::suite::PortConfig;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Settings of the DUT's namespace: a router that says nothing by itself beyond what routers must.
+const ROUTER: [(&str, &str); 4] = [
+    ("net/ipv4/ip_forward", "1"),
+    ("net/ipv4/conf/all/forwarding", "1"),
+    // The filter in effect is the larger of `all` and the interface's.
+    ("net/ipv4/conf/all/rp_filter", "0"),
+    ("net/ipv4/conf/default/rp_filter", "0"),
+];
+
+/// The same for IPv6, where the kernel has it.
+const ROUTER_IPV6: [(&str, &str); 7] = [
+    ("net/ipv6/conf/all/disable_ipv6", "0"),
+    ("net/ipv6/conf/default/disable_ipv6", "0"),
+    ("net/ipv6/conf/all/forwarding", "1"),
+    ("net/ipv6/conf/default/accept_dad", "0"),
+    ("net/ipv6/conf/default/accept_ra", "0"),
+    ("net/ipv6/conf/default/autoconf", "0"),
+    ("net/ipv6/conf/default/router_solicitations", "0"),
+];
+
+fn tester_interface(i: usize) -> String {
+    format!("t{i}")
+}
+
+/// veth pairs: `t0 t1 ...` in the tester's namespace, `d0 d1 ...` in the DUT's, confined to the DUT's processor.
+#[derive(Debug)]
+pub(crate) struct Topology {
+    tester: Netns,
+    dut: Netns,
+    interfaces: Vec<TesterInterface>,
+    cpu: usize,
+    confinement: Confinement,
+    up: bool,
+}
+
+impl Topology {
+    /// Makes the namespace `name`, the links with MTU and addresses of `ports`, and confines it.
+    pub(crate) fn make(lab: &Lab, name: &str, ports: &[PortConfig]) -> Result<Topology, LabError> {
+        let shared = lab.shared();
+        let confinement = Confinement::none();
+        let mut topology = Topology {
+            tester: Netns::tester(shared)?,
+            dut: Netns::create(shared, name)?,
+            interfaces: Vec::new(),
+            cpu: shared.cpus.dut,
+            confinement,
+            up: true,
+        };
+        let ipv6: &[(&str, &str)] = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6 } else { &[] };
+        let settings: Vec<_> = ROUTER.iter().chain(ipv6).map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        topology.dut.sysctl(&settings)?;
+
+        let mut lines = Vec::new();
+        for (i, port) in ports.iter().enumerate() {
+            let (t, d, mtu) = (tester_interface(i), dut_interface(i), port.mtu);
+            let netns = topology.dut.path();
+            lines.push(format!("link add {t} mtu {mtu} type veth peer name {d} mtu {mtu} netns {netns}"));
+            lines.push(format!("link set {t} arp off multicast off up"));
+            topology.interfaces.push(TesterInterface { name: t, netns: Where::Tester, dut_mac: None });
+        }
+        topology.tester.ip(&lines)?;
+        let names: Vec<_> = (0..ports.len()).map(dut_interface).collect();
+        let mut lines = vec!["link set lo up".to_owned()];
+        lines.extend(names.iter().map(|d| format!("link set {d} up")));
+        lines.extend(address_lines(ports));
+        topology.dut.ip(&lines)?;
+        topology.confinement = confine::confine(&topology.dut, &names, shared.root, shared.lock.as_ref(), shared.cpus)?;
+        Ok(topology)
+    }
+
+    pub(crate) fn netns(&self) -> &Netns {
+        &self.dut
+    }
+
+    pub(crate) fn interfaces(&self) -> &[TesterInterface] {
+        &self.interfaces
+    }
+
+    pub(crate) fn confinement(&self) -> &str {
+        &self.confinement.text
+    }
+
+    /// The DUT's processor.
+    pub(crate) fn cpu(&self) -> usize {
+        self.cpu
+    }
+
+    /// Processor time of the forwarding.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        self.confinement.cpu_time()
+    }
+
+    /// The first interface of the DUT that is not up with carrier.
+    pub(crate) fn link_not_up(&self) -> Option<String> {
+        (0..self.interfaces.len()).map(dut_interface).find(|d| !operational(&self.dut, d))
+    }
+
+    /// Counters of the DUT, and of the tester's interfaces since the DUT's receive ring is counted there.
+    pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = BTreeMap::new();
+        for (i, interface) in self.interfaces.iter().enumerate() {
+            probe::interface(&self.dut, &dut_interface(i), &mut counters)?;
+            probe::interface(&self.tester, &interface.name, &mut counters)?;
+        }
+        probe::ip(&self.dut, &mut counters)?;
+        probe::softnet(self.cpu, &mut counters);
+        Ok(counters)
+    }
+
+    /// Removes the links, then the namespace.
+    pub(crate) fn take_down(mut self) -> Result<(), LabError> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<(), LabError> {
+        if !std::mem::take(&mut self.up) {
+            return Ok(());
+        }
+        remove_links(&self.tester, &self.interfaces)
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// Is the interface up, with carrier?
+fn operational(netns: &Netns, name: &str) -> bool {
+    fs::read_to_string(netns.sys(&format!("class/net/{name}/operstate"))).is_ok_and(|s| s.trim() == "up")
+}
+
+/// Deletes the tester's ends, where they exist, and with them the other ends: at once, while the end of a namespace would
+/// take its time.
+fn remove_links(tester: &Netns, interfaces: &[TesterInterface]) -> Result<(), LabError> {
+    let there = |i: &&TesterInterface| tester.sys(&format!("class/net/{}", i.name)).exists();
+    let lines: Vec<_> = interfaces.iter().filter(there).map(|i| format!("link del {}", i.name)).collect();
+    if lines.is_empty() { Ok(()) } else { tester.ip(&lines) }
+}
+
+/// The tester's ports joined in pairs without a DUT: port 0 with 1, 2 with 3. The receive work of each runs on the
+/// processor on which a DUT's would, so that what is measured is the tester's ceiling under the same conditions.
+#[derive(Debug)]
+pub struct Loop {
+    tester: Netns,
+    interfaces: Vec<TesterInterface>,
+    confinement: Confinement,
+    up: bool,
+}
+
+impl Loop {
+    pub(crate) fn make(lab: &Lab, ports: &[PortConfig]) -> Result<Loop, LabError> {
+        if ports.len() < 2 {
+            return Err(LabError::Unusable {
+                what: "a loop needs two ports".into(),
+                remedy: "give the suite at least two ports".into(),
+            });
+        }
+        let shared = lab.shared();
+        let tester = Netns::tester(shared)?;
+        let mut made = Loop { tester, interfaces: Vec::new(), confinement: Confinement::none(), up: true };
+        let mut lines = Vec::new();
+        let mut names = Vec::new();
+        for (i, pair) in ports.as_chunks::<2>().0.iter().enumerate() {
+            let (a, b) = (tester_interface(2 * i), tester_interface(2 * i + 1));
+            lines.push(format!("link add {a} mtu {} type veth peer name {b} mtu {}", pair[0].mtu, pair[1].mtu));
+            for name in [a, b] {
+                lines.push(format!("link set {name} arp off multicast off up"));
+                made.interfaces.push(TesterInterface { name: name.clone(), netns: Where::Tester, dut_mac: None });
+                names.push(name);
+            }
+        }
+        made.tester.ip(&lines)?;
+        made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), shared.cpus)?;
+        match names.iter().find(|n| !operational(&made.tester, n)) {
+            None => Ok(made),
+            Some(name) => Err(LabError::NotReady {
+                condition: format!("{name} of the loop has no carrier"),
+                seconds: 0.0,
+                log: String::new(),
+            }),
+        }
+    }
+
+    /// The tester's interfaces; as many as ports, one less when their number is odd.
+    pub fn interfaces(&self) -> &[TesterInterface] {
+        &self.interfaces
+    }
+
+    /// How the receive work is confined.
+    pub fn confinement(&self) -> &str {
+        &self.confinement.text
+    }
+
+    /// Removes the links.
+    ///
+    /// # Errors
+    /// [`LabError::Command`].
+    pub fn take_down(mut self) -> Result<(), LabError> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<(), LabError> {
+        if !std::mem::take(&mut self.up) {
+            return Ok(());
+        }
+        // The second of each pair goes with the first.
+        let firsts: Vec<_> = self.interfaces.iter().step_by(2).cloned().collect();
+        remove_links(&self.tester, &firsts)
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}

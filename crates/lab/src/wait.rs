@@ -1,0 +1,69 @@
+//! Waiting for a condition: the one place in the lab that sleeps, and only between two looks.
+
+use crate::LabError;
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const STEP: Duration = Duration::from_millis(5);
+
+/// What one look found.
+pub(crate) enum Look<T> {
+    /// It is so.
+    Ready(T),
+    /// Not yet, because of this.
+    NotYet(String),
+}
+
+/// Looks until the condition holds.
+///
+/// # Errors
+/// [`LabError::Stopped`] as soon as `stop` says so, [`LabError::NotReady`] with the last reason after `limit`, and
+/// whatever `look` fails with.
+pub(crate) fn until<T>(
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+    mut look: impl FnMut() -> Result<Look<T>, LabError>,
+) -> Result<T, LabError> {
+    let start = Instant::now();
+    loop {
+        let reason = match look()? {
+            Look::Ready(value) => return Ok(value),
+            Look::NotYet(reason) => reason,
+        };
+        if stop() {
+            return Err(LabError::Stopped);
+        }
+        if start.elapsed() >= limit {
+            let seconds = start.elapsed().as_secs_f64();
+            return Err(LabError::NotReady { condition: reason, seconds, log: String::new() });
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_at_the_third_look() {
+        let mut looks = 0;
+        let found = until(Duration::from_secs(5), &|| false, || {
+            looks += 1;
+            Ok(if looks == 3 { Look::Ready(looks) } else { Look::NotYet("few looks".into()) })
+        });
+        assert_eq!(found.unwrap(), 3);
+    }
+
+    #[test]
+    fn the_last_reason_is_told() {
+        let error = until::<()>(Duration::ZERO, &|| false, || Ok(Look::NotYet("no carrier on d0".into()))).unwrap_err();
+        assert!(error.to_string().contains("no carrier on d0"), "{error}");
+    }
+
+    #[test]
+    fn stop_ends_the_wait() {
+        let error = until::<()>(Duration::from_secs(60), &|| true, || Ok(Look::NotYet(String::new()))).unwrap_err();
+        assert!(matches!(error, LabError::Stopped));
+    }
+}

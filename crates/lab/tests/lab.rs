@@ -1,0 +1,521 @@
+//! The lab with real namespaces, links and daemons.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness: `main` starts itself again for
+//! each scenario, as root and as an ordinary user, and compares what the host has before and after.
+
+use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::suite::{Addressing, DutConfig, ParamValue, Params, PortConfig};
+use drophammer_model::trial::AddressRange;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+type Checked = Result<(), String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, name, folder] = args.as_slice()
+        && flag == "--scenario"
+    {
+        return match scenario(name, Path::new(folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let mut failed = 0;
+    let root = nix::unistd::geteuid().is_root();
+    for (name, user) in cases(root).into_iter().filter(|(n, u)| format!("{n} as {u}").contains(&filter)) {
+        if args.iter().any(|a| a == "--list") {
+            println!("{name} as {user}: test");
+            continue;
+        }
+        let start = Instant::now();
+        let result = run(name, user);
+        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+        println!("test {name} as {user} ... {verdict} ({:.2} s)", start.elapsed().as_secs_f64());
+        if let Err(e) = result {
+            println!("{e}");
+            failed += 1;
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
+    let all = ["linux", "frr", "bird", "twice", "loop", "broken", "killed"];
+    let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
+    if root {
+        cases.extend(["external", "external-refused"].map(|name| (name, "root")));
+        cases.extend(all.map(|name| (name, "nobody")));
+    }
+    cases
+}
+
+/// What the host has: interfaces, named namespaces, mounts.
+#[derive(Debug, PartialEq)]
+struct Host {
+    interfaces: BTreeSet<String>,
+    named: String,
+    mounts: usize,
+}
+
+fn names(folder: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().into_string().unwrap()).collect()
+}
+
+fn host() -> Host {
+    let named = Command::new("ip").args(["netns", "list"]).output().unwrap().stdout;
+    Host {
+        interfaces: names("/sys/class/net"),
+        named: String::from_utf8(named).unwrap(),
+        mounts: fs::read_to_string("/proc/self/mountinfo").unwrap().lines().count(),
+    }
+}
+
+fn namespace(of: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/{of}/ns/net")).ok()?.ino())
+}
+
+/// Processes of the lab whose main process is `lab`, and all network namespaces that a process of this machine is in,
+/// with those that descriptors of `lab` hold.
+fn seen(lab: u32) -> (BTreeSet<String>, BTreeSet<u64>) {
+    let mark = format!("DROPHAMMER_LAB={lab}:");
+    let pids: Vec<String> = names("/proc").into_iter().filter(|n| n.parse::<u32>().is_ok()).collect();
+    let marked = |pid: &&String| {
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|e| e.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes())))
+    };
+    (pids.iter().filter(marked).cloned().collect(), pids.iter().filter_map(|p| namespace(p)).collect())
+}
+
+/// Runs a scenario in a process of its own and checks that the host is as before.
+fn run(name: &str, user: &str) -> Checked {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(folder.path(), mode).map_err(|e| e.to_string())?;
+    let program = folder.path().join("lab-test");
+    fs::copy(std::env::current_exe().unwrap(), &program).map_err(|e| e.to_string())?;
+    let work = folder.path().join("work");
+    fs::create_dir(&work).unwrap();
+    fs::set_permissions(&work, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+
+    let mut command = if user == "nobody" {
+        let mut c = Command::new("setpriv");
+        c.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+        c
+    } else {
+        Command::new(&program)
+    };
+    command.arg("--scenario").arg(name).arg(&work).current_dir(folder.path()).stdout(Stdio::piped());
+    let _links = if name.starts_with("external") { Some(ExternalLinks::make()) } else { None };
+    let before = host();
+    let mut child = command.spawn().map_err(|e| e.to_string())?;
+    let lab = child.id();
+    let home = namespace("self");
+    let mut own = BTreeSet::new();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in lines.map_while(Result::ok) {
+        let processes = seen(lab).0;
+        own.extend(
+            processes.iter().chain([&lab.to_string()]).filter_map(|p| namespace(p)).filter(|n| Some(*n) != home),
+        );
+        if line == "READY" {
+            if processes.len() < 3 || own.len() < 2 {
+                return Err(format!("the lab cannot be seen from outside: its end would prove nothing: {processes:?}"));
+            }
+            child.kill().unwrap();
+        } else {
+            println!("    {line}");
+        }
+    }
+    let status = child.wait().map_err(|e| e.to_string())?;
+    let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
+    if name == "killed" && !killed || name != "killed" && !status.success() {
+        return Err(format!("    {status}"));
+    }
+    // The kernel ends a PID namespace soon, but not within the same instant.
+    let start = Instant::now();
+    loop {
+        let (processes, namespaces) = seen(lab);
+        let after = host();
+        if processes.is_empty() && namespaces.is_disjoint(&own) && after == before {
+            println!("    host as before after {:.3} s", start.elapsed().as_secs_f64());
+            return Ok(());
+        }
+        if start.elapsed() > Duration::from_secs(10) {
+            return Err(format!("    left: {processes:?} {own:?}\n    before {before:?}\n    after  {after:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Two veth pairs on the host, so that the kind `external` has interfaces that are free.
+struct ExternalLinks;
+
+impl ExternalLinks {
+    fn make() -> ExternalLinks {
+        let made = ExternalLinks;
+        made.ip("link add dhx0 type veth peer name dhy0");
+        made.ip("link add dhx1 type veth peer name dhy1");
+        for name in ["dhx0", "dhx1", "dhy0", "dhy1"] {
+            made.ip(&format!("link set {name} up"));
+        }
+        made
+    }
+
+    fn ip(&self, line: &str) {
+        assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
+    }
+}
+
+impl Drop for ExternalLinks {
+    fn drop(&mut self) {
+        self.ip("link del dhx0");
+        self.ip("link del dhx1");
+    }
+}
+
+fn addressing(dut: &str, host: &str, prefix_len: u8, behind: &str, length: u8) -> Addressing {
+    Addressing {
+        dut: dut.parse().unwrap(),
+        host: host.parse().unwrap(),
+        prefix_len,
+        behind: (behind.parse().unwrap(), length),
+        destinations: AddressRange { first: behind.parse().unwrap(), step: 1, count: 16 },
+    }
+}
+
+fn ports() -> Vec<PortConfig> {
+    let port = |name: &str, mtu: u32, ipv4: Addressing, ipv6: Addressing| PortConfig {
+        name: name.into(),
+        speed: Bandwidth(1_000_000_000),
+        mtu,
+        ipv4: Some(ipv4),
+        ipv6: Some(ipv6),
+    };
+    vec![
+        port(
+            "p1",
+            1500,
+            addressing("198.18.1.1", "198.18.1.2", 24, "198.18.64.0", 18),
+            addressing("2001:2::1", "2001:2::2", 64, "2001:2:0:8000::", 50),
+        ),
+        port(
+            "p2",
+            9000,
+            addressing("198.19.1.1", "198.19.1.2", 24, "198.19.64.0", 18),
+            addressing("2001:2:0:1::1", "2001:2:0:1::2", 64, "2001:2:0:c000::", 50),
+        ),
+    ]
+}
+
+fn scenario(name: &str, work: &Path) -> Checked {
+    let text = |e: drophammer_lab::LabError| e.to_string();
+    let start = Instant::now();
+    let mut lab = Lab::enter(&LabOptions { keep: vec![work.to_path_buf()] }).map_err(text)?;
+    println!("entered in {:.3} s", start.elapsed().as_secs_f64());
+    if name.starts_with("external") {
+        return external(&mut lab, name, work);
+    }
+    match name {
+        "loop" => joined(&lab),
+        "broken" => broken(&mut lab, work),
+        "twice" => ["linux", "frr", "bird", "frr"].iter().try_for_each(|kind| {
+            let dut = up(&mut lab, kind, work)?;
+            dut.take_down().map_err(text)
+        }),
+        "killed" => {
+            let _dut = up(&mut lab, "frr", work)?;
+            println!("READY");
+            std::io::stdout().flush().unwrap();
+            std::thread::park();
+            Err("went on".into())
+        }
+        kind => {
+            let dut = up(&mut lab, kind, work)?;
+            works(&lab, dut)
+        }
+    }
+}
+
+fn up(lab: &mut Lab, kind: &str, work: &Path) -> Result<Box<dyn Dut>, String> {
+    let config = DutConfig { name: format!("{kind}-1"), kind: kind.into(), params: Params::default() };
+    let start = Instant::now();
+    let found = find(kind).ok_or("no such kind")?;
+    let dut = found.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())?;
+    let took = start.elapsed();
+    println!("{kind} up in {:.3} s: {}", took.as_secs_f64(), dut.record().version);
+    ensure(took < Duration::from_secs(10), "bring-up takes too long")?;
+    Ok(dut)
+}
+
+fn ensure(holds: bool, what: &str) -> Checked {
+    if holds { Ok(()) } else { Err(format!("wrong: {what}")) }
+}
+
+/// Forwards frames of both families through the DUT between two hosts of the kernel, and asks it everything.
+fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
+    let record = dut.record();
+    println!("{}", record.confinement);
+    ensure(dut.interfaces().iter().map(|i| i.name.as_str()).eq(["t0", "t1"]), "interfaces t0 and t1")?;
+    ensure(
+        dut.interfaces().iter().all(|i| i.netns == Where::Tester && i.dut_mac.is_none()),
+        "in the tester's namespace",
+    )?;
+    ensure(record.version.contains(char::is_numeric), "a version")?;
+    ensure(record.config.values().any(|t| t.contains("2001:2:0:c000::/50")), "configuration in the record")?;
+    let mtu = |name: &str| fs::read_to_string(format!("/sys/class/net/{name}/mtu")).unwrap_or_default();
+    ensure(mtu("t0").trim() == "1500" && mtu("t1").trim() == "9000", "MTU of each port")?;
+    let before = dut.counters().map_err(|e| e.to_string())?;
+    ensure(before.contains_key("d1.rx_dropped") && before.contains_key("t0.tx_dropped"), "counters of both ends")?;
+
+    // Port 0 becomes a host in the tester's namespace; port 1 one in another, so that frames must cross the DUT. Hosts
+    // behind the emulated routers answer for them, which proves the routes.
+    let far = lab.namespace("far").map_err(|e| e.to_string())?;
+    let near = lab.tester().map_err(|e| e.to_string())?;
+    kernel_hosts(&near, &far).map_err(|e| e.to_string())?;
+    let pairs = [("198.18.64.7", "198.19.64.9"), ("2001:2:0:8000::7", "2001:2:0:c000::9")];
+    for (from, to) in pairs {
+        let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
+        exchange(&near, &far, from, to)?;
+    }
+    far.ip(&[format!("link set t1 netns {}", path_of(&near))]).map_err(|e| e.to_string())?;
+    let after = dut.counters().map_err(|e| e.to_string())?;
+    for counter in ["ip.ForwDatagrams", "ip6.OutForwDatagrams"] {
+        let grown = after[counter] - before[counter];
+        ensure(grown == 2 * ROUNDS, &format!("{counter} grew by {grown} and not by {}", 2 * ROUNDS))?;
+    }
+    ensure(dut.cpu_time().is_some_and(|t| t > Duration::ZERO), "processor time of the DUT")?;
+    ensure(record.confinement.contains("kernel thread"), "threaded NAPI")?;
+    if lab.is_root() {
+        pinned(lab)?;
+    } else {
+        ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
+    }
+    println!("cpu time {:?}, stolen {:?}", dut.cpu_time(), dut.stolen());
+    ensure(!lab.environment().kernel.is_empty(), "environment")?;
+    dut.check().map_err(|e| e.to_string())?;
+
+    // A daemon that dies is noticed, with its name.
+    let daemon = match record.kind.as_str() {
+        "frr" => Some("staticd"),
+        "bird" => Some("bird"),
+        _ => None,
+    };
+    if let Some(daemon) = daemon {
+        kill_ours(daemon)?;
+        let start = Instant::now();
+        let error = loop {
+            match dut.check() {
+                Err(e) => break e.to_string(),
+                Ok(()) => ensure(start.elapsed() < Duration::from_secs(5), "a dead daemon is noticed")?,
+            }
+        };
+        ensure(error.contains(daemon) && error.contains("signal: 9"), &format!("the error names the daemon: {error}"))?;
+    }
+    drop(far);
+    dut.take_down().map_err(|e| e.to_string())?;
+    ensure(!Path::new("/sys/class/net/t0").exists(), "t0 is gone")
+}
+
+/// The DUT's kernel threads run on its processor alone.
+fn pinned(lab: &Lab) -> Checked {
+    let mut seen = BTreeMap::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let field = |key: &str| status.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned();
+        if field("Name:").starts_with("napi/d") {
+            seen.insert(field("Name:"), field("Cpus_allowed_list:"));
+        }
+    }
+    let cpu = lab.cpus().dut.to_string();
+    ensure(seen.values().filter(|list| **list == cpu).count() >= 2, &format!("pinned to {cpu}: {seen:?}"))
+}
+
+/// Kills the process `name` that this process started.
+fn kill_ours(name: &str) -> Checked {
+    let parent = format!("PPid:\t{}", std::process::id());
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        if status.lines().any(|l| l == parent) && status.starts_with(&format!("Name:\t{name}\n")) {
+            let pid: i32 = entry.file_name().to_str().unwrap().parse().unwrap();
+            return nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL)
+                .map_err(|e| e.to_string());
+        }
+    }
+    Err(format!("{name} is not our child"))
+}
+
+/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (moved to `far`).
+fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::LabError> {
+    near.run(|| fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "0").unwrap())?;
+    near.ip(&lines(&[
+        &format!("link set t1 netns {}", path_of(far)),
+        "link set t0 arp on multicast on up",
+        "address add 198.18.1.2/24 dev t0",
+        "address add 198.18.64.7/32 dev t0",
+        "address add 2001:2::2/64 dev t0 nodad",
+        "address add 2001:2:0:8000::7/128 dev t0 nodad",
+        "route add 198.19.64.0/18 via 198.18.1.1",
+        "route add 2001:2:0:c000::/50 via 2001:2::1",
+    ]))?;
+    far.run(|| fs::write("/proc/sys/net/ipv6/conf/t1/disable_ipv6", "0").unwrap())?;
+    far.ip(&lines(&[
+        "link set t1 arp on multicast on up",
+        "address add 198.19.1.2/24 dev t1",
+        "address add 198.19.64.9/32 dev t1",
+        "address add 2001:2:0:1::2/64 dev t1 nodad",
+        "address add 2001:2:0:c000::9/128 dev t1 nodad",
+        "route add 198.18.64.0/18 via 198.19.1.1",
+        "route add 2001:2:0:8000::/50 via 2001:2:0:1::1",
+    ]))
+}
+
+/// Path by which ip(8) reaches a namespace.
+fn path_of(netns: &Netns) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd())
+}
+
+fn lines(text: &[&str]) -> Vec<String> {
+    text.iter().map(|l| (*l).to_owned()).collect()
+}
+
+/// Datagrams in each direction.
+const ROUNDS: u64 = 20;
+
+/// Sends datagrams from `from` to `to` and back, each awaited.
+fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Checked {
+    let socket = |ns: &Netns, address: IpAddr| -> Result<UdpSocket, String> {
+        let socket =
+            ns.run(|| UdpSocket::bind((address, 4000))).map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        socket.set_read_timeout(Some(Duration::from_secs(5))).map_err(|e| e.to_string())?;
+        Ok(socket)
+    };
+    let (a, b) = (socket(near, from)?, socket(far, to)?);
+    let mut bytes = [0; 8];
+    for round in 0..ROUNDS {
+        for (sender, receiver, target) in [(&a, &b, to), (&b, &a, from)] {
+            sender.send_to(&round.to_be_bytes(), (target, 4000)).map_err(|e| format!("send to {target}: {e}"))?;
+            let (n, _) = receiver.recv_from(&mut bytes).map_err(|e| format!("nothing forwarded to {target}: {e}"))?;
+            ensure(n == 8 && u64::from_be_bytes(bytes) == round, "the datagram itself arrives")?;
+        }
+    }
+    Ok(())
+}
+
+/// The loop without DUT.
+fn joined(lab: &Lab) -> Checked {
+    let made = lab.loop_without_dut(&ports()).map_err(|e| e.to_string())?;
+    println!("{}", made.confinement());
+    ensure(made.interfaces().len() == 2, "two interfaces")?;
+    ensure(Path::new("/sys/class/net/t1").exists(), "t1 is there")?;
+    made.take_down().map_err(|e| e.to_string())?;
+    ensure(!Path::new("/sys/class/net/t1").exists(), "t1 is gone")
+}
+
+/// A DUT that cannot become ready says why, and leaves nothing in the way of the next.
+fn broken(lab: &mut Lab, work: &Path) -> Checked {
+    let mut ports = ports();
+    // The next hop lies on no link of the router.
+    ports[1].ipv4 = Some(addressing("198.19.1.1", "198.19.77.2", 24, "198.19.64.0", 19));
+    let attempt = |lab: &mut Lab, kind: &str, stop: &dyn Fn() -> bool| {
+        let config = DutConfig { name: "broken".into(), kind: kind.into(), params: Params::default() };
+        find(kind).unwrap().bring_up(lab, &config, &ports, work, stop).err().map(|e| e.to_string())
+    };
+    let error = attempt(lab, "linux", &|| false).ok_or("came up")?;
+    ensure(error.contains("route add 198.19.64.0/19 via 198.19.77.2"), &error)?;
+    let error = attempt(lab, "bird", &|| true).ok_or("came up")?;
+    ensure(error == "stopped by the user", &error)?;
+    let start = Instant::now();
+    let error = attempt(lab, "frr", &|| false).ok_or("came up")?;
+    println!("{error}");
+    ensure(error.contains("198.19.64.0/19 via 198.19.77.2 on d1"), &error)?;
+    ensure(start.elapsed() < Duration::from_secs(30), "a deadline")?;
+    up(lab, "linux", work)?.take_down().map_err(|e| e.to_string())
+}
+
+/// The user's own router, here two links that the host holds.
+fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
+    let journal = work.join("journal");
+    let text = |t: String| ParamValue::Text(t);
+    let say = |word: &str| text(format!("echo {word} $PORT_1_IPV4_DUT >> {}", journal.display()));
+    let mut params = BTreeMap::from([
+        ("interfaces".to_owned(), ParamValue::Texts(vec!["dhx0".into(), "dhx1".into()])),
+        ("dut_macs".to_owned(), text("02:00:00:00:00:01 02:00:00:00:00:02".into())),
+        ("setup".to_owned(), say("setup")),
+        ("teardown".to_owned(), say("teardown")),
+        ("counters".to_owned(), text("echo drops 7".into())),
+        ("alive".to_owned(), text(format!("test -e {}", journal.display()))),
+        ("timeout".to_owned(), ParamValue::Duration(Duration::from_secs(5))),
+    ]);
+    let kind = find("external").unwrap();
+    let mut attempt = |params: &BTreeMap<String, ParamValue>| {
+        let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
+        kind.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())
+    };
+    if name == "external-refused" {
+        let mut with = |interface: &str| {
+            params.insert("interfaces".into(), ParamValue::Texts(vec!["dhx0".into(), interface.into()]));
+            attempt(&params).err().ok_or(format!("{interface} was taken"))
+        };
+        let error = with("no-such-nic")?;
+        ensure(error.contains("no interface no-such-nic") && error.contains("dhx0"), &error)?;
+        let default = default_route_interface();
+        if let Some(interface) = default {
+            let error = with(&interface)?;
+            ensure(error.contains("default route"), &error)?;
+        }
+        // The second port wants 9000 bytes.
+        let error = with("dhx1")?;
+        ensure(error.contains("MTU of 1500") && error.contains("ip link set dhx1 mtu 9000"), &error)?;
+        return ensure(!journal.exists(), "no command ran on a refused interface");
+    }
+    let mtu = |lab: &Lab, name: &str| lab.in_host_netns(|| fs::read_to_string(format!("/sys/class/net/{name}/mtu")));
+    drop(attempt(&params).err());
+    let set = lab.in_host_netns(|| Command::new("ip").args(["link", "set", "dhx1", "mtu", "9000"]).status());
+    ensure(set.map_err(|e| e.to_string())?.is_ok_and(|s| s.success()), "commands run on the host")?;
+    ensure(mtu(lab, "dhx1").map_err(|e| e.to_string())?.is_ok_and(|m| m.trim() == "9000"), "the host's /sys is seen")?;
+    let mut attempt = |params: &BTreeMap<String, ParamValue>| {
+        let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
+        kind.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())
+    };
+    let mut dut = attempt(&params)?;
+    ensure(dut.interfaces()[1].netns == Where::Host, "on the host")?;
+    ensure(dut.interfaces()[1].dut_mac == Some([2, 0, 0, 0, 0, 2]), "MAC address as told")?;
+    ensure(!dut.drops_at_tester_tx_are_dut(), "refused frames are the tester's")?;
+    dut.check().map_err(|e| e.to_string())?;
+    ensure(dut.counters().map_err(|e| e.to_string())?.get("drops") == Some(&7), "counters of the command")?;
+    dut.take_down().map_err(|e| e.to_string())?;
+    let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
+    ensure(told == "setup 198.19.1.1/24\nteardown 198.19.1.1/24\n", &told)?;
+
+    params.insert("setup".into(), text("echo no console; exit 7".into()));
+    let error = attempt(&params).err().ok_or("a failed setup is taken")?;
+    ensure(error.contains("exit status: 7") && error.contains("no console"), &error)?;
+    let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
+    ensure(told.lines().count() == 3, "teardown after a failed setup")
+}
+
+fn default_route_interface() -> Option<String> {
+    // The scenario is in the lab already; the host's routes are those of its parent.
+    let path = PathBuf::from(format!("/proc/{}/net/route", std::os::unix::process::parent_id()));
+    let table = fs::read_to_string(path).ok()?;
+    table
+        .lines()
+        .skip(1)
+        .map(|l| l.split_whitespace().collect::<Vec<_>>())
+        .find(|f| f[1] == "00000000")
+        .map(|f| f[0].into())
+}

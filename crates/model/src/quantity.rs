@@ -115,7 +115,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 
 /// `1500`, `1,500`, `1_500.25`. A comma is read only where it groups digits by three: `1,5` is one and a half to some
 /// and fifteen to nobody.
-fn grouped_number(text: &str) -> Option<f64> {
+pub(crate) fn grouped_number(text: &str) -> Option<f64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut groups = whole.split([',', '_']);
     let first = groups.next()?;

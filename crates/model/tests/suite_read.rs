@@ -194,3 +194,13 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
     );
     assert_eq!(ParamValue::Flag(true).to_json(), serde_json::json!(true));
 }
+
+#[test]
+fn the_suites_in_the_manual_are_right() {
+    let manual = include_str!("../../../docs/suites.md");
+    let blocks: Vec<_> = manual.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
+    assert!(blocks.len() >= 5);
+    for block in blocks {
+        suite(block).unwrap_or_else(|e| panic!("{e}"));
+    }
+}

@@ -121,7 +121,7 @@ fn every_parameter_and_kind_is_described() {
     let throughput = &tests[1]["properties"]["throughput"]["properties"];
     assert!(throughput["expect"]["patternProperties"].get("^throughput_.+_pps$").is_some());
     assert!(
-        throughput["duration"]["description"].as_str().unwrap().ends_with("Default: 2 s (quick), 60 s (conformant).")
+        throughput["duration"]["description"].as_str().unwrap().ends_with("; default: 2 s (quick), 60 s (conformant)")
     );
     assert_eq!(schema["properties"]["duts"]["items"]["oneOf"].as_array().unwrap().len(), REGISTRY.kinds.len());
 }

@@ -3,9 +3,9 @@
 use super::errors::{Problems, did_you_mean, list, quote};
 use super::fields::Fields;
 use super::raw::{Node, Value};
-use super::values::{Resolved, number};
+use super::values::Resolved;
 use super::{Expectation, ParamValue};
-use crate::quantity::{parse_duration, parse_frame_rate};
+use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
 use crate::registry::TestSpec;
 
 const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
@@ -103,7 +103,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<(bool, f64)>
     };
     // A bare number is in the unit that the figure's name ends in; a quantity is converted to it.
     let seconds = |per_second: f64| parse_duration(rest).ok().map(|d| d.as_secs_f64() * per_second);
-    let value = number(rest).or_else(|| match unit {
+    let value = grouped_number(rest).or_else(|| match unit {
         _ if rest.len() > 100 => None,
         "pps" => parse_frame_rate(rest).ok().map(|r| r.pps()),
         // Whole nanoseconds are exact; through seconds they would not be.
@@ -111,7 +111,7 @@ fn bound(node: &Node, key: &str, problems: &mut Problems) -> Option<(bool, f64)>
         "us" => seconds(1e6),
         "ms" => seconds(1e3),
         "s" => seconds(1.0),
-        "percent" => rest.strip_suffix('%').and_then(|n| number(n.trim())),
+        "percent" => rest.strip_suffix('%').and_then(|n| grouped_number(n.trim())),
         _ => None,
     });
     match value {

@@ -214,9 +214,9 @@ fn param_schema(param: &ParamSpec) -> Value {
     let mut schema = kind_schema(param.kind);
     let mut description = param.help.to_owned();
     if let (Some(quick), Some(conformant)) = (param.quick, param.conformant) {
-        description = match quick == conformant {
-            true => format!("{description} Default: {quick}."),
-            false => format!("{description} Default: {quick} (quick), {conformant} (conformant)."),
+        description += &match quick == conformant {
+            true => format!("; default: {quick}"),
+            false => format!("; default: {quick} (quick), {conformant} (conformant)"),
         };
     }
     schema["description"] = json!(description);

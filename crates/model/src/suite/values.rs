@@ -257,7 +257,7 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
 }
 
 /// A plain decimal number of at least 0.
-pub(crate) fn number(text: &str) -> Option<f64> {
+fn number(text: &str) -> Option<f64> {
     let decimal = text.len() <= MAX_QUANTITY && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if decimal { text.parse::<f64>().ok().filter(|n| n.is_finite()) } else { None }
 }

@@ -10,30 +10,30 @@ const SIZES: ParamSpec = ParamSpec::new(
     ParamKind::Sizes,
     "[64, 512, 1518]",
     "[64, 128, 256, 512, 1024, 1280, 1518]",
-    "Sizes.",
+    "sizes",
 );
-const FAMILIES: ParamSpec = ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4]", "IP versions.");
+const FAMILIES: ParamSpec = ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4]", "IP versions");
 const DIRECTION: ParamSpec = ParamSpec::new(
     "direction",
     ParamKind::Choice(&["bidirectional", "unidirectional"]),
     "bidirectional",
     "bidirectional",
-    "Who sends.",
+    "who sends",
 );
-const DURATION: ParamSpec = ParamSpec::new("duration", ParamKind::Duration, "2 s", "60 s", "Length of a trial.");
-const SETTLE: ParamSpec = ParamSpec::new("settle", ParamKind::Duration, "0 s", "5 s", "Wait between trials.");
-const PRECISION: ParamSpec = ParamSpec::new("precision", ParamKind::Percent, "1", "0.5", "Width of the search.");
-const TRIALS: ParamSpec = ParamSpec::new("trials", ParamKind::Count, "2", "20", "Repetitions.");
+const DURATION: ParamSpec = ParamSpec::new("duration", ParamKind::Duration, "2 s", "60 s", "length of a trial");
+const SETTLE: ParamSpec = ParamSpec::new("settle", ParamKind::Duration, "0 s", "5 s", "wait between trials");
+const PRECISION: ParamSpec = ParamSpec::new("precision", ParamKind::Percent, "1", "0.5", "width of the search");
+const TRIALS: ParamSpec = ParamSpec::new("trials", ParamKind::Count, "2", "20", "repetitions");
 const LOADS: ParamSpec = ParamSpec::new(
     "loads",
     ParamKind::Percents,
     "[10, 50, 90, 100]",
     "[10, 50, 90, 100]",
-    "Per cent of the throughput.",
+    "per cent of the throughput",
 );
-const FLOOR: ParamSpec = ParamSpec::optional("floor", ParamKind::Rate, "Lowest rate.");
-const VERIFY: ParamSpec = ParamSpec::new("verify", ParamKind::Flag, "true", "true", "Check payloads.");
-const RESET: ParamSpec = ParamSpec::required("reset_command", ParamKind::Command, "What resets the DUT.");
+const FLOOR: ParamSpec = ParamSpec::optional("floor", ParamKind::Rate, "lowest rate");
+const VERIFY: ParamSpec = ParamSpec::new("verify", ParamKind::Flag, "true", "true", "check payloads");
+const RESET: ParamSpec = ParamSpec::required("reset_command", ParamKind::Command, "what resets the DUT");
 const COMMON: [ParamSpec; 4] = [SIZES, FAMILIES, DIRECTION, DURATION];
 
 macro_rules! test {
@@ -62,7 +62,7 @@ static FRR: KindSpec = KindSpec {
     summary: "FRRouting.",
     roles: &["ipv4-router"],
     needs: &[("zebra", "frr")],
-    params: &[ParamSpec::new("threads", ParamKind::Count, "1", "1", "Threads.")],
+    params: &[ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads")],
     simulated: false,
 };
 static BIRD: KindSpec =
@@ -73,8 +73,8 @@ static EXTERNAL: KindSpec = KindSpec {
     roles: &[],
     needs: &[],
     params: &[
-        ParamSpec::required("interfaces", ParamKind::Interfaces, "Interfaces of the tester."),
-        ParamSpec::optional("note", ParamKind::Text, "A remark."),
+        ParamSpec::required("interfaces", ParamKind::Interfaces, "interfaces of the tester"),
+        ParamSpec::optional("note", ParamKind::Text, "a remark"),
     ],
     simulated: false,
 };

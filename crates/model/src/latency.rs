@@ -33,10 +33,8 @@ impl LatencySummary {
         if frames == 0 {
             return LatencySummary::default();
         }
-        let percentiles = PERCENTILES
-            .iter()
-            .map(|p| (*p, histogram.value_at_percentile(*p).clamp(min_ns, max_ns)))
-            .collect();
+        let percentiles =
+            PERCENTILES.iter().map(|p| (*p, histogram.value_at_percentile(*p).clamp(min_ns, max_ns))).collect();
         LatencySummary { frames, min_ns, mean_ns: sum_ns as f64 / frames as f64, max_ns, percentiles }
     }
 }

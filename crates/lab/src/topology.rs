@@ -71,6 +71,11 @@ impl Topology {
             topology.interfaces.push(TesterInterface { name: t, netns: Where::Tester, dut_mac: None });
         }
         topology.tester.ip(&lines)?;
+        for interface in &topology.interfaces {
+            // A sender with segmentation offload makes veth pass by the receiver's NAPI: the DUT's work would run on the
+            // sender's processor, thread or not.
+            topology.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None)?;
+        }
         let names: Vec<_> = (0..ports.len()).map(dut_interface).collect();
         let mut lines = vec!["link set lo up".to_owned()];
         lines.extend(names.iter().map(|d| format!("link set {d} up")));

@@ -97,7 +97,8 @@ impl Method for SystemRecovery {
             };
             let limits = pattern.limits(bed);
             let overload = FrameRate((throughput.pps() * 1.1).min(limits.max.pps()));
-            if overload.pps() <= throughput.pps() {
+            // Closer than the search is exact, it may be no overload at all.
+            if overload.pps() <= throughput.pps() * (1.0 + zero_loss_goal(params).relative_width) {
                 return Err(TestError::NotApplicable(format!(
                     "the throughput, {throughput}, is the highest rate that can be offered: no overload is possible"
                 )));

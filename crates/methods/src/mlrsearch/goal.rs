@@ -111,24 +111,25 @@ impl SearchGoal {
     /// # Errors
     /// Says which attribute is out of range.
     pub fn check(&self) -> Result<(), GoalError> {
+        // Comparisons are such that a NaN is refused.
         let share = |x: f64| (0.0..1.0).contains(&x);
-        let why = if !share(self.loss_ratio) {
-            "the loss ratio must be at least 0 and below 1"
-        } else if !share(self.exceed_ratio) {
-            "the exceed ratio must be at least 0 and below 1"
-        } else if !(self.relative_width > 0.0 && self.relative_width < 1.0) {
-            "the width must be above 0 and below 1"
-        } else if !(self.initial_trial_duration_s > 0.0 && self.initial_trial_duration_s.is_finite()) {
-            "the initial trial duration must be above 0"
-        } else if !(self.final_trial_duration_s >= self.initial_trial_duration_s) {
-            "the final trial duration must not be below the initial one"
-        } else if !(self.duration_sum_s >= self.final_trial_duration_s && self.duration_sum_s.is_finite()) {
-            "the duration sum must not be below the final trial duration"
-        } else if !(self.expansion > 1.0 && self.expansion.is_finite()) {
-            "the expansion must be above 1"
-        } else {
-            return Ok(());
-        };
+        let positive = |x: f64| x > 0.0 && x.is_finite();
+        let rules = [
+            (share(self.loss_ratio), "the loss ratio must be at least 0 and below 1"),
+            (share(self.exceed_ratio), "the exceed ratio must be at least 0 and below 1"),
+            (positive(self.relative_width) && self.relative_width < 1.0, "the width must be above 0 and below 1"),
+            (positive(self.initial_trial_duration_s), "the initial trial duration must be above 0"),
+            (
+                positive(self.final_trial_duration_s) && self.final_trial_duration_s >= self.initial_trial_duration_s,
+                "the final trial duration must not be below the initial one",
+            ),
+            (
+                positive(self.duration_sum_s) && self.duration_sum_s >= self.final_trial_duration_s,
+                "the duration sum must not be below the final trial duration",
+            ),
+            (positive(self.expansion) && self.expansion > 1.0, "the expansion must be above 1"),
+        ];
+        let Some((_, why)) = rules.into_iter().find(|(met, _)| !met) else { return Ok(()) };
         Err(GoalError { goal: self.name.clone(), why })
     }
 }

@@ -21,6 +21,13 @@ pub struct Bound {
     pub trials: Vec<u64>,
 }
 
+impl Bound {
+    /// The rate that may be claimed for this bound: its load, or what was really offered where that was less.
+    pub fn rate_pps(&self) -> f64 {
+        self.load_pps.min(self.offered_pps)
+    }
+}
+
 /// Why a result is not a regular one. A report must show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irregular {
@@ -51,7 +58,7 @@ pub struct GoalResult {
     pub lower: Option<Bound>,
     /// Relevant upper bound.
     pub upper: Option<Bound>,
-    /// Load of the lower bound times (1 - quantile loss ratio), in fps per sending port.
+    /// Rate of the lower bound times (1 - quantile loss ratio), in fps per sending port.
     pub conditional_throughput_pps: Option<f64>,
     /// Empty for a regular result.
     pub irregular: Vec<Irregular>,
@@ -72,7 +79,7 @@ impl GoalResult {
     /// The rate that was shown to meet the goal, in fps per sending port: the lower bound, or the load that was really
     /// offered there where that was less.
     pub fn rate_pps(&self) -> Option<f64> {
-        self.lower.as_ref().map(|b| b.load_pps.min(b.offered_pps))
+        self.lower.as_ref().map(Bound::rate_pps)
     }
 
     /// Reads the result of a goal with this chain of targets (the last one is the goal) off all trials so far.
@@ -111,7 +118,7 @@ impl GoalResult {
         let quantile = bounds.lower.and_then(|i| loads.get(&i)).and_then(|s| s.quantile_loss_ratio(target));
         Some(GoalResult {
             goal: goal.clone(),
-            conditional_throughput_pps: lower.as_ref().zip(quantile).map(|(b, q)| b.load_pps * (1.0 - q)),
+            conditional_throughput_pps: lower.as_ref().zip(quantile).map(|(b, q)| b.rate_pps() * (1.0 - q)),
             lower,
             upper,
             irregular,

@@ -1,0 +1,304 @@
+//! A testbed whose every answer is known in closed form, and parameters from the defaults that tests declare.
+
+#![allow(dead_code)] // each test program uses its part
+
+use drophammer_methods::{Known, Method, PortView, TestError, Testbed};
+use drophammer_model::latency::{LatencySummary, PERCENTILES};
+use drophammer_model::outcome::{Cell, Outcome, Row};
+use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration};
+use drophammer_model::registry::ParamKind;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::{Addressing, ParamValue, Params};
+use drophammer_model::trial::{AddressRange, Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A simulated router and tester: every sending port sees `capacity_pps` and a buffer of `buffer` frames.
+pub struct Fake {
+    pub ports: Vec<PortView>,
+    pub known: Known,
+    pub capacity_pps: f64,
+    pub buffer: u64,
+    /// Share of frames lost at any load.
+    pub floor: f64,
+    /// Smallest latency; see [`Fake::latency`] for the rest.
+    pub latency_ns: u64,
+    /// After an overload, losses go on for so long.
+    pub recovery_ns: u64,
+    /// What [`Load::Maximum`] reaches.
+    pub tester_pps: f64,
+    /// Share of a constant load that is really offered.
+    pub offer_share: f64,
+    pub ceiling: Option<FrameRate>,
+    /// Loads above this are unfit (the tester drops frames it receives).
+    pub unfit_above_pps: f64,
+    /// The n-th trial (from 1) fails so.
+    pub fail: Option<(u64, TestError)>,
+    pub trials: Vec<(TrialSpec, TrialResult)>,
+    pub settled: Duration,
+    pub progress: Vec<(u32, u32)>,
+}
+
+fn addresses(family: Family, port: u8) -> Addressing {
+    let ip = |text: String| text.parse::<IpAddr>().unwrap();
+    match family {
+        Family::Ipv4 => Addressing {
+            dut: ip(format!("198.18.{port}.1")),
+            host: ip(format!("198.18.{port}.2")),
+            prefix_len: 24,
+            behind: (ip(format!("198.19.{port}.0")), 24),
+            destinations: AddressRange { first: ip(format!("198.19.{port}.1")), step: 1, count: 200 },
+        },
+        Family::Ipv6 => Addressing {
+            dut: ip(format!("2001:2:0:{port}::1")),
+            host: ip(format!("2001:2:0:{port}::2")),
+            prefix_len: 64,
+            behind: (ip(format!("2001:2:1:{port}::")), 64),
+            destinations: AddressRange { first: ip(format!("2001:2:1:{port}::1")), step: 1, count: 200 },
+        },
+    }
+}
+
+impl Fake {
+    /// Two ports of 1 Gbit/s (64 bytes: 1,488,095 fps), 300,000 fps per port, no buffer, no ceiling.
+    pub fn new() -> Self {
+        let port = |n: u8| PortView {
+            name: format!("p{n}"),
+            speed: Bandwidth(1_000_000_000),
+            mtu: 1500,
+            ipv4: Some(addresses(Family::Ipv4, n)),
+            ipv6: Some(addresses(Family::Ipv6, n)),
+        };
+        Fake {
+            ports: vec![port(1), port(2)],
+            known: Known::default(),
+            capacity_pps: 300_000.0,
+            buffer: 0,
+            floor: 0.0,
+            latency_ns: 10_000,
+            recovery_ns: 0,
+            tester_pps: f64::INFINITY,
+            offer_share: 1.0,
+            ceiling: None,
+            unfit_above_pps: f64::INFINITY,
+            fail: None,
+            trials: Vec::new(),
+            settled: Duration::ZERO,
+            progress: Vec::new(),
+        }
+    }
+
+    /// Minimum as set; median 1 µs above; each percentile from 99.9 on 5 µs above; maximum 9 µs above; mean 2 µs above.
+    fn latency(&self, frames: u64) -> LatencySummary {
+        if frames == 0 {
+            return LatencySummary::default();
+        }
+        let at = |p: f64| {
+            self.latency_ns
+                + if p < 50.0 {
+                    0
+                } else if p < 99.9 {
+                    1_000
+                } else if p < 100.0 {
+                    5_000
+                } else {
+                    9_000
+                }
+        };
+        LatencySummary {
+            frames,
+            min_ns: self.latency_ns,
+            mean_ns: (self.latency_ns + 2_000) as f64,
+            max_ns: self.latency_ns + 9_000,
+            percentiles: PERCENTILES.iter().map(|p| (*p, at(*p))).collect(),
+        }
+    }
+
+    /// Per sending port: (frames sent, frames lost, sending time, last loss in ns).
+    fn port(&self, spec: &TrialSpec) -> (u64, u64, f64, Option<u64>) {
+        let forwarded = |sent: u64, seconds: f64| (self.capacity_pps * seconds + 1e-6) as u64 + self.buffer.min(sent);
+        let floor = |sent: u64| (sent as f64 * self.floor) as u64;
+        match &spec.load {
+            Load::Constant { rate_pps } => {
+                let sent = (rate_pps * self.offer_share * spec.duration_s + 1e-6) as u64;
+                let lost = sent.saturating_sub(forwarded(sent, spec.duration_s)).max(floor(sent));
+                (sent, lost, spec.duration_s, (lost > 0).then_some((spec.duration_s * 1e9) as u64))
+            }
+            Load::Maximum { limit_pps } => {
+                let sent = (limit_pps.min(self.tester_pps) * spec.duration_s + 1e-6) as u64;
+                let lost = sent.saturating_sub(forwarded(sent, spec.duration_s)).max(floor(sent));
+                (sent, lost, spec.duration_s, None)
+            }
+            Load::Burst { frames, rate_pps } => {
+                let seconds = *frames as f64 / rate_pps;
+                (*frames, frames.saturating_sub(forwarded(*frames, seconds)), seconds, None)
+            }
+            Load::Steps { steps } => {
+                let [over, under] = steps[..] else { panic!("two steps") };
+                let sent = (over.rate_pps * over.duration_s + 1e-6) as u64;
+                let lost = sent.saturating_sub(forwarded(sent, over.duration_s));
+                let rest = (under.rate_pps * under.duration_s + 1e-6) as u64;
+                let late = (under.rate_pps * self.recovery_ns as f64 / 1e9) as u64;
+                let last = (over.duration_s * 1e9).round() as u64 + self.recovery_ns;
+                let after = if lost > 0 { late } else { 0 };
+                (sent + rest, lost + after, over.duration_s + under.duration_s, (lost > 0).then_some(last))
+            }
+        }
+    }
+
+    fn bins(&self, spec: &TrialSpec) -> Vec<Bin> {
+        let (Some(width), Load::Steps { steps }) = (spec.bin_s, &spec.load) else { return Vec::new() };
+        let bin = |rate: f64| Bin {
+            offered: (rate * width) as u64,
+            delivered: (rate.min(self.capacity_pps) * width) as u64,
+            arrived: (rate.min(self.capacity_pps) * width) as u64,
+        };
+        steps.iter().flat_map(|s| vec![bin(s.rate_pps); (s.duration_s / width).round() as usize]).collect()
+    }
+
+    fn answer(&self, spec: &TrialSpec) -> TrialResult {
+        let (sent, lost, sending_s, last_loss_ns) = self.port(spec);
+        let senders = spec.senders();
+        let mut groups: Vec<GroupCounts> = Vec::new();
+        for sender in &senders {
+            let flows: Vec<_> = spec.flows.iter().filter(|f| f.from == *sender).collect();
+            let share = |total: u64, i: usize| {
+                let n = flows.len() as u64;
+                total / n + u64::from((i as u64) < total % n)
+            };
+            for (i, flow) in flows.iter().enumerate() {
+                let (offered, lost) = (share(sent, i), share(lost, i));
+                if !groups.iter().any(|g| g.group == flow.group) {
+                    groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
+                }
+                let group = groups.iter_mut().find(|g| g.group == flow.group).unwrap();
+                group.intended += offered;
+                group.offered += offered;
+                group.lost += lost;
+                group.received += offered - lost;
+                group.last_loss_ns = last_loss_ns;
+                group.bins = self.bins(spec);
+            }
+        }
+        for group in &mut groups {
+            group.latency = self.latency(group.received);
+        }
+        // What a buffer still holds when the sender stops drains at capacity.
+        let receiving_s = sending_s.max((sent - lost) as f64 / self.capacity_pps);
+        TrialResult {
+            trial: self.trials.len() as u64 + 1,
+            sending_s,
+            receiving_s,
+            elapsed_s: receiving_s,
+            groups,
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            senders: senders.len() as u32,
+        }
+    }
+}
+
+impl Testbed for Fake {
+    fn ports(&self) -> &[PortView] {
+        &self.ports
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        if let Some((_, error)) = self.fail.clone().filter(|(n, _)| *n == self.trials.len() as u64 + 1) {
+            return Err(error);
+        }
+        if spec.steps().iter().any(|(_, rate)| rate.pps() > self.unfit_above_pps) {
+            return Err(TestError::Unfit(vec!["receive ring overflowed".into()]));
+        }
+        let result = self.answer(spec);
+        self.trials.push((spec.clone(), result.clone()));
+        Ok(result)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.settled += time;
+        Ok(())
+    }
+
+    fn known(&mut self) -> &mut Known {
+        &mut self.known
+    }
+
+    fn ceiling(&self, _: &PacketSize, _: &[Family], _: &str) -> Option<FrameRate> {
+        self.ceiling
+    }
+
+    fn progress(&mut self, _: &str, done: u32, of: u32) {
+        self.progress.push((done, of));
+    }
+
+    fn note(&mut self, _: &str) {}
+}
+
+/// Defaults of `method` for a profile, read from the texts that it declares, with `over` put above them.
+pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]) -> Params {
+    let mut params = Params::default();
+    for spec in method.spec().params {
+        let Some(text) = (if conformant { spec.conformant } else { spec.quick }) else { continue };
+        let list = || text.trim_matches(['[', ']']).split(',').map(str::trim);
+        let value = match spec.kind {
+            ParamKind::Sizes => ParamValue::Sizes(list().map(|s| s.parse().unwrap()).collect()),
+            ParamKind::Percents => ParamValue::Numbers(list().map(|s| s.parse().unwrap()).collect()),
+            ParamKind::Percent => ParamValue::Number(text.parse().unwrap()),
+            ParamKind::Duration => ParamValue::Duration(parse_duration(text).unwrap()),
+            ParamKind::Count => ParamValue::Count(text.parse().unwrap()),
+            ParamKind::Flag => ParamValue::Flag(text.parse().unwrap()),
+            ParamKind::Families => ParamValue::Families(
+                list()
+                    .map(|s| {
+                        if s == "ipv4" {
+                            Family::Ipv4
+                        } else {
+                            assert_eq!(s, "ipv6");
+                            Family::Ipv6
+                        }
+                    })
+                    .collect(),
+            ),
+            ParamKind::Choice(words) => {
+                assert!(words.contains(&text), "{}: {text}", spec.key);
+                ParamValue::Text(text.into())
+            }
+            other => panic!("{}: {other:?} is not used by these tests", spec.key),
+        };
+        params.0.insert(spec.key.into(), value);
+    }
+    for (key, value) in over {
+        assert!(method.spec().params.iter().any(|p| p.key == *key), "{} has no {key}", method.spec().name);
+        params.0.insert((*key).into(), value.clone());
+    }
+    params
+}
+
+/// One frame size.
+pub fn size(text: &str) -> (&'static str, ParamValue) {
+    ("frame_sizes", ParamValue::Sizes(text.split(' ').map(|s| s.parse().unwrap()).collect()))
+}
+
+/// Number in a cell of the first table.
+pub fn cell(outcome: &Outcome, row: usize, column: &str) -> Option<f64> {
+    let table = &outcome.tables[0];
+    let at = table.columns.iter().position(|c| c.key == column).unwrap_or_else(|| panic!("no column {column}"));
+    match &table.rows[row].cells[at] {
+        Cell::Count(n) => Some(*n as f64),
+        Cell::Number(x) => Some(*x),
+        Cell::None => None,
+        Cell::Text(text) => panic!("{column} is the text {text}"),
+    }
+}
+
+/// Rows of the first table.
+pub fn rows(outcome: &Outcome) -> &[Row] {
+    &outcome.tables[0].rows
+}
+
+/// Value of a rank figure.
+pub fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
+    outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no figure {key}")).value
+}

@@ -1,0 +1,435 @@
+//! Each test against a testbed whose answers are known: what it finds must be exactly that.
+
+mod common;
+
+use common::{Fake, cell, params, rank, rows, size};
+use drophammer_methods::pattern::Pattern;
+use drophammer_methods::tester_ceiling::{ceilings, key_of};
+use drophammer_methods::{Known, METHODS, Method, TestError, Testbed, find};
+use drophammer_model::outcome::{Outcome, PlotKind};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::{Family, Load};
+use std::time::Duration;
+
+fn method(name: &str) -> &'static dyn Method {
+    find(name).unwrap()
+}
+
+fn run(name: &str, bed: &mut Fake, over: &[(&str, ParamValue)]) -> (Outcome, Result<(), TestError>) {
+    let mut outcome = Outcome::default();
+    let params = params(method(name), false, over);
+    let end = method(name).run(bed, &params, &mut outcome);
+    for table in &outcome.tables {
+        assert!(table.rows.iter().all(|r| r.cells.len() == table.columns.len()), "{}", table.key);
+    }
+    (outcome, end)
+}
+
+const LINE_64: f64 = 1e9 / (8.0 * 84.0);
+
+fn both() -> (&'static str, ParamValue) {
+    ("families", ParamValue::Families(vec![Family::Ipv4, Family::Ipv6]))
+}
+
+fn secs(seconds: f64) -> ParamValue {
+    ParamValue::Duration(Duration::from_secs_f64(seconds))
+}
+
+#[test]
+fn throughput_is_found_within_the_width_and_kept_for_later_tests() {
+    for capacity in [777.0, 33_333.0, 123_456.0, 1_400_000.0] {
+        let mut bed = Fake { capacity_pps: capacity, ..Fake::new() };
+        let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
+        end.unwrap();
+        let found = cell(&outcome, 0, "throughput_pps").unwrap();
+        let upper = cell(&outcome, 0, "upper_bound_pps").unwrap();
+        assert!(found <= capacity + 1.0 && found >= capacity * 0.975, "{capacity}: {found}");
+        assert!(upper > capacity - 1.0 && (upper - found) / upper <= 0.02 + 1.0 / found, "{capacity}: {found} {upper}");
+        assert!((cell(&outcome, 0, "theoretical_pps").unwrap() - LINE_64).abs() < 1e-6);
+        assert!((cell(&outcome, 0, "aggregate_pps").unwrap() - 2.0 * found).abs() < 1e-6);
+        assert!((cell(&outcome, 0, "l1_bps").unwrap() - found * 84.0 * 8.0).abs() < 1e-3);
+        assert!((cell(&outcome, 0, "l2_bps").unwrap() - found * 64.0 * 8.0).abs() < 1e-3);
+        assert_eq!(cell(&outcome, 0, "pdr_0_5_pps"), None);
+        assert!(rows(&outcome)[0].marks.is_empty(), "{:?}", rows(&outcome)[0].marks);
+        assert_eq!(rows(&outcome)[0].trials.len(), bed.trials.len());
+        assert_eq!(rank(&outcome, "throughput_64_pps"), Some(found));
+        assert_eq!(bed.known.throughput["64/ipv4/bidirectional"], Some(FrameRate(found)));
+        assert!(bed.trials.len() <= 25, "{} trials", bed.trials.len());
+        let dots = &outcome.plots[1];
+        assert_eq!((dots.kind, dots.series[0].points.len()), (PlotKind::Dots, bed.trials.len()));
+    }
+}
+
+#[test]
+fn a_router_at_line_rate_has_an_irregular_result_not_an_invented_one() {
+    let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
+    let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
+    end.unwrap();
+    assert!((cell(&outcome, 0, "throughput_pps").unwrap() - LINE_64).abs() < 1.0);
+    assert_eq!(cell(&outcome, 0, "upper_bound_pps"), None);
+    assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("no upper bound")));
+    assert!(!outcome.ranks[0].tester_limited);
+}
+
+#[test]
+fn near_the_tester_s_ceiling_results_are_marked() {
+    let ceiling = Some(FrameRate(200_000.0));
+    let mut bed = Fake { capacity_pps: 190_000.0, ceiling, ..Fake::new() };
+    let (outcome, _) = run("throughput", &mut bed, &[size("64")]);
+    assert!(bed.trials.iter().all(|(s, _)| s.steps()[0].1.pps() <= 196_000.001));
+    assert!(rows(&outcome)[0].marks.contains(&"tester-limited".to_owned()));
+    assert!(outcome.ranks[0].tester_limited);
+    assert_eq!(cell(&outcome, 0, "ceiling_pps"), Some(200_000.0));
+    let mut bed = Fake { capacity_pps: 150_000.0, ceiling, ..Fake::new() };
+    let (outcome, _) = run("throughput", &mut bed, &[size("64")]);
+    assert!(!outcome.ranks[0].tester_limited && rows(&outcome)[0].marks.is_empty());
+}
+
+#[test]
+fn a_router_that_always_loses_has_no_throughput_but_may_have_a_pdr() {
+    let mut bed = Fake { floor: 0.1, ..Fake::new() };
+    let goals = [size("64"), ("pdr", ParamValue::Flag(true))];
+    let (outcome, end) = run("throughput", &mut bed, &goals);
+    end.unwrap();
+    assert_eq!(cell(&outcome, 0, "throughput_pps"), None);
+    assert_eq!(rank(&outcome, "throughput_64_pps"), None);
+    assert_eq!(bed.known.throughput["64/ipv4/bidirectional"], None);
+    assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("no lower bound")));
+    let mut bed = Fake::new();
+    let (outcome, _) = run("throughput", &mut bed, &goals);
+    let pdr = cell(&outcome, 0, "pdr_0_5_pps").unwrap();
+    assert!((300_000.0 * 0.98..=300_000.0 / 0.995 + 1.0).contains(&pdr), "{pdr}");
+    assert!(cell(&outcome, 0, "pdr_0_5_conditional_pps").unwrap() <= pdr);
+}
+
+#[test]
+fn the_offered_load_is_claimed_not_the_intended_one() {
+    let mut bed = Fake { offer_share: 0.9995, ..Fake::new() };
+    let (outcome, _) = run("throughput", &mut bed, &[size("64")]);
+    let intended = cell(&outcome, 0, "intended_load_pps").unwrap();
+    let found = cell(&outcome, 0, "throughput_pps").unwrap();
+    assert!((found - intended * 0.9995).abs() < 2.0, "{found} {intended}");
+}
+
+#[test]
+fn a_search_out_of_time_says_so_and_claims_nothing() {
+    let mut bed = Fake::new();
+    let (outcome, end) = run("throughput", &mut bed, &[size("64"), ("search_duration_max", secs(1.0))]);
+    end.unwrap();
+    assert_eq!(cell(&outcome, 0, "throughput_pps"), None);
+    assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("ran out")));
+    assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
+    let (_, end) = run("latency", &mut bed, &[size("64"), ("search_duration_max", secs(1.0))]);
+    assert!(matches!(end, Err(TestError::Failed(_))), "{end:?}");
+}
+
+#[test]
+fn forwarding_rate_is_what_comes_out_at_maximum_load() {
+    let mut bed = Fake { capacity_pps: 250_000.0, tester_pps: 1_000_000.0, ..Fake::new() };
+    let (outcome, end) = run("forwarding_rate", &mut bed, &[size("64")]);
+    end.unwrap();
+    assert!((cell(&outcome, 0, "intended_load_pps").unwrap() - LINE_64).abs() < 1e-6);
+    assert_eq!(cell(&outcome, 0, "offered_load_pps"), Some(1_000_000.0));
+    for column in ["forwarding_rate_pps", "min_pps", "max_pps"] {
+        assert_eq!(cell(&outcome, 0, column), Some(250_000.0));
+    }
+    assert_eq!(cell(&outcome, 0, "stdev_pps"), Some(0.0));
+    assert_eq!(cell(&outcome, 0, "loss_percent"), Some(75.0));
+    assert_eq!((bed.trials.len(), rank(&outcome, "forwarding_rate_64_pps")), (3, Some(250_000.0)));
+    assert!(bed.trials.iter().all(|(s, _)| matches!(s.load, Load::Maximum { .. })));
+}
+
+#[test]
+fn frame_loss_rate_follows_the_curve_until_two_clean_loads() {
+    let mut bed = Fake { capacity_pps: LINE_64 * 0.55, ..Fake::new() };
+    let step = ("step", ParamValue::Number(10.0));
+    let (outcome, end) = run("frame_loss_rate", &mut bed, &[size("64"), step]);
+    end.unwrap();
+    assert_eq!(rows(&outcome).len(), 7); // 100, 90, 80, 70, 60 lose; 50, 40 do not
+    for (row, load) in [100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 40.0].into_iter().enumerate() {
+        assert_eq!(cell(&outcome, row, "load_percent"), Some(load));
+        assert!((cell(&outcome, row, "line_percent").unwrap() - load).abs() < 0.001);
+        let loss = f64::max(0.0, (load - 55.0) / load * 100.0);
+        assert!((cell(&outcome, row, "loss_percent").unwrap() - loss).abs() < 0.001);
+        let (sent, back) = (cell(&outcome, row, "offered").unwrap(), cell(&outcome, row, "received").unwrap());
+        assert_eq!(sent - back, cell(&outcome, row, "lost").unwrap());
+    }
+    let plot = &outcome.plots[0];
+    assert_eq!(plot.series.iter().map(|s| (s.dots, s.points.len())).collect::<Vec<_>>(), [(false, 7), (true, 7)]);
+    // Never clean: down to the smallest load, and said so.
+    let mut bed = Fake { floor: 0.01, ..Fake::new() };
+    let (outcome, _) = run("frame_loss_rate", &mut bed, &[size("64")]);
+    assert_eq!(rows(&outcome).len(), 5);
+    assert!(outcome.notes.iter().any(|n| n.contains("no two successive loads")));
+}
+
+#[test]
+fn latency_is_reported_per_load_and_group() {
+    let mut bed = Fake::new();
+    let (outcome, end) = run("latency", &mut bed, &[size("64 512"), both(), ("repeats", ParamValue::Count(3))]);
+    end.unwrap();
+    assert_eq!(rows(&outcome).len(), 2 * 4 * 2);
+    for row in 0..rows(&outcome).len() {
+        for (column, us) in [
+            ("min_us", 10.0),
+            ("p50_us", 11.0),
+            ("p99_us", 11.0),
+            ("p99_9_us", 15.0),
+            ("max_us", 19.0),
+            ("mean_us", 12.0),
+            ("pdv_us", 5.0),
+        ] {
+            assert_eq!(cell(&outcome, row, column), Some(us), "{column}");
+        }
+        assert_eq!(cell(&outcome, row, "loss_percent"), Some(0.0));
+        assert_eq!(rows(&outcome)[row].trials.len(), 3);
+    }
+    let throughput = bed.known.throughput["64/ipv4+ipv6/bidirectional"].unwrap().pps();
+    assert!((cell(&outcome, 0, "load_pps").unwrap() - throughput * 0.1).abs() < 1e-6);
+    assert_eq!(rank(&outcome, "latency_64_median_us"), Some(11.0));
+    assert_eq!(rank(&outcome, "latency_64_p99_9_us"), Some(15.0));
+    assert_eq!(outcome.plots.len(), 5);
+    assert!(outcome.plots[1..].iter().all(|p| p.kind == PlotKind::Percentiles && p.series.len() == 4));
+}
+
+#[test]
+fn back_to_back_finds_the_buffer_to_the_frame() {
+    // A burst at line rate leaves the router with (1 - capacity / line) of it in the buffer.
+    for (capacity, buffer) in [(100_000.0, 512u64), (LINE_64 / 2.0, 1_000), (700_000.0, 77)] {
+        let mut bed = Fake { capacity_pps: capacity, buffer, ..Fake::new() };
+        let (outcome, end) = run("back_to_back", &mut bed, &[size("64"), ("step", ParamValue::Count(1))]);
+        end.unwrap();
+        let passes = |frames: u64| frames <= (capacity * frames as f64 / LINE_64 + 1e-6) as u64 + buffer;
+        let found = cell(&outcome, 0, "average_frames").unwrap() as u64;
+        assert!(passes(found) && !passes(found + 1), "{capacity} {buffer}: {found}");
+        assert_eq!(cell(&outcome, 0, "min_frames"), cell(&outcome, 0, "max_frames"));
+        assert_eq!(cell(&outcome, 0, "stdev_frames"), Some(0.0));
+        let implied = found as f64 / LINE_64;
+        assert!((cell(&outcome, 0, "implied_buffer_s").unwrap() - implied).abs() < 1e-12);
+        let throughput = cell(&outcome, 0, "throughput_pps").unwrap();
+        let corrected = cell(&outcome, 0, "corrected_buffer_s").unwrap();
+        assert!((corrected - implied * (1.0 - throughput / LINE_64)).abs() < 1e-12);
+        // Which is the time that the buffer takes to fill at line rate, within the width of the throughput search.
+        let buffer_s = buffer as f64 / LINE_64;
+        assert!((corrected - buffer_s).abs() < 0.1 * buffer_s, "{corrected} {buffer_s}");
+        assert_eq!(cell(&outcome, 0, "searches"), Some(3.0));
+    }
+}
+
+#[test]
+fn back_to_back_has_no_answer_where_no_burst_overflows() {
+    let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
+    let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
+    assert!(matches!(end, Err(TestError::NotApplicable(_))), "{end:?}");
+    assert!(rows(&outcome).is_empty() && outcome.ranks.is_empty());
+    // A buffer deeper than the longest burst is "at least".
+    let mut bed = Fake { buffer: 100_000_000, ..Fake::new() };
+    bed.known.throughput.insert("64/ipv4/bidirectional".into(), Some(FrameRate(300_000.0)));
+    let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
+    end.unwrap();
+    assert_eq!(cell(&outcome, 0, "average_frames"), cell(&outcome, 0, "max_burst_frames"));
+    assert!(rows(&outcome)[0].marks[0].contains("at least") && outcome.ranks[0].tester_limited);
+}
+
+#[test]
+fn recovery_time_is_exact() {
+    for recovery_ns in [0, 1_234_567, 987_654_321] {
+        let mut bed = Fake { recovery_ns, ..Fake::new() };
+        let (outcome, end) = run("system_recovery", &mut bed, &[size("64")]);
+        end.unwrap();
+        let found = cell(&outcome, 0, "recovery_ms").unwrap();
+        assert!((found - recovery_ns as f64 / 1e6).abs() < 1e-5, "{found} {recovery_ns}");
+        let throughput = cell(&outcome, 0, "throughput_pps").unwrap();
+        assert!((cell(&outcome, 0, "overload_pps").unwrap() - 1.1 * throughput).abs() < 1e-6);
+        let (spec, _) = bed.trials.last().unwrap();
+        assert!((spec.steps()[1].1.pps() - 0.55 * throughput).abs() < 1e-6);
+        let plot = &outcome.plots[0];
+        assert_eq!((plot.events[0].0, plot.series[0].points.len()), (3.0, 120));
+        // Both ports send, and the bins of one port stand for its group: arrivals per port are half of them.
+        assert!(plot.series[0].points[0].y > plot.series[0].points[119].y);
+    }
+}
+
+#[test]
+fn no_recovery_is_not_a_short_one() {
+    let mut bed = Fake { recovery_ns: 3_000_000_000, ..Fake::new() };
+    let (outcome, end) = run("system_recovery", &mut bed, &[size("64")]);
+    end.unwrap();
+    assert_eq!(cell(&outcome, 0, "recovery_ms"), None);
+    assert_eq!(rank(&outcome, "system_recovery_64_ms"), None);
+    assert!(rows(&outcome)[0].marks[0].contains("still losing"));
+    // Nothing lost under overload: not a recovery of 0 ms.
+    let mut bed = Fake { buffer: 1_000_000, ..Fake::new() };
+    bed.known.throughput.insert("64/ipv4/bidirectional".into(), Some(FrameRate(300_000.0)));
+    let (outcome, _) = run("system_recovery", &mut bed, &[size("64")]);
+    assert_eq!(cell(&outcome, 0, "recovery_ms"), None);
+    assert!(rows(&outcome)[0].marks[0].contains("no loss under overload") && outcome.ranks.is_empty());
+    // At line rate there is no overload.
+    let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
+    let (_, end) = run("system_recovery", &mut bed, &[size("64")]);
+    assert!(matches!(end, Err(TestError::NotApplicable(_))), "{end:?}");
+}
+
+#[test]
+fn the_ceiling_is_what_the_loop_sends_and_returns() {
+    let mut bed = Fake { capacity_pps: 1e9, tester_pps: 800_000.0, ..Fake::new() };
+    let (outcome, end) = run("tester_ceiling", &mut bed, &[size("64 1518"), both()]);
+    end.unwrap();
+    assert_eq!(cell(&outcome, 0, "ceiling_pps"), Some(800_000.0));
+    assert_eq!(cell(&outcome, 0, "latency_min_us"), Some(10.0));
+    let found = ceilings(bed.trials.iter().map(|(s, r)| (s, r)));
+    assert_eq!(found.len(), 2);
+    assert_eq!(found["64/ipv4+ipv6/bidirectional"], FrameRate(800_000.0));
+    assert!(bed.known.throughput.is_empty());
+    // What comes back counts, not what is sent.
+    let mut bed = Fake { capacity_pps: 600_000.0, ..Fake::new() };
+    let (outcome, _) = run("tester_ceiling", &mut bed, &[size("64")]);
+    assert_eq!(cell(&outcome, 0, "ceiling_pps"), Some(600_000.0));
+    // A tester that drops what it receives is loaded less until it does not.
+    let mut bed = Fake { capacity_pps: 1e9, unfit_above_pps: 1_000_000.0, ..Fake::new() };
+    let (outcome, end) = run("tester_ceiling", &mut bed, &[size("64")]);
+    end.unwrap();
+    let found = cell(&outcome, 0, "ceiling_pps").unwrap();
+    assert!(found <= 1_000_000.0 && found > 800_000.0, "{found}");
+}
+
+#[test]
+fn a_known_throughput_is_not_searched_again() {
+    for name in ["latency", "back_to_back", "system_recovery"] {
+        let mut bed = Fake { buffer: 10, ..Fake::new() };
+        run("throughput", &mut bed, &[size("64")]).1.unwrap();
+        let before = bed.trials.len();
+        run(name, &mut bed, &[size("64")]).1.unwrap();
+        assert!(bed.trials[before..].iter().all(|(s, _)| !s.purpose.starts_with("throughput")), "{name}");
+        let mut bed = Fake { buffer: 10, ..Fake::new() };
+        run(name, &mut bed, &[size("64")]).1.unwrap();
+        assert!(bed.trials.iter().any(|(s, _)| s.purpose.starts_with("throughput")), "{name}");
+        assert!(bed.known.throughput["64/ipv4/bidirectional"].is_some(), "{name}");
+    }
+}
+
+#[test]
+fn whatever_stops_a_test_keeps_what_was_measured() {
+    for method in METHODS {
+        let name = method.spec().name;
+        let mut whole = Fake { buffer: 10, ..Fake::new() };
+        let (full, end) = run(name, &mut whole, &[size("64 512")]);
+        end.unwrap();
+        let total = whole.trials.len() as u64;
+        for error in
+            [TestError::Interrupted, TestError::DutDied("segfault".into()), TestError::Unfit(vec!["late".into()])]
+        {
+            let mut bed = Fake { buffer: 10, fail: Some((total, error.clone())), ..Fake::new() };
+            let (part, end) = run(name, &mut bed, &[size("64 512")]);
+            let recovered = name == "tester_ceiling" && matches!(error, TestError::Unfit(_));
+            // The ceiling retries lower, and the fake fails again at the same number of trials.
+            assert_eq!(end, Err(error.clone()), "{name} {recovered}");
+            assert!(!rows(&part).is_empty(), "{name}: {error}");
+            // The first size was finished, with the same figures.
+            assert_eq!(rows(&part)[0], rows(&full)[0], "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_unfit_size_does_not_cost_the_others() {
+    let mut bed = Fake { fail: Some((3, TestError::Unfit(vec!["late".into()]))), ..Fake::new() };
+    // The third trial is in the search of the first size; it fails once, because the fake counts successful trials.
+    bed.unfit_above_pps = f64::INFINITY;
+    let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
+    assert_eq!(end, Err(TestError::Unfit(vec!["late".into()])));
+    assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("stopped")));
+    assert_eq!(rows(&outcome)[0].trials, [1, 2]);
+    assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
+    // 64-byte frames cannot be offered, 1518-byte ones can.
+    let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
+    let (outcome, end) = run("throughput", &mut bed, &[size("64 1518")]);
+    assert!(matches!(end, Err(TestError::Unfit(_))));
+    assert!(cell(&outcome, 1, "throughput_pps").is_some());
+    assert!(outcome.notes.iter().any(|n| n.starts_with("64 bytes not finished")));
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_noted_and_left_out() {
+    let mut bed = Fake::new();
+    let (outcome, end) = run("throughput", &mut bed, &[size("9000 64")]);
+    end.unwrap();
+    assert_eq!(rows(&outcome).len(), 1);
+    assert!(outcome.notes.iter().any(|n| n.contains("MTU")), "{:?}", outcome.notes);
+    let (_, end) = run("throughput", &mut bed, &[size("9000")]);
+    assert!(matches!(end, Err(TestError::NotApplicable(_))));
+    bed.ports[1].ipv6 = None;
+    let (_, end) = run("throughput", &mut bed, &[size("64"), both()]);
+    assert_eq!(end, Err(TestError::NotApplicable("port p2 has no IPv6 addresses".into())));
+}
+
+#[test]
+fn flows_go_between_pairs_of_ports() {
+    let mut bed = Fake::new();
+    bed.ports.extend(Fake::new().ports);
+    bed.ports.truncate(3);
+    bed.ports.push(bed.ports[0].clone());
+    let throughput = method("throughput");
+    let pairs = |over: &[(&str, ParamValue)]| {
+        let pattern = Pattern::new("64".parse().unwrap(), &params(throughput, false, over));
+        let flows = pattern.flows(&bed.ports).unwrap();
+        assert!(flows.iter().all(|f| f.group == f.family.to_string()));
+        let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
+        assert_eq!(key_of(&spec), pattern.key());
+        flows.iter().map(|f| (f.from, f.to)).collect::<Vec<_>>()
+    };
+    assert_eq!(pairs(&[]), [(0, 1), (1, 0), (2, 3), (3, 2)]);
+    let one_way = ("direction", ParamValue::Text("unidirectional".into()));
+    assert_eq!(pairs(&[one_way]), [(0, 1), (2, 3)]);
+    assert_eq!(pairs(&[both()]).len(), 8);
+    let pattern = Pattern::new("64".parse().unwrap(), &params(throughput, false, &[both()]));
+    let flow = &pattern.flows(&bed.ports).unwrap()[0];
+    assert_eq!(flow.sources, bed.ports[0].ipv4.as_ref().unwrap().destinations);
+    assert_eq!(flow.destinations, bed.ports[1].ipv4.as_ref().unwrap().destinations);
+    // Half of the frames are of 78 bytes, because IPv6 needs them.
+    assert_eq!(pattern.frame_bytes(), 71.0);
+    assert_eq!(pattern.key(), Known::key(&pattern.size, &[Family::Ipv4, Family::Ipv6], "bidirectional"));
+    let limits = pattern.limits(&bed as &dyn Testbed);
+    assert!((limits.line.pps() - 1e9 / (8.0 * 91.0)).abs() < 1e-6);
+}
+
+#[test]
+fn quick_runs_say_in_what_they_deviate_and_conformant_ones_have_nothing_to_say() {
+    for method in METHODS {
+        let name = method.spec().name;
+        let conformant = method.deviations(&params(*method, true, &[]));
+        assert!(conformant.is_empty(), "{name}: {conformant:?}");
+        let quick = method.deviations(&params(*method, false, &[]));
+        assert!(!quick.is_empty() || name == "tester_ceiling", "{name}");
+        assert!(method.estimate(&params(*method, false, &[])) > Duration::ZERO);
+        assert!(method.estimate(&params(*method, true, &[])) > method.estimate(&params(*method, false, &[])), "{name}");
+    }
+    let throughput = method("throughput").deviations(&params(method("throughput"), false, &[]));
+    assert!(throughput.iter().any(|d| d.contains("1 s instead of 60 s")), "{throughput:?}");
+}
+
+#[test]
+fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
+    for method in METHODS {
+        let spec = method.spec();
+        let path = format!("{}/../../docs/tests/{}.md", env!("CARGO_MANIFEST_DIR"), spec.name);
+        let page = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        for param in spec.params {
+            assert!(page.contains(&format!("`{}`", param.key)), "{path}: {}", param.key);
+        }
+        let mut bed = Fake { buffer: 10, ..Fake::new() };
+        let (outcome, end) = run(spec.name, &mut bed, &[size("64")]);
+        end.unwrap();
+        for column in &outcome.tables[0].columns {
+            assert!(page.contains(&format!("`{}`", column.key)), "{path}: {}", column.key);
+        }
+        for figure in spec.figures {
+            let key = figure.key.replace("{size}", "64");
+            assert!(outcome.ranks.iter().any(|r| r.key == key), "{}: {key}", spec.name);
+            assert!(page.contains(&format!("`{}`", figure.key)), "{path}: {}", figure.key);
+        }
+    }
+    let names: Vec<_> = METHODS.iter().map(|m| m.spec().name).collect();
+    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
+}

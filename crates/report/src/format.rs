@@ -18,7 +18,7 @@ pub fn number(value: f64, unit: &str) -> String {
     let size = value.abs();
     if value == 0.0 {
         "0".into()
-    } else if size >= 1e15 || size < 1e-6 {
+    } else if !(1e-6..1e15).contains(&size) {
         format!("{value:.3e}")
     } else if size >= 1000.0 {
         let whole = size.round() as u64;
@@ -43,11 +43,15 @@ fn trim(text: String) -> String {
 }
 
 fn percent(value: f64) -> String {
+    if value == 0.0 || value == 100.0 {
+        return value.to_string();
+    }
+    // Two decimals, also when they are zeros, so that a column of percentages lines up.
     for decimals in 2..=9 {
-        let text = trim(format!("{value:.decimals$}"));
+        let text = format!("{value:.decimals$}");
         let reads: f64 = text.parse().unwrap_or(f64::NAN);
         // 99.9996 is not 100, and 0.0004 is not 0: that is all the difference between loss and no loss.
-        if (reads == 0.0 && value != 0.0) || (reads == 100.0 && value != 100.0) {
+        if reads == 0.0 || reads == 100.0 {
             continue;
         }
         return text;
@@ -59,6 +63,8 @@ fn percent(value: f64) -> String {
 pub fn cell(cell: &Cell, unit: &str) -> String {
     match cell {
         Cell::None => DASH.into(),
+        // Frame sizes are written 1518 everywhere.
+        Cell::Count(n) if *n < 10_000 && unit == "bytes" => n.to_string(),
         Cell::Count(n) => group_digits(*n),
         Cell::Number(x) => number(*x, unit),
         Cell::Text(t) if t.is_empty() => DASH.into(),
@@ -116,6 +122,8 @@ mod tests {
             (99.9996, "%", "99.9996"),
             (100.0, "%", "100"),
             (33.3333, "%", "33.33"),
+            (5.4, "%", "5.40"),
+            (0.0, "%", "0"),
             (f64::NAN, "%", DASH),
         ] {
             assert_eq!(number(value, unit), text, "{value} {unit}");

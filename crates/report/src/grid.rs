@@ -29,7 +29,9 @@ pub fn summary(view: &View) -> Grid {
         let rank = |d: &usize| {
             let o = &view.ranking.overall[*d];
             match (o.rank, o.mean) {
-                (Some(rank), Some(mean)) => format!("{}{rank} (mean {mean:.2})", if o.tied { "=" } else { "" }),
+                (Some(rank), Some(mean)) if ranked_kind(view, *d) => {
+                    format!("{}{rank} (mean {mean:.2})", if o.tied { "=" } else { "" })
+                }
                 _ => DASH.into(),
             }
         };

@@ -353,7 +353,22 @@ fn merge_plots(results: &[DutResult], duts: &[DutView]) -> Vec<MergedPlot> {
             }
         }
     }
+    merged.iter_mut().for_each(references_last);
     merged
+}
+
+/// What belongs to no DUT comes after what does, in legend and files.
+fn references_last(merged: &mut MergedPlot) {
+    let mut order: Vec<usize> = (0..merged.plot.series.len()).collect();
+    order.sort_by_key(|i| merged.plot.series[*i].reference);
+    let picked = |i: &usize| (merged.plot.series[*i].clone(), merged.dut_of[*i], merged.place[*i]);
+    let all: Vec<_> = order.iter().map(picked).collect();
+    (merged.plot.series, merged.dut_of, merged.place) = (Vec::new(), Vec::new(), Vec::new());
+    for (series, dut, place) in all {
+        merged.plot.series.push(series);
+        merged.dut_of.push(dut);
+        merged.place.push(place);
+    }
 }
 
 fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutView]) {

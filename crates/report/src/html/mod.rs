@@ -173,10 +173,9 @@ fn section(view: &View, section: &Section) -> Markup {
                 div.plots { @for p in &section.plots { (plot(view, p)) } }
             }
             @for t in &section.tables { (tables::merged(view, t)) }
-            @let notes: Vec<_> = section.results.iter()
-                .flat_map(|r| r.record.iter().flat_map(move |t| t.outcome.notes.iter().map(move |n| (r.dut, n)))).collect();
+            @let notes = notes(view, section);
             @if !notes.is_empty() {
-                ul.notes { @for (d, n) in notes { li { b { (dut_name(&view.duts[d])) } ": " (n) } } }
+                ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
             }
             @if !trials.is_empty() {
                 details { summary { "All " (trials.len()) " trials of this test" } (trials::list(&trials)) }
@@ -193,6 +192,25 @@ fn section(view: &View, section: &Section) -> Markup {
     }
 }
 
+/// Notes of a section, each once, with the DUTs that it is about.
+fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
+    let mut out: Vec<(Vec<usize>, &str)> = Vec::new();
+    for r in &section.results {
+        for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
+            match out.iter_mut().find(|(_, n)| n == note) {
+                Some((duts, _)) if duts.contains(&r.dut) => {}
+                Some((duts, _)) => duts.push(r.dut),
+                None => out.push((vec![r.dut], note)),
+            }
+        }
+    }
+    let who = |duts: &[usize]| match duts.len() {
+        n if n > 1 && n == view.duts.len() => "All DUTs".to_owned(),
+        _ => duts.iter().map(|d| view.duts[*d].label()).collect::<Vec<_>>().join(", "),
+    };
+    out.into_iter().map(|(duts, note)| (who(&duts), note)).collect()
+}
+
 /// A stored number of seconds, which may be anything, as a duration.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
@@ -203,15 +221,24 @@ fn plot(view: &View, plot: &MergedPlot) -> Markup {
     html! {
         figure {
             figcaption { (plot.plot.title) @if plot.plot.log_y { " " small { "logarithmic" } } }
-            p.legend { @for i in 0..plot.plot.series.len() {
-                span { (PreEscaped(svg::swatch(plot, i, many))) (plot.plot.series[i].name) }
-            } }
+            p.legend {
+                @for i in (0..plot.plot.series.len()).filter(|i| !beside_curve(plot, *i)) {
+                    span { (PreEscaped(svg::swatch(plot, i, many))) (plot.plot.series[i].name) }
+                }
+                @if (0..plot.plot.series.len()).any(|i| beside_curve(plot, i)) { span { "\u{b7} faint dots: single trials" } }
+            }
             @match svg::draw(plot, many) {
                 Some(svg) => { div.scroll { (PreEscaped(svg)) } }
                 None => { p.muted { "No points: nothing was measured." } }
             }
         }
     }
+}
+
+/// Dots of single trials behind a curve of the same DUT need no entry of their own in the legend.
+fn beside_curve(plot: &MergedPlot, index: usize) -> bool {
+    let curve = |i: usize| plot.dut_of[i] == plot.dut_of[index] && !plot.plot.series[i].dots;
+    plot.plot.series[index].dots && (0..plot.plot.series.len()).any(curve)
 }
 
 fn duts(view: &View) -> Markup {

@@ -26,7 +26,9 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
             span.v { (grid::figure_value(figure, dut)) }
             @match rank {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
-                None => { span.rank.none {} }
+                // Keeps the figures of a column of DUTs with and without rank in line.
+                None if view.duts.len() > 1 => { span.rank.none {} }
+                None => {}
             }
         }
     }
@@ -59,7 +61,7 @@ pub fn merged(view: &View, table: &MergedTable) -> Markup {
                 @if marked { th scope="col" { "Marks" } }
                 @if traced { th scope="col" { "Trials" } }
             } }
-            @for row in &table.rows { tbody {
+            @for (i, row) in table.rows.iter().enumerate() { tbody.next[i > 0 && table.rows[i - 1].dut != row.dut] {
                 tr {
                     th scope="row" { (super::dut_name(&view.duts[row.dut])) }
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {

@@ -8,6 +8,9 @@ use crate::view::MergedPlot;
 use drophammer_model::outcome::{PlotKind, Point, Series};
 use std::fmt::Write;
 
+/// A reference that many times above what was measured is not shown in scale.
+const FAR_ABOVE: f64 = 3.0;
+
 fn label_of(point: &Point) -> String {
     point.label.clone().unwrap_or_else(|| short(point.x))
 }
@@ -29,7 +32,12 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let plot = &merged.plot;
     let points = || plot.series.iter().flat_map(|s| &s.points).filter(|p| p.y.is_finite());
     let values = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
+    let own = plot.series.iter().filter(|s| !s.reference).flat_map(|s| &s.points);
+    let measured = own.map(|p| p.range.map_or(p.y, |r| p.y.max(r.1))).filter(|y| y.is_finite()).fold(0.0, f64::max);
     let high = values().fold(0.0, f64::max);
+    // A theoretical rate far above would press the bars flat: the scale is made for the bars, and the reference leaves it
+    // with an arrow and its value.
+    let high = if measured > 0.0 && high > FAR_ABOVE * measured { measured * 1.25 } else { high };
     let low = values().fold(0.0, f64::min);
     let linear = || Axis::linear(low, high, 5, true);
     // Without a decade the bars of a logarithmic axis would say nothing.
@@ -81,7 +89,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
         frame.push(&out);
     }
     for series in plot.series.iter().filter(|s| s.reference) {
-        let line = reference(series, &names, &starts, group, &plot.y, |v| pixel(&frame, v));
+        let line = reference(series, &names, &starts, group, (&y, &frame), &plot.y);
         frame.push(&line);
     }
     frame.base();
@@ -151,34 +159,50 @@ fn range(p: &Point, x: f64, width: f64, at: &impl Fn(f64) -> f64, tip: &str) -> 
     )
 }
 
-/// A tick across every category at the reference value, joined by a dashed line.
+/// A tick across every category at the reference value, joined by a dashed line; an arrow with the value where it lies
+/// above the scale.
 fn reference(
     series: &Series,
     names: &[String],
     starts: &[f64],
     group: f64,
-    y: &str,
-    at: impl Fn(f64) -> f64,
+    (axis, frame): (&Axis, &Frame),
+    unit: &str,
 ) -> String {
-    let mut out = String::from("<g class=\"cr\">");
-    let mut line = String::new();
+    let (mut out, mut line, mut arrows) = (String::new(), String::new(), String::new());
     let place = |p: &&Point| names.iter().position(|n| *n == label_of(p));
     let mut points: Vec<_> =
         series.points.iter().filter(|p| p.y.is_finite()).filter_map(|p| place(&p).map(|c| (c, p))).collect();
     points.sort_by_key(|(c, _)| *c);
     for (category, p) in points {
-        let (x, y_pixel) = (starts[category], at(p.y));
-        let _ = write!(line, "{}{:.1} {y_pixel:.1}", if line.is_empty() { "M" } else { "L" }, x + group / 2.0);
-        let _ = write!(
-            out,
-            "<path class=\"reftick\" d=\"M{:.1} {y_pixel:.1}h{:.1}\"><title>{}</title></path>",
-            x - 4.0,
-            group + 8.0,
-            escape(&tip(series, p, y))
-        );
+        let share = axis.beyond(p.y);
+        let (x, y) = (starts[category], frame.y(share));
+        let middle = x + group / 2.0;
+        let title = format!("<title>{}</title>", escape(&tip(series, p, unit)));
+        let _ = write!(line, "{}{middle:.1} {y:.1}", if line.is_empty() { "M" } else { "L" });
+        if share > 1.0 {
+            let text = short(p.y);
+            let _ = write!(
+                arrows,
+                "<g>{title}<path class=\"reftick\" d=\"M{middle:.1} {:.1}v-11m-4 4.5l4 -4.5l4 4.5\"/>\
+                 <text class=\"value s\" x=\"{:.1}\" y=\"{:.1}\">{text}</text></g>",
+                frame.top + 12.0,
+                middle + 7.0,
+                frame.top + 10.0
+            );
+        } else {
+            let _ =
+                write!(out, "<path class=\"reftick\" d=\"M{:.1} {y:.1}h{:.1}\">{title}</path>", x - 4.0, group + 8.0);
+        }
     }
-    let _ = write!(out, "<path class=\"ref\" d=\"{line}\"/></g>");
-    out
+    // A nested drawing cuts the line at the upper end of the scale.
+    let (width, height) = (frame.right - frame.left, frame.bottom - frame.top);
+    format!(
+        "<g class=\"cr\"><svg x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\"><path class=\"ref\" d=\"{line}\"/></svg>{out}{arrows}</g>",
+        x = frame.left,
+        y = frame.top
+    )
 }
 
 /// Writes the names under the axis, slanted when they are too long for their place. Returns the depth that they take.

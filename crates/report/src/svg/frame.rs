@@ -9,7 +9,7 @@ pub const WIDTH: f64 = 720.0;
 /// Height of the data area.
 const DATA_HEIGHT: f64 = 270.0;
 /// About the width of one character of the label font.
-pub const CHAR: f64 = 6.4;
+pub const CHAR: f64 = 7.0;
 
 /// The paper and its data area.
 #[derive(Debug)]
@@ -142,21 +142,28 @@ impl Frame {
     }
 }
 
-/// Gives each event the lowest row in which its text is free of its neighbours; none when four rows do not suffice (the
-/// text is then in the tooltip only). `left` and `right` bound the data area.
+/// Gives each event a row for its text, above those of the later events that it would run into, so that no line of an
+/// event crosses the text of another; none when four rows do not suffice (the text is then in the tooltip only). `left`
+/// and `right` bound the data area.
 pub fn event_rows(axis: &Axis, events: &[(f64, String)], left: f64, right: f64) -> Vec<Option<usize>> {
-    let mut taken: [Vec<(f64, f64)>; 4] = Default::default();
-    events
-        .iter()
-        .map(|(value, text)| {
-            let x = left + (right - left) * axis.at(*value);
-            let width = text.chars().count() as f64 * CHAR + 10.0;
-            let span = if x + width > WIDTH { (x - width, x) } else { (x, x + width) };
-            let row = taken.iter().position(|r| r.iter().all(|(a, b)| span.1 <= *a || *b <= span.0))?;
-            taken[row].push(span);
-            Some(row)
-        })
-        .collect()
+    let span = |(value, text): &(f64, String)| {
+        let x = left + (right - left) * axis.at(*value);
+        let width = text.chars().count() as f64 * CHAR + 10.0;
+        if x + width > WIDTH { (x - width, x) } else { (x, x + width) }
+    };
+    let mut order: Vec<usize> = (0..events.len()).collect();
+    order.sort_by(|a, b| events[*b].0.total_cmp(&events[*a].0));
+    let mut rows: Vec<Option<usize>> = vec![None; events.len()];
+    for (done, index) in order.iter().enumerate() {
+        let own = span(&events[*index]);
+        let touched = order[..done].iter().filter(|o| {
+            let other = span(&events[**o]);
+            other.0 <= own.1 && own.0 <= other.1
+        });
+        let row = touched.filter_map(|o| rows[*o]).map(|r| r + 1).max().unwrap_or(0);
+        rows[*index] = (row < 4).then_some(row);
+    }
+    rows
 }
 
 /// A marker of shape `place` with its tooltip.
@@ -183,6 +190,8 @@ mod tests {
         let axis = Axis::linear(0.0, 10.0, 5, true);
         let events: Vec<_> =
             [1.0, 1.1, 9.9, 1.2, 1.3, 1.4].iter().map(|x| (*x, "withdraw 1000 routes".to_owned())).collect();
-        assert_eq!(event_rows(&axis, &events, 50.0, 700.0), [Some(0), Some(1), Some(0), Some(2), Some(3), None]);
+        // Of the five at the left the earliest would need a fifth row.
+        let rows = event_rows(&axis, &events, 50.0, 700.0);
+        assert_eq!(rows, [None, Some(3), Some(0), Some(2), Some(1), Some(0)]);
     }
 }

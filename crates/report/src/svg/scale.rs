@@ -88,6 +88,14 @@ impl Axis {
         Axis { kind: Kind::Nines, low: 0.0, high: high + 1.0, ticks }
     }
 
+    /// As [`Axis::at`], but above 1 for values beyond the upper end of a linear axis.
+    pub fn beyond(&self, value: f64) -> f64 {
+        match self.kind {
+            Kind::Linear if value > self.high => (value - self.low) / (self.high - self.low),
+            _ => self.at(value),
+        }
+    }
+
     /// Where `value` lies: 0 at the lower end, 1 at the upper; outside values stop at the ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = |v: f64| ((v - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
@@ -134,7 +142,7 @@ const PREFIXES: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e3, "k")];
 /// Labels of a row of ticks, all with the same prefix and the same number of decimals.
 fn labels(values: &[f64], step: f64) -> Vec<String> {
     let largest = values.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-    if largest > 0.0 && (largest < 1e-4 || largest >= 1e13) {
+    if largest > 0.0 && !(1e-4..1e13).contains(&largest) {
         return values.iter().map(|v| if *v == 0.0 { "0".into() } else { format!("{v:.1e}") }).collect();
     }
     let (divisor, prefix) = if largest >= 10_000.0 {

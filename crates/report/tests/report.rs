@@ -1,0 +1,275 @@
+//! Reports of a made-up run: exact figures, well-formed files, nothing hostile let through.
+
+mod synthetic;
+
+use drophammer_model::outcome::{Cell, PlotKind};
+use drophammer_model::record::TestStatus;
+use drophammer_report::view::{Standing, View};
+use drophammer_report::{summary_text, write_all};
+use drophammer_store::Run;
+use roxmltree::Document;
+use std::collections::BTreeMap;
+use std::fs;
+use synthetic::{HOSTILE, SIZES, rate};
+
+/// All files of a report: relative name to content.
+fn report(run: &Run) -> BTreeMap<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = write_all(run, folder.path()).unwrap();
+    let name = |p: &std::path::Path| p.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned();
+    paths.iter().map(|p| (name(p), fs::read_to_string(p).unwrap())).collect()
+}
+
+/// The plots of a page.
+fn drawings(html: &str) -> Vec<String> {
+    let end = |s: &str| s.find("</svg></div>").unwrap() + 6;
+    html.split("<svg class=\"plot\"").skip(1).map(|s| format!("<svg{}", &s[..end(s)])).collect()
+}
+
+#[test]
+fn every_promised_file_is_there_and_nothing_else() {
+    let files = report(&synthetic::run(2));
+    let names: Vec<_> = files.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "csv/plot-forwarding.csv",
+            "csv/plot-frame_loss.csv",
+            "csv/plot-latency_by_size.csv",
+            "csv/plot-latency_percentiles.csv",
+            "csv/plot-throughput.csv",
+            "csv/summary.csv",
+            "csv/throughput.csv",
+            "csv/trials.csv",
+            "junit.xml",
+            "report.html",
+            "report.json",
+            "report.md",
+            "report.txt"
+        ]
+    );
+}
+
+#[test]
+fn csv_holds_the_raw_figures_of_both_duts() {
+    let files = report(&synthetic::run(2));
+    let lines: Vec<&str> = files["csv/throughput.csv"].split("\r\n").collect();
+    assert_eq!(
+        lines[0],
+        "dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,marks,trials"
+    );
+    assert_eq!(lines.len(), 1 + 2 * SIZES.len() + 1);
+    let line_rate = 1e10 / (8.0 * 84.0);
+    let share = rate(0, 64) / line_rate * 100.0;
+    assert_eq!(lines[1], format!("linux,64,{line_rate},{r},{r},{share},0.25,,1 2", r = rate(0, 64)));
+    // The cell that is missing is empty, not 0.
+    assert!(lines[14].starts_with("frr,1518,") && lines[14].contains(",,,113 114"), "{}", lines[14]);
+    let plot = &files["csv/plot-throughput.csv"];
+    assert_eq!(plot.matches(",theoretical,true,").count(), SIZES.len(), "the reference is there once");
+    assert_eq!(plot.lines().count(), 1 + 3 * SIZES.len());
+    assert!(plot.contains(&format!("\r\nfrr,frr,false,false,64,0,{},,,\r\n", rate(1, 64))), "{plot}");
+}
+
+#[test]
+fn ranks_tie_within_the_resolution_and_leave_the_simulated_aside() {
+    let run = synthetic::run(4);
+    let view = View::new(&run);
+    let ranks = |key: &str| -> Vec<Option<u32>> {
+        view.ranking.figures.iter().find(|f| f.key == key).unwrap().entries.iter().map(|e| e.rank).collect()
+    };
+    assert_eq!(ranks("throughput_64_pps"), [Some(1), Some(1), Some(3), Some(1)]);
+    assert_eq!(ranks("latency_64_p99_us"), [Some(1), Some(2), Some(3), Some(1)], "no value is last");
+    assert_eq!(ranks("convergence_s"), [Some(1), Some(2), Some(3), Some(1)], "a failed test is last");
+    let overall: Vec<_> = view.ranking.overall.iter().map(|o| (o.rank, o.mean)).collect();
+    assert_eq!(overall[..3], [(Some(1), Some(1.0)), (Some(2), Some(1.5)), (Some(3), Some(3.0))]);
+    assert_eq!(view.ranking.order, [0, 1, 2, 3]);
+    let text = summary_text(&run, false);
+    assert!(text.contains("reference (simulated)") && text.contains("\u{2265} 1,444,200"), "{text}");
+    assert!(text.contains("809,150  =1") && text.contains("652,579  #3") && text.contains("\u{2013}  #3"), "{text}");
+    assert!(text.contains("Not RFC-conformant: trials of 1 s instead of 60 s"));
+    assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
+}
+
+#[test]
+fn markdown_sets_the_table() {
+    let files = report(&synthetic::run(2));
+    let md = &files["report.md"];
+    assert!(md.contains("| DUT | Frame size \\[bytes\\] | Theoretical \\[fps\\] |"), "{md}");
+    assert!(md.contains("| linux | 64 | 14,880,952 | 809,150 | 809,150 | 5.44 | 0.25 |"), "{md}");
+    assert!(md.contains("| 89.77 | \u{2013} |"), "a missing cell is a dash: {md}");
+    assert!(md.contains("> **Not RFC-conformant"));
+}
+
+#[test]
+fn junit_has_a_case_per_dut_and_test() {
+    let mut run = synthetic::run(3);
+    run.tests[1].status = TestStatus::Skipped("no <latency> here\u{1}".into());
+    let files = report(&run);
+    let xml = Document::parse(&files["junit.xml"]).unwrap();
+    let cases: Vec<_> = xml.descendants().filter(|n| n.has_tag_name("testcase")).collect();
+    assert_eq!(cases.len(), 12);
+    let result = |dut: &str, test: &str| {
+        let case = cases
+            .iter()
+            .find(|c| c.attribute("classname") == Some(dut) && c.attribute("name") == Some(test))
+            .unwrap_or_else(|| panic!("{dut} {test}"));
+        let child = case.children().find(|n| n.is_element() && !n.has_tag_name("system-out"));
+        child.map(|n| (n.tag_name().name().to_owned(), n.attribute("message").unwrap().to_owned()))
+    };
+    let pair = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+    assert_eq!(result("linux", "throughput"), None);
+    assert_eq!(result("linux", "latency"), pair("skipped", "no <latency> here\u{fffd}"));
+    assert_eq!(result("bird-2.17", "throughput"), pair("failure", "throughput of 64 >= 700,000 fps; found 652579 fps"));
+    assert_eq!(result("bird-2.17", "route_flap"), pair("error", "the DUT died: SIGSEGV"));
+    let root = xml.root_element();
+    let counts = ["tests", "failures", "errors", "skipped"].map(|a| root.attribute(a).unwrap().to_owned());
+    assert_eq!(counts, ["12", "1", "1", "1"]);
+}
+
+#[test]
+fn html_is_one_well_formed_file_that_lets_nothing_hostile_through() {
+    let mut run = synthetic::run(4);
+    // Every text that comes from outside, hostile.
+    run.started.title = HOSTILE.into();
+    run.started.deviations.push(HOSTILE.into());
+    run.started.duts[0] = HOSTILE.into();
+    run.duts[0].name = HOSTILE.into();
+    run.duts[0].version = HOSTILE.into();
+    run.duts[0].config.insert(HOSTILE.into(), HOSTILE.into());
+    for t in &mut run.trials {
+        t.spec.purpose = HOSTILE.into();
+        t.result.groups[0].group = HOSTILE.into();
+        t.dut = t.dut.replace("linux", HOSTILE);
+    }
+    for t in run.tests.iter_mut() {
+        t.dut = t.dut.replace("linux", HOSTILE);
+        for p in &mut t.outcome.plots {
+            p.title = HOSTILE.into();
+            p.events.push((1.0, HOSTILE.into()));
+            for s in &mut p.series {
+                s.name = HOSTILE.into();
+                s.points.iter_mut().filter(|p| p.label.is_some()).for_each(|p| p.label = Some(HOSTILE.into()));
+            }
+        }
+        for table in &mut t.outcome.tables {
+            table.title = HOSTILE.into();
+            table.rows[0].cells[0] = Cell::from(HOSTILE);
+            table.rows[0].marks.push(HOSTILE.into());
+        }
+    }
+    let files = report(&run);
+    let html = &files["report.html"];
+    assert_eq!(html.matches("<script").count(), 1, "our own and no other");
+    assert!(html.matches("&lt;script&gt;alert(").count() > 100);
+    for outside in ["http:", "https:", "src=", "@import", "url("] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    // Every drawing is well-formed XML of its own.
+    let drawings = drawings(html);
+    assert_eq!(drawings.len(), 5);
+    for d in drawings {
+        let text = d.replace('\u{1b}', "");
+        if let Err(e) = Document::parse(&text) {
+            panic!("{e}");
+        }
+    }
+    assert!(!files["report.txt"].contains('\u{1b}'), "no escape sequence reaches the terminal");
+    assert!(!files["report.md"].contains("<script"));
+    Document::parse(&files["junit.xml"]).unwrap();
+}
+
+#[test]
+fn html_tells_figures_conditions_and_marks() {
+    let files = report(&synthetic::run(4));
+    let html = &files["report.html"];
+    for text in [
+        "Not RFC-conformant: trials of 1 s instead of 60 s; 1 repetition instead of 20.",
+        "14,880,952",
+        "tester-limited",
+        "invalid: held off the processor for 12 ms",
+        "184 \u{b5}s",
+        "210 ns / 5.4 \u{b5}s",
+        ">simulated<",
+        "Route flap on bird-2.17: failed: the DUT died: SIGSEGV",
+        "frr: converged",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+    assert!(drawings(html).iter().all(|d| !d.contains("NaN") && !d.contains("inf")));
+}
+
+#[test]
+fn json_is_complete_and_raw() {
+    let run = synthetic::run(3);
+    let json: serde_json::Value = serde_json::from_str(&report(&run)["report.json"]).unwrap();
+    assert_eq!(json["state"], "complete");
+    assert_eq!(json["trials"].as_array().unwrap().len(), run.trials.len());
+    assert_eq!(json["tests"][0]["tables"][0]["rows"][13]["cells"]["width_percent"], serde_json::Value::Null);
+    assert_eq!(json["tests"][0]["tables"][0]["rows"][0]["cells"]["throughput_pps"], rate(0, 64));
+    assert_eq!(json["ranking"]["overall"][0]["dut"], "linux");
+    assert_eq!(json["ranking"]["figures"][0]["duts"][1]["tied"], true);
+}
+
+#[test]
+fn a_cut_off_run_reports_what_there_is_and_is_not_green() {
+    let mut run = synthetic::run(2);
+    run.ended = None;
+    run.warnings = vec!["the last record (line 9) was cut off in mid-write and is left out".into()];
+    // Killed within the throughput test of the second DUT.
+    run.tests.truncate(4);
+    run.trials.retain(|t| t.dut == "linux" || t.test == "throughput");
+    let view = View::new(&run);
+    assert_eq!(view.sections[0].results[1].standing, Standing::CutOff);
+    assert_eq!(view.sections[1].results[1].standing, Standing::NotReached);
+    assert!(view.ranking.figures.iter().all(|f| f.entries[1].value().is_none()));
+    assert_eq!(view.ranking.figures[2].entries[1].rank, None, "not reached is not ranked");
+    let files = report(&run);
+    for file in ["report.html", "report.txt", "report.md"] {
+        assert!(files[file].contains("cut off: the run has no end record"), "{file}");
+        assert!(files[file].contains("cut off in mid-write"), "{file}");
+    }
+    assert_eq!(files["csv/trials.csv"].lines().filter(|l| l.contains(",frr,throughput,")).count(), 28);
+    let xml = Document::parse(&files["junit.xml"]).unwrap();
+    assert_eq!(xml.root_element().attribute("errors"), Some("4"));
+    assert!(summary_text(&run, false).contains("not run"));
+}
+
+#[test]
+fn an_empty_run_reports() {
+    let mut run = synthetic::run(1);
+    run.duts.clear();
+    run.trials.clear();
+    run.tests.clear();
+    run.ended = None;
+    let files = report(&run);
+    assert!(files["report.html"].contains("It did not come up."));
+    assert!(files["report.html"].contains("not reached before the run ended"));
+}
+
+#[test]
+fn plots_of_nothing_of_zeros_and_of_one_point_are_drawn() {
+    let mut run = synthetic::run(2);
+    for t in &mut run.tests {
+        for p in &mut t.outcome.plots {
+            p.log_y = true;
+            for s in &mut p.series {
+                s.points.truncate(if p.kind == PlotKind::Percentiles { 0 } else { 1 });
+                s.points.iter_mut().for_each(|p| (p.y, p.range) = (0.0, None));
+            }
+        }
+    }
+    let html = &report(&run)["report.html"];
+    assert!(html.contains("No points: nothing was measured."));
+    let drawings = drawings(html);
+    assert_eq!(drawings.len(), 4);
+    assert!(drawings.iter().all(|d| !d.contains("NaN") && !d.contains("inf")), "no coordinate is lost");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = write_all(&synthetic::run(1), &file.join("report")).unwrap_err().to_string();
+    assert!(error.contains("cannot write") && error.contains("choose another folder"), "{error}");
+}

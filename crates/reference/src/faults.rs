@@ -68,7 +68,8 @@ pub struct Hold {
     pub time: Duration,
 }
 
-/// Lets a frame depart right behind the k-th UDP frame after it on its port, in the same instant.
+/// Lets a frame depart right behind the k-th UDP frame after it on its port, in the same instant. Frames that are
+/// themselves copies, held or to be reordered do not count among the k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// Every n-th frame.

@@ -44,10 +44,4 @@ impl Pool {
     pub fn get_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         &mut self.frames[slot as usize]
     }
-
-    /// Buffers in use.
-    #[cfg(test)]
-    pub fn in_use(&self) -> usize {
-        self.frames.len() - self.free.len()
-    }
 }

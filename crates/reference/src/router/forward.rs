@@ -292,11 +292,9 @@ impl Router {
             } else if let Some(r) = self.faults.reorder.filter(|r| is_nth(number, r.every) && r.positions > 0) {
                 let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
                 self.ports[port].parked.push_back(parked);
-                // It lets earlier ones in the same place pass it no less than any other frame would.
-                self.pass(port, at, 1);
             } else {
                 self.departures.schedule(at, port, slot, true);
-                self.pass(port, at, 0);
+                self.pass(port, at);
             }
         }
         if let Some(copy) = copy {
@@ -308,13 +306,11 @@ impl Router {
         }
     }
 
-    /// A UDP frame takes its turn on `port` at `at`: the parked ones it passes may now go behind it. `newest` of them have
-    /// just been parked and are not passed.
-    fn pass(&mut self, port: usize, at: Instant, newest: usize) {
+    /// A UDP frame takes its turn on `port` at `at`: the parked ones that it is the last to pass go behind it.
+    fn pass(&mut self, port: usize, at: Instant) {
         let parked = &mut self.ports[port].parked;
-        let older = parked.len() - newest;
         let mut i = 0;
-        for _ in 0..older {
+        for _ in 0..parked.len() {
             parked[i].to_pass -= 1;
             if parked[i].to_pass > 0 && parked[i].limit > at {
                 i += 1;

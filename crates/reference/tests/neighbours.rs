@@ -1,0 +1,117 @@
+//! How the device finds its neighbours and is found.
+
+mod common;
+
+use common::*;
+use drophammer_emulation::compose::{self, Link};
+use drophammer_model::Instant;
+use drophammer_model::trial::Family;
+use drophammer_reference::Config;
+use drophammer_wire::{MacAddr, icmpv4, ipv4};
+use std::time::Duration;
+
+#[test]
+fn cold_frames_wait_for_their_next_hop() {
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let mut bench = Bench::cold(config(2));
+        let test = Test::new(0, 1, family);
+        for i in 0..5 {
+            bench.router.receive(Instant(SECOND), 0, &test.frame(i));
+        }
+        assert_eq!(bench.router.truth().queued, 3);
+        let sent = bench.finish();
+        assert_eq!(numbers(&sent), [0, 1, 2], "three wait, as many as configured");
+        let t = bench.router.truth();
+        assert_eq!((t.dropped.unresolved, t.resolution_requests, t.forwarded), (2, 1, 3));
+        let next_hop = if family == Family::Ipv4 { net4(1, 2).into() } else { net6(1, 2).into() };
+        assert_eq!(bench.router.neighbour(1, next_hop), Some(MacAddr::local(0x201)));
+        bench.check_sums();
+    }
+}
+
+#[test]
+fn hosts_on_the_link_are_reached_without_a_route() {
+    for (family, destination) in [(Family::Ipv4, net4(1, 2).into()), (Family::Ipv6, net6(1, 2).into())] {
+        let mut bench = Bench::new(config(2));
+        bench.offer(Instant(SECOND), 0, &Test { destination, ..Test::new(0, 1, family) }.frame(1));
+        assert_eq!(numbers(&bench.finish()), [1]);
+    }
+}
+
+#[test]
+fn a_silent_next_hop_is_asked_three_times_and_reported() {
+    let mut bench = Bench::new(config(2));
+    let nobody = Test { destination: net4(1, 77).into(), ..Test::new(0, 1, Family::Ipv4) };
+    bench.offer(Instant(SECOND), 0, &nobody.frame(1));
+    let sent = bench.finish();
+    let asked: Vec<_> = sent.iter().filter(|s| s.2[12..14] == [8, 6]).map(|s| s.0.0 / MS).collect();
+    assert_eq!(asked, [1_000, 2_000, 3_000]);
+    let (at, port, report) = sent.last().unwrap();
+    assert_eq!((at.0 / MS, *port), (4_000, 0));
+    let (_, payload) = ipv4::Repr::parse(&report[14..]).unwrap();
+    assert!(matches!(icmpv4::Repr::parse(payload), Ok(icmpv4::Repr::DestinationUnreachable { code: 1, .. })));
+    assert_eq!(bench.router.truth().dropped.unresolved, 1);
+    bench.check_sums();
+    // And the next frame starts anew.
+    bench.offer(Instant(2_000_000 * SECOND), 0, &nobody.frame(2));
+    assert_eq!(bench.router.truth().resolution_requests, 4);
+}
+
+#[test]
+fn neighbours_are_asked_anew_and_kept_while_they_answer() {
+    let mut bench = Bench::new(Config { neighbour_lifetime: Some(Duration::from_secs(30)), ..config(2) });
+    bench.run_until(Instant(91 * SECOND));
+    // Two ports, two families, at 30, 60 and 90 s, each at the known address.
+    assert_eq!(bench.sent.len(), 12);
+    assert!(bench.sent.iter().all(|s| s.2[0] & 1 == 0));
+    bench.offer(Instant(92 * SECOND), 0, &Test::new(0, 1, Family::Ipv4).frame(1));
+    bench.run_until(Instant(92 * SECOND));
+    assert_eq!(numbers(&bench.sent), [1]);
+}
+
+#[test]
+fn it_answers_pings_in_both_families() {
+    let mut bench = Bench::new(config(2));
+    for family in [Family::Ipv4, Family::Ipv6] {
+        assert!(bench.hosts[0].ping(Instant(SECOND), family));
+        bench.wake_hosts(Instant(SECOND));
+        assert_eq!(bench.hosts[0].ping_stats(family).map(|s| (s.sent, s.received)), Some((1, 1)));
+    }
+    assert_eq!(bench.router.truth().echo_replies, 2);
+    bench.check_sums();
+}
+
+#[test]
+fn an_announcement_moves_a_neighbour() {
+    let mut bench = Bench::new(config(2));
+    let moved = MacAddr::local(0x999);
+    let mut frame = Vec::new();
+    compose::request(&mut frame, moved, net4(1, 2), net4(1, 2));
+    bench.offer(Instant(SECOND), 1, &frame);
+    bench.offer(Instant(SECOND + 1), 0, &Test::new(0, 1, Family::Ipv4).frame(1));
+    assert_eq!(bench.finish()[0].2[..6], moved.0);
+    // One of somebody unknown is not worth an entry.
+    compose::request(&mut frame, moved, net4(1, 50), net4(1, 50));
+    bench.offer(Instant(2_000_000 * SECOND), 1, &frame);
+    assert_eq!(bench.router.neighbour(1, net4(1, 50).into()), None);
+}
+
+#[test]
+fn datagrams_to_the_router_itself_find_a_closed_port() {
+    let mut bench = Bench::new(config(2));
+    // Also by the address of the other port.
+    for (family, destination) in [(Family::Ipv4, net4(1, 1).into()), (Family::Ipv6, net6(1, 1).into())] {
+        bench.offer(Instant(SECOND), 0, &Test { destination, ..Test::new(0, 1, family) }.frame(1));
+    }
+    assert_eq!(bench.finish().len(), 2);
+    let t = bench.router.truth();
+    assert_eq!((t.icmp_errors, t.transit), (2, 0));
+    // No error about an error.
+    let link = Link { source: MacAddr::local(0x200), destination: MacAddr::local(0x100) };
+    let error = icmpv4::Repr::TimeExceeded { code: 0, original: &[0x45; 28] };
+    let mut frame = Vec::new();
+    compose::icmpv4(&mut frame, link, behind4(0, 9), "203.0.113.9".parse().unwrap(), 1, &error);
+    bench.offer(Instant(2_000_000 * SECOND), 0, &frame);
+    assert!(bench.finish().is_empty());
+    assert_eq!(bench.router.truth().dropped.no_route, 1);
+}

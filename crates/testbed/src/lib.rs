@@ -1,1 +1,18 @@
-//! The facade that tests speak to: topology, ports, flows, emulated hosts and DUT.
+//! The one facade that tests speak to: brings up topology, ports, flows, emulated hosts and DUT, and runs a suite.
+//!
+//! [`runner::run_suite`] goes through DUTs and tests; a [`bed::Bed`] is what one test sees. The bed is the same for a
+//! router in a namespace, one on real interfaces and the reference device in virtual time: only ports and clock differ.
+
+pub mod bed;
+pub mod hosts;
+pub mod kinds;
+pub mod observer;
+pub mod real;
+pub mod runner;
+pub mod session;
+pub mod simulated;
+pub mod validity;
+
+pub use observer::{Observer, Progress};
+pub use runner::{RunError, Run, run_suite};
+pub use session::Session;

@@ -1,0 +1,344 @@
+//! The bed of one DUT: ports, clock, emulated hosts and the device, joined into what a test may ask for.
+
+use crate::hosts::{HostControl, Hosts};
+use crate::observer::{Observer, Progress};
+use crate::session::Session;
+use crate::validity::{self, Tolerance};
+use drophammer_methods::{Known, PortView, TestError, Testbed};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::record::{Note, Record, TrialRecord};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::PortConfig;
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
+use drophammer_port::{Clock, Port};
+use drophammer_traffic::{Plan, Timing};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The device on the bed, as far as the bed must know it.
+pub trait Device {
+    /// Is it still alive?
+    ///
+    /// # Errors
+    /// What happened to it.
+    fn check(&mut self) -> Result<(), String>;
+
+    /// Processor time that it has used; `None` where that is not known.
+    fn cpu_time(&mut self) -> Option<Duration>;
+}
+
+/// Attempts at a trial while the tester spoils it.
+const ATTEMPTS: u32 = 3;
+/// A generator that is late catches up with this much load at most.
+const MAX_BACKLOG_NS: u64 = 200_000;
+/// A frame is late from this latency on.
+const LATE_NS: u64 = 1_000_000_000;
+/// Time for the device to answer ARP and neighbour discovery, and to forward.
+const READY: Duration = Duration::from_secs(10);
+
+/// A bed.
+pub struct Bed<'a> {
+    /// Name of the DUT.
+    pub dut: String,
+    /// Test that runs, for the records.
+    pub test: String,
+    /// Ports of the tester.
+    pub ports: Vec<Box<dyn Port>>,
+    /// Clock of the ports.
+    pub clock: Box<dyn Clock>,
+    /// Emulated hosts.
+    pub hosts: Hosts,
+    /// The device.
+    pub device: Box<dyn Device + 'a>,
+    /// Tester ceilings by [`Known::key`].
+    pub ceilings: &'a BTreeMap<String, FrameRate>,
+    /// Time left for the run without the running test, and the running test's estimate and start.
+    pub left: Left,
+    views: Vec<PortView>,
+    known: Known,
+    tolerance: Tolerance,
+    session: &'a mut Session,
+    observer: &'a mut dyn Observer,
+}
+
+/// For the estimate of the time left.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// Of all tests after the running one.
+    pub after: Duration,
+    /// Of the running one in all.
+    pub test: Duration,
+    /// When it started.
+    pub since: std::time::Instant,
+}
+
+impl Left {
+    /// What is left now.
+    pub fn now(&self) -> Duration {
+        self.after + self.test.saturating_sub(self.since.elapsed())
+    }
+}
+
+impl<'a> Bed<'a> {
+    /// Joins the parts.
+    #[allow(clippy::too_many_arguments)] // the parts of a bed, joined in one place
+    pub fn new(
+        dut: &str,
+        configs: &[PortConfig],
+        ports: Vec<Box<dyn Port>>,
+        clock: Box<dyn Clock>,
+        hosts: Hosts,
+        device: Box<dyn Device + 'a>,
+        ceilings: &'a BTreeMap<String, FrameRate>,
+        session: &'a mut Session,
+        observer: &'a mut dyn Observer,
+    ) -> Bed<'a> {
+        let views = configs
+            .iter()
+            .map(|p| PortView {
+                name: p.name.clone(),
+                speed: p.speed,
+                mtu: p.mtu,
+                ipv4: p.ipv4.clone(),
+                ipv6: p.ipv6.clone(),
+            })
+            .collect();
+        let left = Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() };
+        let tolerance = Tolerance::of(session.profile);
+        Bed {
+            dut: dut.to_owned(),
+            test: String::new(),
+            ports,
+            clock,
+            hosts,
+            device,
+            ceilings,
+            left,
+            views,
+            known: Known::default(),
+            tolerance,
+            session,
+            observer,
+        }
+    }
+
+    /// Who watches.
+    pub fn observer(&mut self) -> &mut dyn Observer {
+        self.observer
+    }
+
+    /// Waits until the device has told its addresses on every port and forwards `families` between the ports of each
+    /// pair in both directions without loss: then it is ready, whatever its daemons say.
+    ///
+    /// # Errors
+    /// What it does not do.
+    pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
+        let deadline = self.clock.now() + READY;
+        while let Some(port) = self.hosts.unresolved() {
+            if self.clock.now() > deadline {
+                let name = &self.views[port].name;
+                return Err(TestError::Failed(format!(
+                    "the device does not answer ARP or neighbour discovery on port {name} within {} s",
+                    READY.as_secs()
+                )));
+            }
+            self.serve(Duration::from_millis(20))?;
+        }
+        let probe = self.probe(families);
+        if probe.flows.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let result = self.execute(&probe)?;
+            if result.lost() == 0 {
+                return Ok(());
+            }
+            if self.clock.now() > deadline {
+                let lossy: Vec<String> = result
+                    .groups
+                    .iter()
+                    .filter(|g| g.lost > 0)
+                    .map(|g| format!("{}: {} of {} frames", g.group, g.received, g.offered))
+                    .collect();
+                return Err(TestError::Failed(format!(
+                    "the device does not forward the probe at 2,000 fps without loss ({})",
+                    lossy.join(", ")
+                )));
+            }
+            self.serve(Duration::from_millis(50))?;
+        }
+    }
+
+    /// Learning frames (RFC 2544 section 23 b): every destination of every pair once and more, slowly.
+    fn probe(&self, families: &[Family]) -> TrialSpec {
+        let mut flows = Vec::new();
+        for a in (0..self.views.len() & !1).step_by(2) {
+            for (from, to) in [(a, a + 1), (a + 1, a)] {
+                for family in families {
+                    let range = |port: usize| self.views[port].addressing(*family).map(|x| x.destinations);
+                    let (Some(sources), Some(destinations)) = (range(from), range(to)) else { continue };
+                    let group = format!("{family} {} to {}", self.views[from].name, self.views[to].name);
+                    flows.push(FlowSpec { group, from, to, family: *family, sources, destinations, weight: 1.0 });
+                }
+            }
+        }
+        TrialSpec {
+            purpose: "learning frames".into(),
+            size: PacketSize::Fixed(drophammer_model::FrameSize::Frame(128)),
+            flows,
+            load: Load::Constant { rate_pps: 2_000.0 },
+            duration_s: 0.2,
+            bin_s: None,
+            drain_s: 0.3,
+        }
+    }
+
+    /// Answers the device and throws everything else away for `time`.
+    fn serve(&mut self, time: Duration) -> Result<(), TestError> {
+        let end = self.clock.now() + time;
+        loop {
+            let now = self.clock.now();
+            for index in 0..self.ports.len() {
+                loop {
+                    let frames = self.ports[index].receive().map_err(|e| TestError::Failed(e.to_string()))?;
+                    let count = frames.len();
+                    for arrival in frames.iter() {
+                        self.hosts.receive(index, arrival);
+                    }
+                    if count < drophammer_port::BURST {
+                        break;
+                    }
+                }
+            }
+            let next = self.hosts.poll(now, &mut self.ports).map_err(|e| TestError::Failed(e.to_string()))?;
+            if self.observer.stopped() {
+                return Err(TestError::Interrupted);
+            }
+            if now >= end {
+                return Ok(());
+            }
+            self.clock.wait(end.min(next));
+        }
+    }
+
+    /// One attempt, judged but not stored.
+    fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let (trial, key, earlier) = self.session.next_trial();
+        let timing =
+            Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
+        let plan = Plan::new(spec, &self.hosts.neighbours(), &timing).map_err(|e| TestError::Failed(e.to_string()))?;
+        let before = (self.clock.now(), self.device.cpu_time(), stolen());
+        let observer: &dyn Observer = self.observer;
+        let mut control = HostControl { hosts: &mut self.hosts, stopped: &|| observer.stopped() };
+        let outcome = drophammer_traffic::run(plan, &mut self.ports, self.clock.as_mut(), &mut control);
+        let mut result = match outcome {
+            Ok(result) => result,
+            Err(e) => {
+                // The port fails with the device when its end of a virtual link goes: the device is the cause.
+                self.device.check().map_err(TestError::DutDied)?;
+                return Err(TestError::Failed(e.to_string()));
+            }
+        };
+        result.trial = trial;
+        result.elapsed_s = self.clock.now().since(before.0).as_secs_f64();
+        if let (Some(a), Some(b)) = (before.1, self.device.cpu_time()) {
+            result.dut_cpu = Some(b.saturating_sub(a).as_secs_f64() / result.elapsed_s.max(1e-9));
+        }
+        if !self.clock.is_virtual()
+            && let (Some(a), Some(b)) = (before.2, stolen())
+        {
+            result.health.tester_stolen_ns = Some(b.saturating_sub(a));
+        }
+        result.validity = if self.observer.stopped() {
+            Validity::Invalid(vec!["stopped by the user".into()])
+        } else {
+            validity::judge(spec, &result, self.tolerance)
+        };
+        Ok(result)
+    }
+
+    fn store(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
+        let record = Record::Trial(Box::new(TrialRecord {
+            dut: self.dut.clone(),
+            test: self.test.clone(),
+            attempt,
+            time: self.observer.time(),
+            spec: spec.clone(),
+            result: result.clone(),
+        }));
+        self.observer.record(&record).map_err(TestError::Store)
+    }
+}
+
+/// Time that the hypervisor took from the processor of the calling thread since boot, in ns.
+fn stolen() -> Option<u64> {
+    let cpu = nix_cpu()?;
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&format!("cpu{cpu}")))?;
+    // cpuN user nice system idle iowait irq softirq steal, in ticks of 10 ms (USER_HZ is 100 on every Linux of today).
+    let ticks: u64 = line.split_whitespace().nth(8)?.parse().ok()?;
+    Some(ticks * 10_000_000)
+}
+
+/// Processor that the calling thread runs on.
+fn nix_cpu() -> Option<usize> {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
+    let after_name = &stat[stat.rfind(')')? + 2..];
+    after_name.split_whitespace().nth(36)?.parse().ok()
+}
+
+impl Testbed for Bed<'_> {
+    fn ports(&self) -> &[PortView] {
+        &self.views
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let mut attempt = 1;
+        loop {
+            self.observer.progress(&Progress::TrialStarted { spec });
+            // Answers to the device's requests and frames that still came in belong to no trial.
+            self.serve(Duration::ZERO)?;
+            let mut result = self.execute(spec)?;
+            let alive = self.device.check();
+            if let Err(cause) = &alive {
+                result.validity = Validity::Invalid(vec![format!("the device under test died: {cause}")]);
+            }
+            self.store(spec, &result, attempt)?;
+            self.observer.progress(&Progress::TrialEnded { spec, result: &result, attempt });
+            alive.map_err(TestError::DutDied)?;
+            if self.observer.stopped() {
+                return Err(TestError::Interrupted);
+            }
+            match result.validity {
+                Validity::Valid => return Ok(result),
+                Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
+                Validity::Invalid(_) => attempt += 1,
+            }
+        }
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.serve(time)?;
+        self.device.check().map_err(TestError::DutDied)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        &mut self.known
+    }
+
+    fn ceiling(&self, size: &PacketSize, families: &[Family], direction: &str) -> Option<FrameRate> {
+        self.ceilings.get(&Known::key(size, families, direction)).copied()
+    }
+
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        self.observer.progress(&Progress::Step { what, done, of, left: self.left.now() });
+    }
+
+    fn note(&mut self, text: &str) {
+        let note =
+            Note { time: self.observer.time(), dut: Some(self.dut.clone()), text: text.to_owned(), problem: false };
+        // A remark that cannot be stored shows at the next trial, which cannot be stored either.
+        let _ = self.observer.record(&Record::Note(note));
+        self.observer.progress(&Progress::Note { text, problem: false });
+    }
+}

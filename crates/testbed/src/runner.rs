@@ -1,0 +1,527 @@
+//! Runs a suite: for each DUT brings it up, waits until it forwards, runs the tests, takes it down. A DUT that does not
+//! come up or dies ends its own tests and nobody else's.
+
+use crate::bed::{Bed, Device, Left};
+use crate::hosts::{Hosts, host_mac};
+use crate::kinds::REFERENCE;
+use crate::observer::{Observer, Progress};
+use crate::session::Session;
+use crate::{real, simulated};
+use drophammer_lab::Lab;
+use drophammer_methods::{METHODS, Method, TestError, tester_ceiling};
+use drophammer_model::environment::{DutRecord, Environment};
+use drophammer_model::outcome::{Outcome, Verdict};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus, TrialRecord};
+use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite, TestConfig};
+use drophammer_model::trial::Family;
+use drophammer_port::{Port, SystemClock};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What a run needs beside its suite.
+pub struct Run<'a> {
+    /// The suite.
+    pub suite: &'a Suite,
+    /// The lab; absent when every DUT is simulated.
+    pub lab: Option<&'a mut Lab>,
+    /// Folder for logs and configurations, one subfolder per DUT.
+    pub work_dir: &'a Path,
+    /// Command line, for the record.
+    pub command: Vec<String>,
+    /// The machine, for the record.
+    pub environment: Environment,
+    /// Secret that tells this run's frames from any other's.
+    pub secret: u64,
+}
+
+/// What ended a run early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// What was measured could not be kept.
+    #[error("{0}")]
+    Store(String),
+    /// The user stopped it; everything measured until then is kept.
+    #[error("stopped by the user")]
+    Interrupted,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that ran to their end.
+    pub completed: usize,
+    /// Tests that did not.
+    pub failed: usize,
+    /// Criteria of the suite that were not met.
+    pub verdicts_failed: usize,
+}
+
+/// Name under which the tester's own ceiling stands in the records.
+pub const TESTER: &str = "tester";
+
+fn method(test: &TestConfig) -> &'static dyn Method {
+    // The suite was checked against this very list.
+    METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
+}
+
+/// Runs `run`, telling `observer` of everything.
+///
+/// # Errors
+/// [`RunError`]; a DUT's failure is no error of the run, it is in the records and in the tally.
+pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+    let suite = run.suite;
+    let mut runner = Runner {
+        session: Session::new(suite.seed, suite.profile, run.secret),
+        plan: plan(suite),
+        suite,
+        lab: run.lab,
+        work_dir: run.work_dir,
+        observer,
+        tally: Tally::default(),
+        number: 0,
+        elapsed: BTreeMap::new(),
+    };
+    runner.keep(&Record::Started(started(suite, &run.command, run.environment)))?;
+    let ended = runner.all();
+    let interrupted = matches!(ended, Err(RunError::Interrupted));
+    let time = runner.observer.time();
+    runner.keep(&Record::Ended(Ended { time, interrupted }))?;
+    ended?;
+    Ok(runner.tally)
+}
+
+fn started(suite: &Suite, command: &[String], environment: Environment) -> Started {
+    let mut deviations: Vec<String> = Vec::new();
+    for test in &suite.tests {
+        for deviation in method(test).deviations(&test.params) {
+            let text = format!("{}: {deviation}", method(test).spec().title);
+            if !deviations.contains(&text) {
+                deviations.push(text);
+            }
+        }
+    }
+    Started {
+        format: FORMAT,
+        time: String::new(),
+        suite: suite.name.clone(),
+        title: suite.title.clone(),
+        profile: suite.profile.to_string(),
+        conformant: suite.profile == Profile::Conformant && deviations.is_empty(),
+        deviations,
+        seed: suite.seed,
+        duts: suite.duts.iter().map(|d| d.name.clone()).collect(),
+        tests: suite.tests.iter().map(|t| (t.test.clone(), method(t).spec().title.to_owned())).collect(),
+        command: command.to_vec(),
+        environment,
+    }
+}
+
+/// Families that any test of the suite uses.
+fn families(suite: &Suite) -> Vec<Family> {
+    let mut all: Vec<Family> = suite.tests.iter().flat_map(|t| t.params.families("families").unwrap_or_default()).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.is_empty() { vec![Family::Ipv4] } else { all }
+}
+
+/// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all sizes of it.
+fn ceiling_params(suite: &Suite) -> Vec<Params> {
+    let mut found: Vec<Params> = Vec::new();
+    for test in &suite.tests {
+        let Some(sizes) = test.params.sizes("frame_sizes") else { continue };
+        let same = |p: &&mut Params| ["families", "direction"].iter().all(|k| p.0.get(*k) == test.params.0.get(*k));
+        match found.iter_mut().find(same) {
+            Some(params) => {
+                if let Some(ParamValue::Sizes(all)) = params.0.get_mut("frame_sizes") {
+                    all.extend(sizes.into_iter().filter(|s| !all.contains(s)).collect::<Vec<_>>());
+                }
+            }
+            None => {
+                let keep = ["families", "direction", "frame_sizes"];
+                let mut params = Params::default();
+                for key in keep {
+                    if let Some(value) = test.params.0.get(key) {
+                        params.0.insert(key.into(), value.clone());
+                    }
+                }
+                let (duration, repeats) = match suite.profile {
+                    Profile::Quick => (Duration::from_millis(500), 3),
+                    Profile::Conformant => (Duration::from_secs(10), 5),
+                };
+                params.0.insert("trial_duration".into(), ParamValue::Duration(duration));
+                params.0.insert("repeats".into(), ParamValue::Count(repeats));
+                found.push(params);
+            }
+        }
+    }
+    found
+}
+
+/// Everything that will be run, with its estimate: `(dut, test index)`.
+fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
+    let tests: Vec<Duration> = suite.tests.iter().map(|t| method(t).estimate(&t.params)).collect();
+    suite.duts.iter().flat_map(|_| tests.iter().copied().enumerate()).collect()
+}
+
+/// Notes what the ceiling's trials found while they are stored.
+struct CeilingObserver<'a> {
+    inner: &'a mut dyn Observer,
+    trials: Vec<TrialRecord>,
+}
+
+impl Observer for CeilingObserver<'_> {
+    fn record(&mut self, record: &Record) -> Result<(), String> {
+        if let Record::Trial(trial) = record {
+            self.trials.push((**trial).clone());
+        }
+        self.inner.record(record)
+    }
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self.inner.progress(progress);
+    }
+    fn stopped(&self) -> bool {
+        self.inner.stopped()
+    }
+    fn time(&self) -> String {
+        self.inner.time()
+    }
+}
+
+struct Runner<'a> {
+    suite: &'a Suite,
+    lab: Option<&'a mut Lab>,
+    work_dir: &'a Path,
+    observer: &'a mut dyn Observer,
+    session: Session,
+    /// `(test, estimate)` of everything, in order.
+    plan: Vec<(usize, Duration)>,
+    /// Tests begun.
+    number: usize,
+    /// What a test took on an earlier DUT: the best estimate for the next.
+    elapsed: BTreeMap<usize, Duration>,
+    tally: Tally,
+}
+
+impl Runner<'_> {
+    fn keep(&mut self, record: &Record) -> Result<(), RunError> {
+        let mut record = record.clone();
+        if let Record::Started(started) = &mut record {
+            started.time = self.observer.time();
+        }
+        self.observer.record(&record).map_err(RunError::Store)
+    }
+
+    fn note(&mut self, dut: Option<&str>, text: &str) -> Result<(), RunError> {
+        self.observer.progress(&Progress::Note { text, problem: true });
+        let note =
+            Note { time: self.observer.time(), dut: dut.map(str::to_owned), text: text.to_owned(), problem: true };
+        self.keep(&Record::Note(note))
+    }
+
+    fn all(&mut self) -> Result<(), RunError> {
+        let suite = self.suite;
+        let ceilings = if self.lab.is_some() { self.ceilings()? } else { BTreeMap::new() };
+        for dut in &suite.duts {
+            let problem = if dut.kind == REFERENCE {
+                self.simulated(dut, &ceilings)?
+            } else {
+                self.real(dut, &ceilings)?
+            };
+            if let Some(problem) = problem {
+                self.note(Some(&dut.name), &format!("{}: {problem}", dut.name))?;
+                self.skip_rest(dut, &problem)?;
+            }
+            if self.observer.stopped() {
+                return Err(RunError::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tests of a DUT that could not be begun are in the records too, with the reason.
+    fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
+        let per_dut = self.suite.tests.len();
+        while self.number % per_dut != 0 || self.begun(dut) < per_dut {
+            let index = self.number % per_dut;
+            self.number += 1;
+            self.tally.failed += 1;
+            let test = &self.suite.tests[index];
+            let status = TestStatus::Failed(format!("not begun: {why}"));
+            self.keep(&test_record(dut, test, Duration::ZERO, status, Outcome::default()))?;
+        }
+        Ok(())
+    }
+
+    /// Tests of `dut` begun or skipped so far.
+    fn begun(&self, dut: &DutConfig) -> usize {
+        let place = self.suite.duts.iter().position(|d| d.name == dut.name).unwrap_or(0);
+        self.number.saturating_sub(place * self.suite.tests.len())
+    }
+
+    /// Measures the tester's own ceiling on a loop without DUT.
+    fn ceilings(&mut self) -> Result<BTreeMap<String, FrameRate>, RunError> {
+        let suite = self.suite;
+        let params = ceiling_params(suite);
+        let Some(lab) = self.lab.as_deref_mut() else { return Ok(BTreeMap::new()) };
+        self.observer.progress(&Progress::BringUp { dut: TESTER, kind: "loop" });
+        let without = match lab.loop_without_dut(&suite.ports) {
+            Ok(without) => without,
+            Err(e) => {
+                self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
+                return Ok(BTreeMap::new());
+            }
+        };
+        let clock = SystemClock::start();
+        let ports = match real::open(lab, without.interfaces(), clock) {
+            Ok(ports) => ports,
+            Err(e) => {
+                self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
+                return Ok(BTreeMap::new());
+            }
+        };
+        let configs = &suite.ports[..ports.len()];
+        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(suite.seed, i)).collect();
+        let record = DutRecord {
+            name: TESTER.into(),
+            kind: "loop".into(),
+            version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
+            confinement: without.confinement().into(),
+            ports: real::port_records(configs, &ports, &macs),
+            ..DutRecord::default()
+        };
+        self.keep(&Record::Dut(record))?;
+        let mut hosts = Hosts::new(configs, &[], suite.seed);
+        // Across the loop each port faces the other one of its pair.
+        (0..ports.len()).for_each(|i| hosts.fix(i, macs[i ^ 1]));
+        let none = BTreeMap::new();
+        let mut watcher = CeilingObserver { inner: self.observer, trials: Vec::new() };
+        let mut records = Vec::new();
+        let mut interrupted = false;
+        {
+            let mut bed = Bed::new(
+                TESTER,
+                configs,
+                ports,
+                Box::new(clock),
+                hosts,
+                Box::new(simulated::Immortal),
+                &none,
+                &mut self.session,
+                &mut watcher,
+            );
+            bed.test = "tester_ceiling".into();
+            for params in params {
+                let title = tester_ceiling::TesterCeiling.spec().title;
+                let total = self.plan.iter().map(|(_, d)| *d).sum();
+                bed.left = Left { after: total, test: tester_ceiling::TesterCeiling.estimate(&params), since: Instant::now() };
+                let left = bed.left.now();
+                let of = self.plan.len();
+                bed.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
+                let mut outcome = Outcome::default();
+                let begun = Instant::now();
+                let result = tester_ceiling::TesterCeiling.run(&mut bed, &params, &mut outcome);
+                interrupted |= matches!(result, Err(TestError::Interrupted));
+                let status = status_of(&result);
+                let problem = if let TestStatus::Failed(cause) = &status { Some(cause.as_str()) } else { None };
+                bed.observer().progress(&Progress::TestEnded { dut: TESTER, title, problem });
+                records.push(Record::Test(Box::new(TestRecord {
+                    dut: TESTER.into(),
+                    test: "tester_ceiling".into(),
+                    title: title.into(),
+                    parameters: params.to_json(),
+                    elapsed_s: begun.elapsed().as_secs_f64(),
+                    status,
+                    outcome,
+                })));
+            }
+        }
+        let trials = std::mem::take(&mut watcher.trials);
+        for record in &records {
+            self.keep(record)?;
+        }
+        if let Err(e) = without.take_down() {
+            self.note(None, &format!("the loop could not be removed: {e}"))?;
+        }
+        if interrupted || self.observer.stopped() {
+            return Err(RunError::Interrupted);
+        }
+        Ok(tester_ceiling::ceilings(trials.iter().map(|t| (&t.spec, &t.result))))
+    }
+
+    fn simulated(
+        &mut self,
+        dut: &DutConfig,
+        ceilings: &BTreeMap<String, FrameRate>,
+    ) -> Result<Option<String>, RunError> {
+        self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
+        let mut parts = match simulated::build(dut, &self.suite.ports, self.suite.seed) {
+            Ok(parts) => parts,
+            Err(e) => return Ok(Some(e)),
+        };
+        let ports: Vec<Box<dyn Port>> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
+        parts.record.ports = real::port_records(&self.suite.ports, &ports, &macs);
+        self.keep(&Record::Dut(parts.record))?;
+        let hosts = Hosts::new(&self.suite.ports, &families(self.suite), self.suite.seed);
+        let clock = Box::new(parts.clock);
+        self.tests(dut, ports, clock, hosts, Box::new(simulated::Immortal), ceilings)
+    }
+
+    fn real(&mut self, dut: &DutConfig, ceilings: &BTreeMap<String, FrameRate>) -> Result<Option<String>, RunError> {
+        self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
+        let folder = self.work_dir.join(&dut.name);
+        if let Err(e) = std::fs::create_dir_all(&folder) {
+            return Err(RunError::Store(format!("cannot create `{}`: {e}", folder.display())));
+        }
+        let (Some(lab), Some(kind)) = (self.lab.as_deref_mut(), drophammer_lab::find(&dut.kind)) else {
+            return Ok(Some(format!("kind `{}` needs the lab", dut.kind)));
+        };
+        let observer: &dyn Observer = self.observer;
+        let mut device = match kind.bring_up(lab, dut, &self.suite.ports, &folder, &|| observer.stopped()) {
+            Ok(device) => device,
+            Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
+            Err(e) => return Ok(Some(format!("it did not come up: {e}"))),
+        };
+        let result = self.real_tests(dut, device.as_mut(), ceilings);
+        if let Err(e) = device.take_down() {
+            self.note(Some(&dut.name), &format!("{} could not be taken down: {e}", dut.name))?;
+        }
+        result
+    }
+
+    fn real_tests(
+        &mut self,
+        dut: &DutConfig,
+        device: &mut dyn drophammer_lab::Dut,
+        ceilings: &BTreeMap<String, FrameRate>,
+    ) -> Result<Option<String>, RunError> {
+        let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
+        let clock = SystemClock::start();
+        let ports = match real::open(lab, device.interfaces(), clock) {
+            Ok(ports) => ports,
+            Err(e) => return Ok(Some(e)),
+        };
+        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
+        let mut record = device.record();
+        record.ports = real::port_records(&self.suite.ports, &ports, &macs);
+        let mut hosts = Hosts::new(&self.suite.ports, &families(self.suite), self.suite.seed);
+        for (index, interface) in device.interfaces().iter().enumerate() {
+            if let Some(mac) = interface.dut_mac {
+                hosts.fix(index, drophammer_wire::MacAddr(mac));
+            }
+        }
+        self.keep(&Record::Dut(record))?;
+        self.tests(dut, ports, Box::new(clock), hosts, Box::new(real::LabDevice(device)), ceilings)
+    }
+
+    /// Time that everything after test `number` (from 0) will take.
+    fn after(&self, number: usize) -> Duration {
+        let left = self.plan.iter().skip(number + 1);
+        left.map(|(test, estimate)| self.elapsed.get(test).copied().unwrap_or(*estimate)).sum()
+    }
+
+    fn tests(
+        &mut self,
+        dut: &DutConfig,
+        ports: Vec<Box<dyn Port>>,
+        clock: Box<dyn drophammer_port::Clock>,
+        hosts: Hosts,
+        device: Box<dyn Device + '_>,
+        ceilings: &BTreeMap<String, FrameRate>,
+    ) -> Result<Option<String>, RunError> {
+        let suite = self.suite;
+        let estimates: Vec<(Duration, Duration)> = (0..suite.tests.len())
+            .map(|i| {
+                let estimate = self.elapsed.get(&i).copied().unwrap_or(self.plan[i].1);
+                (estimate, self.after(self.number + i))
+            })
+            .collect();
+        let mut bed = Bed::new(
+            &dut.name,
+            &suite.ports,
+            ports,
+            clock,
+            hosts,
+            device,
+            ceilings,
+            &mut self.session,
+            self.observer,
+        );
+        if let Err(e) = bed.await_forwarding(&families(suite)) {
+            return match e {
+                TestError::Interrupted => Err(RunError::Interrupted),
+                TestError::Store(e) => Err(RunError::Store(e)),
+                e => Ok(Some(e.to_string())),
+            };
+        }
+        for (index, test) in suite.tests.iter().enumerate() {
+            let method = method(test);
+            let title = method.spec().title;
+            self.number += 1;
+            bed.test = test.test.clone();
+            bed.left = Left { after: estimates[index].1, test: estimates[index].0, since: Instant::now() };
+            let (left, of) = (bed.left.now(), self.plan.len());
+            bed.observer().progress(&Progress::Test { dut: &dut.name, title, number: self.number, of, left });
+            let mut outcome = Outcome::default();
+            let result = method.run(&mut bed, &test.params, &mut outcome);
+            let elapsed = bed.left.since.elapsed();
+            let status = status_of(&result);
+            outcome.verdicts.extend(verdicts(test, &outcome));
+            self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
+            if result.is_ok() {
+                self.tally.completed += 1;
+                self.elapsed.insert(index, elapsed);
+            } else {
+                self.tally.failed += 1;
+            }
+            let problem = if let TestStatus::Failed(cause) = &status { Some(cause.as_str()) } else { None };
+            bed.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });
+            let record = test_record(dut, test, elapsed, status, outcome);
+            bed.observer().record(&record).map_err(RunError::Store)?;
+            match result {
+                Err(TestError::Interrupted) => return Err(RunError::Interrupted),
+                Err(TestError::Store(e)) => return Err(RunError::Store(e)),
+                Err(TestError::DutDied(e)) => return Ok(Some(format!("it died: {e}"))),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn test_record(dut: &DutConfig, test: &TestConfig, elapsed: Duration, status: TestStatus, outcome: Outcome) -> Record {
+    Record::Test(Box::new(TestRecord {
+        dut: dut.name.clone(),
+        test: test.test.clone(),
+        title: method(test).spec().title.into(),
+        parameters: test.params.to_json(),
+        elapsed_s: elapsed.as_secs_f64(),
+        status,
+        outcome,
+    }))
+}
+
+fn status_of(result: &Result<(), TestError>) -> TestStatus {
+    match result {
+        Ok(()) => TestStatus::Completed,
+        Err(TestError::Interrupted) => TestStatus::Interrupted,
+        Err(TestError::NotApplicable(why)) => TestStatus::Skipped(why.clone()),
+        Err(e) => TestStatus::Failed(e.to_string()),
+    }
+}
+
+/// Holds what was found against what the suite expects.
+fn verdicts(test: &TestConfig, outcome: &Outcome) -> Vec<Verdict> {
+    test.expect
+        .iter()
+        .map(|expected| {
+            let sign = if expected.at_least { ">=" } else { "<=" };
+            let criterion = format!("{} {sign} {}", expected.figure, expected.bound);
+            let found = outcome.ranks.iter().find(|r| r.key == expected.figure).and_then(|r| r.value);
+            let pass = found.is_some_and(|v| if expected.at_least { v >= expected.bound } else { v <= expected.bound });
+            Verdict { criterion, pass, found: found.map_or("not measured".into(), |v| v.to_string()) }
+        })
+        .collect()
+}

@@ -1,0 +1,137 @@
+//! The bed of the reference device: virtual time.
+
+use crate::bed::Device;
+use crate::hosts::host_mac;
+use crate::kinds::REFERENCE;
+use drophammer_model::environment::{DutRecord, PortRecord};
+use drophammer_model::quantity::{Instant, show_duration};
+use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
+use drophammer_reference::{Config, Corrupt, Faults, Misroute, Route, Router, Truth};
+use drophammer_wire::MacAddr;
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The reference device as the simulated ports see it; a second handle stays with who wants to know the truth.
+#[derive(Clone)]
+pub struct Reference(Rc<RefCell<Router>>);
+
+impl Reference {
+    /// What the device really did.
+    pub fn truth(&self) -> Truth {
+        self.0.borrow().truth().clone()
+    }
+}
+
+impl simulated::Device for Reference {
+    fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        self.0.borrow_mut().receive(now, port, frame);
+    }
+
+    fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8])) {
+        self.0.borrow_mut().poll(now, deliver);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.0.borrow().next_deadline()
+    }
+}
+
+/// It cannot die.
+pub struct Immortal;
+
+impl Device for Immortal {
+    fn check(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        None
+    }
+}
+
+/// Configuration of the reference device for a DUT of a suite.
+///
+/// # Errors
+/// A capacity outside of what the device can be.
+pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
+    let p = &dut.params;
+    let every = |key| p.count(key).unwrap_or(0);
+    let mut config = Config {
+        capacity_pps: p.rate("capacity").map(|r| r.pps() as u64),
+        buffer: p.count("buffer").unwrap_or(1024) as usize,
+        delay: p.duration("delay").unwrap_or_default(),
+        jitter: p.duration("jitter").unwrap_or_default(),
+        seed,
+        faults: Faults {
+            drop_every: every("drop_every"),
+            duplicate_every: every("duplicate_every"),
+            corrupt: p.count("corrupt_every").map(|every| Corrupt { every, offset: None, fix_checksum: false }),
+            misroute: p.count("misroute_every").map(|every| Misroute { every, to_port: 0 }),
+            ..Faults::default()
+        },
+        ..Config::default()
+    };
+    for (index, port) in ports.iter().enumerate() {
+        let mut at = drophammer_reference::PortConfig::new(MacAddr::local(0xd0_0000_0000 | index as u64));
+        at.mtu = port.mtu;
+        for a in [&port.ipv4, &port.ipv6].into_iter().flatten() {
+            match a.dut {
+                IpAddr::V4(dut) => at.ipv4 = Some((dut, a.prefix_len)),
+                IpAddr::V6(dut) => at.ipv6 = Some((dut, a.prefix_len)),
+            }
+            config.routes.push(Route { prefix: a.behind.0, prefix_len: a.behind.1, port: index, next_hop: a.host });
+        }
+        config.ports.push(at);
+    }
+    config
+}
+
+/// A simulated bed.
+pub struct Parts {
+    /// Virtual time.
+    pub clock: SimulatedClock,
+    /// Ports.
+    pub ports: Vec<SimulatedPort>,
+    /// The device.
+    pub reference: Reference,
+    /// What the run records of it.
+    pub record: DutRecord,
+}
+
+/// Makes the reference device and the ports that face it.
+///
+/// # Errors
+/// A configuration that the device refuses.
+pub fn build(dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
+    let config = config(dut, configs, seed);
+    let text = describe(&config);
+    let router = Router::new(config).map_err(|e| e.to_string())?;
+    let reference = Reference(Rc::new(RefCell::new(router)));
+    let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
+    let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
+    let (clock, ports) = simulated::world(Box::new(reference.clone()), &macs, mtu);
+    let record = DutRecord {
+        name: dut.name.clone(),
+        kind: REFERENCE.into(),
+        version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
+        confinement: "virtual time".into(),
+        config: [("reference.txt".to_owned(), text)].into(),
+        simulated: true,
+        ports: Vec::<PortRecord>::new(),
+    };
+    Ok(Parts { clock, ports, reference, record })
+}
+
+fn describe(config: &Config) -> String {
+    format!(
+        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\nfaults {:?}\n",
+        config.capacity_pps.map_or("unlimited".into(), |c| format!("{c} fps")),
+        config.buffer,
+        show_duration(config.delay),
+        show_duration(config.jitter),
+        config.faults
+    )
+}

@@ -273,3 +273,22 @@ fn a_folder_that_cannot_be_made_is_told_in_one_line() {
     let error = write_all(&synthetic::run(1), &file.join("report")).unwrap_err().to_string();
     assert!(error.contains("cannot write") && error.contains("choose another folder"), "{error}");
 }
+
+#[test]
+fn a_run_that_went_through_the_store_gives_the_same_report() {
+    use drophammer_model::record::Record;
+    let made = synthetic::run(4);
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = drophammer_store::RunWriter::create_exact(folder.path()).unwrap();
+    let mut records = vec![Record::Started(made.started.clone())];
+    records.extend(made.duts.iter().cloned().map(Record::Dut));
+    records.extend(made.trials.iter().cloned().map(|t| Record::Trial(Box::new(t))));
+    records.extend(made.tests.iter().cloned().map(|t| Record::Test(Box::new(t))));
+    records.extend(made.notes.iter().cloned().map(Record::Note));
+    records.push(Record::Ended(made.ended.clone().unwrap()));
+    records.iter().for_each(|r| writer.write(r).unwrap());
+    let read = drophammer_store::RunReader::open(folder.path()).unwrap();
+    assert_eq!(read.trials, made.trials);
+    assert_eq!(read.tests, made.tests);
+    assert!(report(&read) == report(&made));
+}

@@ -1,17 +1,14 @@
 //! Multiple Loss Ratio Search against what the reference package did on the same simulated devices.
 
+mod recorded;
+
 use drophammer_methods::mlrsearch::{
     Budget, Classification, GoalResult, Irregular, LoadStats, Measurement, Search, SearchEnd, SearchGoal, Target,
 };
 use proptest::prelude::*;
+use recorded::{Device, Dut, Goal, Recorded, read};
 use serde::Deserialize;
 use std::convert::Infallible;
-use std::path::PathBuf;
-
-fn read(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/mlrsearch").join(name);
-    std::fs::read_to_string(path).unwrap()
-}
 
 #[derive(Deserialize)]
 struct Cases {
@@ -68,194 +65,6 @@ fn every_recorded_load_is_classified_alike() {
         assert_eq!(found, case.classification, "case {n}");
         if found == "lower" {
             assert_eq!(stats.quantile_loss_ratio(&target), case.quantile_loss_ratio, "case {n}");
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Recorded {
-    name: String,
-    dut: Dut,
-    config: Config,
-    goals: Vec<Goal>,
-    rounding: Rounding,
-    targets: Vec<Chain>,
-    results: Option<Vec<RecordedResult>>,
-    summary: Summary,
-}
-#[derive(Deserialize)]
-struct Config {
-    min_load: f64,
-    max_load: f64,
-}
-#[derive(Deserialize)]
-struct Rounding {
-    max_int_load: u32,
-}
-#[derive(Deserialize)]
-struct Chain {
-    goal: usize,
-    chain: Vec<Link>,
-}
-#[derive(Deserialize)]
-struct Link {
-    trial_duration_s: f64,
-    duration_sum_s: f64,
-    int_width: u32,
-}
-#[derive(Deserialize)]
-struct RecordedResult {
-    regular: bool,
-    relevant_lower_bound: Option<RecordedBound>,
-    relevant_upper_bound: Option<RecordedBound>,
-    conditional_throughput_pps: Option<f64>,
-}
-#[derive(Deserialize)]
-struct RecordedBound {
-    int_load: u32,
-}
-#[derive(Deserialize)]
-struct Summary {
-    trials: u32,
-    trial_seconds: f64,
-}
-#[derive(Deserialize)]
-struct Goal {
-    loss_ratio: f64,
-    exceed_ratio: f64,
-    relative_width: f64,
-    initial_trial_duration: f64,
-    final_trial_duration: f64,
-    duration_sum: f64,
-    preceding_targets: u32,
-    expansion_coefficient: f64,
-    fail_fast: bool,
-}
-
-impl Goal {
-    fn ours(&self) -> SearchGoal {
-        SearchGoal {
-            name: format!("loss {}", self.loss_ratio),
-            loss_ratio: self.loss_ratio,
-            exceed_ratio: self.exceed_ratio,
-            relative_width: self.relative_width,
-            initial_trial_duration_s: self.initial_trial_duration,
-            final_trial_duration_s: self.final_trial_duration,
-            duration_sum_s: self.duration_sum,
-            preceding_targets: self.preceding_targets,
-            expansion: self.expansion_coefficient,
-            fail_fast: self.fail_fast,
-        }
-    }
-}
-
-/// The simulated devices of the recordings.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-enum Dut {
-    Hard {
-        capacity_pps: f64,
-    },
-    Knee {
-        knee_pps: f64,
-        slope: f64,
-    },
-    Buffered {
-        capacity_pps: f64,
-        buffer_packets: f64,
-    },
-    Stall {
-        capacity_pps: f64,
-        stall_s: f64,
-        period_s: f64,
-        #[serde(default)]
-        overhead_s: f64,
-    },
-    Noisy {
-        p0_pps: f64,
-        p1_pps: f64,
-        bad_loss_ratio: f64,
-        seed: u64,
-    },
-    Lossless,
-    Floor {
-        loss_ratio: f64,
-    },
-}
-
-struct Device {
-    dut: Dut,
-    clock: f64,
-    random: u64,
-    trials: u64,
-}
-
-impl Device {
-    fn new(dut: &Dut) -> Self {
-        let random = if let Dut::Noisy { seed, .. } = dut { *seed } else { 0 };
-        Device { dut: dut.clone(), clock: 0.0, random, trials: 0 }
-    }
-
-    /// Uniform in 0..1 (SplitMix64).
-    fn uniform(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn measure(&mut self, duration: f64, load: f64) -> Result<Measurement, Infallible> {
-        self.trials += 1;
-        let intended = (duration * load) as u64;
-        let n = intended as f64;
-        let mut overhead = 0.0;
-        let received = match self.dut.clone() {
-            Dut::Hard { capacity_pps } => n.min((duration * capacity_pps).floor()),
-            Dut::Knee { knee_pps, slope } => {
-                (n * (1.0 - (slope * (load - knee_pps) / knee_pps).clamp(0.0, 1.0))).floor()
-            }
-            Dut::Buffered { capacity_pps, buffer_packets } => n.min((duration * capacity_pps + buffer_packets).floor()),
-            Dut::Stall { capacity_pps, stall_s, period_s, overhead_s } => {
-                overhead = overhead_s;
-                let (from, to) = (self.clock, self.clock + duration);
-                let stalls = (to / period_s).floor() - (from / period_s).floor();
-                self.clock += duration + overhead;
-                (n.min(duration * capacity_pps) - stalls * stall_s * load.min(capacity_pps)).floor()
-            }
-            Dut::Noisy { p0_pps, p1_pps, bad_loss_ratio, .. } => {
-                let bad = ((load - p0_pps) / (p1_pps - p0_pps)).clamp(0.0, 1.0);
-                if self.uniform() < bad { n - (n * bad_loss_ratio).floor() } else { n }
-            }
-            Dut::Lossless => n,
-            Dut::Floor { loss_ratio } => n - (n * loss_ratio).floor(),
-        };
-        Ok(Measurement {
-            duration_s: duration,
-            effective_duration_s: duration + overhead,
-            intended,
-            received: received as u64,
-            offered_pps: load,
-            trial: self.trials,
-        })
-    }
-
-    /// Interval in which the highest load must lie that meets the goal for sure, resp. misses it for sure.
-    fn answer(&self, goal: &SearchGoal, longest_s: f64) -> (f64, f64) {
-        let loss = goal.loss_ratio;
-        match self.dut {
-            Dut::Hard { capacity_pps } => (capacity_pps / (1.0 - loss), capacity_pps / (1.0 - loss)),
-            Dut::Knee { knee_pps, slope } => (knee_pps * (1.0 + loss / slope), knee_pps * (1.0 + loss / slope)),
-            Dut::Buffered { capacity_pps, buffer_packets } => {
-                // Longer trials of another goal at the same load are full-length for this one, and a buffer hides less there.
-                let answer = |duration_s: f64| (capacity_pps + buffer_packets / duration_s) / (1.0 - loss);
-                (answer(longest_s), answer(goal.final_trial_duration_s))
-            }
-            Dut::Stall { capacity_pps, .. } => (capacity_pps / (1.0 - loss), capacity_pps / (1.0 - loss)),
-            Dut::Noisy { p0_pps, p1_pps, .. } => (p0_pps, p1_pps),
-            Dut::Lossless => (f64::INFINITY, f64::INFINITY),
-            Dut::Floor { loss_ratio } if loss >= loss_ratio => (f64::INFINITY, f64::INFINITY),
-            Dut::Floor { .. } => (0.0, 0.0),
         }
     }
 }

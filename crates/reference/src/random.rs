@@ -21,7 +21,7 @@ impl Random {
 
     /// Below `bound`, or 0 when that is 0. The bias of at most `bound / 2^64` is of no account here.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.bits()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True with probability `share`.

@@ -1,1 +1,48 @@
-fn main() {}
+//! The `drophammer` command: arguments, progress, exit codes.
+
+mod args;
+mod clock;
+mod describe;
+mod diagnostics;
+mod observer;
+mod progress;
+mod run;
+mod suite_file;
+
+use args::{Command, parse};
+use std::process::ExitCode;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done and every criterion met.
+    Good = 0,
+    /// A test failed, a DUT died, or a criterion of the suite was not met; the report is there.
+    Failed = 1,
+    /// The command line or the suite is wrong; nothing was started.
+    Usage = 2,
+    /// The machine does not allow or lacks what is needed.
+    Environment = 3,
+    /// What was measured could not be stored.
+    Store = 4,
+    /// Stopped by the user; the report of what was measured is there.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+fn main() -> ExitCode {
+    let exit = match parse() {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => suite_file::check(&args),
+        Command::Schema => describe::schema(),
+        Command::List { what } => describe::list(what),
+        Command::Report { dir, out } => run::report(&dir, out.as_deref()),
+        Command::Clean => run::clean(),
+    };
+    exit.into()
+}

@@ -77,9 +77,7 @@ impl Signature {
     /// Reads 12 bytes without judging them: `(signature, check as carried)`.
     #[inline]
     pub fn read(bytes: &[u8; LEN]) -> (Signature, u16) {
-        let head = u64::from_be_bytes([
-            bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-        ]);
+        let head = u64::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]);
         let signature = Signature {
             flow: (head >> 44) as u32,
             sequence: (head >> 16) as u32 & ((1 << SEQUENCE_BITS) - 1),

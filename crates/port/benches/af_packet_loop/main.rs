@@ -8,7 +8,7 @@
 
 mod bare;
 
-use drophammer_lab::{Lab, Options};
+use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
@@ -72,9 +72,12 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn main() {
-    let mut lab = Lab::enter(&Options::default()).unwrap_or_else(|e| panic!("{e}"));
-    lab.pin_current_thread(0).unwrap_or_else(|e| panic!("{e}"));
-    let pair = lab.veth_pair_for_bench("t0", "t1").unwrap_or_else(|e| panic!("{e}"));
+    let lab = Lab::enter(&LabOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    lab.pin_current_thread(lab.cpus().tester).unwrap_or_else(|e| panic!("{e}"));
+    let pair = ("t0".to_owned(), "t1".to_owned());
+    let up = |name: &str| format!("link set {name} arp off multicast off up");
+    let lines = ["link add t0 type veth peer name t1".to_owned(), up("t0"), up("t1")];
+    lab.tester().and_then(|t| t.ip(&lines)).unwrap_or_else(|e| panic!("{e}"));
     let clock = SystemClock::start();
     let (mut limit, mut one, mut million) = (vec![], vec![], vec![]);
     for round in 0..ROUNDS as u64 {

@@ -1,0 +1,120 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  drophammer run suites/quick-look.yaml              two software routers side by side, in namespaces
+  drophammer run suites/quick-look.yaml --dut frr    one of them
+  drophammer run my.yaml --profile conformant        with the durations of the RFCs
+  drophammer check my.yaml                           what is wrong with my suite?
+  drophammer list tests                              what can be tested, by which procedure
+  drophammer report drophammer-runs/latest           write the report of a run again
+
+Exit codes: 0 done; 1 a test failed or a criterion was not met; 2 command line or suite wrong; 3 the machine lacks
+something; 4 results could not be stored; 130 stopped by Ctrl-C. In each case what was measured is kept.";
+
+/// Open router tester: find the rate at which your router drops its first packet.
+#[derive(Debug, Parser)]
+#[command(name = "drophammer", version, about, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a suite: every test on every router in it, then write the report
+    #[command(after_help = "\
+Examples:
+  drophammer run suites/quick-look.yaml
+  drophammer run suites/quick-look.yaml --dut bird --test throughput --test latency
+  drophammer run my-router.yaml --out results/monday --profile conformant
+
+Ctrl-C stops after the running burst, keeps what was measured and writes the report; a second one stops at once.
+Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
+production networks.")]
+    Run(RunArgs),
+    /// Read a suite and say what is wrong with it, without starting anything
+    #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
+    Check(SuiteArgs),
+    /// Print the JSON Schema of suite files, for editors
+    #[command(after_help = "Example:\n  drophammer schema > suite.schema.json")]
+    Schema,
+    /// List what there is
+    #[command(after_help = "Examples:\n  drophammer list tests\n  drophammer list duts\n  drophammer list backends")]
+    List {
+        /// What to list
+        what: Listing,
+    },
+    /// Write the report of a stored run again, whatever state it is in
+    #[command(after_help = "Example:\n  drophammer report drophammer-runs/latest")]
+    Report {
+        /// Folder of the run
+        dir: PathBuf,
+        /// Folder for the report files, if not the run's own
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+    /// Remove what a killed run may have left behind, and say what it was
+    Clean,
+}
+
+/// Lists that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listing {
+    /// Tests with their parameters.
+    Tests,
+    /// Kinds of routers under test.
+    Duts,
+    /// Port backends.
+    Backends,
+}
+
+/// A suite and what of it.
+#[derive(Debug, Args)]
+pub struct SuiteArgs {
+    /// Suite file (YAML)
+    pub suite: PathBuf,
+    /// Only this router of the suite; may be given several times
+    #[arg(long = "dut", value_name = "NAME")]
+    pub duts: Vec<String>,
+    /// Only this test of the suite; may be given several times
+    #[arg(long = "test", value_name = "NAME")]
+    pub tests: Vec<String>,
+    /// Durations where the suite says nothing
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<ProfileArg>,
+    /// Seed of every pseudo-random choice
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// Profiles by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileArg {
+    /// Seconds per trial.
+    Quick,
+    /// The durations of the RFCs.
+    Conformant,
+}
+
+/// A run.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub suite: SuiteArgs,
+    /// Folder for this run's results, which must be new or empty [default: drophammer-runs/<suite>-<time>]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Plain lines instead of a live display, also on a terminal
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// Reads the command line; on an error prints it and ends the program.
+pub fn parse() -> Command {
+    Cli::parse().command
+}

@@ -1,0 +1,67 @@
+//! `drophammer list` and `drophammer schema`, from the registries.
+
+use crate::Exit;
+use crate::args::Listing;
+use crate::suite_file::with_registry;
+use drophammer_methods::METHODS;
+use drophammer_model::registry::ParamSpec;
+use drophammer_port::BACKENDS;
+
+fn params(params: &[ParamSpec]) {
+    for p in params {
+        let default = match (p.quick, p.conformant) {
+            (Some(quick), Some(conformant)) if quick == conformant => format!(" [{quick}]"),
+            (Some(quick), Some(conformant)) => format!(" [quick {quick}; conformant {conformant}]"),
+            _ if p.required => " (required)".into(),
+            _ => String::new(),
+        };
+        println!("      {:<22} {}{default}", p.key, p.help);
+    }
+}
+
+/// Prints a list.
+pub fn list(what: Listing) -> Exit {
+    match what {
+        Listing::Tests => {
+            for method in METHODS {
+                let spec = method.spec();
+                println!("{}\n    {}\n    {}", spec.name, spec.summary, spec.source);
+                params(spec.params);
+            }
+        }
+        Listing::Duts => {
+            for spec in drophammer_testbed::kinds::specs() {
+                println!("{}\n    {}", spec.name, spec.summary);
+                if !spec.roles.is_empty() {
+                    println!("    roles: {}", spec.roles.join(", "));
+                }
+                if !spec.needs.is_empty() {
+                    let needs: Vec<_> = spec.needs.iter().map(|(program, package)| format!("{program} ({package})")).collect();
+                    println!("    needs: {}", needs.join(", "));
+                }
+                params(spec.params);
+            }
+        }
+        Listing::Backends => {
+            for spec in BACKENDS {
+                println!("{}\n    {}", spec.name, spec.summary);
+            }
+        }
+    }
+    Exit::Good
+}
+
+/// Prints the JSON Schema of suite files.
+pub fn schema() -> Exit {
+    let schema = with_registry(drophammer_model::suite::schema::schema);
+    match serde_json::to_string_pretty(&schema) {
+        Ok(text) => {
+            println!("{text}");
+            Exit::Good
+        }
+        Err(e) => {
+            eprintln!("cannot print the schema: {e}");
+            Exit::Store
+        }
+    }
+}

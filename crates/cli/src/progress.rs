@@ -1,0 +1,128 @@
+//! Progress: a live line on a terminal, plain lines elsewhere.
+
+use drophammer_model::quantity::{FrameRate, show_duration};
+use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
+use drophammer_testbed::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// The display.
+pub struct Display {
+    /// The live line; absent without a terminal.
+    live: Option<ProgressBar>,
+    color: bool,
+    step: String,
+    left: Duration,
+}
+
+/// Time left, rounded so that it does not pretend to know.
+fn about(left: Duration) -> String {
+    let seconds = left.as_secs();
+    let rounded = if seconds >= 600 { seconds / 60 * 60 } else { seconds / 5 * 5 };
+    if rounded < 5 { "seconds left".into() } else { format!("about {} left", show_duration(Duration::from_secs(rounded))) }
+}
+
+fn load(spec: &TrialSpec) -> String {
+    match &spec.load {
+        Load::Constant { rate_pps } => FrameRate(*rate_pps).to_string(),
+        Load::Maximum { .. } => "maximum".into(),
+        Load::Steps { steps } => {
+            steps.iter().map(|s| FrameRate(s.rate_pps).to_string()).collect::<Vec<_>>().join(" then ")
+        }
+        Load::Burst { frames, .. } => format!("burst of {frames}"),
+    }
+}
+
+fn outcome(spec: &TrialSpec, result: &TrialResult) -> String {
+    let verdict = match &result.validity {
+        Validity::Valid => String::new(),
+        Validity::Invalid(reasons) => format!("  INVALID: {}", reasons.join("; ")),
+    };
+    format!(
+        "{:<8} {:>22}  offered {}  lost {} ({:.4} %){verdict}",
+        spec.size.to_string(),
+        load(spec),
+        FrameRate(result.offered_load().pps()),
+        result.lost(),
+        result.loss_ratio() * 100.0
+    )
+}
+
+impl Display {
+    /// A display for standard error; live when it is a terminal and `plain` is not asked for.
+    pub fn new(plain: bool) -> Display {
+        let terminal = std::io::stderr().is_terminal();
+        let live = (terminal && !plain).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(10));
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let color = terminal && !plain && std::env::var_os("NO_COLOR").is_none();
+        Display { live, color, step: String::new(), left: Duration::ZERO }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.live {
+            Some(bar) => bar.println(text),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
+    /// Shows one event.
+    pub fn show(&mut self, progress: &Progress<'_>) {
+        match progress {
+            Progress::BringUp { dut, kind } => {
+                let text = format!("{dut} ({kind}) is being brought up");
+                match &self.live {
+                    Some(bar) => bar.set_message(text),
+                    None => self.line(&text),
+                }
+            }
+            Progress::Test { dut, title, number, of, left } => {
+                let place = if *number == 0 { "first".to_owned() } else { format!("{number}/{of}") };
+                self.left = *left;
+                self.line(&format!("[{place}] {}  {title}  ({})", self.paint("1", dut), about(*left)));
+            }
+            Progress::Step { what, done, of, left } => {
+                self.left = *left;
+                self.step = format!("{what} ({} of about {of})", done + 1);
+            }
+            Progress::TrialStarted { spec } => {
+                if let Some(bar) = &self.live {
+                    let (length, load) = (show_duration(spec.sending_time()), load(spec));
+                    bar.set_message(format!("  {}: {} for {length}  {}", self.step, load, about(self.left)));
+                }
+            }
+            Progress::TrialEnded { spec, result, attempt } => {
+                let again = if *attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+                let text = format!("  {}{again}", outcome(spec, result));
+                match (&self.live, result.validity.is_valid()) {
+                    (Some(bar), true) => bar.set_message(format!("{text}  {}", about(self.left))),
+                    (_, valid) => self.line(&if valid { text } else { self.paint("33", &text) }),
+                }
+            }
+            Progress::TestEnded { dut, title, problem } => match problem {
+                Some(problem) => self.line(&self.paint("31", &format!("  {dut}: {title} failed: {problem}"))),
+                None if self.live.is_some() => self.line(&format!("  {}", self.paint("32", "done"))),
+                None => {}
+            },
+            Progress::Note { text, problem } => {
+                self.line(&if *problem { self.paint("31", text) } else { format!("  note: {text}") });
+            }
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.live {
+            bar.finish_and_clear();
+        }
+    }
+}

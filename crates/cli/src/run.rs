@@ -1,0 +1,150 @@
+//! `drophammer run`, `report` and `clean`.
+
+use crate::Exit;
+use crate::args::RunArgs;
+use crate::clock::secret;
+use crate::observer::{Watcher, stop_flag};
+use crate::progress::Display;
+use crate::suite_file::load;
+use drophammer_lab::{Lab, LabError, LabOptions};
+use drophammer_model::environment::Environment;
+use drophammer_store::{RunReader, RunWriter};
+use drophammer_testbed::kinds::REFERENCE;
+use drophammer_testbed::{Run, RunError, run_suite};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+/// Where runs go when nothing is said.
+const RUNS: &str = "drophammer-runs";
+
+fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
+    eprintln!("error: {text}");
+    exit
+}
+
+/// The folder under which the run's own will be made, absolute: the lab covers some folders of the host, but not this.
+fn parent(out: Option<&Path>) -> std::io::Result<PathBuf> {
+    let folder = out.map_or_else(|| PathBuf::from(RUNS), Path::to_path_buf);
+    std::fs::create_dir_all(&folder)?;
+    folder.canonicalize()
+}
+
+/// `drophammer run`.
+pub fn run(args: &RunArgs) -> Exit {
+    let (suite, text) = match load(&args.suite) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    for left in drophammer_lab::sweep() {
+        eprintln!("removed what an earlier run left behind: {left}");
+    }
+    let folder = match parent(args.out.as_deref()) {
+        Ok(folder) => folder,
+        Err(e) => {
+            let path = args.out.as_deref().unwrap_or(Path::new(RUNS)).display();
+            return fail(Exit::Store, format!("cannot create folder `{path}`: {e}; choose another one with --out"));
+        }
+    };
+    // The lab moves the process into namespaces of its own, which works only while it has a single thread.
+    let mut lab = if suite.duts.iter().all(|d| d.kind == REFERENCE) {
+        None
+    } else {
+        match Lab::enter(&LabOptions { keep: vec![folder.clone()] }) {
+            Ok(lab) => Some(lab),
+            Err(e) => return fail(Exit::Environment, e),
+        }
+    };
+    let writer = match &args.out {
+        Some(_) => RunWriter::create_exact(&folder),
+        None => RunWriter::create(&folder, &suite.name),
+    };
+    let writer = match writer.and_then(|w| w.save_text("suite.yaml", &text).map(|_| w)) {
+        Ok(writer) => writer,
+        Err(e) => return fail(Exit::Store, e),
+    };
+    let environment = match &lab {
+        Some(lab) => {
+            if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
+                return fail(Exit::Environment, e);
+            }
+            lab.environment()
+        }
+        None => Environment { drophammer: env!("CARGO_PKG_VERSION").into(), ..Environment::default() },
+    };
+    let stop = match stop_flag() {
+        Ok(stop) => stop,
+        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
+    };
+    let dir = writer.dir().to_owned();
+    let mut watcher = Watcher { writer, display: Display::new(args.plain), stop };
+    let work_dir = dir.join("duts");
+    let run = Run {
+        suite: &suite,
+        lab: lab.as_mut(),
+        work_dir: &work_dir,
+        command: std::env::args().collect(),
+        environment,
+        secret: secret(),
+    };
+    let result = run_suite(run, &mut watcher);
+    watcher.display.finish();
+    drop(watcher);
+    drop(lab);
+
+    let exit = match &result {
+        Ok(tally) if tally.failed == 0 && tally.verdicts_failed == 0 => Exit::Good,
+        Ok(_) => Exit::Failed,
+        Err(RunError::Interrupted) => Exit::Interrupted,
+        Err(e @ RunError::Store(_)) => fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept")),
+    };
+    match write_report(&dir, &dir) {
+        Ok(()) => exit,
+        Err(e) if exit == Exit::Good || exit == Exit::Failed => fail(Exit::Store, e),
+        Err(e) => {
+            let _ = fail(Exit::Store, e);
+            exit
+        }
+    }
+}
+
+/// Writes the report of the run in `dir` into `out` and prints the summary.
+fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
+    let run = RunReader::open(dir).map_err(|e| e.to_string())?;
+    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    print!("\n{}", drophammer_report::summary_text(&run, color));
+    for warning in &run.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
+    if let Some(html) = files.first() {
+        let shown = std::env::current_dir().ok().and_then(|here| html.strip_prefix(here).ok().map(Path::to_path_buf));
+        println!("\nReport: {}", shown.as_deref().unwrap_or(html).display());
+    }
+    Ok(())
+}
+
+/// `drophammer report`.
+pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
+    match write_report(dir, out.unwrap_or(dir)) {
+        Ok(()) => Exit::Good,
+        Err(e) => fail(Exit::Usage, e),
+    }
+}
+
+/// `drophammer clean`.
+pub fn clean() -> Exit {
+    let left = drophammer_lab::sweep();
+    if left.is_empty() {
+        println!("nothing was left behind");
+    }
+    for what in left {
+        println!("removed {what}");
+    }
+    Exit::Good
+}
+
+impl From<LabError> for Exit {
+    fn from(_: LabError) -> Exit {
+        Exit::Environment
+    }
+}

@@ -1,0 +1,50 @@
+//! Reading a suite for the command line.
+
+use crate::args::{ProfileArg, SuiteArgs};
+use crate::{Exit, diagnostics};
+use drophammer_methods::METHODS;
+use drophammer_model::registry::{KindSpec, Registry, TestSpec};
+use drophammer_model::suite::read::{self, Overrides};
+use drophammer_model::suite::{Profile, Suite};
+
+/// Calls `work` with the registry of all tests and kinds.
+pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
+    let tests: Vec<&TestSpec> = METHODS.iter().map(|m| m.spec()).collect();
+    let kinds: Vec<&KindSpec> = drophammer_testbed::kinds::specs();
+    work(&Registry { tests: &tests, kinds: &kinds })
+}
+
+/// Reads the suite and its text; prints what is wrong with it.
+pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
+    let name = args.suite.display().to_string();
+    let text = std::fs::read_to_string(&args.suite).map_err(|e| {
+        eprintln!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
+        Exit::Usage
+    })?;
+    let profile = args.profile.map(|p| match p {
+        ProfileArg::Quick => Profile::Quick,
+        ProfileArg::Conformant => Profile::Conformant,
+    });
+    let overrides = Overrides { profile, duts: args.duts.clone(), tests: args.tests.clone(), seed: args.seed };
+    let suite = with_registry(|registry| read::read(&text, &name, registry, &overrides)).map_err(|errors| {
+        diagnostics::print(&errors);
+        Exit::Usage
+    })?;
+    Ok((suite, text))
+}
+
+/// `drophammer check`.
+pub fn check(args: &SuiteArgs) -> Exit {
+    match load(args) {
+        Ok((suite, _)) => {
+            let list = |names: Vec<&str>| names.join(", ");
+            println!("{}: good", args.suite.display());
+            println!("  profile  {}", suite.profile);
+            println!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
+            println!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
+            println!("  tests    {}", list(suite.tests.iter().map(|t| t.test.as_str()).collect()));
+            Exit::Good
+        }
+        Err(exit) => exit,
+    }
+}

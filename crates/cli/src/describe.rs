@@ -36,7 +36,8 @@ pub fn list(what: Listing) -> Exit {
                     println!("    roles: {}", spec.roles.join(", "));
                 }
                 if !spec.needs.is_empty() {
-                    let needs: Vec<_> = spec.needs.iter().map(|(program, package)| format!("{program} ({package})")).collect();
+                    let needs: Vec<_> =
+                        spec.needs.iter().map(|(program, package)| format!("{program} ({package})")).collect();
                     println!("    needs: {}", needs.join(", "));
                 }
                 params(spec.params);

@@ -20,7 +20,11 @@ pub struct Display {
 fn about(left: Duration) -> String {
     let seconds = left.as_secs();
     let rounded = if seconds >= 600 { seconds / 60 * 60 } else { seconds / 5 * 5 };
-    if rounded < 5 { "seconds left".into() } else { format!("about {} left", show_duration(Duration::from_secs(rounded))) }
+    if rounded < 5 {
+        "seconds left".into()
+    } else {
+        format!("about {} left", show_duration(Duration::from_secs(rounded)))
+    }
 }
 
 fn load(spec: &TrialSpec) -> String {

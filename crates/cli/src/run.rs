@@ -95,7 +95,9 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(tally) if tally.failed == 0 && tally.verdicts_failed == 0 => Exit::Good,
         Ok(_) => Exit::Failed,
         Err(RunError::Interrupted) => Exit::Interrupted,
-        Err(e @ RunError::Store(_)) => fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept")),
+        Err(e @ RunError::Store(_)) => {
+            fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
+        }
     };
     match write_report(&dir, &dir) {
         Ok(()) => exit,

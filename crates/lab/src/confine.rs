@@ -6,9 +6,10 @@
 
 use crate::cpu::{self, CpuPlan};
 use crate::wait::{self, Look};
-use crate::{LabError, Netns, probe};
+use crate::{LabError, Netns, probe, process};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
+use std::process::Command;
 use std::time::Duration;
 
 /// How the forwarding of a set of interfaces is confined.
@@ -61,8 +62,10 @@ pub(crate) fn confine(
                 Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
                 Err(e) => format!("on the processor that the scheduler chooses ({e})"),
             };
+            let favoured = if root && favour(&threads) { ", before other work there (nice -20)" } else { "" };
             let text = format!(
-                "network namespace; receive work of each interface is a kernel thread (threaded NAPI) {place}{shared}"
+                "network namespace; receive work of each interface is a kernel thread (threaded NAPI) \
+                           {place}{favoured}{shared}"
             );
             return Ok(Confinement { text, threads: threads.into_iter().map(|(pid, _)| pid).collect() });
         }
@@ -87,6 +90,16 @@ pub(crate) fn confine(
         ),
     };
     Ok(Confinement { text, threads: Vec::new() })
+}
+
+/// Lets the threads run before other work of their processor. The kernel's own softirq thread is such work: where it and
+/// a forwarding thread take turns, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows in
+/// that time at 64,000 frames per second. Ends with the threads.
+fn favour(threads: &[(u32, String)]) -> bool {
+    let Ok(program) = process::find("renice", "bsdutils") else { return false };
+    let mut command = Command::new(program);
+    command.args(["-n", "-20", "-p"]).args(threads.iter().map(|(pid, _)| pid.to_string()));
+    process::output(command, None).is_ok()
 }
 
 fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), LabError> {

@@ -224,8 +224,7 @@ impl<'a> Bed<'a> {
     /// One attempt, judged but not stored.
     fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
         let (trial, key, earlier) = self.session.next_trial();
-        let timing =
-            Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
+        let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let plan = Plan::new(spec, &self.hosts.neighbours(), &timing).map_err(|e| TestError::Failed(e.to_string()))?;
         let before = (self.clock.now(), self.device.cpu_time(), stolen());
         let observer: &dyn Observer = self.observer;

@@ -38,8 +38,12 @@ impl Hosts {
             .iter()
             .enumerate()
             .map(|(index, port)| {
-                let mut config =
-                    HostConfig { mac: host_mac(seed, index), ipv4: None, ipv6: None, seed: seed.wrapping_add(index as u64) };
+                let mut config = HostConfig {
+                    mac: host_mac(seed, index),
+                    ipv4: None,
+                    ipv6: None,
+                    seed: seed.wrapping_add(index as u64),
+                };
                 for family in families {
                     let Some(a) = port.addressing(*family) else { continue };
                     match (a.host, a.dut) {

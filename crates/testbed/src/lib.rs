@@ -14,5 +14,5 @@ pub mod simulated;
 pub mod validity;
 
 pub use observer::{Observer, Progress};
-pub use runner::{RunError, Run, run_suite};
+pub use runner::{Run, RunError, run_suite};
 pub use session::Session;

@@ -32,9 +32,9 @@ pub fn open(lab: &Lab, interfaces: &[TesterInterface], clock: SystemClock) -> Re
         .map(|interface| {
             let port = match interface.netns {
                 Where::Tester => AfPacket::open(&interface.name, clock),
-                Where::Host => lab
-                    .in_host_netns(|| AfPacket::open(&interface.name, clock))
-                    .map_err(|e| e.to_string())?,
+                Where::Host => {
+                    lab.in_host_netns(|| AfPacket::open(&interface.name, clock)).map_err(|e| e.to_string())?
+                }
             };
             Ok(Box::new(port.map_err(|e| e.to_string())?) as Box<dyn Port>)
         })

@@ -120,7 +120,8 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 
 /// Families that any test of the suite uses.
 fn families(suite: &Suite) -> Vec<Family> {
-    let mut all: Vec<Family> = suite.tests.iter().flat_map(|t| t.params.families("families").unwrap_or_default()).collect();
+    let mut all: Vec<Family> =
+        suite.tests.iter().flat_map(|t| t.params.families("families").unwrap_or_default()).collect();
     all.sort_unstable();
     all.dedup();
     if all.is_empty() { vec![Family::Ipv4] } else { all }
@@ -224,11 +225,8 @@ impl Runner<'_> {
         let suite = self.suite;
         let ceilings = if self.lab.is_some() { self.ceilings()? } else { BTreeMap::new() };
         for dut in &suite.duts {
-            let problem = if dut.kind == REFERENCE {
-                self.simulated(dut, &ceilings)?
-            } else {
-                self.real(dut, &ceilings)?
-            };
+            let problem =
+                if dut.kind == REFERENCE { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
             if let Some(problem) = problem {
                 self.note(Some(&dut.name), &format!("{}: {problem}", dut.name))?;
                 self.skip_rest(dut, &problem)?;
@@ -315,7 +313,8 @@ impl Runner<'_> {
             for params in params {
                 let title = tester_ceiling::TesterCeiling.spec().title;
                 let total = self.plan.iter().map(|(_, d)| *d).sum();
-                bed.left = Left { after: total, test: tester_ceiling::TesterCeiling.estimate(&params), since: Instant::now() };
+                bed.left =
+                    Left { after: total, test: tester_ceiling::TesterCeiling.estimate(&params), since: Instant::now() };
                 let left = bed.left.now();
                 let of = self.plan.len();
                 bed.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
@@ -438,17 +437,8 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
-        let mut bed = Bed::new(
-            &dut.name,
-            &suite.ports,
-            ports,
-            clock,
-            hosts,
-            device,
-            ceilings,
-            &mut self.session,
-            self.observer,
-        );
+        let mut bed =
+            Bed::new(&dut.name, &suite.ports, ports, clock, hosts, device, ceilings, &mut self.session, self.observer);
         if let Err(e) = bed.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),

@@ -141,9 +141,8 @@ impl Analyzer {
                 state: FlowState::new((*frames).max(1), window),
             })
             .collect();
-        let port_groups = (0..ports)
-            .map(|port| spec.flows.iter().find(|f| f.to == port).map_or(0, |f| group_of(&f.group)))
-            .collect();
+        let port_groups =
+            (0..ports).map(|port| spec.flows.iter().find(|f| f.to == port).map_or(0, |f| group_of(&f.group))).collect();
         Analyzer {
             key: timing.key,
             earlier: timing.earlier.clone(),

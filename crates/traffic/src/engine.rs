@@ -131,7 +131,11 @@ pub fn run(
             } else if now.0 - done.0 >= plan.drain_ns {
                 break;
             }
-            next = next.min(if accounted { now + Duration::from_nanos(QUIET_NS) } else { done + Duration::from_nanos(plan.drain_ns) });
+            next = next.min(if accounted {
+                now + Duration::from_nanos(QUIET_NS)
+            } else {
+                done + Duration::from_nanos(plan.drain_ns)
+            });
         }
         if control.stop() {
             break;
@@ -160,7 +164,8 @@ fn receive_drops(ports: &mut [Box<dyn Port>]) -> Result<u64, PortError> {
 }
 
 fn result(plan: &Plan, watch: &Watch, receive_drops: u64, clock_step_ns: i64) -> TrialResult {
-    let mut groups: Vec<GroupCounts> = plan.groups.iter().enumerate().map(|(i, name)| group_counts(plan, i, name)).collect();
+    let mut groups: Vec<GroupCounts> =
+        plan.groups.iter().enumerate().map(|(i, name)| group_counts(plan, i, name)).collect();
     for (flow, group, state) in plan.analyzer.flows() {
         let counts = &mut groups[group];
         counts.received += state.received();
@@ -183,7 +188,8 @@ fn result(plan: &Plan, watch: &Watch, receive_drops: u64, clock_step_ns: i64) ->
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
     }
-    let unsent = if plan.maximum { 0 } else { plan.generators.iter().map(|g| g.unsent() + g.refused_by_tester()).sum() };
+    let unsent =
+        if plan.maximum { 0 } else { plan.generators.iter().map(|g| g.unsent() + g.refused_by_tester()).sum() };
     let sending_ns = plan.generators.iter().map(|g| g.sending_ns()).max().unwrap_or(0);
     TrialResult {
         trial: 0,
@@ -212,11 +218,12 @@ fn group_counts(plan: &Plan, index: usize, name: &str) -> GroupCounts {
     let sent = plan.generators.iter().map(|g| &g.groups()[index]);
     let sum = |count: fn(&GroupSent) -> u64| sent.clone().map(count).sum::<u64>();
     let received = &plan.analyzer.groups()[index];
-    let bins = received.bins.delivered.iter().zip(&received.bins.arrived).enumerate().map(|(b, (delivered, arrived))| Bin {
-        offered: sent.clone().map(|g| g.bins.get(b).copied().unwrap_or(0)).sum(),
-        delivered: *delivered,
-        arrived: *arrived,
-    });
+    let bins =
+        received.bins.delivered.iter().zip(&received.bins.arrived).enumerate().map(|(b, (delivered, arrived))| Bin {
+            offered: sent.clone().map(|g| g.bins.get(b).copied().unwrap_or(0)).sum(),
+            delivered: *delivered,
+            arrived: *arrived,
+        });
     GroupCounts {
         group: name.to_owned(),
         intended: sum(|g| g.intended),

@@ -132,7 +132,17 @@ impl Plan {
         let mut generators = Vec::new();
         for port in spec.senders() {
             let device = |family| ports[port].device(family).unwrap_or_default();
-            generators.push(PortGenerator::new(spec, port, ports[port].mac, &device, &groups, timing, &pattern, bin_ns, bins)?);
+            generators.push(PortGenerator::new(
+                spec,
+                port,
+                ports[port].mac,
+                &device,
+                &groups,
+                timing,
+                &pattern,
+                bin_ns,
+                bins,
+            )?);
         }
         if generators.iter().all(|g| g.total() == 0) {
             return Err(PlanError::Empty("the load is less than one frame".into()));

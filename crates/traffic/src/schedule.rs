@@ -108,7 +108,10 @@ mod tests {
     fn a_step_starts_where_the_one_before_ends() {
         let second = Duration::from_secs(1);
         let s = Schedule::steps(&[(second, FrameRate(1000.0)), (second, FrameRate(500.0))]);
-        assert_eq!((s.total(), s.departure(999), s.departure(1000), s.departure(1001)), (1500, 999_000_000, 1_000_000_000, 1_002_000_000));
+        assert_eq!(
+            (s.total(), s.departure(999), s.departure(1000), s.departure(1001)),
+            (1500, 999_000_000, 1_000_000_000, 1_002_000_000)
+        );
         assert_eq!(Schedule::burst(7, FrameRate(1e6)).departure(6), 6_000);
     }
 }

@@ -61,7 +61,8 @@ pub fn run(from: &str, to: &str, seconds: f64) -> f64 {
         while start.elapsed().as_secs_f64() < seconds {
             libc::sendmmsg(sender, send.as_mut_ptr(), BURST as u32, 0);
             for _ in 0..4 {
-                let n = libc::recvmmsg(receiver, take.as_mut_ptr(), BURST as u32, libc::MSG_DONTWAIT, std::ptr::null_mut());
+                let n =
+                    libc::recvmmsg(receiver, take.as_mut_ptr(), BURST as u32, libc::MSG_DONTWAIT, std::ptr::null_mut());
                 received += n.max(0) as u64;
                 if n < BURST as i32 {
                     break;

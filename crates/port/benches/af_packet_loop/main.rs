@@ -57,7 +57,13 @@ fn drophammer(ports: &mut [Box<dyn Port>], clock: SystemClock, destinations: u32
     // Addresses of emulated hosts, not of the interfaces: the kernel's own stack lets go of such frames at once.
     let mac = |port: u64| MacAddr::local(port);
     let neighbours = [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None });
-    let timing = Timing { seed: 1, key: TrialKey::new(7, trial), earlier: vec![], max_backlog_ns: 200_000, late_ns: 1_000_000_000 };
+    let timing = Timing {
+        seed: 1,
+        key: TrialKey::new(7, trial),
+        earlier: vec![],
+        max_backlog_ns: 200_000,
+        late_ns: 1_000_000_000,
+    };
     let plan = Plan::new(&spec, &neighbours, &timing).expect("a plan");
     let result = drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody).expect("a trial");
     assert_eq!(result.health.receive_drops, 0, "the tester lost frames");
@@ -82,7 +88,8 @@ fn main() {
     let (mut limit, mut one, mut million) = (vec![], vec![], vec![]);
     for round in 0..ROUNDS as u64 {
         limit.push(bare::run(&pair.0, &pair.1, SECONDS));
-        let open = |name: &str| -> Box<dyn Port> { Box::new(AfPacket::open(name, clock).unwrap_or_else(|e| panic!("{e}"))) };
+        let open =
+            |name: &str| -> Box<dyn Port> { Box::new(AfPacket::open(name, clock).unwrap_or_else(|e| panic!("{e}"))) };
         let mut ports = [open(&pair.0), open(&pair.1)];
         one.push(drophammer(&mut ports, clock, 1, round * 2));
         million.push(drophammer(&mut ports, clock, 1_000_000, round * 2 + 1));

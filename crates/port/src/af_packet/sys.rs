@@ -24,9 +24,8 @@ impl Headers {
     /// Headers over [`crate::BURST`] slots of `slot` bytes from `base`; with room for timestamps when `timestamps`.
     pub fn new(base: *mut u8, slot: usize, timestamps: bool) -> Headers {
         let n = crate::BURST;
-        let mut vectors: Box<[libc::iovec]> = (0..n)
-            .map(|i| libc::iovec { iov_base: base.wrapping_add(i * slot).cast(), iov_len: slot })
-            .collect();
+        let mut vectors: Box<[libc::iovec]> =
+            (0..n).map(|i| libc::iovec { iov_base: base.wrapping_add(i * slot).cast(), iov_len: slot }).collect();
         let mut control = vec![[0u64; CONTROL / 8]; n].into_boxed_slice();
         let messages = (0..n)
             .map(|i| {
@@ -96,11 +95,8 @@ impl Headers {
 pub fn packet_socket(protocol: u16) -> io::Result<OwnedFd> {
     // SAFETY: plain call; the descriptor is owned from here on.
     unsafe {
-        let fd = check(libc::socket(
-            libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            i32::from(protocol.to_be()),
-        ))?;
+        let fd =
+            check(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(protocol.to_be())))?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
@@ -136,8 +132,12 @@ pub fn configure_receiver(socket: &OwnedFd, index: i32, buffer: usize) -> io::Re
         set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &(buffer as i32))?;
     }
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)?;
-    let membership =
-        libc::packet_mreq { mr_ifindex: index, mr_type: libc::PACKET_MR_PROMISC as u16, mr_alen: 0, mr_address: [0; 8] };
+    let membership = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
     set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 

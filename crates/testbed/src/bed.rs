@@ -51,7 +51,7 @@ pub struct Bed<'a> {
     /// The device.
     pub device: Box<dyn Device + 'a>,
     /// Tester ceilings by [`Known::key`].
-    pub ceilings: &'a BTreeMap<String, FrameRate>,
+    pub ceilings: BTreeMap<String, FrameRate>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     views: Vec<PortView>,
@@ -89,7 +89,7 @@ impl<'a> Bed<'a> {
         clock: Box<dyn Clock>,
         hosts: Hosts,
         device: Box<dyn Device + 'a>,
-        ceilings: &'a BTreeMap<String, FrameRate>,
+        ceilings: BTreeMap<String, FrameRate>,
         session: &'a mut Session,
         observer: &'a mut dyn Observer,
     ) -> Bed<'a> {

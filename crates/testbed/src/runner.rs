@@ -8,13 +8,14 @@ use crate::observer::{Observer, Progress};
 use crate::session::Session;
 use crate::{real, simulated};
 use drophammer_lab::Lab;
-use drophammer_methods::{METHODS, Method, TestError, tester_ceiling};
-use drophammer_model::environment::{DutRecord, Environment};
-use drophammer_model::outcome::{Outcome, Verdict};
+use drophammer_methods::pattern::Pattern;
+use drophammer_methods::{METHODS, Method, TestError, Testbed, tester_ceiling};
+use drophammer_model::environment::{DutRecord, Environment, TESTER, TESTER_KIND};
+use drophammer_model::outcome::{Column, Outcome, Row, Table, Verdict};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite, TestConfig};
-use drophammer_model::trial::Family;
+use drophammer_model::trial::{Family, Load};
 use drophammer_port::{Port, SystemClock};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,8 +59,8 @@ pub struct Tally {
     pub verdicts_failed: usize,
 }
 
-/// Name under which the tester's own ceiling stands in the records.
-pub const TESTER: &str = "tester";
+/// Kind of the user's own routers.
+const EXTERNAL: &str = "external";
 
 fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
@@ -215,7 +216,8 @@ impl Runner<'_> {
     }
 
     fn note(&mut self, dut: Option<&str>, text: &str) -> Result<(), RunError> {
-        self.observer.progress(&Progress::Note { text, problem: true });
+        let shown = dut.map_or(text.to_owned(), |dut| format!("{dut}: {text}"));
+        self.observer.progress(&Progress::Note { text: &shown, problem: true });
         let note =
             Note { time: self.observer.time(), dut: dut.map(str::to_owned), text: text.to_owned(), problem: true };
         self.keep(&Record::Note(note))
@@ -223,13 +225,16 @@ impl Runner<'_> {
 
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
-        let ceilings = if self.lab.is_some() { self.ceilings()? } else { BTreeMap::new() };
+        // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
+        let in_namespace = |d: &DutConfig| d.kind != REFERENCE && d.kind != EXTERNAL;
+        let ceilings = if suite.duts.iter().any(in_namespace) { self.ceilings()? } else { BTreeMap::new() };
         for dut in &suite.duts {
             let problem =
                 if dut.kind == REFERENCE { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
             if let Some(problem) = problem {
-                self.note(Some(&dut.name), &format!("{}: {problem}", dut.name))?;
-                self.skip_rest(dut, &problem)?;
+                self.note(Some(&dut.name), &problem)?;
+                // The whole story, with log lines, is in the note; the tests only say that they fell with it.
+                self.skip_rest(dut, problem.lines().next().unwrap_or(&problem))?;
             }
             if self.observer.stopped() {
                 return Err(RunError::Interrupted);
@@ -263,7 +268,7 @@ impl Runner<'_> {
         let suite = self.suite;
         let params = ceiling_params(suite);
         let Some(lab) = self.lab.as_deref_mut() else { return Ok(BTreeMap::new()) };
-        self.observer.progress(&Progress::BringUp { dut: TESTER, kind: "loop" });
+        self.observer.progress(&Progress::BringUp { dut: TESTER, kind: TESTER_KIND });
         let without = match lab.loop_without_dut(&suite.ports) {
             Ok(without) => without,
             Err(e) => {
@@ -283,7 +288,7 @@ impl Runner<'_> {
         let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(suite.seed, i)).collect();
         let record = DutRecord {
             name: TESTER.into(),
-            kind: "loop".into(),
+            kind: TESTER_KIND.into(),
             version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
             confinement: without.confinement().into(),
             ports: real::port_records(configs, &ports, &macs),
@@ -305,7 +310,7 @@ impl Runner<'_> {
                 Box::new(clock),
                 hosts,
                 Box::new(simulated::Immortal),
-                &none,
+                none,
                 &mut self.session,
                 &mut watcher,
             );
@@ -438,12 +443,21 @@ impl Runner<'_> {
             })
             .collect();
         let mut bed =
-            Bed::new(&dut.name, &suite.ports, ports, clock, hosts, device, ceilings, &mut self.session, self.observer);
+            Bed::new(&dut.name, &suite.ports, ports, clock, hosts, device, ceilings.clone(), &mut self.session, self.observer);
         if let Err(e) = bed.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => Ok(Some(e.to_string())),
+            };
+        }
+        if dut.kind == EXTERNAL
+            && let Err(e) = sending_ceilings(&mut bed, dut, suite)
+        {
+            return match e {
+                TestError::Interrupted => Err(RunError::Interrupted),
+                TestError::Store(e) => Err(RunError::Store(e)),
+                e => Ok(Some(format!("the load that the tester can offer could not be measured: {e}"))),
             };
         }
         for (index, test) in suite.tests.iter().enumerate() {
@@ -479,6 +493,51 @@ impl Runner<'_> {
         }
         Ok(None)
     }
+}
+
+/// What the tester can send through these ports, where no loop tells its ceiling: as much as they take, into the DUT. It
+/// bounds the loads that tests ask for; what the tester can receive is not known by it.
+fn sending_ceilings(bed: &mut Bed<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
+    bed.test = "offered_load".into();
+    let begun = Instant::now();
+    let mut found = BTreeMap::new();
+    let columns = [("frame_size", "Frame size", ""), ("protocol", "Protocol", ""), ("offered_pps", "Offered", "fps")];
+    let mut table = Table {
+        key: "offered_load".into(),
+        title: "What the tester can offer on these ports, per sending port".into(),
+        columns: columns.iter().map(|(key, title, unit)| Column::new(key, title, unit)).collect(),
+        rows: Vec::new(),
+    };
+    for params in ceiling_params(suite) {
+        for size in params.sizes("frame_sizes").unwrap_or_default() {
+            let pattern = Pattern::new(size, &params);
+            let load = Load::Maximum { limit_pps: pattern.limits(bed).line.pps() };
+            let purpose = format!("what the tester can offer, {}", pattern.size_text());
+            let seconds = params.duration("trial_duration").unwrap_or_default().as_secs_f64();
+            match pattern.trial(bed.ports(), purpose, load, seconds).and_then(|spec| bed.trial(&spec)) {
+                Ok(result) => {
+                    let offered = result.offered_load();
+                    found.insert(pattern.key(), offered);
+                    let cells = vec![pattern.size.to_string().into(), pattern.protocol().into(), offered.pps().into()];
+                    table.rows.push(Row { cells, trials: vec![result.trial], marks: Vec::new() });
+                }
+                // A size that these ports cannot carry is the tests' to refuse.
+                Err(TestError::NotApplicable(_)) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    bed.ceilings = found;
+    let record = Record::Test(Box::new(TestRecord {
+        dut: dut.name.clone(),
+        test: bed.test.clone(),
+        title: "Offered load".into(),
+        parameters: serde_json::Value::Null,
+        elapsed_s: begun.elapsed().as_secs_f64(),
+        status: TestStatus::Completed,
+        outcome: Outcome { tables: vec![table], ..Outcome::default() },
+    }));
+    bed.observer().record(&record).map_err(TestError::Store)
 }
 
 fn test_record(dut: &DutConfig, test: &TestConfig, elapsed: Duration, status: TestStatus, outcome: Outcome) -> Record {

@@ -252,7 +252,8 @@ pub struct TrialResult {
     pub trial: u64,
     /// From first to last departure in seconds.
     pub sending_s: f64,
-    /// From first to last arrival of a test frame in seconds; longer than `sending_s` when a buffer drains.
+    /// From first to last arrival of a test frame and one mean interval more (n frames span n - 1 intervals), in seconds,
+    /// at the port where that is longest; longer than `sending_s` when a buffer drains.
     pub receiving_s: f64,
     /// Wall-clock time that the trial took in all, in seconds (set-up, sending, drain).
     pub elapsed_s: f64,

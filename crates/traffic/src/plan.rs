@@ -124,7 +124,7 @@ impl Plan {
             }
         }
         let pattern = Pattern::new(timing.seed);
-        let bin_ns = spec.bin_s.map(|s| (s * 1e9) as u64).filter(|ns| *ns > 0);
+        let bin_ns = spec.bin_s.map(|s| (s * 1e9).round() as u64).filter(|ns| *ns > 0);
         let bins = bin_ns.map_or(0, |ns| {
             let span = spec.sending_time().as_nanos() as f64 + spec.drain_s * 1e9;
             (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
@@ -158,7 +158,7 @@ impl Plan {
             generators,
             analyzer,
             groups,
-            drain_ns: (spec.drain_s.max(0.0) * 1e9) as u64,
+            drain_ns: (spec.drain_s.max(0.0) * 1e9).round() as u64,
             maximum: matches!(spec.load, Load::Maximum { .. }),
         })
     }

@@ -1,0 +1,500 @@
+//! For each thing that a device may do to frames, what the analyzer counts, exactly.
+
+mod common;
+
+use common::*;
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult};
+use drophammer_wire::signature::{Signature, TrialKey};
+use std::time::Duration;
+
+const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+/// Frames of a trial of [`run_both`].
+const N: u64 = 5_000;
+
+/// Runs a trial of N frames of 128 bytes through such a device for each family.
+fn run_both<B>(behaviour: impl Fn() -> B, judge: impl Fn(&TrialResult, GroupCounts, &Bench))
+where
+    B: FnMut(&Offered<'_>, &mut Vec<Out>) + 'static,
+{
+    for family in FAMILIES {
+        let mut bench = Bench::new(4, behaviour());
+        let result = bench.run(&one("128", family, N as f64));
+        let expected = all_well(&result, 0, N, 128);
+        judge(&result, expected, &bench);
+    }
+}
+
+/// Latency of all received frames.
+fn all_took(result: &TrialResult, ns: u64) {
+    let l = &result.groups[0].latency;
+    assert_eq!((l.min_ns, l.mean_ns, l.max_ns, l.percentile(50.0)), (ns, ns as f64, ns, Some(ns)));
+}
+
+#[test]
+fn a_wire_loses_nothing_and_takes_its_delay() {
+    run_both(
+        || |f: &Offered<'_>, out: &mut Vec<Out>| out.push(f.on(DELAY)),
+        |result, expected, bench| {
+            assert_eq!(result.groups, [expected]);
+            all_took(result, DELAY);
+            assert_eq!((result.health.stale, result.health.other_received, result.health.unsent), (0, 0, 0));
+            assert!(bench.control.handed.is_empty());
+        },
+    );
+}
+
+#[test]
+fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                if !f.nth(7) {
+                    out.push(f.on(DELAY));
+                }
+            }
+        },
+        |result, mut expected, _| {
+            let lost = N / 7;
+            expected.received -= lost;
+            expected.lost = lost;
+            expected.received_bytes -= lost * 128;
+            // After each gap one frame does not follow its predecessor.
+            expected.in_sequence = N - 2 * lost;
+            expected.last_loss_ns = Some((lost * 7 - 1) * SECOND / N);
+            assert_eq!(result.groups, [expected]);
+            all_took(result, DELAY);
+        },
+    );
+}
+
+#[test]
+fn everything_lost_is_everything_lost() {
+    run_both(
+        || |_: &Offered<'_>, _: &mut Vec<Out>| {},
+        |result, expected, _| {
+            let last_loss_ns = Some((N - 1) * SECOND / N);
+            let lost =
+                GroupCounts { received: 0, lost: N, in_sequence: 0, received_bytes: 0, last_loss_ns, ..expected };
+            assert_eq!(result.groups, [lost]);
+            assert_eq!((result.receiving_s, result.forwarding_rate().pps()), (0.0, 0.0));
+        },
+    );
+}
+
+#[test]
+fn copies_are_counted_beside_the_received() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                out.push(f.on(DELAY));
+                if f.nth(10) {
+                    // One at once and one after many others.
+                    out.extend([f.on(DELAY), f.on(DELAY + 30 * MS)]);
+                }
+            }
+        },
+        |result, expected, _| {
+            // 2 ms after the last frame the trial is over: late copies of the last 28 ms, or 140 frames, come too late.
+            assert_eq!(result.groups, [GroupCounts { duplicated: 2 * (N / 10) - 140 / 10, ..expected }]);
+            all_took(result, DELAY);
+        },
+    );
+}
+
+#[test]
+fn swapped_neighbours_are_reordered_by_one() {
+    run_both(
+        || {
+            let mut held: Option<Vec<u8>> = None;
+            move |f: &Offered<'_>, out: &mut Vec<Out>| {
+                if f.nth(10) && f.number != N {
+                    held = Some(f.frame.to_vec());
+                    return;
+                }
+                out.push(f.on(DELAY));
+                if let Some(frame) = held.take() {
+                    out.push(Out { frame, ..f.on(DELAY) });
+                }
+            }
+        },
+        |result, expected, _| {
+            let swaps = N / 10 - 1;
+            let g = GroupCounts {
+                reordered: swaps,
+                max_reordering_extent: 1,
+                // 8 10 9 11: three do not follow their predecessor.
+                in_sequence: N - 3 * swaps,
+                ..expected
+            };
+            assert_eq!(result.groups, [g]);
+        },
+    );
+}
+
+#[test]
+fn a_frame_that_four_others_pass_has_extent_four() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                // 200 µs apart: behind the fourth after it.
+                out.push(f.on(DELAY + if f.nth(100) && f.number != N { 4 * 200 * US + 1 } else { 0 }));
+            }
+        },
+        |result, expected, _| {
+            let n = N / 100 - 1;
+            let mean_ns = DELAY as f64 + (n * (4 * 200 * US + 1)) as f64 / N as f64;
+            let g = &result.groups[0];
+            let expected = GroupCounts {
+                reordered: n,
+                reordered_3: n,
+                max_reordering_extent: 4,
+                in_sequence: N - 3 * n,
+                ..expected
+            };
+            assert_eq!(*g, expected);
+            assert!((g.latency.mean_ns - mean_ns).abs() < 1e-6, "{} {mean_ns}", g.latency.mean_ns);
+            assert_eq!((g.latency.min_ns, g.latency.max_ns), (DELAY, DELAY + 4 * 200 * US + 1));
+        },
+    );
+}
+
+/// Every 50th frame changed by `change`, the others as they are.
+fn changed(change: fn(&mut Vec<u8>)) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) + 'static {
+    move |f, out| {
+        let mut copy = f.on(DELAY);
+        if f.nth(50) {
+            change(&mut copy.frame);
+        }
+        out.push(copy);
+    }
+}
+
+fn corrupted(expected: GroupCounts) -> GroupCounts {
+    let n = N / 50;
+    GroupCounts {
+        received: N - n,
+        lost: n,
+        corrupted: n,
+        received_bytes: (N - n) * 128,
+        // The last frame is among the changed, and nothing comes after it.
+        in_sequence: N - 2 * n + 1,
+        last_loss_ns: Some((N - 1) * SECOND / N),
+        ..expected
+    }
+}
+
+#[test]
+fn changed_frames_are_corrupted_and_lost_whatever_is_changed() {
+    let changes: &[fn(&mut Vec<u8>)] = &[
+        // A byte of the pattern, as it is and with the checksum mended.
+        |f| {
+            let at = udp_at(f) + 8;
+            f[at] ^= 0x20;
+        },
+        |f| {
+            let at = udp_at(f) + 9;
+            f[at] ^= 0x01;
+            mend(f);
+        },
+        // The signature: sequence, check, time; mended.
+        |f| {
+            let at = signature_at(f);
+            f[at + 4] ^= 0x40;
+            mend(f);
+        },
+        |f| {
+            let at = signature_at(f);
+            f[at + 6] ^= 0x08;
+            mend(f);
+        },
+        |f| {
+            let at = signature_at(f);
+            f[at + 11] ^= 0x80;
+            mend(f);
+        },
+        // Two words of the payload exchanged: a sum cannot see it, the pattern can.
+        |f| {
+            let at = udp_at(f) + 8;
+            f.swap(at, at + 2);
+            f.swap(at + 1, at + 3);
+        },
+        // The UDP checksum itself, and its source port.
+        |f| {
+            let at = udp_at(f);
+            f[at + 7] ^= 0x10;
+        },
+        |f| {
+            let at = udp_at(f);
+            f[at] ^= 0x10;
+        },
+        // A destination address.
+        |f| {
+            let at = udp_at(f);
+            f[at - 1] ^= 0x01;
+        },
+        // Cut short.
+        |f| {
+            let len = f.len() - 4;
+            f.truncate(len);
+        },
+        // The length in the UDP header.
+        |f| {
+            let at = udp_at(f);
+            f[at + 5] -= 2;
+        },
+    ];
+    for (i, change) in changes.iter().enumerate() {
+        run_both(
+            || changed(*change),
+            |result, expected, _| assert_eq!(result.groups, [corrupted(expected)], "change {i}"),
+        );
+    }
+}
+
+#[test]
+fn a_broken_ipv4_header_is_corrupted_and_a_lowered_ttl_is_not() {
+    let mut broken = Bench::new(2, changed(|f| f[22] -= 1));
+    let result = broken.run(&one("128", Family::Ipv4, N as f64));
+    assert_eq!(result.groups, [corrupted(all_well(&result, 0, N, 128))]);
+
+    let mut router = Bench::new(
+        2,
+        changed(|f| {
+            f[22] -= 1;
+            f[24..26].fill(0);
+            let sum = internet_checksum(&[&f[14..34]]);
+            f[24..26].copy_from_slice(&sum.to_be_bytes());
+        }),
+    );
+    let result = router.run(&one("128", Family::Ipv4, N as f64));
+    assert_eq!(result.groups, [all_well(&result, 0, N, 128)]);
+
+    let mut router = Bench::new(2, changed(|f| f[21] -= 1));
+    let result = router.run(&one("128", Family::Ipv6, N as f64));
+    assert_eq!(result.groups, [all_well(&result, 0, N, 128)]);
+}
+
+#[test]
+fn frames_at_the_wrong_port_are_strays_and_lost() {
+    for wrong in [0, 2, 3] {
+        run_both(
+            || {
+                move |f: &Offered<'_>, out: &mut Vec<Out>| {
+                    let port = if f.nth(50) { wrong } else { f.other() };
+                    out.push(Out { port, ..f.on(DELAY) });
+                }
+            },
+            |result, expected, _| {
+                let stray = GroupCounts { corrupted: 0, stray: N / 50, ..corrupted(expected) };
+                assert_eq!(result.groups, [stray], "port {wrong}");
+            },
+        );
+    }
+}
+
+#[test]
+fn a_stray_copy_beside_the_right_one_is_a_stray_and_no_loss() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                out.push(f.on(DELAY));
+                if f.nth(25) {
+                    out.push(Out { port: 2, ..f.on(DELAY) });
+                }
+            }
+        },
+        |result, expected, _| assert_eq!(result.groups, [GroupCounts { stray: N / 25, ..expected }]),
+    );
+}
+
+#[test]
+fn late_frames_are_received_and_late() {
+    let late = 1_500 * MS;
+    run_both(
+        || move |f: &Offered<'_>, out: &mut Vec<Out>| out.push(f.on(if f.nth(100) { DELAY + late } else { DELAY })),
+        |result, expected, _| {
+            let g = &result.groups[0];
+            let n = N / 100;
+            assert_eq!((g.received, g.lost, g.late, g.duplicated), (N, 0, n, 0));
+            // All but the very last were passed by others.
+            assert_eq!((g.reordered, g.received_bytes), (n - 1, expected.received_bytes));
+            // All that were not held came first; frame 100 was passed from the 100th of them on.
+            assert_eq!(g.max_reordering_extent, N - n - 99);
+            assert_eq!(g.latency.max_ns, DELAY + late);
+            assert_eq!(g.latency.mean_ns, (N * DELAY + n * late) as f64 / N as f64);
+            assert!(result.receiving_s > 2.49, "{}", result.receiving_s);
+        },
+    );
+}
+
+#[test]
+fn a_frame_right_at_the_threshold_is_not_late() {
+    for (delay, late) in [(SECOND, 0), (SECOND + 1, N)] {
+        run_both(
+            || move |f: &Offered<'_>, out: &mut Vec<Out>| out.push(f.on(delay)),
+            |result, _, _| assert_eq!((result.groups[0].late, result.groups[0].received), (late, N)),
+        );
+    }
+}
+
+#[test]
+fn frames_that_outlive_their_trial_are_stale_in_the_next_and_counted_nowhere_else() {
+    for family in FAMILIES {
+        let mut bench = Bench::new(2, |f, out| {
+            out.push(f.on(if f.number <= 1_000 && f.nth(10) { 3 * SECOND } else { DELAY }));
+        });
+        let mut first = one("64", family, 1_000.0);
+        first.drain_s = 0.1;
+        let bytes = if family == Family::Ipv4 { 64 } else { 78 };
+        let result = bench.run(&first);
+        let g = &result.groups[0];
+        assert_eq!((g.offered, g.received, g.lost, g.late), (1_000, 900, 100, 0));
+        assert_eq!(result.health.stale, 0);
+        // 1.1 s have passed; those frames come in from 3 s to 4 s on.
+        let long = spec("64", first.flows, Load::Constant { rate_pps: 500.0 }, 4.0);
+        let result = bench.run(&long);
+        assert_eq!(result.groups, [all_well(&result, 0, 2_000, bytes)]);
+        assert_eq!(result.health.stale, 100);
+        assert_eq!(result.health.other_received, 0);
+        all_took(&result, DELAY);
+    }
+}
+
+#[test]
+fn a_frame_that_waited_in_the_port_since_the_last_trial_is_stale() {
+    let mut bench = Bench::new(2, |f, out| out.push(f.on(if f.number == 100 { 300 * MS } else { DELAY })));
+    let mut short = spec("64", one("64", Family::Ipv4, 1.0).flows, Load::Constant { rate_pps: 1_000.0 }, 0.1);
+    short.drain_s = 0.01;
+    assert_eq!(bench.run(&short).lost(), 1);
+    bench.wait(Duration::from_secs(1));
+    let result = bench.run(&short);
+    assert_eq!((result.health.stale, result.received(), result.lost()), (1, 100, 0));
+}
+
+#[test]
+fn frames_of_others_go_to_their_owners() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                out.push(f.on(DELAY));
+                if f.nth(20) {
+                    let mut lldp = vec![0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 9, 0x88, 0xcc];
+                    lldp.resize(60, 0x55);
+                    // To another UDP port; not UDP; too short for anything.
+                    let mut other = f.frame.to_vec();
+                    let at = udp_at(&other);
+                    other[at + 3] = 10;
+                    let mut tcp = f.frame.to_vec();
+                    tcp[if at == 34 { 23 } else { 20 }] = 6;
+                    for frame in [lldp, other, tcp, vec![1, 2, 3], f.frame[..40].to_vec()] {
+                        out.push(Out { frame, ..f.on(DELAY) });
+                    }
+                }
+            }
+        },
+        |result, expected, bench| {
+            assert_eq!(result.groups, [expected]);
+            assert_eq!(result.health.other_received, 5 * (N / 20));
+            assert_eq!(bench.control.handed.len() as u64, 5 * (N / 20));
+        },
+    );
+}
+
+/// The frame with another signature, all checksums right.
+fn signed(frame: &[u8], signature: Signature, key: TrialKey) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    let at = signature_at(&frame);
+    frame[at..at + 12].copy_from_slice(&signature.emit(key));
+    mend(&mut frame);
+    frame
+}
+
+fn signature_of(frame: &[u8]) -> Signature {
+    let at = signature_at(frame);
+    Signature::read(frame[at..at + 12].try_into().unwrap()).0
+}
+
+#[test]
+fn test_frames_of_another_run_are_not_received() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                // Instead of every 50th.
+                let mut copy = f.on(DELAY);
+                if f.nth(50) {
+                    copy.frame = signed(f.frame, signature_of(f.frame), TrialKey::new(RUN + 1, 1));
+                }
+                out.push(copy);
+            }
+        },
+        |result, expected, _| assert_eq!(result.groups, [corrupted(expected)]),
+    );
+}
+
+#[test]
+fn frames_that_nobody_sent_are_not_received_even_with_the_right_key() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                out.push(f.on(DELAY));
+                if f.nth(50) {
+                    let s = signature_of(f.frame);
+                    let no_such_flow = signed(f.frame, Signature { flow: 77, ..s }, key(1));
+                    let beyond_the_last = signed(f.frame, Signature { sequence: N as u32, ..s }, key(1));
+                    out.extend([no_such_flow, beyond_the_last].map(|frame| Out { frame, ..f.on(DELAY) }));
+                }
+            }
+        },
+        |result, expected, _| assert_eq!(result.groups, [GroupCounts { corrupted: 2 * (N / 50), ..expected }]),
+    );
+}
+
+#[test]
+fn a_device_with_several_faults_at_once_is_told_apart() {
+    let mut bench = Bench::new(4, |f, out| {
+        let n = f.number;
+        if n.is_multiple_of(11) {
+            return;
+        }
+        let mut copy = f.on(DELAY);
+        if n.is_multiple_of(13) {
+            let at = udp_at(&copy.frame) + 8;
+            copy.frame[at] ^= 1;
+        } else if n.is_multiple_of(17) {
+            copy.port = 3;
+        } else if n.is_multiple_of(19) {
+            out.push(copy.clone());
+        }
+        out.push(copy);
+    });
+    let result = bench.run(&one("256", Family::Ipv4, N as f64));
+    let count = |hit: fn(u64) -> bool| (1..=N).filter(|n| hit(*n)).count() as u64;
+    let g = &result.groups[0];
+    let dropped = count(|n| n % 11 == 0);
+    let corrupted = count(|n| n % 11 != 0 && n % 13 == 0);
+    let stray = count(|n| n % 11 != 0 && n % 13 != 0 && n % 17 == 0);
+    let duplicated = count(|n| n % 11 != 0 && n % 13 != 0 && n % 17 != 0 && n % 19 == 0);
+    assert_eq!((g.corrupted, g.stray, g.duplicated), (corrupted, stray, duplicated));
+    assert_eq!((g.lost, g.received), (dropped + corrupted + stray, N - dropped - corrupted - stray));
+}
+
+#[test]
+fn latencies_of_two_kinds_are_summed_exactly() {
+    let mut bench = Bench::new(2, |f, out| out.push(f.on(if f.nth(2) { 30_001 } else { 10_000 })));
+    let result = bench.run(&one("64", Family::Ipv4, N as f64));
+    let l = &result.groups[0].latency;
+    assert_eq!((l.frames, l.min_ns, l.max_ns, l.mean_ns), (N, 10_000, 30_001, 20_000.5));
+    // Percentiles come from a histogram of three digits.
+    let near = |p, ns: f64| (l.percentile(p).unwrap() as f64 / ns - 1.0).abs() < 1e-3;
+    assert!(near(50.0, 10_000.0) && near(75.0, 30_001.0), "{l:?}");
+}
+
+#[test]
+fn a_device_that_is_faster_than_light_takes_no_time() {
+    // Readings of two clocks may cross by a little; that is zero, not 4.29 s.
+    let mut bench = Bench::new(2, |f, out| out.push(Out { at: Instant(f.at.0 - 50), ..f.on(0) }));
+    let result = bench.run(&one("64", Family::Ipv4, N as f64));
+    all_took(&result, 0);
+    assert_eq!(result.received(), N);
+}

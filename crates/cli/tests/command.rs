@@ -1,0 +1,230 @@
+//! The command as a user meets it: exit codes, messages, what is left on disk and what is not left on the machine.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PORTS: &str = "ports:\n  - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\n";
+
+fn drophammer() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drophammer"));
+    command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    drophammer().args(args).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Writes a suite with these routers and tests into `dir`.
+fn suite(dir: &Path, duts: &str, tests: &str) -> PathBuf {
+    let path = dir.join("suite.yaml");
+    let defaults = "defaults: {frame_sizes: [64], direction: unidirectional}\n";
+    let content = format!("suite: small\ntitle: A small one\nduts:\n{duts}{PORTS}{defaults}tests:\n{tests}");
+    std::fs::write(&path, content).expect("the suite is written");
+    path
+}
+
+fn records(dir: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(dir.join("run.jsonl")).expect("records");
+    text.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
+}
+
+fn kind_of(record: &serde_json::Value) -> &str {
+    record["record"].as_str().unwrap_or("")
+}
+
+/// Processes of the lab of process `main` that live, by the mark in their environment.
+fn lab_processes(main: u32) -> Vec<u32> {
+    let mark = format!("DROPHAMMER_LAB={main}:");
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            std::fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|env| env.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes())))
+        })
+        .collect()
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
+/// Starts a run on a Linux router and waits until its first trial is on disk.
+fn start_and_wait(dir: &Path) -> (Child, PathBuf) {
+    let path = suite(dir, "  - {name: box, kind: linux}\n", "  - forwarding_rate: {repeats: 200, trial_duration: 100 ms}\n");
+    let out = dir.join("out");
+    let child = drophammer()
+        .args(["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the run starts");
+    let records = out.join("run.jsonl");
+    let seen = || std::fs::read_to_string(&records).is_ok_and(|t| t.contains(r#""test":"forwarding_rate""#));
+    wait_until("a trial of the test", seen);
+    (child, out)
+}
+
+#[test]
+fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let tests = "  - throughput: {expect: {throughput_64_pps: \">= 90 kfps\"}}\n  - latency\n";
+    let path = suite(dir.path(), "  - {name: known, kind: reference, capacity: 100 kfps}\n", tests);
+    let out = dir.path().join("out");
+    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for file in ["report.html", "report.txt", "report.md", "report.json", "junit.xml", "csv/trials.csv", "suite.yaml"] {
+        assert!(out.join(file).exists(), "{file} is missing");
+    }
+    let records = records(&out);
+    assert_eq!(kind_of(&records[0]), "started");
+    assert_eq!(kind_of(records.last().unwrap()), "ended");
+    assert!(text(&output.stdout).contains("Throughput"));
+
+    // Again into the same folder: refused, nothing touched.
+    let again = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert_eq!(again.status.code(), Some(4));
+    assert!(text(&again.stderr).contains("not empty"), "{}", text(&again.stderr));
+
+    // The report can be written anew from the folder alone.
+    let elsewhere = dir.path().join("elsewhere");
+    let report = run(&["report", out.to_str().unwrap(), "--out", elsewhere.to_str().unwrap()]);
+    assert!(report.status.success(), "{}", text(&report.stderr));
+    assert_eq!(std::fs::read(out.join("report.html")).unwrap(), std::fs::read(elsewhere.join("report.html")).unwrap());
+}
+
+#[test]
+fn a_criterion_that_is_not_met_fails_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let tests = "  - throughput: {expect: {throughput_64_pps: \">= 200 kfps\"}}\n";
+    let path = suite(dir.path(), "  - {name: known, kind: reference, capacity: 100 kfps}\n", tests);
+    let out = dir.path().join("out");
+    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(std::fs::read_to_string(out.join("junit.xml")).unwrap().contains("<failure"));
+}
+
+#[test]
+fn a_wrong_suite_starts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), "  - {name: box, kind: linnux}\n", "  - throughput\n");
+    let out = dir.path().join("out");
+    for verb in ["check", "run"] {
+        let mut command = drophammer();
+        command.args([verb, path.to_str().unwrap()]);
+        if verb == "run" {
+            command.args(["--out", out.to_str().unwrap()]);
+        }
+        let output = command.output().unwrap();
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("suite.yaml:4:") && errors.contains("linux"), "place and remedy: {errors}");
+    }
+    assert!(!out.exists());
+    let missing = run(&["check", "no-such-file.yaml"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("no-such-file.yaml"));
+}
+
+#[test]
+fn a_folder_without_a_run_is_no_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&["report", dir.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("run.jsonl"));
+}
+
+#[test]
+fn lists_and_schema_come_from_the_registries() {
+    let tests = text(&run(&["list", "tests"]).stdout);
+    for method in drophammer_methods::METHODS {
+        assert!(tests.lines().any(|l| l == method.spec().name), "{} is not listed", method.spec().name);
+    }
+    let duts = text(&run(&["list", "duts"]).stdout);
+    for kind in ["linux", "frr", "bird", "external", "reference"] {
+        assert!(duts.lines().any(|l| l == kind), "{kind} is not listed");
+    }
+    assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet"));
+    let schema: serde_json::Value = serde_json::from_slice(&run(&["schema"]).stdout).unwrap();
+    assert!(schema["properties"]["duts"].is_object());
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites/quick-look.yaml");
+    assert!(run(&["check", shipped]).status.success());
+}
+
+#[test]
+fn a_router_in_a_namespace_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let tests = "  - forwarding_rate: {repeats: 1, trial_duration: 200 ms}\n";
+    let path = suite(dir.path(), "  - {name: box, kind: linux}\n", tests);
+    let out = dir.path().join("out");
+    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    let trials: Vec<_> = records(&out).into_iter().filter(|r| r["test"] == "forwarding_rate" && r["record"] == "trial").collect();
+    assert!(!trials.is_empty(), "{}", text(&output.stderr));
+    for trial in &trials {
+        let group = &trial["result"]["groups"][0];
+        let count = |key: &str| group[key].as_u64().unwrap();
+        assert!(count("received") > 1000, "{group}");
+        assert_eq!(count("offered"), count("received") + count("lost"));
+        // Every lost frame is one that the router's receive ring refused: nothing is unaccounted for.
+        assert_eq!(count("corrupted") + count("stray") + count("duplicated"), 0, "{group}");
+        assert!(group["latency"]["min_ns"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_was_measured_and_reports_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, out) = start_and_wait(dir.path());
+    let pid = child.id();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let records = records(&out);
+    let last = records.last().unwrap();
+    assert_eq!((kind_of(last), last["interrupted"].as_bool()), ("ended", Some(true)));
+    assert!(out.join("report.html").exists());
+    wait_until("the end of the lab", || lab_processes(pid).is_empty());
+}
+
+#[test]
+fn kill_9_leaves_nothing_behind_but_the_measurements() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut child, out) = start_and_wait(dir.path());
+    let pid = child.id();
+    assert!(!lab_processes(pid).is_empty(), "the lab must have processes, or this test sees nothing");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the end of the lab", || lab_processes(pid).is_empty());
+    let report = run(&["report", out.to_str().unwrap()]);
+    assert!(report.status.success(), "{}", text(&report.stderr));
+    assert!(text(&report.stdout).contains("cut off"), "{}", text(&report.stdout));
+    assert!(records(&out).iter().any(|r| kind_of(r) == "trial" && r["test"] == "forwarding_rate"));
+}
+
+#[test]
+fn a_missing_interface_is_told_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let duts = "  - {name: mine, kind: external, interfaces: [nosuch0, nosuch1]}\n  - {name: known, kind: reference, capacity: 50 kfps}\n";
+    let path = suite(dir.path(), duts, "  - forwarding_rate: {repeats: 1, trial_duration: 100 ms}\n");
+    let out = dir.path().join("out");
+    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    // An ordinary user may not use interfaces of the host at all, and is told so.
+    assert!(errors.contains("nosuch0") || errors.contains("root"), "{errors}");
+    let ended: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
+    assert!(ended.iter().any(|t| t["dut"] == "known" && t["status"]["status"] == "completed"), "{ended:?}");
+    assert!(ended.iter().any(|t| t["dut"] == "mine" && t["status"]["status"] == "failed"), "{ended:?}");
+}

@@ -17,7 +17,7 @@ something; 4 results could not be stored; 130 stopped by Ctrl-C. In each case wh
 
 /// Open router tester: find the rate at which your router drops its first packet.
 #[derive(Debug, Parser)]
-#[command(name = "drophammer", version, about, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "drophammer", version = env!("DROPHAMMER_VERSION"), about, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -14,6 +14,8 @@ use drophammer_testbed::{Run, RunError, run_suite};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+/// Version and commit.
+const VERSION: &str = env!("DROPHAMMER_VERSION");
 /// Where runs go when nothing is said.
 const RUNS: &str = "drophammer-runs";
 
@@ -69,8 +71,9 @@ pub fn run(args: &RunArgs) -> Exit {
             }
             lab.environment()
         }
-        None => Environment { drophammer: env!("CARGO_PKG_VERSION").into(), ..Environment::default() },
+        None => Environment::default(),
     };
+    let environment = Environment { drophammer: VERSION.into(), ..environment };
     let stop = match stop_flag() {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),

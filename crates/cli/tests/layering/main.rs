@@ -1,0 +1,324 @@
+//! The house rules of ARCHITECTURE.md, held against the sources: who may use whom, who does no I/O, where `unsafe` is,
+//! how long a file may be, and that nothing depends on the machine on which it was written.
+
+mod source;
+
+use source::Code;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Crate and the crates that it may use. The same table stands in ARCHITECTURE.md.
+const TABLE: &[(&str, &[&str])] = &[
+    ("cli", &["testbed", "methods", "store", "report", "lab", "port", "model"]),
+    ("report", &["store", "model"]),
+    ("store", &["model"]),
+    ("testbed", &["methods", "traffic", "emulation", "lab", "reference", "port", "wire", "model"]),
+    ("methods", &["model"]),
+    ("lab", &["model"]),
+    ("reference", &["emulation", "wire", "model"]),
+    ("emulation", &["wire", "model"]),
+    ("traffic", &["port", "wire", "model"]),
+    ("port", &["wire", "model"]),
+    ("wire", &["model"]),
+    ("model", &[]),
+];
+
+/// Crates that do no I/O, read no clock and start no thread.
+const PURE: &[&str] = &["wire", "emulation", "reference", "methods", "model"];
+
+/// What they must not name, with everything below it.
+const IMPURE: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::io::stderr",
+    "std::io::stdin",
+    "std::io::stdout",
+    "std::net::TcpListener",
+    "std::net::TcpStream",
+    "std::net::ToSocketAddrs",
+    "std::net::UdpSocket",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+];
+/// Macros that write to a terminal.
+const IMPURE_MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
+/// Dependencies that speak to the system.
+const IMPURE_CRATES: &[&str] = &["libc", "nix", "rustix", "signal-hook", "socket2", "tempfile", "tokio"];
+
+/// Where `unsafe` may stand.
+const UNSAFE: &str = "port";
+
+const LONGEST: usize = 500;
+/// Longer files, each with its reason and a bound of its own.
+const LONGER: &[(&str, usize, &str)] = &[
+    ("crates/testbed/src/runner.rs", 560, "the course of a run in one place; what can be split off is split off"),
+    ("crates/lab/tests/lab.rs", 600, "one process enters the lab once and goes through all kinds"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn metadata() -> serde_json::Value {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
+    let output = Command::new(cargo).args(arguments).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Crate → dependencies that are no dev-dependencies, without the prefix `drophammer-`.
+fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
+    let short = |name: &serde_json::Value| name.as_str().unwrap().trim_start_matches("drophammer-").to_owned();
+    let of = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap();
+        all.iter().filter(|d| d["kind"] != "dev").map(|d| short(&d["name"])).collect()
+    };
+    metadata["packages"].as_array().unwrap().iter().map(|p| (short(&p["name"]), of(p))).collect()
+}
+
+/// What is wrong with the dependencies between our crates.
+fn wrong_dependencies(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let ours: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).collect();
+    for name in found.keys().filter(|n| !ours.contains(n.as_str())) {
+        wrong.push(format!("crate {name} is not in the table"));
+    }
+    for (name, may) in TABLE {
+        let Some(uses) = found.get(*name) else {
+            wrong.push(format!("crate {name} of the table does not exist"));
+            continue;
+        };
+        let uses: BTreeSet<&str> = uses.iter().map(String::as_str).filter(|u| ours.contains(u)).collect();
+        let may: BTreeSet<&str> = may.iter().copied().collect();
+        wrong.extend(uses.difference(&may).map(|u| format!("{name} uses {u}, which the table does not allow")));
+        wrong.extend(may.difference(&uses).map(|u| format!("{name} does not use {u}, as the table says")));
+    }
+    for name in PURE {
+        let uses = found.get(*name).into_iter().flatten();
+        wrong.extend(uses.filter(|u| IMPURE_CRATES.contains(&u.as_str())).map(|u| format!("{name} uses {u}")));
+    }
+    wrong
+}
+
+/// What a file of a pure crate does that it must not.
+fn impurities(code: &Code) -> Vec<String> {
+    let bad = |path: &str| {
+        let path = path.replacen("core::", "std::", 1);
+        let open = path.strip_suffix('*').or_else(|| ["std", "std::io", "std::net", "std::time"].contains(&&*path).then_some(&*path));
+        IMPURE.iter().any(|i| {
+            path == *i || path.starts_with(&format!("{i}::")) || open.is_some_and(|o| i.starts_with(o))
+        })
+    };
+    let mut found: Vec<String> = code.std_paths().into_iter().filter(|p| bad(p)).collect();
+    found.extend(IMPURE_MACROS.iter().filter(|m| code.has_macro(m)).map(|m| format!("{m}!")));
+    found
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The product code of a crate: its `src` without the files that are compiled for tests only.
+fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
+    let files = rust_files(&root().join("crates").join(name).join("src"));
+    assert!(!files.is_empty(), "crate {name} has no sources");
+    let mut code: Vec<_> =
+        files.into_iter().map(|f| (f.clone(), Code::read(&std::fs::read_to_string(&f).unwrap()))).collect();
+    let mut tests = BTreeSet::new();
+    for (file, code) in &code {
+        let stem = file.file_stem().unwrap().to_str().unwrap();
+        let folder = file.parent().unwrap();
+        let folder = if matches!(stem, "lib" | "main" | "mod") { folder.to_owned() } else { folder.join(stem) };
+        for module in &code.test_modules {
+            tests.insert(folder.join(format!("{module}.rs")));
+            tests.insert(folder.join(module).join("mod.rs"));
+        }
+    }
+    code.retain(|(file, _)| !tests.contains(file));
+    code
+}
+
+/// Files of the project: those that git tracks, or all but build products where there is no git.
+fn project_files() -> Vec<String> {
+    let git = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
+    if let Ok(output) = git
+        && output.status.success()
+    {
+        let names = String::from_utf8(output.stdout).unwrap();
+        return names.split('\0').filter(|n| root().join(n).is_file()).map(str::to_owned).collect();
+    }
+    fn walk(folder: &Path, root: &Path, files: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            if path.is_file() {
+                files.push(name);
+            } else if path.is_dir() && !["target", ".git", "drophammer-runs"].contains(&name.as_str()) {
+                walk(&path, root, files);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    walk(&root(), &root(), &mut files);
+    files
+}
+
+/// A folder of somebody's machine that `line` names.
+fn machine_path(line: &str) -> Option<&'static str> {
+    let folders = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
+    folders.into_iter().find(|folder| {
+        line.match_indices(folder).any(|(i, _)| {
+            line[..i].chars().next_back().is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '.' | '_' | '-' | '}'))
+        })
+    })
+}
+
+#[test]
+fn crates_use_what_the_table_allows() {
+    assert_eq!(wrong_dependencies(&dependencies(&metadata())), Vec::<String>::new());
+}
+
+#[test]
+fn a_wrong_dependency_is_found() {
+    let mut found: BTreeMap<String, BTreeSet<String>> =
+        TABLE.iter().map(|(n, may)| ((*n).to_owned(), may.iter().map(|m| (*m).to_owned()).collect())).collect();
+    assert_eq!(wrong_dependencies(&found), Vec::<String>::new());
+    found.get_mut("model").unwrap().insert("wire".into());
+    found.get_mut("wire").unwrap().insert("nix".into());
+    found.get_mut("report").unwrap().remove("store");
+    found.insert("extra".into(), BTreeSet::new());
+    let wrong = wrong_dependencies(&found).join("\n");
+    for part in ["model uses wire", "wire uses nix", "report does not use store", "extra is not in the table"] {
+        assert!(wrong.contains(part), "{part}: {wrong}");
+    }
+}
+
+#[test]
+fn a_crate_uses_only_crates_below_it() {
+    for (i, (name, may)) in TABLE.iter().enumerate() {
+        let below: Vec<_> = TABLE[i + 1..].iter().map(|(n, _)| n).collect();
+        assert!(may.iter().all(|m| below.contains(&m)), "{name} uses a crate above it");
+    }
+}
+
+#[test]
+fn architecture_has_the_same_table() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut rows = BTreeMap::new();
+    for line in text.lines().filter(|l| l.starts_with("| `")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, _, uses] = cells[..] else { continue };
+        let uses: BTreeSet<&str> = uses.split(',').map(|u| u.trim().trim_matches('`')).filter(|u| *u != "–").collect();
+        rows.entry(name.trim_matches('`')).or_insert(uses);
+    }
+    for (name, may) in TABLE {
+        assert_eq!(rows.get(name), Some(&may.iter().copied().collect()), "row of {name} in ARCHITECTURE.md");
+    }
+}
+
+#[test]
+fn pure_crates_do_no_io() {
+    for name in PURE {
+        for (file, code) in product_code(name) {
+            assert_eq!(impurities(&code), Vec::<String>::new(), "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn an_impurity_is_found_however_it_is_written() {
+    let found = |text: &str| impurities(&Code::read(text));
+    for bad in [
+        "use std::fs;",
+        "use std::{collections::BTreeMap, time::{Duration, Instant}};",
+        "use std::time::*;",
+        "use std::time;",
+        "use std::net::{self, IpAddr};",
+        "use ::std::thread::spawn;",
+        "use std::{fmt as f, process as p};",
+        "fn f() { let x = std :: time :: SystemTime::now(); }",
+        "fn f() { std::env::var(\"X\"); }",
+        "fn f(x: u8) { println!(\"{x}\"); }",
+        "#[cfg(test)] mod tests { } use std::fs;",
+        "const Q: char = '\"'; use std::fs; const P: char = '\"';",
+    ] {
+        assert!(!found(bad).is_empty(), "not found: {bad}");
+    }
+    for good in [
+        "use std::net::{IpAddr, Ipv4Addr};",
+        "use std::time::Duration;",
+        "use std::{collections::{BTreeMap, btree_map::Entry}, fmt};",
+        "// std::fs\n/* std::thread /* nested */ std::fs */ fn f() -> &'static str { \"use std::fs;\" }",
+        "fn f() -> &'static str { r#\"std::fs \" std::thread\"# }",
+        "#[cfg(test)]\nmod tests {\n    use std::fs;\n    fn f() { { std::thread::spawn(g); } }\n}\nuse std::fmt;",
+        "use model::Instant;",
+        "impl std::error::Error for E {}",
+    ] {
+        assert_eq!(found(good), Vec::<String>::new(), "{good}");
+    }
+    assert_eq!(Code::read("#[cfg(test)]\nmod tests;\nfn f() {}").test_modules, ["tests"]);
+}
+
+#[test]
+fn unsafe_stands_in_one_crate_only() {
+    for (name, _) in TABLE.iter().filter(|(n, _)| *n != UNSAFE) {
+        for file in rust_files(&root().join("crates").join(name)) {
+            let code = Code::read(&std::fs::read_to_string(&file).unwrap());
+            assert!(!code.has_word("unsafe"), "{} has unsafe code", file.display());
+        }
+        // Then the compiler forbids it as well.
+        let manifest = std::fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} does not take the lints of the workspace");
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+    assert!(Code::read("fn f() { unsafe { g() } }").has_word("unsafe"));
+    assert!(!Code::read("#![forbid(unsafe_code)] // unsafe").has_word("unsafe"));
+}
+
+#[test]
+fn files_are_short_and_name_no_machine() {
+    let mut wrong = Vec::new();
+    let files = project_files();
+    for name in &files {
+        // A picture is no text.
+        let Ok(text) = std::fs::read_to_string(root().join(name)) else { continue };
+        let allowed = LONGER.iter().find(|(n, ..)| n == name).map_or(LONGEST, |(_, most, _)| *most);
+        let lines = text.lines().count();
+        if name.ends_with(".rs") && lines > allowed {
+            wrong.push(format!("{name} has {lines} lines; at most {allowed}"));
+        }
+        for (i, line) in text.lines().enumerate() {
+            if let Some(folder) = machine_path(line) {
+                wrong.push(format!("{name}:{} names {folder}", i + 1));
+            }
+        }
+    }
+    for (name, _, why) in LONGER {
+        assert!(files.iter().any(|f| f == name) && !why.is_empty(), "{name} of the list of long files is gone");
+    }
+    assert!(files.len() > 100, "only {} files found", files.len());
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn a_path_of_a_machine_is_found() {
+    assert!(machine_path(concat!("see /wo", "rk/notes.md")).is_some());
+    assert!(machine_path(concat!("\"/ro", "ot/.cargo\"")).is_some());
+    assert!(machine_path("the frame/work/flow of https://example.net/").is_none());
+}

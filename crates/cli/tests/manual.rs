@@ -1,0 +1,108 @@
+//! What the manual promises, tried with the command itself.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn drophammer(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_drophammer")).args(arguments).current_dir(root()).output().unwrap()
+}
+
+/// README, ARCHITECTURE and all of docs/, as (path within the project, text).
+fn pages() -> Vec<(String, String)> {
+    let mut pages: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md"].iter().map(|p| root().join(p)).collect();
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let name = |p: &Path| p.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    pages.iter().map(|p| (name(p), std::fs::read_to_string(p).unwrap())).collect()
+}
+
+/// The suites among the YAML blocks of a page.
+fn suites(text: &str) -> Vec<&str> {
+    let blocks = text.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next());
+    blocks.filter(|b| b.starts_with("suite:")).collect()
+}
+
+/// Targets of links, without those of pictures.
+fn links(text: &str) -> Vec<&str> {
+    let ends = text.match_indices("](");
+    let targets = ends.filter_map(|(i, _)| {
+        let picture = text[..i].rfind('[').is_some_and(|open| text[..open].ends_with('!'));
+        (!picture).then(|| text[i + 2..].split(')').next()).flatten()
+    });
+    targets.filter(|t| !t.contains("://") && !t.starts_with('#')).map(|t| t.split('#').next().unwrap()).collect()
+}
+
+#[test]
+fn suites_of_the_manual_are_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("suite.yaml");
+    let mut external = false;
+    for (page, text) in pages() {
+        for suite in suites(&text) {
+            std::fs::write(&file, suite).unwrap();
+            let output = drophammer(&["check", file.to_str().unwrap()]);
+            assert!(output.status.success(), "{page}: {}", String::from_utf8_lossy(&output.stderr));
+            external |= page == "README.md" && suite.contains("kind: external");
+        }
+    }
+    assert!(external, "README.md has no suite for a router of one's own");
+    // A suite with a mistake is refused, or the above says nothing.
+    std::fs::write(&file, "suite: x\nduts: [{name: a, kind: no-such}]\n").unwrap();
+    assert_eq!(drophammer(&["check", file.to_str().unwrap()]).status.code(), Some(2));
+}
+
+#[test]
+fn suites_of_the_project_are_accepted() {
+    let suites = std::fs::read_dir(root().join("suites")).unwrap();
+    let suites: Vec<_> = suites.map(|s| s.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
+    assert!(!suites.is_empty());
+    for suite in suites {
+        let output = drophammer(&["check", suite.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for (page, text) in pages() {
+        let folder = root().join(&page);
+        let folder = folder.parent().unwrap();
+        broken.extend(links(&text).into_iter().filter(|l| !folder.join(l).exists()).map(|l| format!("{page}: {l}")));
+    }
+    assert_eq!(broken, Vec::<String>::new());
+    assert_eq!(links("[a](b.md) ![c](d.png) [e](https://f) [g](h.md#i) [j](#k)"), ["b.md", "h.md"]);
+}
+
+#[test]
+fn whatever_can_be_listed_has_a_page_and_the_index_names_all_pages() {
+    let index = std::fs::read_to_string(root().join("docs/README.md")).unwrap();
+    let named = links(&index);
+    for (what, folder) in [("tests", "tests"), ("duts", "duts"), ("backends", "backends")] {
+        let output = drophammer(&["list", what]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let names: Vec<&str> = text.lines().filter(|l| !l.is_empty() && !l.starts_with(' ')).collect();
+        assert!(names.len() > 1, "{text}");
+        for name in names {
+            let page = format!("{folder}/{name}.md");
+            assert!(root().join("docs").join(&page).exists(), "docs/{page} is missing");
+        }
+    }
+    for (page, _) in pages().iter().filter(|(p, _)| p.starts_with("docs/") && p != "docs/README.md") {
+        let page = page.strip_prefix("docs/").unwrap();
+        assert!(named.contains(&page), "docs/README.md does not name {page}");
+    }
+}

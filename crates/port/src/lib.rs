@@ -7,6 +7,7 @@
 pub mod af_packet;
 pub mod batch;
 pub mod clock;
+pub mod priority;
 pub mod simulated;
 
 pub use batch::{Batch, Received};

@@ -10,6 +10,7 @@ use drophammer_model::record::{Note, Record, TrialRecord};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
+use drophammer_port::priority::Favoured;
 use drophammer_port::{Clock, Port};
 use drophammer_traffic::{Plan, Timing};
 use std::collections::BTreeMap;
@@ -229,7 +230,9 @@ impl<'a> Bed<'a> {
         let before = (self.clock.now(), self.device.cpu_time(), stolen());
         let observer: &dyn Observer = self.observer;
         let mut control = HostControl { hosts: &mut self.hosts, stopped: &|| observer.stopped() };
+        let favoured = (!self.clock.is_virtual()).then(Favoured::new);
         let outcome = drophammer_traffic::run(plan, &mut self.ports, self.clock.as_mut(), &mut control);
+        drop(favoured);
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {

@@ -6,11 +6,11 @@
 //! that most bursts are about as long as the answer and not as the longest allowed; then it is halved.
 
 use crate::Method;
-use crate::parameters::{self, common_deviations, count, fewer, pause, seconds, shorter, sizes};
+use crate::parameters::{self, beside_s, common_deviations, count, fewer, pause, seconds, shorter, sizes};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{SeriesKind, extremes, for_each_size, mean, note, plot, point, row, stdev, table};
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{TRIAL_OVERHEAD_S, estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
@@ -33,7 +33,7 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new(
             "repeats",
             ParamKind::Count,
-            "3",
+            "2",
             "50",
             "searches per frame size (RFC 2544 section 26.4: 50; RFC 9004 leaves it open)",
         ),
@@ -47,7 +47,7 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new(
             "step",
             ParamKind::Count,
-            "8",
+            "16",
             "1",
             "minimum step: the search ends when the bounds are this many frames apart",
         ),
@@ -64,6 +64,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::MAX_LOAD,
         parameters::SEARCH_MAX,
         parameters::PAUSE,
+        parameters::DRAIN,
     ],
     figures: &[FigureSpec {
         key: "back_to_back_{size}_frames",
@@ -72,8 +73,9 @@ static SPEC: TestSpec = TestSpec {
 };
 
 const TABLE: &str = "back_to_back";
-/// First burst of a search, in frames.
-const FIRST_BURST: u64 = 64;
+/// First burst of a search, in frames: about a ring of a network card. Half of the bursts of a search that starts far from
+/// the answer go into finding the bracket.
+const FIRST_BURST: u64 = 512;
 
 /// One search.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +84,8 @@ struct Found {
     frames: u64,
     /// Even the longest allowed burst lost nothing.
     at_maximum: bool,
+    /// The tester could not send some burst validly: the search ended there and the answer may be longer.
+    cut_short: bool,
 }
 
 /// What all searches of one size share.
@@ -111,29 +115,40 @@ impl Task<'_> {
         Ok(false)
     }
 
+    /// # Errors
+    /// Those of the trials; unfit only when not a single burst was shown to pass before.
     fn search(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>) -> Result<Found, TestError> {
-        let step = self.params.count("step").unwrap_or(1).max(1);
         let mut good = 0;
+        match self.bisect(bed, trials, &mut good) {
+            Ok(at_maximum) => Ok(Found { frames: good, at_maximum, cut_short: false }),
+            Err(TestError::Unfit(_)) if good > 0 => Ok(Found { frames: good, at_maximum: false, cut_short: true }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves `good` up to the longest burst that passes; true when that is the longest allowed one.
+    fn bisect(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>, good: &mut u64) -> Result<bool, TestError> {
+        let step = self.params.count("step").unwrap_or(1).max(1);
         let mut next = FIRST_BURST.min(self.longest);
         let mut bad = loop {
             if !self.passes(bed, next, trials)? {
                 break next;
             }
-            good = next;
-            if good == self.longest {
-                return Ok(Found { frames: good, at_maximum: true });
+            *good = next;
+            if *good == self.longest {
+                return Ok(true);
             }
             next = next.saturating_mul(2).min(self.longest);
         };
-        while bad - good > step {
-            let middle = good + (bad - good) / 2;
+        while bad - *good > step {
+            let middle = *good + (bad - *good) / 2;
             if self.passes(bed, middle, trials)? {
-                good = middle;
+                *good = middle;
             } else {
                 bad = middle;
             }
         }
-        Ok(Found { frames: good, at_maximum: false })
+        Ok(false)
     }
 }
 
@@ -147,7 +162,7 @@ impl Method for BackToBack {
         let width = zero_loss_goal(params).relative_width;
         let repeats = count(params, "repeats");
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let throughput = known_throughput(bed, pattern, params)?.unwrap_or_default();
+            let throughput = known_throughput(bed, pattern, params, outcome)?.unwrap_or_default();
             let limits = pattern.limits(bed);
             note(outcome, format!("{}: {}.", pattern.size_text(), limits.statement()));
             if throughput.pps() >= limits.max.pps() * (1.0 - width) {
@@ -158,13 +173,14 @@ impl Method for BackToBack {
             }
             let longest =
                 limits.max.frames_in(params.duration("max_burst_duration").unwrap_or(Duration::from_secs(30)));
-            let (mut found, mut trials, mut stopped) = (Vec::new(), Vec::new(), Ok(()));
+            let (mut found, mut trials, mut stopped, mut unfit) = (Vec::new(), Vec::new(), Ok(()), None);
             for repeat in 0..repeats {
                 let what = format!("back-to-back, {}", pattern.size_text());
                 bed.progress(&what, index * repeats + repeat, sizes(params).len() as u32 * repeats);
                 let task = Task { pattern, params, rate: limits.max, longest: longest.max(1), repeat };
                 match task.search(bed, &mut trials) {
                     Ok(result) => found.push(result),
+                    Err(TestError::Unfit(why)) => unfit = Some(TestError::Unfit(why)),
                     Err(error) => {
                         stopped = Err(error);
                         break;
@@ -172,20 +188,27 @@ impl Method for BackToBack {
                 }
             }
             write(outcome, pattern, params, &limits, throughput, &found, trials, f64::from(index));
-            stopped
+            stopped?;
+            // One search that came to something is an answer, the row says of how many.
+            unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
         })
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        // About 20 bursts a search; those that lose frames wait for the whole drain.
-        let burst = pause(params).as_secs_f64() + TRIAL_OVERHEAD_S + crate::pattern::DRAIN_S / 2.0;
-        let bursts = 20.0 * f64::from(count(params, "repeats")) * sizes(params).len() as f64;
-        estimate(params, &[zero_loss_goal(params)]) + Duration::from_secs_f64(burst * bursts)
+        estimate(params, &[zero_loss_goal(params)]) + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
+        // From 512 frames up to some 4,000, and down to the step: a burst itself takes milliseconds.
+        let step = params.count("step").unwrap_or(1).max(1) as f64;
+        let bursts = 4.0 + (2_048.0 / step).log2().max(0.0);
+        let bursts = bursts * f64::from(count(params, "repeats")) * sizes(params).len() as f64;
+        Duration::from_secs_f64(beside_s(params, bursts, 0.5))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let few = fewer(params, "repeats", "back-to-back searches per frame size", 50, "RFC 2544 section 26.4");
-        let short = shorter(params, "max_burst_duration", "back-to-back: longest burst", 2.0, "RFC 2544 section 26.4");
+        let few = fewer(params, "repeats", "searches per frame size", 50, "RFC 2544 section 26.4");
+        let short = shorter(params, "max_burst_duration", "longest burst", 2.0, "RFC 2544 section 26.4");
         common_deviations(params).into_iter().chain(few).chain(short).chain(goal_deviations(params)).collect()
     }
 }
@@ -240,6 +263,13 @@ fn write(
             found.len()
         ));
     }
+    let cut_short = found.iter().filter(|f| f.cut_short).count();
+    if cut_short > 0 {
+        marks.push(format!(
+            "in {cut_short} of {} searches the tester could not send a burst validly: at least that",
+            found.len()
+        ));
+    }
     if least == 0.0 {
         marks.push("a burst shorter than the minimum step lost frames".to_owned());
     }
@@ -247,7 +277,7 @@ fn write(
         marks.push("bursts below line rate, the tester cannot send faster".to_owned());
     }
     if found.len() < count(params, "repeats") as usize {
-        marks.push("stopped before all searches were done".to_owned());
+        marks.push(format!("{} of {} searches", found.len(), count(params, "repeats")));
     }
     let step = params.count("step").unwrap_or(1).max(1);
     row(
@@ -284,7 +314,7 @@ fn write(
         unit: "frames".into(),
         value: Some(average),
         higher_is_better: true,
-        tester_limited: at_maximum > 0,
+        tester_limited: at_maximum + cut_short > 0,
         resolution: ((most - least).max(step as f64) / most.max(1.0)).clamp(0.01, 1.0),
     });
 }

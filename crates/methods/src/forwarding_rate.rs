@@ -2,10 +2,10 @@
 //! of FD.io CSIT).
 
 use crate::Method;
-use crate::parameters::{self, common_deviations, count, pause, seconds, shorter, sizes};
+use crate::parameters::{self, beside_s, common_deviations, count, pause, seconds, shorter, sizes};
+use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE};
 use crate::report::{SeriesKind, extremes, for_each_size, mean, note, plot, point, row, stdev, table};
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::TRIAL_OVERHEAD_S;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
@@ -28,12 +28,13 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new(
             "trial_duration",
             ParamKind::Duration,
-            "1 s",
+            "500 ms",
             "30 s",
             "length of a trial (RFC 2889 section 5.6.3: 30 s)",
         ),
         ParamSpec::new("repeats", ParamKind::Count, "3", "10", "trials per frame size"),
         parameters::PAUSE,
+        parameters::DRAIN,
     ],
     figures: &[FigureSpec {
         key: "forwarding_rate_{size}_pps",
@@ -69,25 +70,36 @@ impl Method for ForwardingRate {
         plot(outcome, TABLE, "Forwarding rate at maximum load", PlotKind::Bars, "frame size", "fps per port", false);
         note(
             outcome,
-            "Rates are frames per second per sending port. The intended load is line rate; the offered load is what the \
-             tester sent of it. Frames that left a buffer after the last departure count as received, not as rate.",
+            "Rates are frames per second per sending port. The intended load is line rate, or less where the tester \
+             cannot; the offered load is what it sent of it. Frames that left a buffer after the last departure count as received, not as rate.",
         );
         let repeats = count(params, "repeats");
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let limits = pattern.limits(bed);
+            let mut limit = limits.line;
+            let mut retreats = 0;
             let mut results: Vec<TrialResult> = Vec::new();
             let mut stopped = Ok(());
-            for repeat in 0..repeats {
+            while results.len() < repeats as usize {
                 bed.progress(
                     &format!("forwarding rate, {}", pattern.size_text()),
-                    index * repeats + repeat,
+                    index * repeats + results.len() as u32,
                     sizes(params).len() as u32 * repeats,
                 );
-                let load = Load::Maximum { limit_pps: limits.line.pps() };
-                let purpose = format!("forwarding rate {}: trial {}", pattern.size, repeat + 1);
+                let load = Load::Maximum { limit_pps: limit.pps() };
+                let purpose = format!("forwarding rate {}: trial {}", pattern.size, results.len() + 1);
                 let spec = pattern.trial(bed.ports(), purpose, load, seconds(params, "trial_duration", 1.0))?;
                 match bed.trial(&spec) {
                     Ok(result) => results.push(result),
+                    Err(TestError::Unfit(_)) if retreats < RETREATS => {
+                        retreats += 1;
+                        // Line rate itself may be far beyond what the tester ever offers.
+                        let highest = limits.ceiling.map_or(limit, |c| FrameRate(c.pps().min(limit.pps())));
+                        limit = highest.scaled(RETREAT);
+                        // Trials of another load are no repetitions of these.
+                        results.clear();
+                        continue;
+                    }
                     Err(error) => {
                         stopped = Err(error);
                         break;
@@ -98,14 +110,22 @@ impl Method for ForwardingRate {
                     break;
                 }
             }
+            if retreats > 0 {
+                let size = pattern.size_text();
+                note(outcome, format!("{size}: the tester cannot offer more than {limit} per port validly."));
+            }
             let rates: Vec<f64> = results.iter().map(|r| r.forwarding_rate().pps()).collect();
             let Some((least, most)) = extremes(&rates) else { return stopped };
             let average = mean(&rates);
             let offered: u64 = results.iter().map(TrialResult::offered).sum();
             let lost: u64 = results.iter().map(TrialResult::lost).sum();
             let offered_loads: Vec<f64> = results.iter().map(|r| r.offered_load().pps()).collect();
-            let tester_limited = limits.tester_limited(FrameRate(average));
+            let near_limit = retreats > 0 && average >= TESTER_LIMITED_SHARE * limit.pps();
+            let tester_limited = near_limit || limits.tester_limited(FrameRate(average));
             let mut marks = Vec::new();
+            if retreats > 0 {
+                marks.push("the tester could not offer line rate validly".to_owned());
+            }
             if tester_limited {
                 marks.push("tester-limited".to_owned());
             }
@@ -119,7 +139,7 @@ impl Method for ForwardingRate {
                     cells: vec![
                         pattern.size.to_string().into(),
                         pattern.protocol().into(),
-                        limits.line.pps().into(),
+                        limit.pps().into(),
                         mean(&offered_loads).into(),
                         average.into(),
                         stdev(&rates).into(),
@@ -152,12 +172,12 @@ impl Method for ForwardingRate {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trial = seconds(params, "trial_duration", 1.0) + pause(params).as_secs_f64() + TRIAL_OVERHEAD_S;
-        Duration::from_secs_f64(trial * f64::from(count(params, "repeats")) * sizes(params).len() as f64)
+        let trials = f64::from(count(params, "repeats")) * sizes(params).len() as f64;
+        Duration::from_secs_f64(seconds(params, "trial_duration", 1.0) * trials + beside_s(params, trials, 1.0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let trial = shorter(params, "trial_duration", "forwarding rate: trials", 30.0, "RFC 2889 section 5.6.3");
+        let trial = shorter(params, "trial_duration", "trials", 30.0, "RFC 2889 section 5.6.3");
         common_deviations(params).into_iter().chain(trial).collect()
     }
 }

@@ -4,11 +4,11 @@
 //! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
 
 use crate::Method;
-use crate::parameters::{self, common_deviations, count, fewer, pause, seconds, shorter, sizes};
+use crate::parameters::{self, beside_s, common_deviations, count, fewer, pause, seconds, shorter, sizes};
 use crate::pattern::Pattern;
 use crate::report::{SeriesKind, for_each_size, mean, median, note, plot, point, row, table};
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{TRIAL_OVERHEAD_S, estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::latency::PERCENTILES;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
 use drophammer_model::quantity::FrameRate;
@@ -39,7 +39,7 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new(
             "trial_duration",
             ParamKind::Duration,
-            "2 s",
+            "1 s",
             "120 s",
             "length of a trial (RFC 2544 section 26.2: 120 s)",
         ),
@@ -56,6 +56,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::MAX_LOAD,
         parameters::SEARCH_MAX,
         parameters::PAUSE,
+        parameters::DRAIN,
     ],
     figures: &[
         FigureSpec {
@@ -119,9 +120,10 @@ impl Method for Latency {
             );
         }
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let Some(throughput) = known_throughput(bed, pattern, params)? else {
+            let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
                 return Err(TestError::NotApplicable("no throughput was found to take loads from".into()));
             };
+            let (mut measured, mut unfit) = (0, Vec::new());
             for (at, percent) in loads.iter().enumerate() {
                 let rate = throughput.scaled(percent / 100.0);
                 let step = index * loads.len() as u32 + at as u32;
@@ -137,24 +139,36 @@ impl Method for Latency {
                     bed.settle(pause(params))
                 });
                 write(outcome, pattern, *percent, rate, &results, f64::from(step));
-                stopped?;
-                if Some(at) == middle(&loads) {
+                match stopped {
+                    Err(TestError::Unfit(why)) => {
+                        let (size, why) = (pattern.size_text(), why.join("; "));
+                        let text = format!("the tester could not offer {rate} per port validly");
+                        note(outcome, format!("{size}: {percent} % left out or cut short, {text} ({why})."));
+                        unfit.push(why);
+                    }
+                    other => other?,
+                }
+                measured += results.len();
+                if Some(at) == middle(&loads) && !results.is_empty() {
                     rank(outcome, pattern, &results);
                 }
             }
-            Ok(())
+            if measured == 0 { Err(TestError::Unfit(unfit)) } else { Ok(()) }
         })
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trial = seconds(params, "trial_duration", 120.0) + pause(params).as_secs_f64() + TRIAL_OVERHEAD_S;
+        estimate(params, &[zero_loss_goal(params)]) + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
         let trials = loads(params).len() as f64 * f64::from(count(params, "repeats")) * sizes(params).len() as f64;
-        estimate(params, &[zero_loss_goal(params)]) + Duration::from_secs_f64(trial * trials)
+        Duration::from_secs_f64(seconds(params, "trial_duration", 120.0) * trials + beside_s(params, trials, 0.2))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let trial = shorter(params, "trial_duration", "latency: trials", 120.0, "RFC 2544 section 26.2");
-        let few = fewer(params, "repeats", "latency trials per load", 20, "RFC 8219 section 7.2");
+        let trial = shorter(params, "trial_duration", "trials", 120.0, "RFC 2544 section 26.2");
+        let few = fewer(params, "repeats", "trials per load", 20, "RFC 8219 section 7.2");
         common_deviations(params).into_iter().chain(trial).chain(few).chain(goal_deviations(params)).collect()
     }
 }

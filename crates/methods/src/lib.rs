@@ -40,8 +40,13 @@ pub trait Method: Sync {
     /// About how long it will take on one DUT, for progress before any trial has been timed.
     fn estimate(&self, params: &Params) -> Duration;
 
-    /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s"); empty for a
-    /// conformant run.
+    /// The same where the throughput of every pattern is known from an earlier test, so that no search comes first.
+    fn estimate_known(&self, params: &Params) -> Duration {
+        self.estimate(params)
+    }
+
+    /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section
+    /// 24)"), without the test's name, so that what several tests share can be said once; empty for a conformant run.
     fn deviations(&self, params: &Params) -> Vec<String> {
         let _ = params;
         Vec::new()

@@ -60,7 +60,7 @@ pub const MAX_LOAD: ParamSpec = ParamSpec::optional(
 pub const SEARCH_MAX: ParamSpec = ParamSpec::new(
     "search_duration_max",
     ParamKind::Duration,
-    "3 min",
+    "20 s",
     "2 h",
     "trial time after which a search ends with what it knows, per frame size",
 );
@@ -68,10 +68,20 @@ pub const SEARCH_MAX: ParamSpec = ParamSpec::new(
 pub const PAUSE: ParamSpec = ParamSpec::new(
     "pause",
     ParamKind::Duration,
-    "100 ms",
+    "50 ms",
     "5 s",
     "time for the router to restabilise after a trial (RFC 2544 section 23 e)",
 );
+/// `drain`
+pub const DRAIN: ParamSpec = ParamSpec::new(
+    "drain",
+    ParamKind::Duration,
+    "200 ms",
+    "2 s",
+    "wait for late frames after the last one was sent; ends when all are back (RFC 2544 section 23 d)",
+);
+/// Wait for late frames in seconds where nothing else is said, RFC 2544 section 23 d.
+const DRAIN_S: f64 = 2.0;
 
 /// The duration of `key` in seconds; `default` where the suite leaves it out.
 pub fn seconds(params: &Params, key: &str, default: f64) -> f64 {
@@ -86,6 +96,11 @@ pub fn count(params: &Params, key: &str) -> u32 {
 /// The pause after each trial.
 pub fn pause(params: &Params) -> Duration {
     params.duration("pause").unwrap_or_default()
+}
+
+/// The wait for late frames after the last departure, in seconds.
+pub fn drain_s(params: &Params) -> f64 {
+    seconds(params, "drain", DRAIN_S)
 }
 
 /// The frame sizes.
@@ -107,10 +122,20 @@ pub fn fewer(params: &Params, key: &str, what: &str, rfc: u64, section: &str) ->
     (found < rfc).then(|| format!("{found} {what} instead of {rfc} ({section})"))
 }
 
-/// Deviations by frame sizes and pause, which most tests have.
+/// Deviations by frame sizes, pause and drain, which most tests have. The same words for every test, so that a run can
+/// state them once.
 pub fn common_deviations(params: &Params) -> Vec<String> {
-    let sizes = sizes(params).len();
-    let few = (sizes < 5).then(|| format!("{sizes} frame sizes instead of at least 5 (RFC 2544 section 9)"));
-    let pause = shorter(params, "pause", "pause after each trial", 5.0, "RFC 2544 section 23 e");
-    few.into_iter().chain(pause).collect()
+    let few = (sizes(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
+    let pause = shorter(params, "pause", "pause", 5.0, "RFC 2544 section 23 e");
+    let drain = shorter(params, "drain", "wait for late frames", DRAIN_S, "RFC 2544 section 23 d");
+    few.into_iter().chain(pause).chain(drain).collect()
+}
+
+/// What a trial takes beside sending, drain and pause in seconds, for estimates: setting it up and reading it.
+const TRIAL_OVERHEAD_S: f64 = 0.12;
+
+/// What `trials` trials take beside sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses frames and
+/// waits for these in vain.
+pub fn beside_s(params: &Params, trials: f64, lossy: f64) -> f64 {
+    trials * (pause(params).as_secs_f64() + TRIAL_OVERHEAD_S + lossy * drain_s(params))
 }

@@ -1,21 +1,25 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
+use crate::parameters::drain_s;
 use crate::testbed::{Known, PortView, TestError, Testbed};
 use drophammer_model::quantity::{FrameRate, LINE_OVERHEAD_BYTES};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 
-/// Wait for late frames after the last departure in seconds, RFC 2544 section 23 d.
-pub const DRAIN_S: f64 = 2.0;
-
 /// Share of the tester's ceiling that tests load it with: at the ceiling itself it falls short every other time, and such
 /// a trial is invalid.
-pub const CEILING_SHARE: f64 = 0.98;
+pub const CEILING_SHARE: f64 = 0.95;
 
 /// Share of the tester's ceiling from which on a figure tells as much about the tester as about the DUT.
 pub const TESTER_LIMITED_SHARE: f64 = 0.9;
+
+/// Share of a load that the tester could not offer validly to which the highest load then goes down.
+pub const RETREAT: f64 = 0.9;
+
+/// How often it may go down before the tester is given up.
+pub const RETREATS: u32 = 6;
 
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +50,17 @@ pub struct Pattern {
     pub families: Vec<Family>,
     /// Direction.
     pub direction: Direction,
+    /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
+    pub drain_s: f64,
 }
 
 impl Pattern {
-    /// The pattern of `size` with the parameters `families` and `direction`.
+    /// The pattern of `size` with the parameters `families`, `direction` and `drain`.
     pub fn new(size: PacketSize, params: &Params) -> Self {
         let families = params.families("families").filter(|f| !f.is_empty()).unwrap_or_else(|| vec![Family::Ipv4]);
         let one_way = params.text("direction").is_some_and(|d| d == Direction::Unidirectional.word());
         let direction = if one_way { Direction::Unidirectional } else { Direction::Bidirectional };
-        Pattern { size, families, direction }
+        Pattern { size, families, direction, drain_s: drain_s(params) }
     }
 
     /// Key under which [`Known`] and ceilings hold it.
@@ -146,18 +152,19 @@ impl Pattern {
         duration_s: f64,
     ) -> Result<TrialSpec, TestError> {
         let flows = self.flows(ports)?;
-        Ok(TrialSpec { purpose, size: self.size.clone(), flows, load, duration_s, bin_s: None, drain_s: DRAIN_S })
+        Ok(TrialSpec { purpose, size: self.size.clone(), flows, load, duration_s, bin_s: None, drain_s: self.drain_s })
     }
 
-    /// The rates that bound this pattern on this bed.
-    pub fn limits(&self, bed: &dyn Testbed) -> Limits {
+    /// The rates that bound this pattern on this bed, as far as they are known.
+    pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
         let ports = bed.ports();
         let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
         let slowest = used.map(|i| ports[i].speed).min();
         let line = slowest.map_or(FrameRate(0.0), |speed| speed.line_rate(self.frame_bytes()));
         let ceiling = bed.ceiling(&self.size, &self.families, self.direction.word());
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
-        Limits { line, ceiling, max }
+        let limits = Limits { line, ceiling, max, retreated: false };
+        bed.known().highest.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
     }
 
     /// Bits per second of this rate without preamble and gap (layer 2).
@@ -178,14 +185,25 @@ pub struct Limits {
     pub line: FrameRate,
     /// What the tester itself manages.
     pub ceiling: Option<FrameRate>,
-    /// Highest load that tests ask for: the line rate, or 98 % of the ceiling where that is less.
+    /// Highest load that tests ask for: the line rate, or 95 % of the ceiling where that is less, or what the tester could
+    /// still offer validly where even that was too much for it.
     pub max: FrameRate,
+    /// The tester could not offer more than `max` validly.
+    pub retreated: bool,
 }
 
 impl Limits {
+    /// The limits of a tester that cannot offer more than `highest` validly.
+    pub fn retreat(self, highest: FrameRate) -> Self {
+        if highest.pps() < self.max.pps() { Limits { max: highest, retreated: true, ..self } } else { self }
+    }
+
     /// Does this rate tell as much about the tester as about the DUT?
     pub fn tester_limited(&self, rate: FrameRate) -> bool {
-        self.ceiling.is_some_and(|c| rate.pps() >= TESTER_LIMITED_SHARE * c.pps())
+        // As near to a load that was retreated to as 90 % of the ceiling is to 95 % of it.
+        let near = self.max.pps() * TESTER_LIMITED_SHARE / CEILING_SHARE;
+        (self.retreated && rate.pps() >= near)
+            || self.ceiling.is_some_and(|c| rate.pps() >= TESTER_LIMITED_SHARE * c.pps())
     }
 
     /// Is the highest load below line rate because of the tester?
@@ -195,10 +213,14 @@ impl Limits {
 
     /// What the highest load is, for a note.
     pub fn statement(&self) -> String {
-        if self.below_line() {
+        if self.retreated {
+            format!("the tester cannot offer more than {} per port validly; line rate is {}", self.max, self.line)
+        } else if self.below_line() {
             format!(
-                "the highest load is {} per port, 98 % of the tester's own ceiling; line rate is {}",
-                self.max, self.line
+                "the highest load is {} per port, {} % of the tester's own ceiling; line rate is {}",
+                self.max,
+                CEILING_SHARE * 100.0,
+                self.line
             )
         } else {
             format!("the highest load is line rate, {} per port", self.line)

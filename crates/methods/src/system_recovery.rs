@@ -3,11 +3,11 @@
 //! The RFC says to subtract "Timestamp B from Timestamp A"; B, the last lost frame, is the later one, so meant is B - A.
 
 use crate::Method;
-use crate::parameters::{self, common_deviations, count, pause, seconds, shorter, sizes};
+use crate::parameters::{self, beside_s, common_deviations, count, pause, seconds, shorter, sizes};
 use crate::pattern::Pattern;
 use crate::report::{SeriesKind, extremes, for_each_size, mean, note, plot, point, row, table};
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{TRIAL_OVERHEAD_S, estimate, goal_deviations, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
@@ -30,14 +30,14 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new(
             "overload_duration",
             ParamKind::Duration,
-            "3 s",
+            "1 s",
             "60 s",
             "time at 110 % of the throughput (RFC 2544 section 26.5: 60 s)",
         ),
         ParamSpec::new(
             "recovery_duration",
             ParamKind::Duration,
-            "3 s",
+            "1 s",
             "60 s",
             "time at half of that, in which recovery is awaited",
         ),
@@ -49,6 +49,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::MAX_LOAD,
         parameters::SEARCH_MAX,
         parameters::PAUSE,
+        parameters::DRAIN,
     ],
     figures: &[FigureSpec {
         key: "system_recovery_{size}_ms",
@@ -92,7 +93,7 @@ impl Method for SystemRecovery {
         let repeats = count(params, "repeats");
         prepare(outcome, overload_s);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let Some(throughput) = known_throughput(bed, pattern, params)? else {
+            let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
                 return Err(TestError::NotApplicable("no throughput was found to overload".into()));
             };
             let limits = pattern.limits(bed);
@@ -126,14 +127,17 @@ impl Method for SystemRecovery {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trial = seconds(params, "overload_duration", 60.0) + seconds(params, "recovery_duration", 60.0);
-        let trial = trial + pause(params).as_secs_f64() + TRIAL_OVERHEAD_S;
+        estimate(params, &[zero_loss_goal(params)]) + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
+        let trial_s = seconds(params, "overload_duration", 60.0) + seconds(params, "recovery_duration", 60.0);
         let trials = f64::from(count(params, "repeats")) * sizes(params).len() as f64;
-        estimate(params, &[zero_loss_goal(params)]) + Duration::from_secs_f64(trial * trials)
+        Duration::from_secs_f64(trial_s * trials + beside_s(params, trials, 1.0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let overload = shorter(params, "overload_duration", "system recovery: overload", 60.0, "RFC 2544 section 26.5");
+        let overload = shorter(params, "overload_duration", "overload", 60.0, "RFC 2544 section 26.5");
         common_deviations(params).into_iter().chain(overload).chain(goal_deviations(params)).collect()
     }
 }

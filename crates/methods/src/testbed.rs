@@ -37,6 +37,11 @@ impl PortView {
 pub struct Known {
     /// Throughput per sending port, by [`Known::key`]; `None` when the search found none.
     pub throughput: BTreeMap<String, Option<FrameRate>>,
+    /// Why a search for the throughput of a pattern came to nothing, by [`Known::key`]: it is not tried again.
+    pub failed: BTreeMap<String, String>,
+    /// Highest load per sending port that the tester could still offer validly, by [`Known::key`], where a search met
+    /// one that it could not.
+    pub highest: BTreeMap<String, FrameRate>,
 }
 
 impl Known {

@@ -2,11 +2,10 @@
 //! provides; on a bed with a DUT it would measure the DUT.
 
 use crate::Method;
-use crate::parameters::{self, count, pause, seconds, sizes};
+use crate::parameters::{self, beside_s, count, pause, seconds, sizes};
 use crate::pattern::Pattern;
 use crate::report::{for_each_size, median, note, row, table};
 use crate::testbed::{Known, TestError, Testbed};
-use crate::throughput_search::TRIAL_OVERHEAD_S;
 use drophammer_model::outcome::{Outcome, Row};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{ParamKind, ParamSpec, TestSpec};
@@ -30,6 +29,7 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new("trial_duration", ParamKind::Duration, "1 s", "10 s", "length of a trial"),
         ParamSpec::new("repeats", ParamKind::Count, "3", "5", "trials per frame size; the median is the ceiling"),
         parameters::PAUSE,
+        parameters::DRAIN,
     ],
     figures: &[],
 };
@@ -108,8 +108,8 @@ impl Method for TesterCeiling {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trial = seconds(params, "trial_duration", 1.0) + pause(params).as_secs_f64() + TRIAL_OVERHEAD_S;
-        Duration::from_secs_f64(trial * f64::from(count(params, "repeats")) * sizes(params).len() as f64)
+        let trials = f64::from(count(params, "repeats")) * sizes(params).len() as f64;
+        Duration::from_secs_f64(seconds(params, "trial_duration", 1.0) * trials + beside_s(params, trials, 0.5))
     }
 }
 

@@ -3,7 +3,7 @@
 //! RFC 2544 section 26.1 leaves the search open; here it is Multiple Loss Ratio Search (RFC 9971).
 
 use crate::Method;
-use crate::mlrsearch::{GoalResult, SearchEnd};
+use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
 use crate::parameters::{self, common_deviations};
 use crate::pattern::Pattern;
 use crate::report::{SeriesKind, for_each_size, note, plot, point, row, table};
@@ -33,15 +33,19 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::new(
             "pdr",
             ParamKind::Flag,
-            "false",
             "true",
-            "also search the partial drop rate PDR(0.5%) (the goal csit always does)",
+            "true",
+            "also search the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)",
         ),
         parameters::MAX_LOAD,
         parameters::SEARCH_MAX,
         parameters::PAUSE,
+        parameters::DRAIN,
     ],
-    figures: &[FigureSpec { key: "throughput_{size}_pps", help: "throughput NDR(0) per sending port in fps" }],
+    figures: &[
+        FigureSpec { key: "throughput_{size}_pps", help: "throughput NDR(0) per sending port in fps" },
+        FigureSpec { key: "pdr_{size}_pps", help: "rate per sending port in fps at 0.5 % loss, PDR(0.5%)" },
+    ],
 };
 
 const TABLE: &str = "throughput";
@@ -56,7 +60,6 @@ impl Method for Throughput {
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         prepare(outcome);
         let goals = goals(params);
-        let width = goals[0].relative_width;
         let senders = Pattern::new(parameters::sizes(params).first().cloned().unwrap_or(FALLBACK), params)
             .senders(bed.ports().len());
         note(
@@ -82,17 +85,23 @@ impl Method for Throughput {
         }
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let searched = search(bed, pattern, goals.clone(), params)?;
-            write(outcome, pattern, &searched, f64::from(index), senders, width);
-            match searched.error {
-                Some(error) => Err(error),
-                None => {
-                    let found = searched.throughput();
-                    // Out of time is not "loses frames at every load".
-                    if found.is_some() || searched.end != SearchEnd::OutOfBudget {
-                        bed.known().throughput.insert(pattern.key(), found);
-                    }
-                    Ok(())
+            if searched.limits.retreated {
+                note(outcome, format!("{}: {}.", pattern.size_text(), searched.limits.statement()));
+            }
+            if let Some((load, why)) = &searched.unfit {
+                let (size, why) = (pattern.size_text(), why.join("; "));
+                let text = "the search ended early: the tester could not offer";
+                note(outcome, format!("{size}: {text} {load} per port validly ({why})."));
+            }
+            write(outcome, pattern, &searched, f64::from(index), senders);
+            searched.keep(bed, pattern);
+            match (searched.error, searched.unfit) {
+                (Some(error), _) => Err(error),
+                // Nothing at all was found; with a bound the row says what is missing.
+                (None, Some((_, why))) if searched.results.iter().all(|r| r.lower.is_none()) => {
+                    Err(TestError::Unfit(why))
                 }
+                (None, _) => Ok(()),
             }
         })
     }
@@ -144,19 +153,20 @@ fn prepare(outcome: &mut Outcome) {
     );
 }
 
-fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, senders: u32, width: f64) {
+fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, senders: u32) {
     let limits = &searched.limits;
     let zero = searched.results.first();
     let partial = searched.results.get(1);
     let lower = zero.and_then(|r| r.lower.as_ref());
     let found = searched.throughput();
-    let tester_limited = found.is_some_and(|f| limits.tester_limited(f));
+    let tester_limited = [zero, partial].into_iter().flatten().any(|r| limited(searched, r));
     let mut marks: Vec<String> = Vec::new();
     for result in &searched.results {
         marks.extend(irregularities(result));
     }
     match searched.end {
         SearchEnd::OutOfBudget => marks.push("the time for the search ran out".into()),
+        SearchEnd::Running if searched.unfit.is_some() => marks.push("the tester was unfit in the midst of it".into()),
         SearchEnd::Running => marks.push("the search was stopped".into()),
         SearchEnd::FailedFast | SearchEnd::Completed => {}
     }
@@ -193,7 +203,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
     let bar = |y: f64, range| Point { x, y, label: label.clone(), range, trial: None };
     point(outcome, BARS, "theoretical line rate", SeriesKind::Reference, bar(limits.line.pps(), None));
     if let Some(ceiling) = limits.ceiling {
-        point(outcome, BARS, "tester ceiling", SeriesKind::Curve, bar(ceiling.pps(), None));
+        point(outcome, BARS, "tester ceiling", SeriesKind::Reference, bar(ceiling.pps(), None));
     }
     if let Some(found) = found {
         let upper = zero.and_then(|r| r.upper.as_ref()).map(|b| (found.pps(), b.load_pps));
@@ -207,19 +217,40 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
             Point { x: trial.offered.pps(), y: trial.loss_ratio * 100.0, trial: Some(trial.trial), ..Point::default() };
         point(outcome, DOTS, &pattern.size_text(), SeriesKind::Dots, dot);
     }
-    // A search that was stopped, or ran out of time without a bound, says nothing about the DUT; it must not rank last.
-    let unanswered = searched.end == SearchEnd::Running || (searched.end == SearchEnd::OutOfBudget && found.is_none());
-    if unanswered {
+    rank(
+        outcome,
+        searched,
+        zero,
+        format!("throughput_{}_pps", pattern.size),
+        format!("Throughput, {}", pattern.size_text()),
+    );
+    let title = format!("Rate at 0.5 % loss, PDR(0.5%), {}", pattern.size_text());
+    rank(outcome, searched, partial, format!("pdr_{}_pps", pattern.size), title);
+}
+
+/// Is the figure of this goal the tester's limit?
+fn limited(searched: &Searched, result: &GoalResult) -> bool {
+    let open = searched.unfit.is_some() && result.irregular.contains(&Irregular::Unfinished);
+    result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
+}
+
+fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>, key: String, title: String) {
+    let Some(result) = result else { return };
+    let value = result.rate_pps();
+    let open = result.irregular.contains(&Irregular::Unfinished);
+    // A search that was stopped, or ended without a bound, says nothing about the DUT; it must not rank last.
+    if searched.error.is_some() || (open && value.is_none()) {
         return;
     }
     outcome.ranks.push(RankFigure {
-        key: format!("throughput_{}_pps", pattern.size),
-        title: format!("Throughput, {}", pattern.size_text()),
+        key,
+        title,
         unit: "fps".into(),
-        value: found.map(FrameRate::pps),
+        value,
         higher_is_better: true,
-        tester_limited,
-        resolution: width,
+        tester_limited: limited(searched, result),
+        // The bounds of a search that ended early may be wider than its goal.
+        resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
     });
 }
 

@@ -2,10 +2,12 @@
 //! know the throughput first.
 
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
-use crate::parameters::{pause, seconds};
-use crate::pattern::{Limits, Pattern};
+use crate::parameters::{beside_s, pause, seconds, sizes};
+use crate::pattern::{Limits, Pattern, RETREAT, RETREATS};
+use crate::report::note;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::quantity::FrameRate;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
 use std::time::Duration;
@@ -37,8 +39,11 @@ pub struct Searched {
     pub trials: Vec<SearchTrial>,
     /// How it ended; running when it was stopped by an error.
     pub end: SearchEnd,
-    /// The bounds of the pattern.
+    /// The bounds of the pattern; the highest load is the one of the last start.
     pub limits: Limits,
+    /// The load per sending port that the tester could not offer validly in the midst of the search, and why. The search
+    /// ended there with the bounds that it had.
+    pub unfit: Option<(FrameRate, Vec<String>)>,
     /// What stopped it.
     pub error: Option<TestError>,
 }
@@ -48,6 +53,30 @@ impl Searched {
     pub fn throughput(&self) -> Option<FrameRate> {
         self.results.first().and_then(GoalResult::rate_pps).map(FrameRate)
     }
+
+    /// Keeps the throughput for later tests, or why there is none to be known; the latter as text.
+    pub fn keep(&self, bed: &mut dyn Testbed, pattern: &Pattern) -> Option<String> {
+        let found = self.throughput();
+        let unfinished = self.results.first().is_none_or(|r| r.irregular.contains(&Irregular::Unfinished));
+        let why = match (&self.error, &self.unfit) {
+            (Some(error), _) => Some(error.to_string()),
+            // A bound that was shown is a throughput that later tests can build on, if not the highest.
+            _ if found.is_some() => None,
+            (None, Some((load, why))) => Some(unfit_text(*load, why)),
+            // Out of time is not "loses frames at every load".
+            (None, None) => unfinished.then(|| "it was not found within the time for its search".to_owned()),
+        };
+        let known = bed.known();
+        match &why {
+            Some(why) => drop(known.failed.insert(pattern.key(), why.clone())),
+            None => drop(known.throughput.insert(pattern.key(), found)),
+        }
+        why
+    }
+}
+
+fn unfit_text(load: FrameRate, why: &[String]) -> String {
+    format!("the tester could not offer {load} per port validly: {}", why.join("; "))
 }
 
 /// The zero-loss goal of the parameters `goal`, `final_trial_duration` and `width`.
@@ -76,37 +105,31 @@ pub fn goals(params: &Params) -> Vec<SearchGoal> {
     let zero = zero_loss_goal(params);
     let partial = params.flag("pdr").unwrap_or(false) || params.text("goal").as_deref() == Some("csit");
     let partial = partial.then(|| zero.partial_drop(0.005));
+    // A router that loses a frame now and then at any load has no throughput, but it has a partial drop rate.
+    let zero = SearchGoal { fail_fast: partial.is_none(), ..zero };
     std::iter::once(zero).chain(partial).collect()
 }
 
-/// In what a goal deviates from RFC 2544.
+/// In what a goal deviates from RFC 2544; the same words for every test that searches.
 pub fn goal_deviations(params: &Params) -> Vec<String> {
     let goal = zero_loss_goal(params);
-    let mut deviations = Vec::new();
-    if goal.final_trial_duration_s < 60.0 {
-        deviations.push(format!(
-            "throughput: trials of {} s instead of 60 s (RFC 2544 section 24)",
-            goal.final_trial_duration_s
-        ));
-    }
-    if goal.exceed_ratio > 0.0 {
-        deviations.push(format!(
-            "throughput: up to {} % of the trial time at a load may have loss, RFC 2544 section 26.1 has none",
-            goal.exceed_ratio * 100.0
-        ));
-    }
-    deviations
-}
-
-fn budget(params: &Params) -> Budget {
-    Budget { trial_seconds: seconds(params, "search_duration_max", 7_200.0), trials: TRIALS_MAX }
+    let trial = show_duration(Duration::from_secs_f64(goal.final_trial_duration_s));
+    let short = (goal.final_trial_duration_s < 60.0)
+        .then(|| format!("throughput search with trials of {trial} instead of 60 s (RFC 2544 section 24)"));
+    let exceed = (goal.exceed_ratio > 0.0).then(|| {
+        let percent = goal.exceed_ratio * 100.0;
+        format!("throughput with loss in up to {percent} % of the trial time at its load (RFC 2544 section 26.1: none)")
+    });
+    short.into_iter().chain(exceed).collect()
 }
 
 fn failed(error: GoalError) -> TestError {
     TestError::NotApplicable(error.to_string())
 }
 
-/// Searches. Steps of progress count from `done` to `of`.
+/// Searches. A load that the tester cannot offer validly is stepped back from where it is the highest one or near it: the
+/// search starts anew below it, [`RETREATS`] times at most, and [`Known`](crate::Known) keeps the highest load for later
+/// tests. Elsewhere it ends the search.
 ///
 /// # Errors
 /// Only where no trial could be started at all; an error in between is in [`Searched::error`] beside what was found.
@@ -117,16 +140,56 @@ pub fn search(
     params: &Params,
 ) -> Result<Searched, TestError> {
     let mut limits = pattern.limits(bed);
-    if let Some(max) = params.rate("max_load") {
-        limits.max = FrameRate(limits.max.pps().min(max.pps()));
+    if let Some(max) = params.rate("max_load").filter(|max| max.pps() < limits.max.pps()) {
+        limits = Limits { max, retreated: false, ..limits };
     }
-    let max = limits.max.pps();
-    // At least ten frames in the shortest trial, or a load would be decided by rounding.
-    let shortest = goals.iter().map(|g| g.initial_trial_duration_s).fold(f64::INFINITY, f64::min);
-    let min = (max * MIN_SHARE).max(10.0 / shortest).min(max);
-    let expected = expected_trials(&goals).0;
-    let mut search = Search::new(goals, min, max, budget(params)).map_err(failed)?;
+    let expected = expected_trials(&goals).trials;
     let mut trials: Vec<SearchTrial> = Vec::new();
+    let mut spent_s = 0.0;
+    let mut retreats = 0;
+    loop {
+        let max = limits.max.pps();
+        // At least ten frames in the shortest trial, or a load would be decided by rounding.
+        let shortest = goals.iter().map(|g| g.initial_trial_duration_s).fold(f64::INFINITY, f64::min);
+        let min = (max * MIN_SHARE).max(10.0 / shortest).min(max);
+        let trial_seconds = seconds(params, "search_duration_max", 7_200.0) - spent_s;
+        let budget = Budget { trial_seconds, trials: TRIALS_MAX };
+        let mut search = Search::new(goals.clone(), min, max, budget).map_err(failed)?;
+        let stopped = one_search(bed, pattern, pause(params), expected, &mut search, &mut trials);
+        spent_s += search.spent().trial_seconds;
+        let ended = |unfit, error| Searched {
+            results: search.results(),
+            trials: trials.clone(),
+            end: search.end(),
+            limits,
+            unfit,
+            error,
+        };
+        match stopped {
+            Ok(()) => return Ok(ended(None, None)),
+            Err((load, TestError::Unfit(why))) if load >= max * RETREAT => {
+                if retreats == RETREATS {
+                    return Ok(ended(None, Some(TestError::Unfit(why))));
+                }
+                retreats += 1;
+                limits = limits.retreat(FrameRate(load * RETREAT));
+                bed.known().highest.insert(pattern.key(), limits.max);
+            }
+            Err((load, TestError::Unfit(why))) => return Ok(ended(Some((FrameRate(load), why)), None)),
+            Err((_, error)) => return Ok(ended(None, Some(error))),
+        }
+    }
+}
+
+/// Runs a search until it ends or a trial fails, which gives the load in fps and the error.
+fn one_search(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    pause: Duration,
+    expected: u32,
+    search: &mut Search,
+    trials: &mut Vec<SearchTrial>,
+) -> Result<(), (f64, TestError)> {
     let mut run = |duration_s: f64, load_pps: f64| {
         bed.progress(&format!("throughput, {}", pattern.size_text()), trials.len() as u32, expected);
         let purpose = format!("throughput {}: {load_pps:.0} fps per port", pattern.size);
@@ -134,7 +197,7 @@ pub fn search(
         let result = bed.trial(&spec)?;
         let offered = result.offered_load();
         trials.push(SearchTrial { trial: result.trial, offered, loss_ratio: result.loss_ratio(), duration_s });
-        bed.settle(pause(params))?;
+        bed.settle(pause)?;
         Ok(Measurement {
             duration_s,
             effective_duration_s: duration_s,
@@ -146,67 +209,92 @@ pub fn search(
             trial: result.trial,
         })
     };
-    let error = search.run(&mut run).err();
-    Ok(Searched { results: search.results(), trials, end: search.end(), limits, error })
+    search.run(&mut |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e))).map(|_| ())
 }
 
-/// Throughput per sending port of this pattern: what an earlier test found, else a search with the zero-loss goal of
-/// `params`. `None` when the DUT loses frames at every load.
+/// Throughput, NDR(0), per sending port of this pattern: what an earlier test found, else a search with the zero-loss goal
+/// of `params`. `None` when the DUT loses frames at every load. What the reader must know of it is noted in `outcome`.
 ///
 /// # Errors
-/// Those of the trials.
+/// Those of the trials; not applicable where it cannot be known, also when an earlier test tried in vain.
 pub fn known_throughput(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
     params: &Params,
+    outcome: &mut Outcome,
 ) -> Result<Option<FrameRate>, TestError> {
     let key = pattern.key();
-    if let Some(known) = bed.known().throughput.get(&key) {
-        return Ok(*known);
+    let unknown = |why: &str| TestError::NotApplicable(format!("no throughput known: {why}"));
+    let known = bed.known().throughput.get(&key).copied();
+    let found = match known {
+        Some(found) => found,
+        None => {
+            if let Some(why) = bed.known().failed.get(&key) {
+                return Err(unknown(why));
+            }
+            let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
+            let why = searched.keep(bed, pattern);
+            if let Some(error) = searched.error {
+                return Err(error);
+            }
+            if let Some(why) = why {
+                return Err(unknown(&why));
+            }
+            if let Some((load, why)) = &searched.unfit {
+                note(outcome, format!("{}: at least; {}.", pattern.size_text(), unfit_text(*load, why)));
+            }
+            searched.throughput()
+        }
+    };
+    let limits = pattern.limits(bed);
+    if let Some(found) = found.filter(|f| limits.tester_limited(*f)) {
+        let size = pattern.size_text();
+        note(outcome, format!("{size}: the throughput, {found}, is the tester's limit; the router may have more."));
     }
-    let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
-    if let Some(error) = searched.error {
-        return Err(error);
-    }
-    let found = searched.throughput();
-    if found.is_none() && searched.results.iter().any(|r| r.irregular.contains(&Irregular::Unfinished)) {
-        return Err(TestError::Failed(format!(
-            "the throughput of {} was not found within the time for its search",
-            pattern.size_text()
-        )));
-    }
-    bed.known().throughput.insert(key, found);
     Ok(found)
 }
 
-/// Trials and trial seconds that a search for these goals takes on an ordinary device.
-pub fn expected_trials(goals: &[SearchGoal]) -> (u32, f64) {
+/// What a search takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Trials.
+    pub trials: u32,
+    /// Of these, trials that lose frames.
+    pub lossy: u32,
+    /// Sending time of all trials in seconds.
+    pub trial_seconds: f64,
+}
+
+/// What a search for these goals takes on an ordinary device.
+pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
     let Ok(mut search) = Search::new(goals.to_vec(), 100.0, 1e6, Budget { trial_seconds: f64::INFINITY, trials: 500 })
     else {
-        return (0, 0.0);
+        return Expected::default();
     };
-    // A device of 300,000 fps with a small buffer.
+    let mut lossy = 0;
+    // A device with a knee, as software routers have: from 200,000 fps on it forwards 80 % of what is added.
     while let Some((duration_s, load)) = search.next_trial() {
         let intended = (duration_s * load) as u64;
+        let received = (duration_s * (load.min(2e5) + 0.8 * (load - 2e5).max(0.0))) as u64;
+        lossy += u32::from(received < intended);
         search.record(Measurement {
             duration_s,
             effective_duration_s: duration_s,
             intended,
-            received: intended.min((duration_s * 3e5) as u64 + 1_000),
+            received,
             offered_pps: load,
             trial: 0,
         });
     }
-    (search.spent().trials, search.spent().trial_seconds)
+    Expected { trials: search.spent().trials, lossy, trial_seconds: search.spent().trial_seconds }
 }
 
 /// About how long the searches for all sizes take.
 pub fn estimate(params: &Params, goals: &[SearchGoal]) -> Duration {
-    let (trials, trial_s) = expected_trials(goals);
-    let pause = pause(params).as_secs_f64() + TRIAL_OVERHEAD_S;
-    let sizes = crate::parameters::sizes(params).len() as f64;
-    Duration::from_secs_f64(sizes * (trial_s + f64::from(trials) * pause))
+    let expected = expected_trials(goals);
+    let trials = f64::from(expected.trials);
+    let lossy = f64::from(expected.lossy) / trials.max(1.0);
+    let longest_s = seconds(params, "search_duration_max", 7_200.0);
+    let search_s = expected.trial_seconds.min(longest_s) + beside_s(params, trials, lossy);
+    Duration::from_secs_f64(sizes(params).len() as f64 * search_s)
 }
-
-/// What a trial takes beside sending: set-up and drain, about, for estimates.
-pub const TRIAL_OVERHEAD_S: f64 = 0.3;

@@ -8,6 +8,7 @@ use drophammer_methods::tester_ceiling::{ceilings, key_of};
 use drophammer_methods::{Known, METHODS, Method, TestError, Testbed, find};
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{Registry, check_specs};
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{Family, Load};
 use std::time::Duration;
@@ -44,13 +45,14 @@ fn throughput_is_found_within_the_width_and_kept_for_later_tests() {
         end.unwrap();
         let found = cell(&outcome, 0, "throughput_pps").unwrap();
         let upper = cell(&outcome, 0, "upper_bound_pps").unwrap();
-        assert!(found <= capacity + 1.0 && found >= capacity * 0.975, "{capacity}: {found}");
-        assert!(upper > capacity - 1.0 && (upper - found) / upper <= 0.02 + 1.0 / found, "{capacity}: {found} {upper}");
+        assert!(found <= capacity + 2.0 && found >= capacity * 0.965, "{capacity}: {found}");
+        assert!(upper > capacity - 2.0 && (upper - found) / upper <= 0.03 + 2.0 / found, "{capacity}: {found} {upper}");
         assert!((cell(&outcome, 0, "theoretical_pps").unwrap() - LINE_64).abs() < 1e-6);
         assert!((cell(&outcome, 0, "aggregate_pps").unwrap() - 2.0 * found).abs() < 1e-6);
         assert!((cell(&outcome, 0, "l1_bps").unwrap() - found * 84.0 * 8.0).abs() < 1e-3);
         assert!((cell(&outcome, 0, "l2_bps").unwrap() - found * 64.0 * 8.0).abs() < 1e-3);
-        assert_eq!(cell(&outcome, 0, "pdr_0_5_pps"), None);
+        assert!(cell(&outcome, 0, "pdr_0_5_pps").unwrap() >= found);
+        assert_eq!(rank(&outcome, "pdr_64_pps"), cell(&outcome, 0, "pdr_0_5_pps"));
         assert!(rows(&outcome)[0].marks.is_empty(), "{:?}", rows(&outcome)[0].marks);
         assert_eq!(rows(&outcome)[0].trials.len(), bed.trials.len());
         assert_eq!(rank(&outcome, "throughput_64_pps"), Some(found));
@@ -66,7 +68,8 @@ fn a_router_at_line_rate_has_an_irregular_result_not_an_invented_one() {
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
     end.unwrap();
-    assert!((cell(&outcome, 0, "throughput_pps").unwrap() - LINE_64).abs() < 1.0);
+    // The fake counts whole frames, two in a second of trials of 0.5 s.
+    assert!((cell(&outcome, 0, "throughput_pps").unwrap() - LINE_64).abs() < 2.0);
     assert_eq!(cell(&outcome, 0, "upper_bound_pps"), None);
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("no upper bound")));
     assert!(!outcome.ranks[0].tester_limited);
@@ -77,7 +80,7 @@ fn near_the_tester_s_ceiling_results_are_marked() {
     let ceiling = Some(FrameRate(200_000.0));
     let mut bed = Fake { capacity_pps: 190_000.0, ceiling, ..Fake::new() };
     let (outcome, _) = run("throughput", &mut bed, &[size("64")]);
-    assert!(bed.trials.iter().all(|(s, _)| s.steps()[0].1.pps() <= 196_000.001));
+    assert!(bed.trials.iter().all(|(s, _)| s.steps()[0].1.pps() <= 190_000.001));
     assert!(rows(&outcome)[0].marks.contains(&"tester-limited".to_owned()));
     assert!(outcome.ranks[0].tester_limited);
     assert_eq!(cell(&outcome, 0, "ceiling_pps"), Some(200_000.0));
@@ -99,7 +102,7 @@ fn a_router_that_always_loses_has_no_throughput_but_may_have_a_pdr() {
     let mut bed = Fake::new();
     let (outcome, _) = run("throughput", &mut bed, &goals);
     let pdr = cell(&outcome, 0, "pdr_0_5_pps").unwrap();
-    assert!((300_000.0 * 0.98..=300_000.0 / 0.995 + 1.0).contains(&pdr), "{pdr}");
+    assert!((300_000.0 * 0.97..=300_000.0 / 0.995 + 2.0).contains(&pdr), "{pdr}");
     assert!(cell(&outcome, 0, "pdr_0_5_conditional_pps").unwrap() <= pdr);
 }
 
@@ -121,7 +124,7 @@ fn a_search_out_of_time_says_so_and_claims_nothing() {
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("ran out")));
     assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
     let (_, end) = run("latency", &mut bed, &[size("64"), ("search_duration_max", secs(1.0))]);
-    assert!(matches!(end, Err(TestError::Failed(_))), "{end:?}");
+    assert!(matches!(&end, Err(TestError::NotApplicable(why)) if why.starts_with("no throughput known: ")), "{end:?}");
 }
 
 #[test]
@@ -213,7 +216,7 @@ fn back_to_back_finds_the_buffer_to_the_frame() {
         // Which is the time that the buffer takes to fill at line rate, within the width of the throughput search.
         let buffer_s = buffer as f64 / LINE_64;
         assert!((corrected - buffer_s).abs() < 0.1 * buffer_s, "{corrected} {buffer_s}");
-        assert_eq!(cell(&outcome, 0, "searches"), Some(3.0));
+        assert_eq!(cell(&outcome, 0, "searches"), Some(2.0));
     }
 }
 
@@ -234,7 +237,7 @@ fn back_to_back_has_no_answer_where_no_burst_overflows() {
 
 #[test]
 fn recovery_time_is_exact() {
-    for recovery_ns in [0, 1_234_567, 987_654_321] {
+    for recovery_ns in [0, 1_234_567, 654_321_987] {
         let mut bed = Fake { recovery_ns, ..Fake::new() };
         let (outcome, end) = run("system_recovery", &mut bed, &[size("64")]);
         end.unwrap();
@@ -245,14 +248,14 @@ fn recovery_time_is_exact() {
         let (spec, _) = bed.trials.last().unwrap();
         assert!((spec.steps()[1].1.pps() - 0.55 * throughput).abs() < 1e-6);
         let plot = &outcome.plots[0];
-        assert_eq!((plot.events[0].0, plot.series[0].points.len()), (3.0, 120));
-        assert!(plot.series[0].points[0].y > plot.series[0].points[119].y);
+        assert_eq!((plot.events[0].0, plot.series[0].points.len()), (1.0, 40));
+        assert!(plot.series[0].points[0].y > plot.series[0].points[39].y);
     }
 }
 
 #[test]
 fn no_recovery_is_not_a_short_one() {
-    let mut bed = Fake { recovery_ns: 3_000_000_000, ..Fake::new() };
+    let mut bed = Fake { recovery_ns: 1_000_000_000, ..Fake::new() };
     let (outcome, end) = run("system_recovery", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "recovery_ms"), None);
@@ -321,7 +324,10 @@ fn whatever_stops_a_test_keeps_what_was_measured() {
         {
             let mut bed = Fake { buffer: 10, fail: Some((total, error.clone())), ..Fake::new() };
             let (part, end) = run(name, &mut bed, &[size("64 512")]);
-            assert_eq!(end, Err(error.clone()), "{name}");
+            // A tester that is unfit once costs some tests a load or a burst and no more.
+            if !matches!(error, TestError::Unfit(_)) {
+                assert_eq!(end, Err(error.clone()), "{name}");
+            }
             assert!(!rows(&part).is_empty(), "{name}: {error}");
             // The first size was finished, with the same figures.
             assert_eq!(rows(&part)[0], rows(&full)[0], "{name}");
@@ -334,15 +340,30 @@ fn an_unfit_size_does_not_cost_the_others() {
     let mut bed = Fake { fail: Some((3, TestError::Unfit(vec!["late".into()]))), ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
     assert_eq!(end, Err(TestError::Unfit(vec!["late".into()])));
-    assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("stopped")));
+    assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("the tester was unfit")));
     assert_eq!(rows(&outcome)[0].trials, [1, 2]);
     assert!(outcome.ranks.is_empty() && bed.known.throughput.is_empty());
-    // 64-byte frames cannot be offered, 1518-byte ones can.
+    // 64-byte frames cannot be offered, however far the load goes down; 1518-byte ones can.
     let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
     let (outcome, end) = run("throughput", &mut bed, &[size("64 1518")]);
     assert!(matches!(end, Err(TestError::Unfit(_))));
     assert!(cell(&outcome, 1, "throughput_pps").is_some());
     assert!(outcome.notes.iter().any(|n| n.starts_with("64 bytes not finished")));
+    // Later tests do not try again: the one size is left out with the reason, the other is done.
+    for name in ["latency", "back_to_back", "system_recovery"] {
+        let before = bed.trials.len();
+        bed.known.throughput.insert("1518/ipv4/bidirectional".into(), Some(FrameRate(50_000.0)));
+        bed.capacity_pps = 50_000.0;
+        let (outcome, end) = run(name, &mut bed, &[size("64 1518")]);
+        end.unwrap();
+        assert!(outcome.notes.iter().any(|n| n.starts_with("64 bytes not tested: no throughput known: ")), "{name}");
+        assert!(!rows(&outcome).is_empty());
+        assert!(bed.trials[before..].iter().all(|(s, _)| !s.purpose.starts_with("throughput")), "{name}");
+    }
+    // Found in vain by a later test itself, it is not tried by the next either.
+    let mut bed = Fake { unfit_above_pps: 200_000.0, ..Fake::new() };
+    assert!(matches!(run("latency", &mut bed, &[size("64")]).1, Err(TestError::Unfit(_))));
+    assert!(matches!(run("back_to_back", &mut bed, &[size("64")]).1, Err(TestError::NotApplicable(_))));
 }
 
 #[test]
@@ -385,7 +406,7 @@ fn flows_go_between_pairs_of_ports() {
     // Half of the frames are of 78 bytes, because IPv6 needs them.
     assert_eq!(pattern.frame_bytes(), 71.0);
     assert_eq!(pattern.key(), Known::key(&pattern.size, &[Family::Ipv4, Family::Ipv6], "bidirectional"));
-    let limits = pattern.limits(&bed as &dyn Testbed);
+    let limits = pattern.limits(&mut bed as &mut dyn Testbed);
     assert!((limits.line.pps() - 1e9 / (8.0 * 91.0)).abs() < 1e-6);
 }
 
@@ -401,7 +422,21 @@ fn quick_runs_say_in_what_they_deviate_and_conformant_ones_have_nothing_to_say()
         assert!(method.estimate(&params(*method, true, &[])) > method.estimate(&params(*method, false, &[])), "{name}");
     }
     let throughput = method("throughput").deviations(&params(method("throughput"), false, &[]));
-    assert!(throughput.iter().any(|d| d.contains("1 s instead of 60 s")), "{throughput:?}");
+    assert!(throughput.iter().any(|d| d.contains("500 ms instead of 60 s")), "{throughput:?}");
+    assert!(throughput.contains(&"wait for late frames of 200 ms instead of 2 s (RFC 2544 section 23 d)".to_owned()));
+    // What several tests share has the same words in each.
+    for name in ["latency", "back_to_back", "system_recovery"] {
+        let other = method(name).deviations(&params(method(name), false, &[]));
+        assert!(throughput.iter().all(|d| other.contains(d)), "{name}: {other:?}");
+        let title = method(name).spec().title.to_lowercase();
+        assert!(other.iter().all(|d| !d.to_lowercase().contains(&title)), "{other:?}");
+    }
+}
+
+#[test]
+fn the_descriptions_of_all_tests_are_in_order() {
+    let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
+    assert_eq!(check_specs(&Registry { tests: &tests, kinds: &[] }), Vec::<String>::new());
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Fake {
     pub known: Known,
     pub capacity_pps: f64,
     pub buffer: u64,
+    /// Share of what is offered above the capacity that is forwarded all the same: a soft knee.
+    pub beyond: f64,
     /// Share of frames lost at any load.
     pub floor: f64,
     /// Smallest latency; see [`Fake::latency`] for the rest.
@@ -32,9 +34,15 @@ pub struct Fake {
     pub ceiling: Option<FrameRate>,
     /// Loads above this are unfit (the tester drops frames it receives).
     pub unfit_above_pps: f64,
+    /// Constant loads from the first to the second (fps) are unfit too.
+    pub unfit_band_pps: (f64, f64),
+    /// Bursts longer than this are unfit.
+    pub unfit_above_frames: u64,
     /// The n-th trial (from 1) fails so.
     pub fail: Option<(u64, TestError)>,
     pub trials: Vec<(TrialSpec, TrialResult)>,
+    /// Trials asked for, valid or not.
+    pub asked: u64,
     pub settled: Duration,
     pub progress: Vec<(u32, u32)>,
 }
@@ -74,6 +82,7 @@ impl Fake {
             known: Known::default(),
             capacity_pps: 300_000.0,
             buffer: 0,
+            beyond: 0.0,
             floor: 0.0,
             latency_ns: 10_000,
             recovery_ns: 0,
@@ -81,8 +90,11 @@ impl Fake {
             offer_share: 1.0,
             ceiling: None,
             unfit_above_pps: f64::INFINITY,
+            unfit_band_pps: (0.0, 0.0),
+            unfit_above_frames: u64::MAX,
             fail: None,
             trials: Vec::new(),
+            asked: 0,
             settled: Duration::ZERO,
             progress: Vec::new(),
         }
@@ -116,7 +128,11 @@ impl Fake {
 
     /// Per sending port: (frames sent, frames lost, sending time, last loss in ns).
     fn port(&self, spec: &TrialSpec) -> (u64, u64, f64, Option<u64>) {
-        let forwarded = |sent: u64, seconds: f64| (self.capacity_pps * seconds + 1e-6) as u64 + self.buffer.min(sent);
+        let forwarded = |sent: u64, seconds: f64| {
+            let capacity = self.capacity_pps * seconds;
+            let beyond = self.beyond * (sent as f64 - capacity).max(0.0);
+            (capacity + beyond + 1e-6) as u64 + self.buffer.min(sent)
+        };
         let floor = |sent: u64| (sent as f64 * self.floor) as u64;
         match &spec.load {
             Load::Constant { rate_pps } => {
@@ -205,10 +221,17 @@ impl Testbed for Fake {
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        if let Some((_, error)) = self.fail.clone().filter(|(n, _)| *n == self.trials.len() as u64 + 1) {
+        self.asked += 1;
+        if let Some((_, error)) = self.fail.clone().filter(|(n, _)| *n == self.asked) {
             return Err(error);
         }
-        if spec.steps().iter().any(|(_, rate)| rate.pps() > self.unfit_above_pps) {
+        let (from, to) = self.unfit_band_pps;
+        let unfit = match &spec.load {
+            Load::Burst { frames, .. } => *frames > self.unfit_above_frames,
+            Load::Constant { rate_pps } => *rate_pps > self.unfit_above_pps || (from..to).contains(rate_pps),
+            _ => spec.steps().iter().any(|(_, rate)| rate.pps() > self.unfit_above_pps),
+        };
+        if unfit {
             return Err(TestError::Unfit(vec!["receive ring overflowed".into()]));
         }
         let result = self.answer(spec);

@@ -67,7 +67,8 @@ fn suites_of_the_manual_are_accepted() {
 #[test]
 fn suites_of_the_project_are_accepted() {
     let suites = std::fs::read_dir(root().join("suites")).unwrap();
-    let suites: Vec<_> = suites.map(|s| s.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
+    let suites: Vec<_> =
+        suites.map(|s| s.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "yaml")).collect();
     assert!(!suites.is_empty());
     for suite in suites {
         let output = drophammer(&["check", suite.to_str().unwrap()]);

@@ -1,0 +1,32 @@
+# Everything that one types in this repository. `make help` lists it.
+
+SUITE ?= suites/quick-look.yaml
+ARGS ?=
+# rustup puts cargo here, and an ordinary user's PATH may not have it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
+
+.DEFAULT_GOAL := help
+.PHONY: help run test bench clean-lab
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
+	@echo
+	@echo 'make run SUITE=my.yaml ARGS="--dut frr --profile conformant" runs another suite, or a part of one.'
+
+run: ## install what is missing, build, run suites/quick-look.yaml and write its report
+	@scripts/setup run
+	cargo build --release --locked -p drophammer-cli
+	$(DROPHAMMER) run $(SUITE) $(ARGS)
+
+test: ## install what is missing, run all tests, clippy and the format check
+	@scripts/setup test
+	cargo test --workspace --locked
+	@scripts/lint
+
+bench: ## measure the packet path of the tester
+	@scripts/setup run
+	cargo bench --workspace --locked --bench '*'
+
+clean-lab: ## remove what a killed run may have left behind
+	$(DROPHAMMER) clean

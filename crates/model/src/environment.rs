@@ -51,6 +51,18 @@ pub struct DutRecord {
     pub ports: Vec<PortRecord>,
 }
 
+/// Name under which the tester's own loop, without a router, stands in the records.
+pub const TESTER: &str = "tester";
+/// [`DutRecord::kind`] of the tester's own loop.
+pub const TESTER_KIND: &str = "loop";
+
+impl DutRecord {
+    /// Is this the tester's own loop rather than a router? `suite` has the names of the DUTs of the suite.
+    pub fn is_tester(&self, suite: &[String]) -> bool {
+        self.kind == TESTER_KIND && !suite.contains(&self.name)
+    }
+}
+
 /// One port of the tester.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortRecord {

@@ -9,14 +9,14 @@ use std::collections::HashSet;
 pub fn files(view: &View) -> Vec<(String, String)> {
     let mut names = HashSet::new();
     let mut out = vec![(name(&["summary"], &mut names), ranks(view)), (name(&["trials"], &mut names), trials(view))];
-    for section in &view.sections {
+    for section in view.all_sections() {
         for table in &section.tables {
             let mut head = vec!["dut".to_owned()];
             head.extend(table.columns.iter().map(|c| c.key.clone()));
             head.extend(["marks".into(), "trials".into()]);
             let mut csv = Csv::new(&head);
             for r in &table.rows {
-                let mut row = vec![view.duts[r.dut].name.to_owned()];
+                let mut row = vec![view.dut(r.dut).name.to_owned()];
                 row.extend(r.cells.iter().map(|c| raw(c)));
                 row.push(r.marks.join("; "));
                 row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
@@ -28,7 +28,7 @@ pub fn files(view: &View) -> Vec<(String, String)> {
             let head = ["dut", "series", "reference", "dots", "label", "x", "y", "low", "high", "trial"];
             let mut csv = Csv::new(&head.map(str::to_owned));
             for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
-                let dut = dut.map_or("", |d| view.duts[d].name);
+                let dut = dut.map_or("", |d| view.dut(d).name);
                 for p in &series.points {
                     csv.row(&[
                         dut.to_owned(),

@@ -17,13 +17,12 @@ pub struct Grid {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The summary: one row per figure, one column per DUT, best DUT first.
-pub fn summary(view: &View) -> Grid {
-    let order = &view.ranking.order;
-    let mut head = vec!["Figure".to_owned(), "Unit".to_owned()];
+/// The summary: one row per figure, one column per DUT of `order`. `↓` stands where less is better.
+pub fn summary(view: &View, order: &[usize]) -> Grid {
+    let mut head = vec!["Figure".to_owned()];
     head.extend(order.iter().map(|d| view.duts[*d].label()));
     let mut right = vec![true; head.len()];
-    right[..2].fill(false);
+    right[0] = false;
     let mut rows = Vec::new();
     if view.duts.len() > 1 {
         let rank = |d: &usize| {
@@ -35,31 +34,35 @@ pub fn summary(view: &View) -> Grid {
                 _ => DASH.into(),
             }
         };
-        let mut row = vec!["Overall rank".to_owned(), String::new()];
+        let mut row = vec!["Overall rank".to_owned()];
         row.extend(order.iter().map(rank));
         rows.push(row);
     }
     for figure in &view.ranking.figures {
-        let mut row = vec![figure_title(view, figure), figure.unit.clone()];
+        let mut row = vec![figure_title(view, figure)];
         row.extend(order.iter().map(|d| summary_cell(view, figure, *d)));
         rows.push(row);
     }
     Grid { head, right, rows }
 }
 
-/// Title of a figure; the direction is told where less is better.
+/// Title of a figure with its unit, and `↓` where less is better.
 pub fn figure_title(view: &View, figure: &Ranked) -> String {
     // The same figure of a test that the suite has twice.
     let twin = view.ranking.figures.iter().any(|f| f.key == figure.key && f.section != figure.section);
     let test = if twin { format!(" \u{2013} {}", view.sections[figure.section].title) } else { String::new() };
-    let direction = if figure.higher_is_better { "" } else { " (less is better)" };
-    format!("{}{test}{direction}", figure.title)
+    let direction = if figure.higher_is_better { "" } else { " \u{2193}" };
+    format!("{}{direction}", heading(&format!("{}{test}", figure.title), &figure.unit))
 }
 
-/// `>= 1,234,567  #1`, `=1` for a tie.
+/// `1,234,567  #1`, `=1` for a tie.
 fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     let value = figure_value(figure, dut);
+    // Where the tester was the limit of all, there is nothing to rank.
+    if all_limited(view, figure, dut) {
+        return value + " (tester-limited)";
+    }
     match entry.rank {
         // One DUT is not ranked against itself.
         Some(rank) if ranked_kind(view, dut) => format!("{value}  {}{rank}", if entry.tied { "=" } else { "#" }),
@@ -72,12 +75,19 @@ pub fn ranked_kind(view: &View, dut: usize) -> bool {
     view.duts.iter().filter(|d| d.simulated == view.duts[dut].simulated).count() > 1
 }
 
-/// The value with `≥` or `≤` where the tester was the limit; words where there is none.
+/// Was the tester the limit for every DUT of this one's kind?
+pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
+    let kind = view.duts[dut].simulated;
+    view.duts.iter().zip(&figure.entries).filter(|(d, _)| d.simulated == kind).all(|(_, e)| e.tester_limited())
+}
+
+/// The value, with `≥` where the tester was the limit and more is better; words where there is none. Where less is better
+/// the direction is not known: a loss of 0 % at the most that the tester could offer may be more at a higher load.
 pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     match entry.value() {
-        Some(v) if entry.tester_limited() => {
-            format!("{} {}", if figure.higher_is_better { '\u{2265}' } else { '\u{2264}' }, number(v, &figure.unit))
+        Some(v) if entry.tester_limited() && figure.higher_is_better => {
+            format!("\u{2265} {}", number(v, &figure.unit))
         }
         Some(v) => number(v, &figure.unit),
         None if !entry.reached => "not run".into(),
@@ -97,7 +107,7 @@ pub fn table(view: &View, table: &MergedTable) -> Grid {
         right.push(false);
     }
     let rows = table.rows.iter().map(|r| {
-        let mut row = vec![view.duts[r.dut].label()];
+        let mut row = vec![view.dut(r.dut).label()];
         row.extend(r.cells.iter().zip(&table.columns).map(|(value, column)| cell(value, &column.unit)));
         if marked {
             row.push(r.marks.join(", "));
@@ -148,7 +158,7 @@ pub fn markdown(view: &View) -> String {
     let started = &view.run.started;
     let mut out = format!("# {}\n\n", escape(&started.title));
     if let Some(tag) = view.tag() {
-        out += &format!("> **{}**\n\n", escape(&tag));
+        out += &format!("> **{}.** The deviations are listed at the end.\n\n", escape(&tag));
     }
     out += &format!(
         "Suite {}, profile {}, started {}. State: {}.\n\n",
@@ -158,7 +168,7 @@ pub fn markdown(view: &View) -> String {
         escape(&view.state_text())
     );
     if !view.ranking.figures.is_empty() {
-        out += &format!("## Summary\n\n{}\n{HOW}\n\n", summary(view).markdown());
+        out += &format!("## Summary\n\n{}\n{HOW}\n\n", summary(view, &view.ranking.order).markdown());
     }
     let verdicts = view.verdicts();
     if !verdicts.is_empty() {
@@ -170,13 +180,13 @@ pub fn markdown(view: &View) -> String {
         }
         out.push('\n');
     }
-    for section in &view.sections {
+    for section in view.all_sections() {
         out += &format!("## {}\n\n", escape(&section.title));
         for t in &section.tables {
             out += &format!("### {}\n\n{}\n", escape(t.title), table(view, t).markdown());
         }
         for r in &section.results {
-            let dut = escape(&view.duts[r.dut].label());
+            let dut = escape(&view.dut(r.dut).label());
             if !r.standing.is_completed() {
                 out += &format!("- {dut}: {} ({} trials stored)\n", escape(&r.standing.text()), r.trials.len());
             }
@@ -187,9 +197,10 @@ pub fn markdown(view: &View) -> String {
         out.push('\n');
     }
     out += "## Devices under test\n\n";
-    for dut in &view.duts {
+    for dut in view.duts.iter().chain(&view.tester) {
         out += &format!("- **{}**: {}\n", escape(&dut.label()), escape(&dut_line(dut)));
     }
+    list(&mut out, "Deviations from the RFCs", &view.deviation_lines());
     list(&mut out, "Invalid trials", &invalid_lines(view));
     list(&mut out, "Problems", &view.problems());
     out

@@ -23,6 +23,11 @@ pub fn report(view: &View) -> String {
         })).collect::<Vec<_>>(),
         "ranking": ranking(view),
         "tests": view.sections.iter().map(|s| section(view, s)).collect::<Vec<_>>(),
+        "tester": view.tester.as_ref().map(|t| json!({
+            "name": t.name,
+            "records": t.records,
+            "tests": view.ceiling.iter().map(|s| section(view, s)).collect::<Vec<_>>(),
+        })),
         "trials": view.run.trials,
         "notes": view.run.notes,
         "problems": view.problems(),
@@ -61,7 +66,7 @@ fn ranking(view: &View) -> Value {
 fn section(view: &View, section: &crate::view::Section) -> Value {
     let results = section.results.iter().map(|r| {
         json!({
-            "dut": view.duts[r.dut].name,
+            "dut": view.dut(r.dut).name,
             "completed": r.standing.is_completed(),
             "standing": r.standing.text(),
             "elapsed_s": r.record.map(|t| t.elapsed_s),
@@ -77,7 +82,7 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
             "title": t.title,
             "columns": t.columns,
             "rows": t.rows.iter().map(|r| json!({
-                "dut": view.duts[r.dut].name,
+                "dut": view.dut(r.dut).name,
                 "cells": t.columns.iter().zip(&r.cells).map(|(c, v)| (c.key.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
                 "marks": r.marks,
                 "trials": r.row.trials,

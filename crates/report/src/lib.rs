@@ -9,6 +9,7 @@ mod grid;
 mod html;
 mod json;
 mod junit;
+mod merge;
 pub mod rank;
 mod svg;
 mod text;

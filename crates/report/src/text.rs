@@ -4,7 +4,7 @@ use crate::format::{plain, plain_lines};
 use crate::grid::{self, Grid};
 use crate::rank::HOW;
 use crate::view::View;
-use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 
 fn set(grid: &Grid) -> Table {
     let mut table = Table::new();
@@ -25,35 +25,67 @@ fn paint(text: &str, code: &str, color: bool) -> String {
     if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// Characters of a line of the summary.
+const WIDTH: usize = 100;
+/// Characters of the column of figures; longer titles go on in a second line.
+const FIGURE_WIDTH: usize = 42;
+/// Characters of a line that tells a problem; the rest is in the report.
+const PROBLEM_WIDTH: usize = 160;
+
 /// See [`crate::summary_text`].
 pub fn summary(view: &View, color: bool) -> String {
+    head(view, color) + &problems(view, color, Some(PROBLEM_WIDTH))
+}
+
+fn head(view: &View, color: bool) -> String {
     let started = &view.run.started;
-    let mut out = format!("{}\n", paint(&plain(&started.title), "1", color));
+    let mut out = format!("{}\n", paint(&wrap(&plain(&started.title), WIDTH), "1", color));
     if let Some(tag) = view.tag() {
-        out += &format!("{}\n", paint(&plain(&tag), "33", color));
+        let n = view.deviations().len();
+        let s = if n == 1 { "" } else { "s" };
+        let listed = if n == 0 { String::new() } else { format!(": {n} deviation{s}, listed in the report") };
+        out += &format!("{}\n", paint(&plain(&(tag + &listed)), "33", color));
     }
-    out += &format!("Run {}: {}\n", plain(&started.suite), plain(&view.state_text()));
+    out += &format!("{}\n", wrap(&format!("Run {}: {}", plain(&started.suite), plain(&view.state_text())), WIDTH));
     if !view.ranking.figures.is_empty() {
-        let mut table = set(&grid::summary(view));
-        if color {
-            table.enforce_styling();
-            colour_best(&mut table, view);
-        } else {
-            table.force_no_tty();
+        let (groups, figure_width) = side_by_side(view);
+        for order in groups {
+            let mut table = set(&grid::summary(view, order));
+            table.set_width(WIDTH as u16);
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            if let (Some(figures), Some(width)) = (table.column_mut(0), figure_width) {
+                figures.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width + 2)));
+            }
+            if color {
+                table.enforce_styling();
+                colour_best(&mut table, view, order);
+            } else {
+                table.force_no_tty();
+            }
+            out += &format!("{table}\n");
         }
-        out += &format!("{table}\n");
-        if view.duts.len() > 1 {
-            out += &format!("{}\n", wrap(HOW, 100));
+        let down =
+            if view.ranking.figures.iter().all(|f| f.higher_is_better) { "" } else { "\u{2193} less is better. " };
+        let how = if view.duts.len() > 1 { HOW } else { "" };
+        if !(down.is_empty() && how.is_empty()) {
+            out += &format!("{}\n", wrap(&format!("{down}{how}"), WIDTH));
         }
     }
     for (section, dut, v) in view.verdicts() {
         let word = if v.pass { paint("PASS", "32", color) } else { paint("FAIL", "1;31", color) };
         let line = format!("{} on {}: {}; found {}", section.title, dut.label(), v.criterion, v.found);
-        out += &format!("{word}  {}\n", plain(&line));
+        out += &format!("{word}  {}\n", wrap(&plain(&line), WIDTH - 6).replace('\n', "\n      "));
     }
-    let problems = view.problems();
-    for problem in &problems {
-        out += &format!("{} {}\n", paint("!", "1;31", color), plain(problem));
+    out
+}
+
+/// What went wrong, one line each, of at most `width` characters.
+fn problems(view: &View, color: bool, width: Option<usize>) -> String {
+    let mut out = String::new();
+    for problem in view.problems() {
+        let line = plain(&problem);
+        let line = width.map_or(line.clone(), |w| shorten(&line, w - 2));
+        out += &format!("{} {line}\n", paint("!", "1;31", color));
     }
     let invalid = view.invalid_trials().len();
     if invalid > 0 {
@@ -62,8 +94,43 @@ pub fn summary(view: &View, color: bool) -> String {
     out
 }
 
+/// The first `width` characters of a line, with an ellipsis where some are left out.
+fn shorten(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    line.chars().take(width - 1).collect::<String>().trim_end().to_owned() + "\u{2026}"
+}
+
+/// The DUTs, best first, in groups whose columns fit beside the figures, and the width of the column of figures where it
+/// must be less than its texts.
+fn side_by_side<'a>(view: &'a View) -> (Vec<&'a [usize]>, Option<u16>) {
+    let order = view.ranking.order.as_slice();
+    let all = grid::summary(view, order);
+    let width = |column: usize| {
+        let cells = all.rows.iter().map(|r| r[column].chars().count());
+        // A space on either side and the line between.
+        cells.chain([all.head[column].chars().count()]).max().unwrap_or(0) + 3
+    };
+    if (0..all.head.len()).map(width).sum::<usize>() < WIDTH {
+        return (vec![order], None);
+    }
+    let figures = width(0).min(FIGURE_WIDTH + 3) + 1;
+    let (mut groups, mut start, mut used) = (Vec::new(), 0, figures);
+    for place in 0..order.len() {
+        let own = width(place + 1);
+        if place > start && used + own > WIDTH {
+            groups.push(&order[start..place]);
+            (start, used) = (place, figures);
+        }
+        used += own;
+    }
+    groups.push(&order[start..]);
+    (groups, Some(FIGURE_WIDTH as u16))
+}
+
 /// Bold green for rank 1 of each figure, where there is something to rank.
-fn colour_best(table: &mut Table, view: &View) {
+fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
     let head = usize::from(view.duts.len() > 1);
     for (index, figure) in view.ranking.figures.iter().enumerate() {
         let Some(row) = table.row_mut(index + head) else { continue };
@@ -71,9 +138,10 @@ fn colour_best(table: &mut Table, view: &View) {
         let mut fresh = comfy_table::Row::new();
         for (column, content) in cells.into_iter().enumerate() {
             let mut cell = Cell::new(content);
-            if let Some(dut) = column.checked_sub(2).and_then(|c| view.ranking.order.get(c)) {
+            if let Some(dut) = column.checked_sub(1).and_then(|c| order.get(c)) {
                 let entry = &figure.entries[*dut];
-                if entry.rank == Some(1) && entry.value().is_some() && grid::ranked_kind(view, *dut) {
+                let compared = grid::ranked_kind(view, *dut) && !grid::all_limited(view, figure, *dut);
+                if entry.rank == Some(1) && entry.value().is_some() && compared {
                     cell = cell.fg(Color::Green).add_attribute(Attribute::Bold);
                 }
             }
@@ -104,14 +172,14 @@ fn wrap(text: &str, width: usize) -> String {
 
 /// The whole report as text.
 pub fn report(view: &View) -> String {
-    let mut out = summary(view, false);
-    for section in &view.sections {
+    let mut out = head(view, false) + &problems(view, false, None);
+    for section in view.all_sections() {
         out += &format!("\n== {} ==\n", plain(&section.title));
         for t in &section.tables {
             out += &format!("\n{}\n{}\n", plain(t.title), set(&grid::table(view, t)));
         }
         for r in &section.results {
-            let dut = view.duts[r.dut].label();
+            let dut = view.dut(r.dut).label();
             out += &format!("{}: {}; {} trials\n", plain(&dut), plain(&r.standing.text()), r.trials.len());
             for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
                 out += &format!("  - {}\n", plain(note));
@@ -119,8 +187,12 @@ pub fn report(view: &View) -> String {
         }
     }
     out += "\n== Devices under test ==\n";
-    for dut in &view.duts {
+    for dut in view.duts.iter().chain(&view.tester) {
         out += &format!("{}: {}\n", plain(&dut.label()), plain(&grid::dut_line(dut)));
+    }
+    let deviations = view.deviation_lines();
+    if !deviations.is_empty() {
+        out += &format!("\n== Deviations from the RFCs ==\n{}\n", plain_lines(&deviations.join("\n")));
     }
     let invalid = grid::invalid_lines(view);
     if !invalid.is_empty() {

@@ -1,11 +1,13 @@
 //! A run as reports show it: by test, with the tables and plots of all DUTs merged.
 
+use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::outcome::{Cell, Column, Plot, Point, Row, Series, Table};
+use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::record::{TestRecord, TestStatus, TrialRecord};
 use drophammer_store::{Run, RunState};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// A run as reports show it.
 #[derive(Debug)]
@@ -16,6 +18,10 @@ pub struct View<'a> {
     pub duts: Vec<DutView<'a>>,
     /// Tests in the order of the suite.
     pub sections: Vec<Section<'a>>,
+    /// The tester's own loop without a router, when it was measured. It is no DUT and takes no part in ranks.
+    pub tester: Option<DutView<'a>>,
+    /// Tests of the tester itself; their DUT index is that behind the last DUT.
+    pub ceiling: Vec<Section<'a>>,
     /// Ranks.
     pub ranking: Ranking,
     trials: HashMap<u64, &'a TrialRecord>,
@@ -137,19 +143,45 @@ pub struct MergedPlot {
     pub plot: Plot,
     /// One per series of `plot`: index of the DUT, absent for reference series.
     pub dut_of: Vec<Option<usize>>,
-    /// One per series of `plot`: its place within its DUT (0 for the first), without dots and references.
+    /// One per series of `plot`: its place within its DUT (0 for the first), the same for a curve and its dots; for a
+    /// reference its place among the references.
     pub place: Vec<usize>,
+    /// Trials among the points that may not be used.
+    pub invalid: HashSet<u64>,
 }
 
 impl<'a> View<'a> {
     /// Makes the view of a run.
     pub fn new(run: &'a Run) -> View<'a> {
         let trials = run.trials.iter().map(|t| (t.result.trial, t)).collect();
-        let duts = duts(run);
-        let sections: Vec<_> = section_names(run).into_iter().map(|n| section(run, &duts, &trials, n)).collect();
+        let tester = run.duts.iter().find(|d| d.is_tester(&run.started.duts)).map(|d| d.name.as_str());
+        let mut duts = duts(run, tester);
+        let routers = duts.len() - usize::from(tester.is_some());
+        let make = |members: Range<usize>, suite: &[(String, String)]| -> Vec<Section> {
+            let names = section_names(run, &duts[members.clone()], suite);
+            names.into_iter().map(|n| section(run, &duts, members.clone(), &trials, n)).collect()
+        };
+        let sections = make(0..routers, &run.started.tests);
+        let mut ceiling = make(routers..duts.len(), &[]);
+        // The suite may have the very test that the runner makes of the tester.
+        for own in ceiling.iter_mut().filter(|c| sections.iter().any(|s: &Section| s.id == c.id)) {
+            own.id = format!("loop-{}", own.id);
+            own.title = format!("{}, loop without router", own.title);
+        }
+        let tester = tester.and_then(|_| duts.pop());
         let simulated: Vec<bool> = duts.iter().map(|d| d.simulated).collect();
         let ranking = rank::rank(&sections, &simulated);
-        View { run, duts, sections, ranking, trials }
+        View { run, duts, sections, tester, ceiling, ranking, trials }
+    }
+
+    /// The DUT of this index, or the tester for the index behind the last.
+    pub fn dut(&self, index: usize) -> &DutView<'a> {
+        self.duts.get(index).or(self.tester.as_ref()).expect("results are made for known DUTs and the tester only")
+    }
+
+    /// The tests of the suite, then those of the tester itself.
+    pub fn all_sections(&self) -> impl Iterator<Item = &Section<'a>> {
+        self.sections.iter().chain(&self.ceiling)
     }
 
     /// The trial of this number.
@@ -167,18 +199,39 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Why the figures do not conform to the RFCs, when they do not.
+    /// That the figures do not conform to the RFCs, when they do not: `NOT RFC-conformant (profile quick)`.
     pub fn tag(&self) -> Option<String> {
         let started = &self.run.started;
-        if started.conformant {
-            return None;
+        (!started.conformant).then(|| format!("NOT RFC-conformant (profile {})", started.profile))
+    }
+
+    /// Why not: (deviation, titles of the tests that have it), each deviation once.
+    pub fn deviations(&self) -> Vec<(&'a str, Vec<&'a str>)> {
+        let started = &self.run.started;
+        let mut out: Vec<(&str, Vec<&str>)> = Vec::new();
+        for line in &started.deviations {
+            let titles = started.tests.iter().map(|(_, title)| title.as_str());
+            let split =
+                |t: &'a str| line.strip_prefix(t).and_then(|rest| rest.strip_prefix(": ")).map(|rest| (t, rest));
+            let (title, text) = titles.into_iter().find_map(split).map_or((None, line.as_str()), |(t, r)| (Some(t), r));
+            let index = out.iter().position(|(known, _)| *known == text).unwrap_or_else(|| {
+                out.push((text, Vec::new()));
+                out.len() - 1
+            });
+            let tests = &mut out[index].1;
+            if let Some(title) = title.filter(|t| !tests.contains(t)) {
+                tests.push(title);
+            }
         }
-        let why = if started.deviations.is_empty() {
-            "profile ".to_owned() + &started.profile
-        } else {
-            started.deviations.join("; ")
+        out
+    }
+
+    /// [`View::deviations`] as lines: `trials of 1 s instead of 60 s (Throughput, Latency)`.
+    pub fn deviation_lines(&self) -> Vec<String> {
+        let line = |(text, tests): (&str, Vec<&str>)| {
+            if tests.is_empty() { text.to_owned() } else { format!("{text} \u{2013} {}", tests.join(", ")) }
         };
-        Some(format!("Not RFC-conformant: {why}"))
+        self.deviations().into_iter().map(line).collect()
     }
 
     /// All verdicts: (section, DUT, verdict).
@@ -202,9 +255,9 @@ impl<'a> View<'a> {
                 None => format!("{}  {}", n.time, n.text),
             });
         }
-        for section in &self.sections {
+        for section in self.all_sections() {
             for r in section.results.iter().filter(|r| !r.standing.is_completed()) {
-                out.push(format!("{} on {}: {}", section.title, self.duts[r.dut].name, r.standing.text()));
+                out.push(format!("{} on {}: {}", section.title, self.dut(r.dut).name, r.standing.text()));
             }
         }
         out
@@ -216,16 +269,18 @@ impl<'a> View<'a> {
     }
 }
 
-fn duts(run: &Run) -> Vec<DutView<'_>> {
+/// DUTs of the suite, then others that the records know, then the tester.
+fn duts<'a>(run: &'a Run, tester: Option<&'a str>) -> Vec<DutView<'a>> {
     let mut names: Vec<&str> = Vec::new();
     let seen = run.duts.iter().map(|d| d.name.as_str()).chain(run.tests.iter().map(|t| t.dut.as_str()));
     for name in run.started.duts.iter().map(String::as_str).chain(seen) {
-        if !names.contains(&name) {
+        if !names.contains(&name) && Some(name) != tester {
             names.push(name);
         }
     }
     names
         .into_iter()
+        .chain(tester)
         .map(|name| {
             let records: Vec<_> = run.duts.iter().filter(|d| d.name == name).collect();
             let simulated = records.iter().any(|d| d.simulated);
@@ -234,17 +289,29 @@ fn duts(run: &Run) -> Vec<DutView<'_>> {
         .collect()
 }
 
-/// `(test, title, occurrence from 0)` of every section.
-fn section_names(run: &Run) -> Vec<(String, String, usize)> {
+/// `(test, title, occurrence from 0)` of every section of these DUTs: the tests of the suite, then what the records have
+/// beyond.
+fn section_names(run: &Run, duts: &[DutView], suite: &[(String, String)]) -> Vec<(String, String, usize)> {
     let mut out: Vec<(String, String, usize)> = Vec::new();
-    for (test, title) in &run.started.tests {
+    for (test, title) in suite {
         let n = out.iter().filter(|(t, ..)| t == test).count();
         out.push((test.clone(), title.clone(), n));
     }
-    let recorded = run.tests.iter().map(|t| (&t.test, &t.title)).chain(run.trials.iter().map(|t| (&t.test, &t.test)));
-    for (test, title) in recorded {
-        if !out.iter().any(|(t, ..)| t == test) {
-            out.push((test.clone(), title.clone(), 0));
+    for dut in duts {
+        let mut ended: HashMap<&str, usize> = HashMap::new();
+        let mut seen: Vec<(&str, &str, usize)> = Vec::new();
+        for t in run.tests.iter().filter(|t| t.dut == dut.name) {
+            let n = ended.entry(&t.test).or_default();
+            seen.push((&t.test, &t.title, *n));
+            *n += 1;
+        }
+        let trials = run.trials.iter().filter(|t| t.dut == dut.name);
+        seen.extend(trials.map(|t| (t.test.as_str(), t.test.as_str(), run.occurrence(t))));
+        for (test, title, n) in seen {
+            if !out.iter().any(|(t, _, m)| t == test && *m == n) {
+                let known = out.iter().find(|(t, ..)| t == test).map(|(_, title, _)| title.clone());
+                out.push((test.to_owned(), known.unwrap_or_else(|| title.to_owned()), n));
+            }
         }
     }
     out
@@ -253,17 +320,20 @@ fn section_names(run: &Run) -> Vec<(String, String, usize)> {
 fn section<'a>(
     run: &'a Run,
     duts: &[DutView<'a>],
+    members: Range<usize>,
     trials: &HashMap<u64, &'a TrialRecord>,
     (test, title, occurrence): (String, String, usize),
 ) -> Section<'a> {
     let results: Vec<DutResult> = duts
         .iter()
         .enumerate()
+        .skip(members.start)
+        .take(members.len())
         .map(|(dut, view)| {
             let here = |d: &str, t: &str| d == view.name && t == test;
             let record = run.tests.iter().filter(|t| here(&t.dut, &t.test)).nth(occurrence);
-            // Trials name their test but not its occurrence; they are all listed with the first.
-            let trials: Vec<_> = run.trials.iter().filter(|t| occurrence == 0 && here(&t.dut, &t.test)).collect();
+            let own = |t: &&TrialRecord| here(&t.dut, &t.test) && run.occurrence(t) == occurrence;
+            let trials: Vec<_> = run.trials.iter().filter(own).collect();
             let standing = match record {
                 Some(r) => Standing::Ended(r.status.clone()),
                 None if !trials.is_empty() => Standing::CutOff,
@@ -279,133 +349,8 @@ fn section<'a>(
         id: format!("{test}{suffix}"),
         title: format!("{title}{number}"),
         tables: merge_tables(&results, trials),
-        plots: merge_plots(&results, duts),
+        plots: merge_plots(&results, duts, trials),
         test,
         results,
     }
-}
-
-static NOTHING: Cell = Cell::None;
-
-fn merge_tables<'a>(results: &[DutResult<'a>], trials: &HashMap<u64, &'a TrialRecord>) -> Vec<MergedTable<'a>> {
-    let mut merged: Vec<MergedTable> = Vec::new();
-    let all: Vec<(usize, &'a Table)> = results
-        .iter()
-        .filter_map(|r| r.record.map(|t| (r.dut, t)))
-        .flat_map(|(d, t)| t.outcome.tables.iter().map(move |x| (d, x)))
-        .collect();
-    for (_, table) in &all {
-        let index = merged.iter().position(|m| m.key == table.key).unwrap_or_else(|| {
-            merged.push(MergedTable { key: &table.key, title: &table.title, columns: Vec::new(), rows: Vec::new() });
-            merged.len() - 1
-        });
-        for column in &table.columns {
-            if !merged[index].columns.iter().any(|c| c.key == column.key) {
-                merged[index].columns.push(column);
-            }
-        }
-    }
-    for (dut, table) in all {
-        let Some(target) = merged.iter_mut().find(|m| m.key == table.key) else { continue };
-        for row in &table.rows {
-            let cell_of = |c: &&Column| {
-                table.columns.iter().position(|own| own.key == c.key).and_then(|i| row.cells.get(i)).unwrap_or(&NOTHING)
-            };
-            let own: Vec<_> = row.trials.iter().filter_map(|n| trials.get(n).copied()).collect();
-            let mut marks = row.marks.clone();
-            if own.iter().any(|t| !t.result.validity.is_valid()) {
-                marks.push("invalid trial".into());
-            }
-            let cells = target.columns.iter().map(cell_of).collect();
-            target.rows.push(MergedRow { dut, cells, marks, trials: own, row });
-        }
-    }
-    merged
-}
-
-fn merge_plots(results: &[DutResult], duts: &[DutView]) -> Vec<MergedPlot> {
-    let mut merged: Vec<MergedPlot> = Vec::new();
-    let all: Vec<(usize, &Plot)> = results
-        .iter()
-        .filter_map(|r| r.record.map(|t| (r.dut, t)))
-        .flat_map(|(d, t)| t.outcome.plots.iter().map(move |p| (d, p)))
-        .collect();
-    for (dut, plot) in &all {
-        let index = merged.iter().position(|m| m.plot.key == plot.key).unwrap_or_else(|| {
-            let empty = Plot { series: Vec::new(), events: Vec::new(), ..(*plot).clone() };
-            merged.push(MergedPlot { plot: empty, dut_of: Vec::new(), place: Vec::new() });
-            merged.len() - 1
-        });
-        let target = &mut merged[index];
-        // Another DUT may reach further down: one logarithmic axis for all, if any asked for it.
-        target.plot.log_y |= plot.log_y;
-        for series in &plot.series {
-            add_series(target, series, *dut, duts);
-        }
-        // The same mark on every DUT is drawn once; a mark of one DUT says whose it is.
-        let same_key = all.iter().filter(|(_, p)| p.key == plot.key);
-        for event in &plot.events {
-            let shared = same_key.clone().all(|(_, p)| p.events.contains(event));
-            let text = if shared { event.1.clone() } else { format!("{}: {}", duts[*dut].name, event.1) };
-            let event = (event.0, text);
-            if !target.plot.events.contains(&event) {
-                target.plot.events.push(event);
-            }
-        }
-    }
-    merged.iter_mut().for_each(references_last);
-    merged
-}
-
-/// What belongs to no DUT comes after what does, in legend and files.
-fn references_last(merged: &mut MergedPlot) {
-    let mut order: Vec<usize> = (0..merged.plot.series.len()).collect();
-    order.sort_by_key(|i| merged.plot.series[*i].reference);
-    let picked = |i: &usize| (merged.plot.series[*i].clone(), merged.dut_of[*i], merged.place[*i]);
-    let all: Vec<_> = order.iter().map(picked).collect();
-    (merged.plot.series, merged.dut_of, merged.place) = (Vec::new(), Vec::new(), Vec::new());
-    for (series, dut, place) in all {
-        merged.plot.series.push(series);
-        merged.dut_of.push(dut);
-        merged.place.push(place);
-    }
-}
-
-fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutView]) {
-    if series.reference {
-        let known = target.plot.series.iter_mut().find(|s| s.reference && s.name == series.name);
-        match known {
-            // A DUT that got further has more of the same line.
-            Some(s) => {
-                let new: Vec<Point> = series
-                    .points
-                    .iter()
-                    .filter(|p| !s.points.iter().any(|q| q.x == p.x && q.label == p.label))
-                    .cloned()
-                    .collect();
-                s.points.extend(new);
-            }
-            None => {
-                target.plot.series.push(series.clone());
-                target.dut_of.push(None);
-                target.place.push(0);
-            }
-        }
-        return;
-    }
-    // Dots take the place of the curve whose trials they are, if it has their name.
-    let own = || (0..target.dut_of.len()).filter(|i| target.dut_of[*i] == Some(dut));
-    let same_place = series.dots.then(|| {
-        own().find(|i| {
-            let curve =
-                target.plot.series[*i].name.strip_prefix(duts[dut].label().as_str()).map(str::trim).unwrap_or_default();
-            !target.plot.series[*i].dots && series.name.starts_with(curve)
-        })
-    });
-    let next = own().filter(|i| !target.plot.series[*i].dots).count();
-    let place = same_place.flatten().map_or(next, |i| target.place[i]);
-    let name = format!("{} {}", duts[dut].label(), series.name);
-    target.plot.series.push(Series { name: name.trim().to_owned(), ..series.clone() });
-    target.dut_of.push(Some(dut));
-    target.place.push(place);
 }

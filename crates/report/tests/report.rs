@@ -2,8 +2,10 @@
 
 mod synthetic;
 
+use drophammer_model::environment::{DutRecord, TESTER};
 use drophammer_model::outcome::{Cell, PlotKind};
 use drophammer_model::record::TestStatus;
+use drophammer_model::trial::Validity;
 use drophammer_report::view::{Standing, View};
 use drophammer_report::{summary_text, write_all};
 use drophammer_store::Run;
@@ -86,7 +88,7 @@ fn ranks_tie_within_the_resolution_and_leave_the_simulated_aside() {
     let text = summary_text(&run, false);
     assert!(text.contains("reference (simulated)") && text.contains("\u{2265} 1,444,200"), "{text}");
     assert!(text.contains("809,150  =1") && text.contains("652,579  #3") && text.contains("\u{2013}  #3"), "{text}");
-    assert!(text.contains("Not RFC-conformant: trials of 1 s instead of 60 s"));
+    assert!(text.contains("NOT RFC-conformant (profile quick): 2 deviations, listed in the report"));
     assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
 }
 
@@ -97,7 +99,9 @@ fn markdown_sets_the_table() {
     assert!(md.contains("| DUT | Frame size \\[bytes\\] | Theoretical \\[fps\\] |"), "{md}");
     assert!(md.contains("| linux | 64 | 14,880,952 | 809,150 | 809,150 | 5.44 | 0.25 |"), "{md}");
     assert!(md.contains("| 89.77 | \u{2013} |"), "a missing cell is a dash: {md}");
-    assert!(md.contains("> **Not RFC-conformant"));
+    assert!(
+        md.contains("> **NOT RFC-conformant (profile quick).**") && md.contains("\n- trials of 1 s instead of 60 s\n")
+    );
 }
 
 #[test]
@@ -183,7 +187,8 @@ fn html_tells_figures_conditions_and_marks() {
     let files = report(&synthetic::run(4));
     let html = &files["report.html"];
     for text in [
-        "Not RFC-conformant: trials of 1 s instead of 60 s; 1 repetition instead of 20.",
+        "NOT RFC-conformant (profile quick).",
+        "<li>1 repetition instead of 20</li>",
         "14,880,952",
         "tester-limited",
         "invalid: held off the processor for 12 ms",
@@ -291,4 +296,158 @@ fn a_run_that_went_through_the_store_gives_the_same_report() {
     assert_eq!(read.trials, made.trials);
     assert_eq!(read.tests, made.tests);
     assert!(report(&read) == report(&made));
+}
+
+/// Puts the tester's own loop before a run, as the runner does.
+fn with_ceiling(mut run: Run) -> Run {
+    let record = |name: &str| {
+        let kind = drophammer_model::environment::TESTER_KIND.to_owned();
+        let confinement = "loop on processor 1 alone".to_owned();
+        DutRecord { name: name.into(), kind, confinement, ..Default::default() }
+    };
+    run.duts.insert(0, record(TESTER));
+    run.trials.insert(0, synthetic::trial(5_000, TESTER, "tester_ceiling", 64, 3e5, 0));
+    let mut test = run.tests[0].clone();
+    (test.dut, test.test, test.title) = (TESTER.into(), "tester_ceiling".into(), "Tester ceiling".into());
+    test.outcome.plots.clear();
+    test.outcome.verdicts.clear();
+    let table = &mut test.outcome.tables[0];
+    (table.key, table.title) = ("tester_ceiling".into(), "Without router".into());
+    table.rows.truncate(1);
+    table.rows[0].trials = vec![5_000];
+    // Even a figure to rank by must not make a router of the tester.
+    run.tests.insert(0, test);
+    run
+}
+
+#[test]
+fn the_tester_is_no_router() {
+    let plain = synthetic::run(3);
+    let run = with_ceiling(plain.clone());
+    let (before, after) = (View::new(&plain), View::new(&run));
+    assert_eq!(after.ranking, before.ranking);
+    assert_eq!(after.problems(), before.problems());
+    let one_more = summary_text(&plain, false).replace("of 133 trials", "of 134 trials");
+    assert_eq!(summary_text(&run, false), one_more);
+    assert_eq!(after.sections.len(), before.sections.len());
+    assert_eq!((after.ceiling.len(), after.ceiling[0].results.len()), (1, 1));
+    let files = report(&run);
+    let html = &files["report.html"];
+    for text in ["<h2>Tester ceiling</h2>", "loop on processor 1 alone", "<h3>Without router</h3>", "<b>3</b> DUTs"] {
+        assert!(html.contains(text), "{text}");
+    }
+    assert_eq!(html.matches("<h2>").count(), report(&plain)["report.html"].matches("<h2>").count() + 1);
+    assert!(files["csv/tester_ceiling.csv"].contains("\r\ntester,64,"));
+    assert_eq!(files["junit.xml"], report(&plain)["junit.xml"]);
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    assert_eq!(json["tester"]["tests"][0]["results"][0]["dut"], TESTER);
+    assert_eq!(json["duts"].as_array().unwrap().len(), 3);
+    // A ceiling that failed is a problem of the tester, and of no router.
+    let mut broken = run.clone();
+    broken.tests[0].status = TestStatus::Failed("no room".into());
+    let new: Vec<_> = View::new(&broken).problems().into_iter().filter(|p| !before.problems().contains(p)).collect();
+    assert_eq!(new, ["Tester ceiling on tester: failed: no room"]);
+    // The rule is the kind and the suite's list: a router of the suite that is called so stays a router.
+    let mut named = run.clone();
+    named.started.duts.push(TESTER.into());
+    assert!(View::new(&named).tester.is_none());
+    assert_eq!(View::new(&named).duts.len(), 4);
+}
+
+#[test]
+fn deviations_are_grouped_and_short_in_the_terminal() {
+    let mut run = synthetic::run(1);
+    let lines = ["Throughput: pause of 100 ms", "Latency: pause of 100 ms", "Latency: 1 frame size", "all of it"];
+    run.started.deviations = lines.map(str::to_owned).to_vec();
+    let view = View::new(&run);
+    let expected = [("pause of 100 ms", vec!["Throughput", "Latency"]), ("1 frame size", vec!["Latency"])];
+    assert_eq!(view.deviations()[..2], expected);
+    assert_eq!(view.deviations()[2], ("all of it", vec![]));
+    let text = summary_text(&run, false);
+    assert!(text.contains("NOT RFC-conformant (profile quick): 3 deviations, listed in the report\n"), "{text}");
+    assert!(!text.contains("pause of"), "{text}");
+    let files = report(&run);
+    assert!(files["report.html"].contains("<li>pause of 100 ms <small>Throughput, Latency</small></li>"));
+    assert!(files["report.txt"].contains("\npause of 100 ms \u{2013} Throughput, Latency\n"));
+    run.started.conformant = true;
+    assert!(!summary_text(&run, false).contains("RFC-conformant"));
+}
+
+#[test]
+fn the_summary_fits_a_terminal_of_100_columns() {
+    let mut run = synthetic::run(4);
+    run.started.title = "A long title, ".repeat(20);
+    run.tests[0].status = TestStatus::Failed("much to tell ".repeat(40));
+    for test in &mut run.tests {
+        for figure in &mut test.outcome.ranks {
+            figure.title += " that says very much of how it was found and where";
+            figure.tester_limited = true;
+        }
+    }
+    let text = summary_text(&run, false);
+    assert!(text.contains("(tester-limited)"), "{text}");
+    for line in text.lines() {
+        let width = if line.starts_with("! ") { 160 } else { 100 };
+        assert!(line.chars().count() <= width, "{}: {line}", line.chars().count());
+    }
+    for name in synthetic::NAMES {
+        assert!(text.lines().any(|l| l.contains("\u{2506}") && l.contains(name)), "{name} has a column: {text}");
+    }
+    assert!(report(&run)["report.txt"].contains(&"much to tell ".repeat(40)), "the report has it in full");
+}
+
+#[test]
+fn a_test_twice_has_its_own_trials_twice() {
+    let mut run = synthetic::run(1);
+    let first = run.trials.iter().filter(|t| t.test == "throughput").count();
+    run.started.tests.push(("throughput".into(), "Throughput".into()));
+    run.tests.push(run.tests[0].clone());
+    for number in [7_000, 7_001] {
+        run.trials.push(synthetic::trial(number, synthetic::NAMES[0], "throughput", 64, 3e5, 0));
+        run.earlier.insert(number, 1);
+    }
+    let view = View::new(&run);
+    let twice: Vec<_> = view.sections.iter().filter(|s| s.test == "throughput").collect();
+    assert_eq!((twice[0].id.as_str(), twice[0].results[0].trials.len()), ("throughput", first));
+    assert_eq!((twice[1].id.as_str(), twice[1].results[0].trials.len()), ("throughput-2", 2));
+    // Cut off within the second: its trials are not lost, and the first stays whole.
+    run.tests.pop();
+    let view = View::new(&run);
+    assert_eq!(view.sections[0].results[0].standing, Standing::Ended(TestStatus::Completed));
+    assert_eq!(view.sections[4].results[0].standing, Standing::CutOff);
+    assert_eq!(view.sections[4].results[0].trials.len(), 2);
+}
+
+#[test]
+fn what_was_not_measured_is_a_gap_and_an_invalid_trial_is_hollow() {
+    let mut run = synthetic::run(2);
+    let bars = &mut run.tests[4].outcome.plots[0].series[0];
+    assert_eq!(bars.name, "");
+    bars.points.remove(3);
+    let html = &report(&run)["report.html"];
+    assert_eq!(html.matches(">n/a<title>frr, 512: no value</title>").count(), 1);
+    assert_eq!(report(&synthetic::run(2))["report.html"].matches(">n/a<").count(), 0);
+    assert_eq!(html.matches("class=\"dot invalid\"").count(), 0);
+    let number = run.tests[2].outcome.plots[0].series[1].points[5].trial.unwrap();
+    let spoilt = run.trials.iter_mut().find(|t| t.result.trial == number).unwrap();
+    spoilt.result.validity = Validity::Invalid(vec!["late".into()]);
+    let html = &report(&run)["report.html"];
+    assert_eq!(html.matches("class=\"dot invalid\"").count(), 1);
+    assert!(html.contains("hollow: 1 invalid trials"));
+}
+
+#[test]
+fn every_trial_is_told_once_and_rows_refer_to_it() {
+    let run = synthetic::run(4);
+    let html = &report(&run)["report.html"];
+    for t in &run.trials {
+        assert_eq!(html.matches(&format!("<tbody id=\"t{}\"", t.result.trial)).count(), 1);
+    }
+    for reference in html.split("href=\"#t").skip(1).filter(|r| r.starts_with(|c: char| c.is_ascii_digit())) {
+        let number = reference.split('"').next().unwrap();
+        assert!(html.contains(&format!("id=\"t{number}\"")), "{number}");
+    }
+    assert!(html.contains("href=\"#t1\">1</a>"));
+    let each = html.len() / run.trials.len();
+    assert!(each < 3_000, "{each} bytes per trial");
 }

@@ -4,7 +4,7 @@ use crate::lock::Lock;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TrialRecord};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +43,9 @@ pub struct Run {
     pub trials: Vec<TrialRecord>,
     /// Tests that ended, well or not.
     pub tests: Vec<TestRecord>,
+    /// Number of a trial to the number of tests of the same name that had ended on its DUT before it, where that is not 0:
+    /// a suite may have a test twice.
+    pub earlier: HashMap<u64, usize>,
     /// Remarks.
     pub notes: Vec<Note>,
     /// End of the run, absent when it was cut off.
@@ -68,12 +71,17 @@ impl Run {
         self.trials.iter().find(|t| t.result.trial == number)
     }
 
+    /// Which of several tests of the same name on the same DUT a trial belongs to, from 0.
+    pub fn occurrence(&self, trial: &TrialRecord) -> usize {
+        self.earlier.get(&trial.result.trial).copied().unwrap_or(0)
+    }
+
     /// `(DUT, test)` pairs that have trials but no test record, because the run was cut off within the test; what there
     /// is are the trials themselves.
     pub fn unfinished(&self) -> Vec<(String, String)> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for t in &self.trials {
-            let ended = self.tests.iter().any(|r| r.dut == t.dut && r.test == t.test);
+            let ended = self.tests.iter().filter(|r| r.dut == t.dut && r.test == t.test).count() > self.occurrence(t);
             let known = pairs.iter().any(|(d, n)| *d == t.dut && *n == t.test);
             if !ended && !known {
                 pairs.push((t.dut.clone(), t.test.clone()));
@@ -153,6 +161,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
         duts: Vec::new(),
         trials: Vec::new(),
         tests: Vec::new(),
+        earlier: HashMap::new(),
         notes: Vec::new(),
         ended: None,
         running: false,
@@ -174,6 +183,10 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
                 // Rows refer to trials by number: with two of the same number they would show the wrong conditions.
                 if !numbers.insert(trial.result.trial) {
                     return Err(corrupt(number, format!("trial {} is there twice", trial.result.trial)));
+                }
+                let before = run.tests.iter().filter(|r| r.dut == trial.dut && r.test == trial.test).count();
+                if before > 0 {
+                    run.earlier.insert(trial.result.trial, before);
                 }
                 run.trials.push(*trial);
             }
@@ -330,6 +343,23 @@ pub(crate) mod tests {
         all.push(Record::Ended(Ended { time: String::new(), interrupted: true }));
         write_lines(folder.path(), &all);
         assert_eq!(RunReader::open(folder.path()).unwrap().state(), RunState::Interrupted);
+    }
+
+    #[test]
+    fn trials_belong_to_the_test_that_ends_after_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut all = records();
+        let ended = all.pop().unwrap();
+        // The same test again on the same DUT: one trial, then another one after its end, without a record of its own.
+        all.extend([trial(3), test_record(), trial(4)]);
+        write_lines(folder.path(), &all);
+        let run = RunReader::open(folder.path()).unwrap();
+        let occurrences: Vec<_> = run.trials.iter().map(|t| run.occurrence(t)).collect();
+        assert_eq!(occurrences, [0, 0, 1, 2]);
+        assert_eq!(run.unfinished(), [("frr".to_owned(), "throughput".to_owned())]);
+        all.extend([test_record(), ended]);
+        write_lines(folder.path(), &all);
+        assert!(RunReader::open(folder.path()).unwrap().unfinished().is_empty());
     }
 
     #[test]

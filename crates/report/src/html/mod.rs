@@ -35,7 +35,7 @@ pub fn page(view: &View) -> String {
                 main {
                     (head(view))
                     (summary(view))
-                    @for section in &view.sections { (self::section(view, section)) }
+                    @for section in view.all_sections() { (self::section(view, section)) }
                     (duts(view))
                     (environment(view))
                     (invalid(view))
@@ -73,7 +73,10 @@ fn head(view: &View) -> Markup {
                 @if started.conformant { span.chip.good { "RFC durations" } }
             }
             @if let Some(tag) = view.tag() {
-                p.tag role="note" { strong { (tag) "." } " Figures of shorter or altered trials are estimates; do not publish them as RFC results." }
+                div.tag role="note" {
+                    strong { (tag) "." } " Figures of shorter or altered trials are estimates; do not publish them as RFC results."
+                    (deviations(view))
+                }
             }
             @if !problems.is_empty() {
                 details.problems open[problems.len() <= 8] {
@@ -83,12 +86,28 @@ fn head(view: &View) -> Markup {
             }
             nav {
                 a href="#summary" { "Summary" }
-                @for s in &view.sections { a href={ "#test-" (s.id) } { (s.title) } }
+                @for s in view.all_sections() { a href={ "#" (anchor(s)) } { (s.title) } }
                 a href="#duts" { "Devices" }
                 a href="#environment" { "Environment" }
             }
         }
     }
+}
+
+/// Why the figures do not conform, each deviation once with the tests that have it.
+fn deviations(view: &View) -> Markup {
+    let all = view.deviations();
+    html! {
+        @if !all.is_empty() { details {
+            summary { (all.len()) @if all.len() == 1 { " deviation" } @else { " deviations" } }
+            ul { @for (text, tests) in all { li { (text) @if !tests.is_empty() { " " small { (tests.join(", ")) } } } } }
+        } }
+    }
+}
+
+/// Anchor of a section.
+fn anchor(section: &Section) -> String {
+    format!("test-{}", section.id)
 }
 
 fn summary(view: &View) -> Markup {
@@ -112,7 +131,7 @@ fn summary(view: &View) -> Markup {
                         @for (i, figure) in view.ranking.figures.iter().enumerate() {
                             @if i == 0 || view.ranking.figures[i - 1].section != figure.section {
                                 tr.group { th colspan=(order.len() + 1) scope="colgroup" {
-                                    a href={ "#test-" (view.sections[figure.section].id) } { (view.sections[figure.section].title) }
+                                    a href={ "#" (anchor(&view.sections[figure.section])) } { (view.sections[figure.section].title) }
                                 } }
                             }
                             tr {
@@ -126,7 +145,7 @@ fn summary(view: &View) -> Markup {
                 } }
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
-                    "\u{2265} and \u{2264} mark figures for which the tester, not the DUT, was the limit."
+                    "Where the tester, not the DUT, was the limit, the figure is marked tester-limited: the DUT does at least \u{2265} that."
                 }
             }
             @if !verdicts.is_empty() {
@@ -162,28 +181,39 @@ fn overall(view: &View, dut: usize) -> Markup {
 
 fn section(view: &View, section: &Section) -> Markup {
     let trials: Vec<_> = section.results.iter().flat_map(|r| r.trials.iter().copied()).collect();
+    let invalid = trials.iter().filter(|t| !t.result.validity.is_valid()).count();
+    let of_tester = section.results.iter().all(|r| r.dut >= view.duts.len());
     html! {
-        section id={ "test-" (section.id) } {
+        section id=(anchor(section)) {
             h2 { (section.title) }
+            @if of_tester { p.muted {
+                "What the tester does on a loop of its own, without a router. No router can be measured beyond this; figures \
+                 that come near it are marked tester-limited."
+            } }
             @for r in section.results.iter().filter(|r| !r.standing.is_completed()) {
-                p.warn { b { (dut_name(&view.duts[r.dut])) } ": " (r.standing.text())
+                p.warn { b { (dut_name(view.dut(r.dut))) } ": " (r.standing.text())
                     @if !r.trials.is_empty() { "; " (r.trials.len()) " trials stored" } }
             }
             @if !section.plots.is_empty() {
                 div.plots { @for p in &section.plots { (plot(view, p)) } }
             }
+            @if invalid > 0 { p.muted {
+                (invalid) " of " (trials.len()) " trials of this test were invalid: the tester could not offer or count as asked. \
+                 They are part of no figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " and of no plot" } ". "
+                a href="#invalid" { "Reasons" }
+            } }
             @for t in &section.tables { (tables::merged(view, t)) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
             }
             @if !trials.is_empty() {
-                details { summary { "All " (trials.len()) " trials of this test" } (trials::list(&trials)) }
+                details.all { summary { "All " (trials.len()) " trials of this test" } (trials::list(&trials)) }
             }
             @if section.results.iter().any(|r| r.record.is_some()) {
                 details { summary { "Parameters" }
                     @for (r, t) in section.results.iter().filter_map(|r| r.record.map(|t| (r, t))) {
-                        h4 { (dut_name(&view.duts[r.dut])) " " small { (show_duration(seconds(t.elapsed_s))) } }
+                        h4 { (dut_name(view.dut(r.dut))) " " small { (show_duration(seconds(t.elapsed_s))) } }
                         pre { (serde_json::to_string_pretty(&t.parameters).unwrap_or_default()) }
                     }
                 }
@@ -206,7 +236,7 @@ fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
     }
     let who = |duts: &[usize]| match duts.len() {
         n if n > 1 && n == view.duts.len() => "All DUTs".to_owned(),
-        _ => duts.iter().map(|d| view.duts[*d].label()).collect::<Vec<_>>().join(", "),
+        _ => duts.iter().map(|d| view.dut(*d).label()).collect::<Vec<_>>().join(", "),
     };
     out.into_iter().map(|(duts, note)| (who(&duts), note)).collect()
 }
@@ -226,6 +256,8 @@ fn plot(view: &View, plot: &MergedPlot) -> Markup {
                     span { (PreEscaped(svg::swatch(plot, i, many))) (plot.plot.series[i].name) }
                 }
                 @if (0..plot.plot.series.len()).any(|i| beside_curve(plot, i)) { span { "\u{b7} faint dots: single trials" } }
+                @if !plot.invalid.is_empty() { span { "\u{b7} hollow: " (plot.invalid.len()) " invalid trials" } }
+                @if svg::has_gaps(plot) { span { "\u{b7} n/a: no value, see the table and the notes" } }
             }
             @match svg::draw(plot, many) {
                 Some(svg) => { div.scroll { (PreEscaped(svg)) } }
@@ -286,13 +318,16 @@ fn environment(view: &View) -> Markup {
         ("Load average at start", format!("{}", e.load_average)),
         ("Command", view.run.started.command.join(" ")),
     ];
+    let loops = view.tester.iter().flat_map(|t| &t.records);
     html! {
         section #environment {
             h2 { "Environment of the tester" }
             dl {
+                @for d in loops.clone() { dt { "Loop of the tester ceiling" } dd { (tables::or_dash(&d.confinement)) } }
                 @for (name, value) in rows { dt { (name) } dd { (tables::or_dash(&value)) } }
                 @for (name, value) in &e.more { dt { (name) } dd { (tables::or_dash(value)) } }
             }
+            @for d in loops.filter(|d| !d.ports.is_empty()) { h3 { "Ports of the loop" } (tables::ports(&d.ports)) }
         }
     }
 }
@@ -305,8 +340,12 @@ fn invalid(view: &View) -> Markup {
             @if trials.is_empty() { p.muted { "None: the tester could offer and count as asked in every trial." } }
             @else {
                 p { (trials.len()) " of " (view.run.trials.len()) " trials were spoilt by the tester. They were repeated and are part of no figure." }
-                ul { @for line in grid::invalid_lines(view) { li { (line) } } }
-                details { summary { "Conditions of the invalid trials" } (trials::list(&trials)) }
+                details open[trials.len() <= 8] {
+                    summary { "Reasons" }
+                    ul { @for (t, line) in trials.iter().zip(grid::invalid_lines(view)) {
+                        li { (line) " " a href={ "#t" (t.result.trial) } { "conditions" } }
+                    } }
+                }
             }
         }
     }

@@ -25,3 +25,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+// A link to a trial opens the list that it is in.
+const openTarget = () => {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  for (let e = target; e; e = e.parentElement) if (e.localName === "details") e.open = true;
+  target.scrollIntoView();
+};
+addEventListener("hashchange", openTarget);
+openTarget();

@@ -10,6 +10,9 @@ use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::Bandwidth;
 use maud::{Markup, html};
 
+/// So many trials of a row are named at once; more open by a click.
+const FEW: usize = 3;
+
 /// The text, or a dash.
 pub fn or_dash(text: &str) -> &str {
     if text.trim().is_empty() { DASH } else { text }
@@ -19,12 +22,13 @@ pub fn or_dash(text: &str) -> &str {
 pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     let entry = &figure.entries[dut];
     let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
-    let best = rank == Some(1) && entry.value().is_some();
+    let best = rank == Some(1) && entry.value().is_some() && !grid::all_limited(view, figure, dut);
     let title = entry.tester_limited().then_some("tester-limited: the DUT may do better");
     html! {
         td.n.best[best] title=[title] {
             span.v { (grid::figure_value(figure, dut)) }
-            @match rank {
+            @if entry.tester_limited() { " " small { "tester-limited" } }
+            @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
                 // Keeps the figures of a column of DUTs with and without rank in line.
                 None if view.duts.len() > 1 => { span.rank.none {} }
@@ -44,12 +48,11 @@ fn sort_key(cell: &Cell) -> String {
     }
 }
 
-/// A merged table. Each row is a `tbody` of its own, with its trials in a second line that a click opens.
+/// A merged table. Each row is a `tbody` of its own and names its trials, which the list of all trials has in full.
 pub fn merged(view: &View, table: &MergedTable) -> Markup {
     let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let traced = table.rows.iter().any(|r| !r.trials.is_empty());
-    let width = 1 + table.columns.len() + usize::from(marked) + usize::from(traced);
     html! {
         h3 { (table.title) }
         div.scroll { table.sortable {
@@ -63,18 +66,17 @@ pub fn merged(view: &View, table: &MergedTable) -> Markup {
             } }
             @for (i, row) in table.rows.iter().enumerate() { tbody.next[i > 0 && table.rows[i - 1].dut != row.dut] {
                 tr {
-                    th scope="row" { (super::dut_name(&view.duts[row.dut])) }
+                    th scope="row" { (super::dut_name(view.dut(row.dut))) }
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
                         td.n[*n] data-v=(sort_key(value)) { (cell(value, &column.unit)) }
                     }
                     @if marked { td { @for m in &row.marks { span class=(mark_class(m)) { (m) } " " } } }
-                    @if traced { td {
-                        @if !row.trials.is_empty() {
-                            details.opens { summary { (row.trials.len()) @if row.trials.len() == 1 { " trial" } @else { " trials" } } }
-                        }
+                    @if traced { td.refs {
+                        @if row.trials.len() > FEW {
+                            details { summary { (row.trials.len()) " trials" } (trials::links(&row.trials)) }
+                        } @else { (trials::links(&row.trials)) }
                     } }
                 }
-                @if !row.trials.is_empty() { tr.more { td colspan=(width) { (trials::list(&row.trials)) } } }
             } }
         } }
     }

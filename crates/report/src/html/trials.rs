@@ -51,6 +51,11 @@ pub fn list(trials: &[&TrialRecord]) -> Markup {
     }
 }
 
+/// Links to trials in [`list`].
+pub fn links(trials: &[&TrialRecord]) -> Markup {
+    html! { @for t in trials { a href={ "#t" (t.result.trial) } { (t.result.trial) } " " } }
+}
+
 /// What the load was, for the tooltip where one rate does not tell it.
 fn load_text(t: &TrialRecord) -> String {
     match &t.spec.load {
@@ -82,7 +87,7 @@ fn trial(t: &TrialRecord) -> Markup {
         Validity::Invalid(reasons) => (format!("invalid: {}", reasons.join("; ")), "bad"),
     };
     html! {
-        tbody class=(class) {
+        tbody id={ "t" (r.trial) } class=[(!class.is_empty()).then_some(class)] {
             @for (i, g) in r.groups.iter().enumerate() { tr {
                 @if i == 0 {
                     td.n rowspan=(span) { (r.trial) }

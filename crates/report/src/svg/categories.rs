@@ -1,5 +1,6 @@
 //! Plots over categories: grouped bars, and ranges from minimum to maximum with the average.
 
+use super::curves::y_axis;
 use super::frame::{CHAR, Frame};
 use super::scale::{Axis, short};
 use super::{class, escape, style};
@@ -9,7 +10,17 @@ use drophammer_model::outcome::{PlotKind, Point, Series};
 use std::fmt::Write;
 
 /// A reference that many times above what was measured is not shown in scale.
-const FAR_ABOVE: f64 = 3.0;
+const FAR_ABOVE: f64 = 4.0;
+
+/// Does a series that is not a reference lack a category that others have?
+pub fn gaps(series: &[Series]) -> bool {
+    let names = categories(series);
+    series.iter().filter(|s| !s.reference && !s.dots).any(|s| names.iter().any(|n| !has(s, n)))
+}
+
+fn has(series: &Series, name: &str) -> bool {
+    series.points.iter().any(|p| p.y.is_finite() && label_of(p) == name)
+}
 
 fn label_of(point: &Point) -> String {
     point.label.clone().unwrap_or_else(|| short(point.x))
@@ -34,17 +45,20 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let values = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
     let own = plot.series.iter().filter(|s| !s.reference).flat_map(|s| &s.points);
     let measured = own.map(|p| p.range.map_or(p.y, |r| p.y.max(r.1))).filter(|y| y.is_finite()).fold(0.0, f64::max);
-    let high = values().fold(0.0, f64::max);
-    // A theoretical rate far above would press the bars flat: the scale is made for the bars, and the reference leaves it
-    // with an arrow and its value.
-    let high = if measured > 0.0 && high > FAR_ABOVE * measured { measured * 1.25 } else { high };
+    // A theoretical rate far above would press the bars flat: the scale is made for the bars and what lies near them, and
+    // the reference leaves it with an arrow and its value.
+    let near = |s: &&Series| !s.reference || s.points.iter().all(|p| measured <= 0.0 || p.y <= FAR_ABOVE * measured);
+    let far = !plot.series.iter().all(|s| near(&s));
+    let shown = plot.series.iter().filter(near).flat_map(|s| &s.points);
+    let tops = shown.map(|p| p.range.map_or(p.y, |r| p.y.max(r.1))).filter(|y| y.is_finite());
+    let high = tops.fold(if far { measured * 1.25 } else { 0.0 }, f64::max);
     let low = values().fold(0.0, f64::min);
     let linear = || Axis::linear(low, high, 5, true);
     // Without a decade the bars of a logarithmic axis would say nothing.
-    let y = if plot.log_y { Axis::log(values()).unwrap_or_else(linear) } else { linear() };
+    let (y, y_name) = y_axis(plot, Axis::log(values()).filter(|_| plot.log_y), linear);
     let names = categories(&plot.series);
     let mut frame = Frame::new(&y, 0);
-    frame.y_axis(&y, &plot.y);
+    frame.y_axis(&y, y_name);
     let slot = (frame.right - frame.left) / names.len().max(1) as f64;
     // A reference is a line across; what belongs to a DUT gets a place of its own within each category.
     let bars: Vec<usize> =
@@ -85,11 +99,22 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
                 None => {}
             }
         }
+        // What was not measured is told apart from what was found to be nothing.
+        for (category, name) in names.iter().enumerate() {
+            let Some(place) = place.filter(|_| !has(series, name)) else { continue };
+            let x = starts[category] + (place as f64 + 0.5) * width;
+            let _ = write!(
+                out,
+                "<text class=\"gap m\" x=\"{x:.1}\" y=\"{:.1}\">n/a<title>{}</title></text>",
+                frame.bottom - 5.0,
+                escape(&format!("{}, {name}: no value", series.name))
+            );
+        }
         out += "</g>";
         frame.push(&out);
     }
-    for series in plot.series.iter().filter(|s| s.reference) {
-        let line = reference(series, &names, &starts, group, (&y, &frame), &plot.y);
+    for (series, place) in plot.series.iter().zip(&merged.place).filter(|(s, _)| s.reference) {
+        let line = reference((series, *place), &names, &starts, group, (&y, &frame), &plot.y);
         frame.push(&line);
     }
     frame.base();
@@ -162,7 +187,7 @@ fn range(p: &Point, x: f64, width: f64, at: &impl Fn(f64) -> f64, tip: &str) -> 
 /// A tick across every category at the reference value, joined by a dashed line; an arrow with the value where it lies
 /// above the scale.
 fn reference(
-    series: &Series,
+    (series, place_of): (&Series, usize),
     names: &[String],
     starts: &[f64],
     group: f64,
@@ -199,9 +224,10 @@ fn reference(
     let (width, height) = (frame.right - frame.left, frame.bottom - frame.top);
     format!(
         "<g class=\"cr\"><svg x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-         viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\"><path class=\"ref\" d=\"{line}\"/></svg>{out}{arrows}</g>",
+         viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\"><path class=\"ref f{style}\" d=\"{line}\"/></svg>{out}{arrows}</g>",
         x = frame.left,
-        y = frame.top
+        y = frame.top,
+        style = place_of.min(1)
     )
 }
 

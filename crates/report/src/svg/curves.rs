@@ -1,11 +1,11 @@
 //! Plots over a continuous x: lines, dots, percentiles.
 
-use super::frame::{Frame, WIDTH, event_rows, marker};
+use super::frame::{Frame, WIDTH, dot, event_rows, marker};
 use super::scale::Axis;
 use super::{class, escape, style};
 use crate::format::number;
 use crate::view::MergedPlot;
-use drophammer_model::outcome::{PlotKind, Point, Series};
+use drophammer_model::outcome::{Plot, PlotKind, Point, Series};
 use std::fmt::Write;
 
 /// A curve with more points than this has no marker at each: they would merge into a worm.
@@ -16,12 +16,12 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let points = || plot.series.iter().flat_map(|s| &s.points).filter(|p| p.x.is_finite() && p.y.is_finite());
     let ys = || points().flat_map(|p| [p.y, p.range.map_or(p.y, |r| r.0), p.range.map_or(p.y, |r| r.1)]);
     let linear = || Axis::linear(ys().fold(0.0, f64::min), ys().fold(0.0, f64::max), 5, true);
-    let y = if plot.log_y { Axis::log(ys()).unwrap_or_else(linear) } else { linear() };
+    let (y, y_name) = y_axis(plot, Axis::log(ys()).filter(|_| plot.log_y), linear);
     let x = x_axis(plot.kind, points().map(|p| p.x).chain(plot.events.iter().map(|e| e.0).filter(|x| x.is_finite())));
     let sketch = Frame::new(&y, 0);
     let rows = event_rows(&x, &plot.events, sketch.left, sketch.right);
     let mut frame = Frame::new(&y, rows.iter().flatten().max().map_or(0, |r| r + 1));
-    frame.y_axis(&y, &plot.y);
+    frame.y_axis(&y, y_name);
     frame.base();
     frame.x_axis(&x, &plot.x);
     frame.events(&x, &plot.events, &rows);
@@ -38,17 +38,24 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
             for p in &shown {
                 let (px, py) = at(p);
                 let size = if series.dots { 2.4 } else { 3.2 };
-                let _ = write!(
-                    out,
-                    "<circle class=\"dot{}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"{size}\"><title>{}</title></circle>",
-                    if series.dots { " faint" } else { "" },
-                    escape(&tip(series, p, plot.kind))
-                );
+                let invalid = p.trial.is_some_and(|n| merged.invalid.contains(&n));
+                // Behind a curve dots are faint; where they are all there is, they are not.
+                let class = match (invalid, series.dots && plot.kind != PlotKind::Dots) {
+                    (true, _) => "invalid",
+                    (false, true) => "faint",
+                    (false, false) => "",
+                };
+                let tip = tip(series, p, plot.kind) + if invalid { ", invalid" } else { "" };
+                out += &dot(class, look.place, px, py, size, &tip);
             }
         } else {
             shown.sort_by(|a, b| a.x.total_cmp(&b.x));
             let pixels: Vec<(f64, f64)> = shown.iter().map(|p| at(p)).collect();
-            let line = if series.reference { "ref".to_owned() } else { format!("line l{}", look.place.min(4)) };
+            let line = if series.reference {
+                format!("ref f{}", look.place.min(1))
+            } else {
+                format!("line l{}", look.place.min(4))
+            };
             let _ = write!(
                 out,
                 "<path class=\"{line}\" d=\"{}\"><title>{}</title></path>",
@@ -78,9 +85,24 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     frame.finish(&plot.title, 50.0)
 }
 
+/// The y axis and its title. Times on a logarithmic axis have their unit at each tick and none in the title.
+pub fn y_axis(plot: &Plot, log: Option<Axis>, linear: impl Fn() -> Axis) -> (Axis, &str) {
+    let title = plot.y.as_str();
+    let Some(log) = log else { return (linear(), title) };
+    for (unit, ns) in [("\u{b5}s", 1e3), ("ms", 1e6)] {
+        for end in [format!(", {unit}"), format!(" [{unit}]")] {
+            if let Some(name) = title.strip_suffix(end.as_str()) {
+                return (log.of_times(ns), name);
+            }
+        }
+    }
+    (log, title)
+}
+
 fn x_axis(kind: PlotKind, xs: impl Iterator<Item = f64> + Clone) -> Axis {
     if kind == PlotKind::Percentiles {
-        return Axis::nines(xs.filter(|x| *x < 100.0).fold(0.0, f64::max));
+        let largest = xs.clone().filter(|x| *x < 100.0).fold(0.0, f64::max);
+        return Axis::nines(largest, xs.clone().any(|x| x >= 100.0));
     }
     let low = xs.clone().fold(f64::INFINITY, f64::min);
     let high = xs.fold(f64::NEG_INFINITY, f64::max);

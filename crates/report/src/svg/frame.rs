@@ -166,6 +166,23 @@ pub fn event_rows(axis: &Axis, events: &[(f64, String)], left: f64, right: f64) 
     rows
 }
 
+/// A dot of a single trial: shape `place`, of radius about `r`, with its tooltip; `class` is put beside its own.
+pub fn dot(class: &str, place: usize, x: f64, y: f64, r: f64, tip: &str) -> String {
+    let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+    let space = if class.is_empty() { "" } else { " " };
+    match place % 4 {
+        0 => format!("<circle class=\"dot{space}{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\">{title}</circle>"),
+        n => {
+            let shape = match n {
+                1 => format!("M{:.1} {:.1}h{s:.1}v{s:.1}h-{s:.1}z", x - 0.9 * r, y - 0.9 * r, s = 1.8 * r),
+                2 => format!("M{x:.1} {:.1}l{:.1} {:.1}h-{:.1}z", y - 1.2 * r, 1.2 * r, 2.0 * r, 2.4 * r),
+                _ => format!("M{x:.1} {:.1}l{d:.1} {d:.1}l-{d:.1} {d:.1}l-{d:.1} -{d:.1}z", y - 1.25 * r, d = 1.25 * r),
+            };
+            format!("<path class=\"dot{space}{class}\" d=\"{shape}\">{title}</path>")
+        }
+    }
+}
+
 /// A marker of shape `place` with its tooltip.
 pub fn marker(place: usize, x: f64, y: f64, tip: &str) -> String {
     let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };

@@ -31,6 +31,11 @@ pub fn style(plot: &MergedPlot, series: usize, many_duts: bool) -> Style {
     }
 }
 
+/// Do bars or ranges lack a category that others have?
+pub fn has_gaps(plot: &MergedPlot) -> bool {
+    matches!(plot.plot.kind, PlotKind::Bars | PlotKind::Ranges) && categories::gaps(&plot.plot.series)
+}
+
 /// The plot as an `<svg>` element; absent when no series has a point.
 pub fn draw(plot: &MergedPlot, many_duts: bool) -> Option<String> {
     if !plot.plot.series.iter().any(|s| s.points.iter().any(|p| p.y.is_finite() && p.x.is_finite())) {
@@ -51,13 +56,13 @@ pub fn swatch(plot: &MergedPlot, series: usize, many_duts: bool) -> String {
         (PlotKind::Bars | PlotKind::Ranges, Some(_)) if !dots => {
             format!("<rect class=\"bar p{}\" x=\"5\" y=\"2\" width=\"14\" height=\"10\" rx=\"2\"/>", style.place.min(3))
         }
-        (_, Some(_)) if dots => "<circle class=\"dot\" cx=\"12\" cy=\"7\" r=\"3\"/>".to_owned(),
+        (_, Some(_)) if dots => frame::dot("", style.place, 12.0, 7.0, 3.0, ""),
         (_, Some(_)) => format!(
             "<path class=\"line l{}\" d=\"M1 7H23\"/>{}",
             style.place.min(4),
             frame::marker(style.place, 12.0, 7.0, "")
         ),
-        (_, None) => "<path class=\"ref\" d=\"M1 7H23\"/>".to_owned(),
+        (_, None) => format!("<path class=\"ref f{}\" d=\"M1 7H23\"/>", style.place.min(1)),
     };
     format!(
         "<svg class=\"swatch {class}\" viewBox=\"0 0 24 14\" width=\"24\" height=\"14\" aria-hidden=\"true\">{inner}</svg>"

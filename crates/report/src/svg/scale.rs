@@ -41,7 +41,7 @@ impl Axis {
         Axis { kind: Kind::Linear, low, high, ticks: values.into_iter().zip(labels).collect() }
     }
 
-    /// A logarithmic axis over the positive ones of `values`, by decades; zeros get a place of their own at the lower end.
+    /// A logarithmic axis over the positive ones of `values`, from and to a 1, 2 or 5 of a decade; zeros get a place of their own at the lower end.
     /// Absent when no value is positive.
     pub fn log(values: impl Iterator<Item = f64> + Clone) -> Option<Axis> {
         let positive = values.clone().filter(|v| *v > 0.0);
@@ -51,26 +51,42 @@ impl Axis {
             return None;
         }
         let zero = values.clone().any(|v| v <= 0.0);
-        let first = (low.log10() + 1e-9).floor();
-        let last = (high.log10() - 1e-9).ceil().max(first + 1.0);
-        let decades = (last - first) as usize;
-        let every = decades.div_ceil(8).max(1);
+        // The 1, 2 and 5 of every decade around the values.
+        let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32 + 1);
+        let all = (first..=last).flat_map(|d| [1.0, 2.0, 5.0].map(|m| (m == 1.0, m * 10f64.powi(d))));
+        let from = all.clone().map(|(_, v)| v).filter(|v| *v <= low * (1.0 + 1e-9)).fold(0.0, f64::max);
+        let reaches = |v: &f64| *v >= high * (1.0 - 1e-9) && *v >= from * 9.0;
+        let to = all.clone().map(|(_, v)| v).filter(reaches).fold(f64::INFINITY, f64::min);
+        let within = all.filter(|(_, v)| *v >= from * 0.999 && *v <= to * 1.001);
+        let decades = (to / from).log10();
+        let every = (decades / 8.0).ceil().max(1.0) as i32;
         let mut ticks: Vec<(f64, String)> = Vec::new();
         if zero {
             ticks.push((0.0, "0".into()));
         }
-        for decade in (0..=decades).step_by(every) {
-            let base = 10f64.powf(first + decade as f64);
-            ticks.push((base, short(base)));
-            if decades <= 2 && decade < decades {
-                ticks.extend([2.0, 5.0].map(|m| (base * m, short(base * m))));
+        for (whole, value) in within {
+            // The ends have a tick, too, unless decades are left out.
+            let end = every == 1 && (value < from * 1.001 || value > to * 0.999);
+            let kept = value.log10().round() as i32 % every == 0;
+            if decades <= 2.01 || end || (whole && kept) {
+                ticks.push((value, short(value)));
             }
         }
-        Some(Axis { kind: Kind::Log { zero }, low: first, high: last, ticks })
+        Some(Axis { kind: Kind::Log { zero }, low: from.log10(), high: to.log10(), ticks })
     }
 
-    /// The axis of nines for percentiles up to `largest` (below 100); 100 itself, the maximum, stands one nine further.
-    pub fn nines(largest: f64) -> Axis {
+    /// Labels of a logarithmic axis of times with the unit that fits each: `50 µs`, `10 ms`. `ns` is the unit of the axis.
+    #[must_use]
+    pub fn of_times(mut self, ns: f64) -> Axis {
+        for (value, label) in self.ticks.iter_mut().filter(|(v, _)| *v != 0.0) {
+            *label = crate::format::nanoseconds(*value * ns);
+        }
+        self
+    }
+
+    /// The axis of nines for percentiles up to `largest` (below 100); 100 itself, the maximum, stands one nine further, if
+    /// the data have it.
+    pub fn nines(largest: f64, maximum: bool) -> Axis {
         let all = [
             (0.0, "0"),
             (50.0, "50 %"),
@@ -84,8 +100,10 @@ impl Axis {
         let high = nines(largest.clamp(90.0, 99.9999)).ceil();
         let mut ticks: Vec<(f64, String)> =
             all.iter().filter(|(p, _)| nines(*p) <= high + 1e-6).map(|(p, l)| (*p, (*l).to_owned())).collect();
-        ticks.push((100.0, "max".into()));
-        Axis { kind: Kind::Nines, low: 0.0, high: high + 1.0, ticks }
+        if maximum {
+            ticks.push((100.0, "max".into()));
+        }
+        Axis { kind: Kind::Nines, low: 0.0, high: high + f64::from(u8::from(maximum)), ticks }
     }
 
     /// As [`Axis::at`], but above 1 for values beyond the upper end of a linear axis.
@@ -201,9 +219,15 @@ mod tests {
 
     #[test]
     fn a_log_axis_has_decades_and_a_place_for_zero() {
-        let axis = Axis::log([1.0, 50_000.0].into_iter()).unwrap();
+        let axis = Axis::log([1.0, 90_000.0].into_iter()).unwrap();
         assert_eq!(texts(&axis), ["1", "10", "100", "1k", "10k", "100k"]);
         assert!((axis.at(10.0) - 0.2).abs() < 1e-12);
+        // Latency from 5 µs to 50 ms.
+        let axis = Axis::log([5.3, 48_000.0].into_iter()).unwrap().of_times(1e3);
+        assert_eq!(texts(&axis), ["5 \u{b5}s", "10 \u{b5}s", "100 \u{b5}s", "1 ms", "10 ms", "50 ms"]);
+        assert!(axis.at(5.3) > 0.0 && axis.at(5.3) < 0.01 && axis.at(48_000.0) > 0.99);
+        assert_eq!(texts(&Axis::log([30.0, 70.0].into_iter()).unwrap()), ["20", "50", "100", "200"]);
+        assert_eq!(texts(&Axis::log([1e-9, 1e9].into_iter()).unwrap()).len(), 7);
         let axis = Axis::log([0.0, 1e-3, 100.0].into_iter()).unwrap();
         assert_eq!(axis.ticks[0], (0.0, "0".into()));
         assert!(axis.at(0.0) < axis.at(1e-3));
@@ -213,7 +237,8 @@ mod tests {
 
     #[test]
     fn the_axis_of_nines_is_even_and_ends_with_the_maximum() {
-        let axis = Axis::nines(99.999);
+        assert_eq!(texts(&Axis::nines(99.0, false)), ["0", "50 %", "90 %", "99 %"]);
+        let axis = Axis::nines(99.999, true);
         assert_eq!(texts(&axis), ["0", "50 %", "90 %", "99 %", "99.9 %", "99.99 %", "99.999 %", "max"]);
         assert!((axis.at(99.0) - axis.at(90.0) - (axis.at(99.9) - axis.at(99.0))).abs() < 1e-9);
         assert_eq!(axis.at(100.0), 1.0);

@@ -329,6 +329,7 @@ pub fn run(duts: usize) -> Run {
         duts: vec![],
         trials: vec![],
         tests: vec![],
+        earlier: Default::default(),
         notes: vec![Note {
             time: "2026-11-21T03:45:00Z".into(),
             dut: None,

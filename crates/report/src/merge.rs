@@ -1,0 +1,138 @@
+//! Tables and plots of several DUTs, put into one.
+
+use crate::view::{DutResult, DutView, MergedPlot, MergedRow, MergedTable};
+use drophammer_model::outcome::{Cell, Column, Plot, Point, Series, Table};
+use drophammer_model::record::TrialRecord;
+use std::collections::{HashMap, HashSet};
+
+static NOTHING: Cell = Cell::None;
+
+/// The tables of all results, those of the same key in one.
+pub fn merge_tables<'a>(results: &[DutResult<'a>], trials: &HashMap<u64, &'a TrialRecord>) -> Vec<MergedTable<'a>> {
+    let mut merged: Vec<MergedTable> = Vec::new();
+    let all: Vec<(usize, &'a Table)> = results
+        .iter()
+        .filter_map(|r| r.record.map(|t| (r.dut, t)))
+        .flat_map(|(d, t)| t.outcome.tables.iter().map(move |x| (d, x)))
+        .collect();
+    for (_, table) in &all {
+        let index = merged.iter().position(|m| m.key == table.key).unwrap_or_else(|| {
+            merged.push(MergedTable { key: &table.key, title: &table.title, columns: Vec::new(), rows: Vec::new() });
+            merged.len() - 1
+        });
+        for column in &table.columns {
+            if !merged[index].columns.iter().any(|c| c.key == column.key) {
+                merged[index].columns.push(column);
+            }
+        }
+    }
+    for (dut, table) in all {
+        let Some(target) = merged.iter_mut().find(|m| m.key == table.key) else { continue };
+        for row in &table.rows {
+            let cell_of = |c: &&Column| {
+                table.columns.iter().position(|own| own.key == c.key).and_then(|i| row.cells.get(i)).unwrap_or(&NOTHING)
+            };
+            let own: Vec<_> = row.trials.iter().filter_map(|n| trials.get(n).copied()).collect();
+            let mut marks = row.marks.clone();
+            if own.iter().any(|t| !t.result.validity.is_valid()) {
+                marks.push("invalid trial".into());
+            }
+            let cells = target.columns.iter().map(cell_of).collect();
+            target.rows.push(MergedRow { dut, cells, marks, trials: own, row });
+        }
+    }
+    merged
+}
+
+/// The plots of all results, those of the same key in one; `duts` has the tester last, if it has one.
+pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64, &TrialRecord>) -> Vec<MergedPlot> {
+    let mut merged: Vec<MergedPlot> = Vec::new();
+    let all: Vec<(usize, &Plot)> = results
+        .iter()
+        .filter_map(|r| r.record.map(|t| (r.dut, t)))
+        .flat_map(|(d, t)| t.outcome.plots.iter().map(move |p| (d, p)))
+        .collect();
+    for (dut, plot) in &all {
+        let index = merged.iter().position(|m| m.plot.key == plot.key).unwrap_or_else(|| {
+            let empty = Plot { series: Vec::new(), events: Vec::new(), ..(*plot).clone() };
+            merged.push(MergedPlot { plot: empty, dut_of: Vec::new(), place: Vec::new(), invalid: HashSet::new() });
+            merged.len() - 1
+        });
+        let target = &mut merged[index];
+        // Another DUT may reach further down: one logarithmic axis for all, if any asked for it.
+        target.plot.log_y |= plot.log_y;
+        for series in &plot.series {
+            add_series(target, series, *dut, duts);
+        }
+        // The same mark on every DUT is drawn once; a mark of one DUT says whose it is.
+        let same_key = all.iter().filter(|(_, p)| p.key == plot.key);
+        for event in &plot.events {
+            let shared = same_key.clone().all(|(_, p)| p.events.contains(event));
+            let text = if shared { event.1.clone() } else { format!("{}: {}", duts[*dut].name, event.1) };
+            let event = (event.0, text);
+            if !target.plot.events.contains(&event) {
+                target.plot.events.push(event);
+            }
+        }
+    }
+    for m in &mut merged {
+        references_last(m);
+        let shown = m.plot.series.iter().flat_map(|s| &s.points).filter_map(|p| p.trial);
+        m.invalid = shown.filter(|n| trials.get(n).is_some_and(|t| !t.result.validity.is_valid())).collect();
+    }
+    merged
+}
+
+/// What belongs to no DUT comes after what does, in legend and files.
+fn references_last(merged: &mut MergedPlot) {
+    let mut order: Vec<usize> = (0..merged.plot.series.len()).collect();
+    order.sort_by_key(|i| merged.plot.series[*i].reference);
+    let picked = |i: &usize| (merged.plot.series[*i].clone(), merged.dut_of[*i], merged.place[*i]);
+    let all: Vec<_> = order.iter().map(picked).collect();
+    (merged.plot.series, merged.dut_of, merged.place) = (Vec::new(), Vec::new(), Vec::new());
+    for (series, dut, place) in all {
+        merged.plot.series.push(series);
+        merged.dut_of.push(dut);
+        merged.place.push(place);
+    }
+}
+
+fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutView]) {
+    if series.reference {
+        let known = target.plot.series.iter_mut().find(|s| s.reference && s.name == series.name);
+        match known {
+            // A DUT that got further has more of the same line.
+            Some(s) => {
+                let new: Vec<Point> = series
+                    .points
+                    .iter()
+                    .filter(|p| !s.points.iter().any(|q| q.x == p.x && q.label == p.label))
+                    .cloned()
+                    .collect();
+                s.points.extend(new);
+            }
+            None => {
+                let place = target.plot.series.iter().filter(|s| s.reference).count();
+                target.plot.series.push(series.clone());
+                target.dut_of.push(None);
+                target.place.push(place);
+            }
+        }
+        return;
+    }
+    // Dots take the place of the curve whose trials they are, if it has their name.
+    let own = || (0..target.dut_of.len()).filter(|i| target.dut_of[*i] == Some(dut));
+    let same_place = series.dots.then(|| {
+        own().find(|i| {
+            let curve =
+                target.plot.series[*i].name.strip_prefix(duts[dut].label().as_str()).map(str::trim).unwrap_or_default();
+            !target.plot.series[*i].dots && series.name.starts_with(curve)
+        })
+    });
+    let next = own().map(|i| target.place[i] + 1).max().unwrap_or(0);
+    let place = same_place.flatten().map_or(next, |i| target.place[i]);
+    let name = format!("{} {}", duts[dut].label(), series.name);
+    target.plot.series.push(Series { name: name.trim().to_owned(), ..series.clone() });
+    target.dut_of.push(Some(dut));
+    target.place.push(place);
+}

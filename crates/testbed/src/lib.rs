@@ -4,6 +4,7 @@
 //! router in a namespace, one on real interfaces and the reference device in virtual time: only ports and clock differ.
 
 pub mod bed;
+pub mod deviations;
 pub mod hosts;
 pub mod kinds;
 pub mod observer;

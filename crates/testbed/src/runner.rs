@@ -94,15 +94,8 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
 }
 
 fn started(suite: &Suite, command: &[String], environment: Environment) -> Started {
-    let mut deviations: Vec<String> = Vec::new();
-    for test in &suite.tests {
-        for deviation in method(test).deviations(&test.params) {
-            let text = format!("{}: {deviation}", method(test).spec().title);
-            if !deviations.contains(&text) {
-                deviations.push(text);
-            }
-        }
-    }
+    let said = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
+    let deviations = crate::deviations::summary(&suite.tests.iter().map(said).collect::<Vec<_>>());
     Started {
         format: FORMAT,
         time: String::new(),
@@ -148,10 +141,11 @@ fn ceiling_params(suite: &Suite) -> Vec<Params> {
                         params.0.insert(key.into(), value.clone());
                     }
                 }
-                let (duration, repeats) = match suite.profile {
-                    Profile::Quick => (Duration::from_millis(500), 3),
-                    Profile::Conformant => (Duration::from_secs(10), 5),
+                let (duration, repeats, drain) = match suite.profile {
+                    Profile::Quick => (Duration::from_millis(500), 3, Duration::from_millis(200)),
+                    Profile::Conformant => (Duration::from_secs(10), 5, Duration::from_secs(2)),
                 };
+                params.0.insert("drain".into(), ParamValue::Duration(drain));
                 params.0.insert("trial_duration".into(), ParamValue::Duration(duration));
                 params.0.insert("repeats".into(), ParamValue::Count(repeats));
                 found.push(params);
@@ -163,7 +157,19 @@ fn ceiling_params(suite: &Suite) -> Vec<Params> {
 
 /// Everything that will be run, with its estimate: `(dut, test index)`.
 fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
-    let tests: Vec<Duration> = suite.tests.iter().map(|t| method(t).estimate(&t.params)).collect();
+    let mut known: Vec<String> = Vec::new();
+    let mut tests: Vec<Duration> = Vec::new();
+    for test in &suite.tests {
+        let sizes = test.params.sizes("frame_sizes").unwrap_or_default();
+        let patterns: Vec<String> = sizes.into_iter().map(|s| Pattern::new(s, &test.params).key()).collect();
+        // Whoever has a goal searches the throughput, unless an earlier test has found it.
+        let found = patterns.iter().all(|p| known.contains(p));
+        let method = method(test);
+        tests.push(if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) });
+        if test.params.text("goal").is_some() {
+            known.extend(patterns);
+        }
+    }
     suite.duts.iter().flat_map(|_| tests.iter().copied().enumerate()).collect()
 }
 

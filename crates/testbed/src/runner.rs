@@ -86,6 +86,10 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     };
     runner.keep(&Record::Started(started(suite, &run.command, run.environment)))?;
     let ended = runner.all();
+    // A last line would make a run look whole that lacks what could not be kept; so short a line may still fit.
+    if let Err(RunError::Store(e)) = ended {
+        return Err(RunError::Store(e));
+    }
     let interrupted = matches!(ended, Err(RunError::Interrupted));
     let time = runner.observer.time();
     runner.keep(&Record::Ended(Ended { time, interrupted }))?;

@@ -21,7 +21,15 @@ pub struct Reference(Rc<RefCell<Router>>);
 impl Reference {
     /// What the device really did.
     pub fn truth(&self) -> Truth {
-        self.0.borrow().truth().clone()
+        *self.0.borrow().truth()
+    }
+
+    /// Changes what it does wrong, from now on.
+    ///
+    /// # Errors
+    /// Faults that the device refuses.
+    pub fn set_faults(&self, faults: Faults) -> Result<(), String> {
+        self.0.borrow_mut().set_faults(faults).map_err(|e| e.to_string())
     }
 }
 
@@ -106,7 +114,14 @@ pub struct Parts {
 /// # Errors
 /// A configuration that the device refuses.
 pub fn build(dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
-    let config = config(dut, configs, seed);
+    build_with(config(dut, configs, seed), dut, configs, seed)
+}
+
+/// The same with a configuration that says more than the parameters of a DUT can.
+///
+/// # Errors
+/// A configuration that the device refuses.
+pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
     let text = describe(&config);
     let router = Router::new(config).map_err(|e| e.to_string())?;
     let reference = Reference(Rc::new(RefCell::new(router)));

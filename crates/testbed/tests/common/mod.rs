@@ -1,0 +1,145 @@
+//! Suites on the reference device, and an observer that keeps everything in memory.
+
+#![allow(dead_code)] // each test file uses its part
+
+use drophammer_methods::METHODS;
+use drophammer_model::environment::Environment;
+use drophammer_model::outcome::{Cell, Outcome, Row};
+use drophammer_model::record::{Record, TestRecord, TrialRecord};
+use drophammer_model::registry::Registry;
+use drophammer_model::suite::{Overrides, Suite, read};
+use drophammer_model::trial::Family;
+use drophammer_port::Port;
+use drophammer_reference::Config;
+use drophammer_testbed::bed::Bed;
+use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::simulated::{self, Immortal, Reference};
+use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_suite};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Reads a suite; ports of 100 Mbit/s (148,809 fps of 64 bytes) and one reference device with `params`.
+pub fn suite(params: &str, rest: &str) -> Suite {
+    let text = format!(
+        "suite: known\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference{params}}}\n\
+         ports:\n  - {{name: p1, speed: 100 Mbit/s}}\n  - {{name: p2, speed: 100 Mbit/s}}\n{rest}"
+    );
+    read_suite(&text)
+}
+
+pub fn read_suite(text: &str) -> Suite {
+    let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
+    let kinds = kinds::specs();
+    let registry = Registry { tests: &tests, kinds: &kinds };
+    read::read(text, "known.yaml", &registry, &Overrides::default()).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
+}
+
+/// Keeps records; stops and fails on request.
+#[derive(Default)]
+pub struct Memory {
+    pub records: Vec<Record>,
+    /// Wants to stop once so many trials are kept.
+    pub stop_after: Option<usize>,
+    /// Cannot keep a trial once so many are kept.
+    pub full_after: Option<usize>,
+    pub tests_begun: Vec<(usize, usize)>,
+}
+
+impl Memory {
+    pub fn trials(&self) -> Vec<&TrialRecord> {
+        self.records.iter().filter_map(|r| if let Record::Trial(t) = r { Some(&**t) } else { None }).collect()
+    }
+
+    pub fn tests(&self) -> Vec<&TestRecord> {
+        self.records.iter().filter_map(|r| if let Record::Test(t) = r { Some(&**t) } else { None }).collect()
+    }
+
+    pub fn outcome(&self, test: &str) -> &Outcome {
+        &self.tests().into_iter().find(|t| t.test == test).unwrap_or_else(|| panic!("no {test}")).outcome
+    }
+}
+
+impl Observer for Memory {
+    fn record(&mut self, record: &Record) -> Result<(), String> {
+        // A full disk has room for a short line yet.
+        if matches!(record, Record::Trial(_)) && self.full_after.is_some_and(|n| self.trials().len() >= n) {
+            return Err("no space left on device".into());
+        }
+        self.records.push(record.clone());
+        Ok(())
+    }
+
+    fn progress(&mut self, progress: &Progress<'_>) {
+        if let Progress::Test { number, of, .. } = progress {
+            self.tests_begun.push((*number, *of));
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop_after.is_some_and(|n| self.trials().len() >= n)
+    }
+
+    fn time(&self) -> String {
+        "2026-01-01T00:00:00Z".into()
+    }
+}
+
+/// Runs a suite to its end.
+pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::runner::Tally, RunError> {
+    let run = Run {
+        suite,
+        lab: None,
+        work_dir: Path::new("/nonexistent"),
+        command: vec!["drophammer".into(), "run".into()],
+        environment: Environment::default(),
+        secret: 5,
+    };
+    run_suite(run, memory)
+}
+
+/// A bed with the reference device of `suite`'s first DUT, changed by `change`; `families` resolved. `use_it` gets
+/// the bed and the device.
+pub fn with_bed<T>(
+    suite: &Suite,
+    families: &[Family],
+    change: impl FnOnce(&mut Config),
+    use_it: impl FnOnce(&mut Bed<'_>, &Reference) -> T,
+) -> T {
+    let dut = &suite.duts[0];
+    let mut config = simulated::config(dut, &suite.ports, suite.seed);
+    change(&mut config);
+    let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
+    let ports: Vec<_> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+    let hosts = Hosts::new(&suite.ports, families, suite.seed);
+    let ceilings = BTreeMap::new();
+    let mut session = Session::new(suite.seed, suite.profile, 5);
+    let mut memory = Memory::default();
+    let clock = Box::new(parts.clock);
+    let device = Box::new(Immortal);
+    let mut bed = Bed::new(&dut.name, &suite.ports, ports, clock, hosts, device, ceilings, &mut session, &mut memory);
+    let mut left = 100;
+    while bed.hosts.unresolved().is_some() {
+        assert!(left > 0, "the device does not tell its address");
+        left -= 1;
+        drophammer_methods::Testbed::settle(&mut bed, Duration::from_millis(20)).unwrap();
+    }
+    use_it(&mut bed, &parts.reference)
+}
+
+/// Rows of a table.
+pub fn rows<'a>(outcome: &'a Outcome, table: &str) -> &'a [Row] {
+    &outcome.tables.iter().find(|t| t.key == table).unwrap_or_else(|| panic!("no table {table}")).rows
+}
+
+/// Number in a cell.
+pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<f64> {
+    let t = outcome.tables.iter().find(|t| t.key == table).unwrap_or_else(|| panic!("no table {table}"));
+    let at = t.columns.iter().position(|c| c.key == column).unwrap_or_else(|| panic!("no column {column}"));
+    match &t.rows[row].cells[at] {
+        Cell::Count(n) => Some(*n as f64),
+        Cell::Number(x) => Some(*x),
+        Cell::None => None,
+        Cell::Text(text) => panic!("{column} is the text {text}"),
+    }
+}

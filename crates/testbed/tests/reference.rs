@@ -1,0 +1,310 @@
+//! Whatever the reference device does to frames, the analyzer counts what the device says it did.
+
+mod common;
+
+use common::*;
+use drophammer_methods::Testbed;
+use drophammer_methods::pattern::Pattern;
+use drophammer_model::quantity::Instant;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult, TrialSpec};
+use drophammer_reference::{Config, Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Sag, Truth};
+use drophammer_testbed::bed::Bed;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+/// What happened during one trial.
+struct Story {
+    result: TrialResult,
+    truth: Truth,
+}
+
+impl Story {
+    fn sum(&self, count: impl Fn(&GroupCounts) -> u64) -> u64 {
+        self.result.sum(count)
+    }
+}
+
+/// What a device did between two looks.
+fn since(now: Truth, before: Truth) -> Truth {
+    let mut d = now;
+    d.received -= before.received;
+    d.transit -= before.transit;
+    d.forwarded -= before.forwarded;
+    d.test_frames -= before.test_frames;
+    d.duplicated -= before.duplicated;
+    d.corrupted -= before.corrupted;
+    d.misrouted -= before.misrouted;
+    d.held -= before.held;
+    d.reordered -= before.reordered;
+    d.reorder_expired -= before.reorder_expired;
+    d.own_frames -= before.own_frames;
+    d.dropped.buffer -= before.dropped.buffer;
+    d.dropped.fault_every -= before.dropped.fault_every;
+    d.dropped.fault_share -= before.dropped.fault_share;
+    d.dropped.fault_window -= before.dropped.fault_window;
+    d.dropped.unresolved -= before.dropped.unresolved;
+    d
+}
+
+fn trial(bed: &Bed<'_>, size: &str, load: Load, duration_s: f64) -> TrialSpec {
+    let pattern = Pattern::new(size.parse().unwrap(), &Params::default());
+    let pattern = Pattern { families: BOTH.to_vec(), drain_s: 2.0, ..pattern };
+    let mut spec = pattern.trial(bed.ports(), "known".into(), load, duration_s).unwrap();
+    spec.bin_s = Some(duration_s / 5.0);
+    spec
+}
+
+/// Runs a trial with these faults at `rate` on both ports for 0.2 s.
+fn story(change: impl FnOnce(&mut Config), faults: Faults, rate_pps: f64) -> Story {
+    with_bed(&suite("", "tests: [throughput]\n"), &BOTH, change, |bed, reference| {
+        // The device learns its neighbours without faults.
+        let quiet = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.1);
+        bed.trial(&quiet).unwrap();
+        reference.set_faults(faults).unwrap();
+        let before = reference.truth();
+        let spec = trial(bed, "128", Load::Constant { rate_pps }, 0.2);
+        let result = bed.trial(&spec).unwrap();
+        assert!(result.validity.is_valid(), "{:?}", result.validity);
+        let truth = since(reference.truth(), before);
+        let story = Story { result, truth };
+        conserved(&story);
+        story
+    })
+}
+
+/// Nothing appears and nothing vanishes between device and analyzer.
+fn conserved(s: &Story) {
+    let (r, t) = (&s.result, &s.truth);
+    for g in &r.groups {
+        assert_eq!(g.offered, g.received + g.lost);
+        assert_eq!(g.bins.iter().map(|b| b.offered).sum::<u64>(), g.offered);
+        assert_eq!(g.bins.iter().map(|b| b.delivered).sum::<u64>(), g.received);
+        assert_eq!(g.latency.frames, g.received);
+        assert_eq!(g.last_loss_ns.is_some(), g.lost > 0);
+    }
+    assert_eq!(r.offered(), r.intended());
+    assert_eq!(r.offered(), t.transit);
+    assert_eq!(t.transit + t.duplicated, t.forwarded + t.dropped.total() + t.queued, "{t:?}");
+    // Every frame that left the device was counted as one thing.
+    if t.queued == 0 {
+        let seen = r.received() + s.sum(|g| g.duplicated + g.corrupted + g.stray) + r.health.stale;
+        assert_eq!(seen, t.forwarded, "{t:?} {r:?}");
+    }
+}
+
+#[test]
+fn without_faults_nothing_is_lost_and_latency_is_the_delay() {
+    let delay = Duration::from_nanos(34_567);
+    let s = story(|c| c.delay = delay, Faults::default(), 5_000.0);
+    assert_eq!((s.result.lost(), s.result.received(), s.truth.forwarded), (0, 2_000, 2_000));
+    for g in &s.result.groups {
+        let l = &g.latency;
+        assert_eq!((l.min_ns, l.mean_ns, l.max_ns, l.percentile(50.0)), (34_567, 34_567.0, 34_567, Some(34_567)));
+        assert_eq!((g.in_sequence > 0, g.reordered, g.duplicated, g.corrupted, g.stray), (true, 0, 0, 0, 0));
+    }
+}
+
+#[test]
+fn drops_are_lost() {
+    for every in [1, 2, 3, 7, 100, 1_999] {
+        let s = story(|_| {}, Faults { drop_every: every, ..Faults::default() }, 5_000.0);
+        // The device has counted 200 frames before.
+        let due = 2_200 / every - 200 / every;
+        assert_eq!((s.result.lost(), s.truth.dropped.fault_every), (due, due), "every {every}");
+    }
+    let s = story(|_| {}, Faults { drop_share: 0.3, ..Faults::default() }, 5_000.0);
+    assert_eq!(s.result.lost(), s.truth.dropped.fault_share);
+    assert!(s.result.loss_ratio() > 0.2 && s.result.loss_ratio() < 0.4);
+}
+
+#[test]
+fn copies_are_duplicates() {
+    for every in [1, 2, 9] {
+        let s = story(|_| {}, Faults { duplicate_every: every, ..Faults::default() }, 5_000.0);
+        assert_eq!(s.truth.duplicated, 2_200 / every - 200 / every);
+        assert_eq!((s.sum(|g| g.duplicated), s.result.lost(), s.result.received()), (s.truth.duplicated, 0, 2_000));
+    }
+}
+
+#[test]
+fn changed_bytes_are_corrupted_mended_or_not() {
+    for (offset, fix_checksum) in [(None, false), (None, true), (Some(0), true), (Some(1_000_003), true)] {
+        let corrupt = Some(Corrupt { every: 5, offset, fix_checksum });
+        let s = story(|_| {}, Faults { corrupt, ..Faults::default() }, 5_000.0);
+        assert_eq!(s.truth.corrupted, 400);
+        assert_eq!((s.sum(|g| g.corrupted), s.result.lost()), (400, 400), "{offset:?} {fix_checksum}");
+    }
+}
+
+#[test]
+fn misrouted_frames_are_strays() {
+    for to_port in [0, 1] {
+        let misroute = Some(Misroute { every: 3, to_port });
+        let s = story(|_| {}, Faults { misroute, ..Faults::default() }, 5_000.0);
+        assert!(s.truth.misrouted > 0);
+        assert_eq!((s.sum(|g| g.stray), s.result.lost()), (s.truth.misrouted, s.truth.misrouted));
+    }
+}
+
+#[test]
+fn held_frames_are_received_late_or_not() {
+    for (time_ms, late) in [(40, false), (1_200, true)] {
+        let hold = Some(Hold { every: 10, time: Duration::from_millis(time_ms) });
+        let s = story(|_| {}, Faults { hold, ..Faults::default() }, 5_000.0);
+        assert_eq!((s.truth.held, s.result.lost()), (200, 0));
+        assert_eq!(s.sum(|g| g.late), if late { 200 } else { 0 });
+        assert!(s.result.groups.iter().any(|g| g.latency.max_ns >= time_ms * 1_000_000));
+    }
+}
+
+#[test]
+fn frames_held_beyond_the_trial_are_stale_in_the_next() {
+    with_bed(
+        &suite("", "tests: [throughput]\n"),
+        &BOTH,
+        |_| {},
+        |bed, reference| {
+            let hold = Some(Hold { every: 10, time: Duration::from_secs(3) });
+            let mut short = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.2);
+            short.drain_s = 0.1;
+            bed.trial(&short).unwrap();
+            reference.set_faults(Faults { hold, ..Faults::default() }).unwrap();
+            let before = reference.truth();
+            let first = bed.trial(&short).unwrap();
+            let held = since(reference.truth(), before).held;
+            assert_eq!((first.lost(), held, first.health.stale), (40, 40, 0));
+            reference.set_faults(Faults::default()).unwrap();
+            let long = trial(bed, "64", Load::Constant { rate_pps: 500.0 }, 4.0);
+            let second = bed.trial(&long).unwrap();
+            assert_eq!((second.lost(), second.received(), second.health.stale), (0, second.offered(), held));
+            assert_eq!(second.sum(|g| g.duplicated + g.corrupted + g.stray + g.late), 0);
+        },
+    );
+}
+
+#[test]
+fn reordered_frames_are_seen_as_such() {
+    for positions in [1, 2, 5] {
+        let reorder = Some(Reorder { every: 40, positions });
+        let s = story(|_| {}, Faults { reorder, ..Faults::default() }, 5_000.0);
+        assert_eq!(s.result.lost(), 0);
+        assert!(s.truth.reordered > 0);
+        // Families and ports are flows of their own: what others passed a frame may belong to another flow.
+        assert!(s.sum(|g| g.reordered) <= s.truth.reordered);
+        assert!(s.result.groups.iter().all(|g| g.max_reordering_extent <= positions));
+        assert!(positions == 1 || s.sum(|g| g.reordered) > 0);
+    }
+}
+
+#[test]
+fn jitter_stays_within_its_bounds_and_reorders_nothing() {
+    let change = |c: &mut Config| (c.delay, c.jitter) = (Duration::from_micros(20), Duration::from_micros(300));
+    let s = story(change, Faults::default(), 5_000.0);
+    assert_eq!((s.result.lost(), s.sum(|g| g.reordered)), (0, 0));
+    for g in &s.result.groups {
+        assert!(g.latency.min_ns >= 20_000 && g.latency.max_ns <= 320_000, "{:?}", g.latency);
+        assert!(g.latency.max_ns - g.latency.min_ns > 200_000 && g.latency.mean_ns > 150_000.0, "{:?}", g.latency);
+    }
+}
+
+#[test]
+fn an_overloaded_server_loses_what_its_buffer_cannot_hold() {
+    for (capacity, buffer) in [(4_000, 1), (4_000, 10), (9_999, 64)] {
+        let change = |c: &mut Config| (c.capacity_pps, c.buffer) = (Some(capacity), buffer);
+        let s = story(change, Faults::default(), 5_000.0);
+        assert_eq!(s.result.lost(), s.truth.dropped.buffer);
+        if buffer > 2 {
+            // 2 x 5,000 fps for 0.2 s; in that time and while the buffer drains the server takes no more than this.
+            let most = capacity / 5 + buffer as u64 + 1;
+            assert!((capacity / 5..=most).contains(&s.result.received()), "{} of {most}", s.result.received());
+        }
+        // The longest wait is a full buffer.
+        let longest = (buffer as u64 * 1_000_000_000).div_ceil(capacity) + 10_000;
+        assert!(s.result.groups.iter().all(|g| g.latency.max_ns <= longest), "{:?} {longest}", s.result.groups);
+        let rate = 2.0 * s.result.forwarding_rate().pps();
+        assert!(buffer == 1 || (rate / capacity as f64 - 1.0).abs() < 0.002, "{rate} at capacity {capacity}");
+    }
+}
+
+#[test]
+fn what_the_device_says_by_itself_is_no_test_traffic() {
+    let own_frames = Some(OwnFrames { interval: Duration::from_millis(1), port: 1 });
+    let s = story(|_| {}, Faults { own_frames, ..Faults::default() }, 5_000.0);
+    assert_eq!((s.result.lost(), s.sum(|g| g.corrupted)), (0, 0));
+    // Some come between the trial and the looks at the device.
+    assert!(s.result.health.other_received > 190, "{}", s.result.health.other_received);
+    assert!(s.result.health.other_received <= s.truth.own_frames);
+}
+
+#[test]
+fn loss_in_a_window_is_placed_in_its_bins_and_its_last_frame_known() {
+    with_bed(
+        &suite("", "tests: [throughput]\n"),
+        &BOTH,
+        |_| {},
+        |bed, reference| {
+            let mut spec = trial(bed, "64", Load::Constant { rate_pps: 10_000.0 }, 0.5);
+            spec.bin_s = Some(0.1);
+            bed.trial(&spec).unwrap();
+            // The trial starts a microsecond from now.
+            let start = bed.clock.now() + Duration::from_micros(1);
+            let window = (start + Duration::from_millis(120), start + Duration::from_millis(230));
+            reference.set_faults(Faults { drop_window: Some(window), ..Faults::default() }).unwrap();
+            let result = bed.trial(&spec).unwrap();
+            let lost: Vec<u64> =
+                (0..6).map(|i| result.groups.iter().map(|g| g.bins[i].offered - g.bins[i].delivered).sum()).collect();
+            // Two ports, 10 frames per ms each.
+            assert_eq!(lost, [0, 1_600, 600, 0, 0, 0]);
+            assert_eq!(result.groups.iter().filter_map(|g| g.last_loss_ns).max(), Some(229_900_000));
+        },
+    );
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let every = || prop_oneof![Just(0u64), 1u64..30];
+    (
+        (every(), prop_oneof![Just(0.0), 0.0..0.5f64], proptest::option::of((0u64..100, 0u64..200))),
+        (every(), proptest::option::of(0usize..100), any::<bool>(), every(), 0usize..2),
+        (every(), every(), 0u64..1_500, every(), 0u64..6),
+        proptest::option::of((0u64..300, 500u64..50_000)),
+    )
+        .prop_map(
+            |((drop_every, drop_share, window), (c, offset, fix_checksum, m, to_port), (d, h, ms, r, k), sag)| {
+                let at = |ms: u64| Instant(100_000_000 + ms * 1_000_000);
+                Faults {
+                    drop_every,
+                    drop_share,
+                    drop_window: window.map(|(a, b)| (at(a), at(b))),
+                    corrupt: Some(Corrupt { every: c, offset, fix_checksum }),
+                    misroute: Some(Misroute { every: m, to_port }),
+                    duplicate_every: d,
+                    hold: Some(Hold { every: h, time: Duration::from_millis(ms) }),
+                    reorder: Some(Reorder { every: r, positions: k }),
+                    sag: sag.map(|(ms, capacity_pps)| Sag { from: at(ms), capacity_pps }),
+                    own_frames: None,
+                    counter_error: 0,
+                }
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn under_any_faults_nothing_appears_or_vanishes(
+        faults in faults(), capacity in proptest::option::of(500u64..50_000), buffer in 1usize..100,
+        delay in 0u64..100_000, jitter in 0u64..100_000, rate in 50.0f64..8_000.0,
+    ) {
+        let change = |c: &mut Config| {
+            (c.capacity_pps, c.buffer) = (capacity, buffer);
+            (c.delay, c.jitter) = (Duration::from_nanos(delay), Duration::from_nanos(jitter));
+        };
+        // It checks conservation.
+        let s = story(change, faults, rate);
+        prop_assert!(s.result.lost() >= s.truth.dropped.total());
+    }
+}

@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 /// A reference that many times above what was measured is not shown in scale.
 const FAR_ABOVE: f64 = 4.0;
+/// About the width of one character of a value within the plot.
+const SMALL_CHAR: f64 = 6.0;
 
 /// Does a series that is not a reference lack a category that others have?
 pub fn gaps(series: &[Series]) -> bool {
@@ -54,8 +56,10 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
     let high = tops.fold(if far { measured * 1.25 } else { 0.0 }, f64::max);
     let low = values().fold(0.0, f64::min);
     let linear = || Axis::linear(low, high, 5, true);
-    // Without a decade the bars of a logarithmic axis would say nothing.
-    let (y, y_name) = y_axis(plot, Axis::log(values()).filter(|_| plot.log_y), linear);
+    // Bars begin a whole decade below the least, or the shortest would look like nothing.
+    let least = values().filter(|v| *v > 0.0 && plot.kind == PlotKind::Bars).fold(f64::INFINITY, f64::min);
+    let foot = least.is_finite().then(|| 10f64.powf((least / 2.0).log10().floor()));
+    let (y, y_name) = y_axis(plot, Axis::log(values().chain(foot)).filter(|_| plot.log_y), linear);
     let names = categories(&plot.series);
     let mut frame = Frame::new(&y, 0);
     frame.y_axis(&y, y_name);
@@ -162,8 +166,10 @@ fn bar(p: &Point, x: f64, width: f64, place: usize, base: f64, at: &impl Fn(f64)
         above = above.min(b);
     }
     let text = short(p.y);
-    if text.chars().count() as f64 * CHAR * 0.9 <= width + 2.0 {
-        let _ = write!(out, "<text class=\"value m\" x=\"{middle:.1}\" y=\"{:.1}\">{text}</text>", above - 4.0);
+    let length = text.chars().count() as f64;
+    if length * SMALL_CHAR * 0.9 + 1.0 <= width {
+        let tight = if length * SMALL_CHAR + 4.0 > width { " tight" } else { "" };
+        let _ = write!(out, "<text class=\"value m{tight}\" x=\"{middle:.1}\" y=\"{:.1}\">{text}</text>", above - 4.0);
     }
     out
 }
@@ -206,14 +212,20 @@ fn reference(
         let title = format!("<title>{}</title>", escape(&tip(series, p, unit)));
         let _ = write!(line, "{}{middle:.1} {y:.1}", if line.is_empty() { "M" } else { "L" });
         if share > 1.0 {
-            let text = short(p.y);
+            // With its name where there is room; a second reference below the first.
+            let long = format!("{} {}", short(p.y), series.name);
+            let room = (frame.right - frame.left) / names.len().max(1) as f64 - 10.0;
+            let wide = long.chars().count() as f64 * SMALL_CHAR + 12.0;
+            let (text, x) = if wide <= room { (long, middle - wide / 2.0 + 5.0) } else { (short(p.y), middle) };
+            let top = frame.top + place_of as f64 * 15.0;
             let _ = write!(
                 arrows,
-                "<g>{title}<path class=\"reftick\" d=\"M{middle:.1} {:.1}v-11m-4 4.5l4 -4.5l4 4.5\"/>\
-                 <text class=\"value s\" x=\"{:.1}\" y=\"{:.1}\">{text}</text></g>",
-                frame.top + 12.0,
-                middle + 7.0,
-                frame.top + 10.0
+                "<g>{title}<path class=\"reftick\" d=\"M{x:.1} {:.1}v-11m-4 4.5l4 -4.5l4 4.5\"/>\
+                 <text class=\"value s\" x=\"{:.1}\" y=\"{:.1}\">{}</text></g>",
+                top + 12.0,
+                x + 7.0,
+                top + 10.0,
+                escape(&text)
             );
         } else {
             let _ =

@@ -79,6 +79,8 @@ impl Frame {
                 continue;
             }
             free_from = x + half + 4.0;
+            // The last label stays on the paper.
+            let x = x.min(WIDTH - half);
             let _ = write!(
                 self.body,
                 "<text class=\"tick m\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",

@@ -30,7 +30,7 @@ const openTarget = () => {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
   for (let e = target; e; e = e.parentElement) if (e.localName === "details") e.open = true;
-  target.scrollIntoView();
+  target.scrollIntoView({ behavior: "instant", block: "center" });
 };
 addEventListener("hashchange", openTarget);
 openTarget();

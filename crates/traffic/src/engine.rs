@@ -180,7 +180,7 @@ fn result(plan: &Plan, watch: &Watch, receive_drops: u64, clock_step_ns: i64) ->
         });
         if let Some((generator, sent)) = sender
             && state.received() < sent
-            && let Some(missing) = state.last_missing(sent)
+            && let Some(missing) = state.last_missing(sent, &generator.never_left(flow as u32))
         {
             counts.last_loss_ns = counts.last_loss_ns.max(generator.departure_of(flow as u32, missing));
         }

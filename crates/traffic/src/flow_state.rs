@@ -168,15 +168,14 @@ impl FlowState {
         }
     }
 
-    /// The highest sequence number below `sent` that has not arrived, within the window.
-    pub fn last_missing(&self, sent: u64) -> Option<u64> {
-        if sent > self.next_expected {
-            return Some(sent - 1);
-        }
+    /// The highest sequence number below `sent` that has not arrived and is not among `never_left` (ascending), within
+    /// the window.
+    pub fn last_missing(&self, sent: u64, never_left: &[u64]) -> Option<u64> {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         (lowest..sent).rev().find(|s| {
             let at = s & (self.window_bits() - 1);
-            self.window[(at / 64) as usize] & (1 << (at % 64)) == 0
+            let arrived = *s < self.next_expected && self.window[(at / 64) as usize] & (1 << (at % 64)) != 0;
+            !arrived && never_left.binary_search(s).is_err()
         })
     }
 }
@@ -214,9 +213,11 @@ mod tests {
 
     #[test]
     fn the_last_missing_frame_is_found() {
-        assert_eq!(after(&[0, 1, 3, 4]).last_missing(5), Some(2));
-        assert_eq!(after(&[0, 1, 2]).last_missing(5), Some(4));
-        assert_eq!(after(&[0, 1, 2]).last_missing(3), None);
+        assert_eq!(after(&[0, 1, 3, 4]).last_missing(5, &[]), Some(2));
+        assert_eq!(after(&[0, 1, 2]).last_missing(5, &[]), Some(4));
+        assert_eq!(after(&[0, 1, 2]).last_missing(3, &[]), None);
+        assert_eq!(after(&[0, 2]).last_missing(5, &[3, 4]), Some(1));
+        assert_eq!(after(&[0, 2]).last_missing(5, &[1, 3, 4]), None);
     }
 
     fn by_definition(arrivals: &[u64]) -> (u64, u64, u64, u64, u64) {
@@ -253,7 +254,7 @@ mod tests {
             prop_assert_eq!(found, by_definition(&arrivals));
             let sent = arrivals.iter().max().map_or(0, |m| m + 1);
             let missing = (0..sent).rev().find(|s| !distinct.contains(s));
-            prop_assert_eq!(state.last_missing(sent), missing);
+            prop_assert_eq!(state.last_missing(sent, &[]), missing);
         }
 
         #[test]

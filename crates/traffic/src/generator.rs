@@ -78,7 +78,7 @@ struct Skip {
     total: u64,
 }
 
-/// Skips remembered exactly; departures after more of them are known to the last one remembered.
+/// Skips and own refusals remembered exactly; departures after more of them are known to the last one remembered.
 const SKIPS: usize = 65_536;
 
 /// Departure errors by power of two of nanoseconds.
@@ -106,9 +106,13 @@ pub struct PortGenerator {
     stop_on_time: bool,
     groups: Vec<GroupSent>,
     slot_groups: [u32; BURST],
+    /// Flow and sequence number of each slot.
+    slot_frames: [(u32, u64); BURST],
     bin_ns: Option<u64>,
     lateness: LatenessBuckets,
     refused_by_tester: u64,
+    /// Flow and sequence number of the frames that the tester's own ring refused, as far as remembered.
+    own_refusals: Vec<(u32, u64)>,
     last_departure: Instant,
 }
 
@@ -205,9 +209,11 @@ impl PortGenerator {
             stop_on_time: matches!(spec.load, Load::Maximum { .. }),
             groups: vec![GroupSent { bins: vec![0; bins], ..GroupSent::default() }; groups.len()],
             slot_groups: [0; BURST],
+            slot_frames: [(0, 0); BURST],
             bin_ns,
             lateness: [0; 40],
             refused_by_tester: 0,
+            own_refusals: Vec::with_capacity(SKIPS),
             last_departure: Instant(0),
             schedule,
             flows,
@@ -311,6 +317,7 @@ impl PortGenerator {
                 template.write(slot);
             }
             let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: now.0 as u32 };
+            self.slot_frames[i] = (flow.id, flow.next);
             flow.next += 1;
             let (source, destination) = (flow.sources.take(), flow.destinations.take());
             template.patch(slot, source, destination, &signature.emit(self.key));
@@ -341,6 +348,9 @@ impl PortGenerator {
                 } else {
                     // The tester's own ring was full: not offered, so it can never be counted as lost.
                     self.refused_by_tester += 1;
+                    if self.own_refusals.len() < SKIPS {
+                        self.own_refusals.push(self.slot_frames[i]);
+                    }
                     group.offered -= 1;
                     if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
                         *count -= 1;
@@ -371,6 +381,12 @@ impl PortGenerator {
     /// Frames sent of each flow: `(flow, frames)`.
     pub(crate) fn sent_by_flow(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.flows.iter().map(|f| (f.id, f.next))
+    }
+
+    /// Sequence numbers of flow `id` that never left because the tester's own ring refused them, ascending; the first
+    /// 65,536 of the port. A trial that had more of them is not valid.
+    pub(crate) fn never_left(&self, id: u32) -> Vec<u64> {
+        self.own_refusals.iter().filter(|(flow, _)| *flow == id).map(|(_, sequence)| *sequence).collect()
     }
 
     /// Counts by group.

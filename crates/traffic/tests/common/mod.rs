@@ -131,8 +131,8 @@ impl Bench {
         Bench { clock, ports, control: Still::default(), trials: 0 }
     }
 
-    /// Runs the next trial.
-    pub fn run(&mut self, spec: &TrialSpec) -> TrialResult {
+    /// Lays out the next trial.
+    pub fn plan(&mut self, spec: &TrialSpec) -> Plan {
         self.trials += 1;
         let timing = Timing {
             seed: 7,
@@ -148,7 +148,12 @@ impl Bench {
                 device_ipv6: Some(MacAddr::local(100 + i)),
             })
             .collect();
-        let plan = Plan::new(spec, &neighbours, &timing).unwrap();
+        Plan::new(spec, &neighbours, &timing).unwrap()
+    }
+
+    /// Runs the next trial.
+    pub fn run(&mut self, spec: &TrialSpec) -> TrialResult {
+        let plan = self.plan(spec);
         let result = run(plan, &mut self.ports, &mut self.clock, &mut self.control).unwrap();
         reconcile(spec, &result);
         result

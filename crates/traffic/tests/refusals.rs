@@ -1,0 +1,162 @@
+//! Ports that refuse frames, and a loop that falls behind.
+
+mod common;
+
+use common::*;
+use drophammer_model::trial::{Family, GroupCounts, Load};
+use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use std::time::Duration;
+
+/// Refuses every n-th frame that it is handed.
+struct Refusing {
+    inner: Box<dyn Port>,
+    info: PortInfo,
+    every: u64,
+    handed: u64,
+}
+
+impl Port for Refusing {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        self.inner.slots()
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let mut sent = Sent::default();
+        let copies: Vec<Vec<u8>> = (0..frames).map(|i| self.inner.slots().frame(i).to_vec()).collect();
+        for (i, copy) in copies.iter().enumerate() {
+            self.handed += 1;
+            if self.handed.is_multiple_of(self.every) {
+                sent.refused += 1;
+                sent.refused_mask |= 1 << i;
+            } else {
+                self.inner.slots().put(0, copy);
+                sent.accepted += self.inner.send(1)?.accepted;
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.inner.receive()
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        self.inner.counters()
+    }
+}
+
+/// A bench of two ports that refuse every n-th frame; a refusal is the device's loss or the tester's own.
+fn refusing(mut bench: Bench, every: u64, device_loss: bool) -> Bench {
+    bench.ports = bench
+        .ports
+        .into_iter()
+        .map(|inner| {
+            let info = PortInfo { refusal_is_device_loss: device_loss, ..inner.info().clone() };
+            Box::new(Refusing { inner, info, every, handed: 0 }) as Box<dyn Port>
+        })
+        .collect();
+    bench
+}
+
+#[test]
+fn what_the_devices_ring_refuses_is_offered_and_lost() {
+    let mut bench = refusing(wire(), 10, true);
+    let result = bench.run(&one("64", Family::Ipv4, 1_000.0));
+    let expected = GroupCounts {
+        refused: 100,
+        received: 900,
+        lost: 100,
+        received_bytes: 900 * 64,
+        in_sequence: 1_000 - 2 * 100 + 1,
+        last_loss_ns: Some(999 * MS),
+        ..all_well(&result, 0, 1_000, 64)
+    };
+    assert_eq!(result.groups, [expected]);
+    assert_eq!(result.health.unsent, 0);
+}
+
+#[test]
+fn what_the_testers_ring_refuses_is_neither_offered_nor_lost() {
+    let mut bench = refusing(wire(), 10, false);
+    let result = bench.run(&one("64", Family::Ipv4, 1_000.0));
+    let expected = GroupCounts { intended: 1_000, in_sequence: 1_000 - 2 * 100 + 1, ..all_well(&result, 0, 900, 64) };
+    assert_eq!(result.groups, [expected]);
+    assert_eq!(result.health.unsent, 100);
+}
+
+#[test]
+fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
+    // The device loses its 300th frame, which is the 333rd of the generator; the tester goes on to refuse others.
+    let lossy = Bench::new(2, |f, out| {
+        if f.number != 300 {
+            out.push(f.on(DELAY));
+        }
+    });
+    let mut bench = refusing(lossy, 10, false);
+    let result = bench.run(&one("64", Family::Ipv4, 1_000.0));
+    let g = &result.groups[0];
+    assert_eq!((g.offered, g.lost, g.last_loss_ns), (900, 1, Some(332 * MS)));
+}
+
+#[test]
+fn the_last_loss_is_known_for_each_flow_of_a_port() {
+    // Two flows take turns; the device loses one frame of the second, the tester refuses frames of both.
+    let lossy = Bench::new(2, |f, out| {
+        if f.number != 500 {
+            out.push(f.on(DELAY));
+        }
+    });
+    let mut bench = refusing(lossy, 7, false);
+    let flows = vec![flow("a", 0, 1, Family::Ipv4, 16, 1.0), flow("b", 0, 1, Family::Ipv6, 16, 1.0)];
+    let result = bench.run(&spec("64", flows, Load::Constant { rate_pps: 1_000.0 }, 1.0));
+    // Of 583 frames 83 were refused: number 583 was the 500th that the device saw.
+    let lost: Vec<_> = result.groups.iter().map(|g| (g.lost, g.last_loss_ns)).collect();
+    assert_eq!(lost, [(1, Some(582 * MS)), (0, None)]);
+}
+
+#[test]
+fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
+    /// A clock that oversleeps once.
+    struct Oversleeping<'a> {
+        inner: &'a mut dyn Clock,
+        at: u64,
+        by: Duration,
+    }
+    impl Clock for Oversleeping<'_> {
+        fn now(&self) -> drophammer_model::quantity::Instant {
+            self.inner.now()
+        }
+        fn wait(&mut self, deadline: drophammer_model::quantity::Instant) {
+            self.inner.wait(deadline);
+            if self.inner.now().0 >= self.at {
+                self.at = u64::MAX;
+                let until = self.inner.now() + self.by;
+                while self.inner.now() < until {
+                    self.inner.wait(until);
+                }
+            }
+        }
+        fn wall_offset(&self) -> i128 {
+            0
+        }
+        fn is_virtual(&self) -> bool {
+            true
+        }
+    }
+    let mut bench = wire();
+    let spec = one("64", Family::Ipv4, 100_000.0);
+    let plan = bench.plan(&spec);
+    let mut clock = Oversleeping { inner: &mut bench.clock, at: 400 * MS, by: Duration::from_millis(10) };
+    let result = drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut bench.control).unwrap();
+    reconcile(&spec, &result);
+    let g = &result.groups[0];
+    // 10 ms are 1,000 frames, of which the backlog of 200 µs, 32 frames at the least, is made up for.
+    assert!((960..=1_000).contains(&result.health.unsent), "{}", result.health.unsent);
+    assert_eq!((g.offered + result.health.unsent, g.lost, g.received), (100_000, 0, g.offered));
+    let latest = result.health.departure_error.iter().map(|e| e.1).max().unwrap();
+    assert!(latest >= 150 * US, "{:?}", result.health.departure_error);
+}

@@ -158,3 +158,93 @@ impl Port for SimulatedPort {
         Ok(PortCounters::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Sends everything on to the next port after as many ns as its first byte says.
+    #[derive(Default)]
+    struct Relay(Vec<(Instant, usize, Vec<u8>)>);
+
+    impl Device for Relay {
+        fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+            self.0.push((now + Duration::from_nanos(frame[0].into()), port ^ 1, frame.to_vec()));
+            self.0.sort();
+        }
+
+        fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8])) {
+            while self.0.first().is_some_and(|f| f.0 <= now) {
+                let (at, port, frame) = self.0.remove(0);
+                deliver(at, port, &frame);
+            }
+        }
+
+        fn next_deadline(&self) -> Option<Instant> {
+            self.0.first().map(|f| f.0)
+        }
+    }
+
+    fn relay() -> (SimulatedClock, Vec<SimulatedPort>) {
+        world(Box::new(Relay::default()), &[MacAddr::local(1), MacAddr::local(2)], 1500)
+    }
+
+    fn take(port: &mut SimulatedPort) -> Vec<(u64, Vec<u8>)> {
+        port.receive().unwrap().iter().map(|a| (a.at.0, a.frame.to_vec())).collect()
+    }
+
+    #[test]
+    fn time_jumps_from_event_to_event_and_never_stands_still() {
+        let (mut clock, mut ports) = relay();
+        assert_eq!((clock.now(), clock.is_virtual(), clock.wall_offset()), (Instant(1), true, 0));
+        for (slot, delay) in [200, 50, 0].into_iter().enumerate() {
+            ports[0].slots().put(slot, &[delay, 9]);
+        }
+        assert_eq!(ports[0].send(3).unwrap(), Sent { accepted: 3, refused: 0, refused_mask: 0 });
+        assert!(take(&mut ports[1]).is_empty(), "nothing arrives while time stands still");
+        let mut seen = Vec::new();
+        while clock.now() < Instant(1_000) {
+            clock.wait(Instant(1_000));
+            seen.push((clock.now().0, take(&mut ports[1])));
+        }
+        // What departed at 1 is looked at a nanosecond later and keeps its own instant.
+        let expected = [
+            (2, vec![(1, vec![0, 9])]),
+            (51, vec![(51, vec![50, 9])]),
+            (201, vec![(201, vec![200, 9])]),
+            (1_000, vec![]),
+        ];
+        assert_eq!(seen, expected);
+        clock.wait(Instant(5));
+        assert_eq!(clock.now(), Instant(1_001), "a deadline that is over still lets time pass");
+        assert!(take(&mut ports[0]).is_empty());
+    }
+
+    #[test]
+    fn a_burst_of_frames_comes_in_bursts_and_whole() {
+        let (mut clock, mut ports) = relay();
+        let frame = |i: usize| {
+            let mut frame = vec![i as u8; 64 + i];
+            frame[0] = 7;
+            frame
+        };
+        for round in 0..3 {
+            for i in 0..BURST {
+                ports[1].slots().put(i, &frame(round * BURST + i));
+            }
+            ports[1].send(BURST).unwrap();
+        }
+        clock.wait(Instant(8));
+        let mut all = Vec::new();
+        for left in [3, 2, 1, 0] {
+            let burst = take(&mut ports[0]);
+            assert_eq!(burst.len(), if left > 0 { BURST } else { 0 });
+            all.extend(burst);
+        }
+        let mut expected: Vec<_> = (0..3 * BURST).map(|i| (8, frame(i))).collect();
+        expected.sort();
+        assert_eq!(all, expected);
+        assert_eq!(ports[0].counters().unwrap().receive_drops, 0);
+    }
+}

@@ -57,12 +57,15 @@ pub struct Out {
 
 type Behaviour = Box<dyn FnMut(&Offered<'_>, &mut Vec<Out>)>;
 
+/// When, in which order, by which port, what.
+type Waiting = (Instant, u64, usize, Vec<u8>);
+
 /// A device that does to each frame what it is told.
 pub struct Device {
     behaviour: Behaviour,
     seen: u64,
     sent: u64,
-    out: BinaryHeap<Reverse<(Instant, u64, usize, Vec<u8>)>>,
+    out: BinaryHeap<Reverse<Waiting>>,
     scratch: Vec<Out>,
 }
 
@@ -279,5 +282,36 @@ pub fn destination(frame: &[u8]) -> IpAddr {
         <[u8; 4]>::try_from(&frame[30..34]).unwrap().into()
     } else {
         <[u8; 16]>::try_from(&frame[38..54]).unwrap().into()
+    }
+}
+
+pub const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+/// Frames of a trial of [`run_both`].
+pub const N: u64 = 5_000;
+
+/// Runs a trial of N frames of 128 bytes through such a device for each family.
+pub fn run_both<B>(behaviour: impl Fn() -> B, judge: impl Fn(&TrialResult, GroupCounts, &Bench))
+where
+    B: FnMut(&Offered<'_>, &mut Vec<Out>) + 'static,
+{
+    for family in FAMILIES {
+        let mut bench = Bench::new(4, behaviour());
+        let result = bench.run(&one("128", family, N as f64));
+        let expected = all_well(&result, 0, N, 128);
+        judge(&result, expected, &bench);
+    }
+}
+
+/// Counts of a trial of N in which every 50th frame, the last among them, did not arrive.
+pub fn every_50th_gone(expected: GroupCounts) -> GroupCounts {
+    let n = N / 50;
+    GroupCounts {
+        received: N - n,
+        lost: n,
+        received_bytes: (N - n) * 128,
+        // The last frame is among them, and nothing comes after it.
+        in_sequence: N - 2 * n + 1,
+        last_loss_ns: Some((N - 1) * SECOND / N),
+        ..expected
     }
 }

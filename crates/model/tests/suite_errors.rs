@@ -52,6 +52,7 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: a/b, kind: frr}", (3, 12), "`a/b` cannot be the name of a DUT", "letters, digits"),
     Case(3, "  - {name: frr, kind: frr, thread: 2}", (3, 28), "has no key `thread`", "did you mean `threads`?"),
     Case(3, "  - {name: frr, kind: frr, threads: 0}", (3, 37), "is 0, which is out of range", "1 or more"),
+    Case(3, "  - {name: tester, kind: frr}", (3, 12), "the tester's own name", "otherwise"),
     Case(3, "  - {name: frr, kind: frr}\n  - {name: frr, kind: bird}", (4, 12), "two DUTs are called `frr`", "name of its own"),
     Case(3, "  - {name: x, kind: external}", (3, 21), "needs `interfaces`", "[eth1, eth2]"),
     Case(3, "  - {name: x, kind: external, interfaces: [eth1]}", (3, 43), "names 1 interfaces, but the suite has 2 ports", "one interface for each port"),

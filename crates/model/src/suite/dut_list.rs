@@ -5,6 +5,7 @@ use super::fields::{Fields, items, name, refuse_repeated, text};
 use super::raw::Node;
 use super::values::{params, resolve};
 use super::{DutConfig, Profile};
+use crate::environment::TESTER;
 use crate::registry::{ParamKind, Registry};
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
@@ -33,6 +34,13 @@ fn one<'n>(
     let fields = Fields::of(node, "a DUT", EXAMPLE, problems)?;
     let name_node = fields.required("name", "a DUT", "name: frr", problems);
     let name = name_node.and_then(|n| name(n, "the name of a DUT", true, problems));
+    if let (Some(TESTER), Some(node)) = (name.as_deref(), name_node) {
+        problems.add(
+            &node.span,
+            format!("`{TESTER}` is the tester's own name in the results"),
+            "call the DUT otherwise",
+        );
+    }
     let kind_node = fields.required("kind", "a DUT", "kind: frr", problems)?;
     let kind = text(kind_node, "`kind`", "frr", problems)?;
     let Some(spec) = registry.kind(kind) else {

@@ -37,8 +37,8 @@ pub struct Timing {
     pub key: TrialKey,
     /// Keys of trials before it, to recognise stale frames.
     pub earlier: Vec<TrialKey>,
-    /// Backlog up to which a late generator catches up, in ns of load; what is later is not sent, so that no burst is
-    /// offered that was not asked for.
+    /// Backlog up to which a late generator catches up, in ns of load; what is later is not sent. It catches up at 1.2
+    /// times the load at most, so that no burst is offered that was not asked for.
     pub max_backlog_ns: u64,
     /// A frame that arrives later than this after its departure is counted as late, in ns.
     pub late_ns: u64,

@@ -60,6 +60,13 @@ impl Schedule {
         (step.start_ns + (index - step.first) as f64 * 1e9 / step.rate).ceil() as u64
     }
 
+    /// Rate asked for where frame `index` leaves, in frames per second.
+    #[inline]
+    pub fn rate_of(&self, index: u64) -> f64 {
+        self.step_of(index).rate
+    }
+
+    #[inline]
     fn step_of(&self, index: u64) -> &Step {
         let i = self.steps.partition_point(|s| s.first <= index).max(1) - 1;
         &self.steps[i]

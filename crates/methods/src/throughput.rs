@@ -65,7 +65,7 @@ impl Method for Throughput {
         note(
             outcome,
             format!(
-                "Rates are frames per second per sending port; {senders} ports send, the aggregate is {senders} times that."
+                "Rates are frames per second per sending port; ports that send: {senders}, so the aggregate is {senders} times the rate."
             ),
         );
         for goal in &goals {

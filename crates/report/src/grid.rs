@@ -55,13 +55,21 @@ pub fn figure_title(view: &View, figure: &Ranked) -> String {
     format!("{}{direction}", heading(&format!("{}{test}", figure.title), &figure.unit))
 }
 
+/// What the mark in the summary says.
+pub const LIMITED_NOTE: &str = "\u{2020} tester-limited: the tester was the limit of all, so there is nothing to rank.";
+
+/// Does the summary carry the mark of [`LIMITED_NOTE`]?
+pub fn has_limited(view: &View) -> bool {
+    view.ranking.figures.iter().any(|f| (0..view.duts.len()).any(|dut| all_limited(view, f, dut)))
+}
+
 /// `1,234,567  #1`, `=1` for a tie.
 fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     let entry = &figure.entries[dut];
     let value = figure_value(figure, dut);
     // Where the tester was the limit of all, there is nothing to rank.
     if all_limited(view, figure, dut) {
-        return value + " (tester-limited)";
+        return value + " \u{2020}";
     }
     match entry.rank {
         // One DUT is not ranked against itself.
@@ -168,7 +176,8 @@ pub fn markdown(view: &View) -> String {
         escape(&view.state_text())
     );
     if !view.ranking.figures.is_empty() {
-        out += &format!("## Summary\n\n{}\n{HOW}\n\n", summary(view, &view.ranking.order).markdown());
+        let limited = if has_limited(view) { format!("{LIMITED_NOTE} ") } else { String::new() };
+        out += &format!("## Summary\n\n{}\n{limited}{HOW}\n\n", summary(view, &view.ranking.order).markdown());
     }
     let verdicts = view.verdicts();
     if !verdicts.is_empty() {

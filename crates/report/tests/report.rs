@@ -385,7 +385,7 @@ fn the_summary_fits_a_terminal_of_100_columns() {
         }
     }
     let text = summary_text(&run, false);
-    assert!(text.contains("(tester-limited)"), "{text}");
+    assert!(text.contains("\u{2020} tester-limited"), "{text}");
     for line in text.lines() {
         let width = if line.starts_with("! ") { 160 } else { 100 };
         assert!(line.chars().count() <= width, "{}: {line}", line.chars().count());

@@ -63,7 +63,8 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Starts a run on a Linux router and waits until its first trial is on disk.
 fn start_and_wait(dir: &Path) -> (Child, PathBuf) {
-    let path = suite(dir, "  - {name: box, kind: linux}\n", "  - forwarding_rate: {repeats: 200, trial_duration: 100 ms}\n");
+    let path =
+        suite(dir, "  - {name: box, kind: linux}\n", "  - forwarding_rate: {repeats: 200, trial_duration: 100 ms}\n");
     let out = dir.join("out");
     let child = drophammer()
         .args(["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()])
@@ -171,7 +172,8 @@ fn a_router_in_a_namespace_is_measured() {
     let out = dir.path().join("out");
     let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
-    let trials: Vec<_> = records(&out).into_iter().filter(|r| r["test"] == "forwarding_rate" && r["record"] == "trial").collect();
+    let trials: Vec<_> =
+        records(&out).into_iter().filter(|r| r["test"] == "forwarding_rate" && r["record"] == "trial").collect();
     assert!(!trials.is_empty(), "{}", text(&output.stderr));
     for trial in &trials {
         let group = &trial["result"]["groups"][0];

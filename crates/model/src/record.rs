@@ -8,6 +8,7 @@ use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
 
 /// One line of `run.jsonl`.
+#[allow(clippy::large_enum_variant)] // there are few of them, and each is written and gone
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {

@@ -256,7 +256,7 @@ impl Runner<'_> {
     /// Tests of a DUT that could not be begun are in the records too, with the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
         let per_dut = self.suite.tests.len();
-        while self.number % per_dut != 0 || self.begun(dut) < per_dut {
+        while !self.number.is_multiple_of(per_dut) || self.begun(dut) < per_dut {
             let index = self.number % per_dut;
             self.number += 1;
             self.tally.failed += 1;
@@ -452,8 +452,17 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
-        let mut bed =
-            Bed::new(&dut.name, &suite.ports, ports, clock, hosts, device, ceilings.clone(), &mut self.session, self.observer);
+        let mut bed = Bed::new(
+            &dut.name,
+            &suite.ports,
+            ports,
+            clock,
+            hosts,
+            device,
+            ceilings.clone(),
+            &mut self.session,
+            self.observer,
+        );
         if let Err(e) = bed.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),

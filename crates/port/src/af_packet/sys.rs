@@ -79,7 +79,7 @@ impl Headers {
         let message = &mut self.messages[i];
         let len = message.msg_len as usize;
         let header = &mut message.msg_hdr;
-        let stamp = (header.msg_controllen as usize >= 32).then(|| {
+        let stamp = (header.msg_controllen >= 32).then(|| {
             // One control message is asked for, so it comes first: cmsghdr (16 bytes: length, level, type), timespec.
             let words = &self.control[i];
             let level_and_type = (words[1] as u32 as i32, (words[1] >> 32) as i32);

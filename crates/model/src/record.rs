@@ -8,12 +8,11 @@ use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
 
 /// One line of `run.jsonl`.
-#[allow(clippy::large_enum_variant)] // there are few of them, and each is written and gone
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// First line.
-    Started(Started),
+    Started(Box<Started>),
     /// A DUT is up and ready.
     Dut(DutRecord),
     /// A trial ended.
@@ -102,6 +101,8 @@ pub enum TestStatus {
     Completed,
     /// It could not: the cause.
     Failed(String),
+    /// The tester spoilt it: the reasons. Nothing can be said of the DUT.
+    Unfit(String),
     /// The user stopped it.
     Interrupted,
     /// It does not apply to this DUT: the reason.

@@ -6,7 +6,7 @@
 //! 2. Where the tester set the limit for two DUTs they tie, and so does every DUT that lies between the two: what is
 //!    known of them is only that they are at least so good.
 //! 3. A DUT without a value, though it was its turn, ranks behind all others. A DUT whose turn had not come when the run
-//!    ended is not ranked in this figure.
+//!    ended, or whose test the tester spoilt or skipped, is not ranked in this figure.
 //! 4. After a tie of n DUTs the next rank is n higher (1, 1, 3).
 //! 5. The overall order is that of the mean rank over all figures in which every DUT of the comparison was ranked; each
 //!    figure counts the same.
@@ -14,11 +14,12 @@
 
 use crate::view::{Section, Standing};
 use drophammer_model::outcome::RankFigure;
+use drophammer_model::record::TestStatus;
 
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. DUTs whose figures are closer together than the resolution of the measurement \
-share a rank, as do DUTs for which the tester was the limit, with every DUT between them. A DUT without a value ranks \
-last. The overall rank follows from the mean rank over all figures, each of which counts the same. Simulated DUTs are \
+share a rank, as do DUTs for which the tester was the limit, with every DUT between them. A DUT that \
+gave no value ranks last; one that the tester could not measure has no rank. The overall rank follows from the mean rank over all figures, each of which counts the same. Simulated DUTs are \
 ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
@@ -94,7 +95,12 @@ pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
         for figure in keys(section) {
             let entries = section.results.iter().map(|r| {
                 let own = r.record.and_then(|t| t.outcome.ranks.iter().find(|f| f.key == figure.key));
-                Entry { figure: own.cloned(), reached: r.standing != Standing::NotReached, rank: None, tied: false }
+                // What the tester could not measure, or what does not apply, says nothing against the DUT.
+                let silent = matches!(
+                    r.standing,
+                    Standing::NotReached | Standing::Ended(TestStatus::Unfit(_) | TestStatus::Skipped(_))
+                );
+                Entry { figure: own.cloned(), reached: own.is_some() || !silent, rank: None, tied: false }
             });
             let mut ranked = Ranked {
                 section: index,

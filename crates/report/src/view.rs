@@ -64,6 +64,7 @@ impl Standing {
         match self {
             Standing::Ended(TestStatus::Completed) => "completed".into(),
             Standing::Ended(TestStatus::Failed(cause)) => format!("failed: {cause}"),
+            Standing::Ended(TestStatus::Unfit(why)) => format!("not measured: {why}"),
             Standing::Ended(TestStatus::Interrupted) => "stopped by the user".into(),
             Standing::Ended(TestStatus::Skipped(why)) => format!("skipped: {why}"),
             Standing::CutOff => "cut off within this test; only its trials are stored".into(),

@@ -285,7 +285,7 @@ fn a_run_that_went_through_the_store_gives_the_same_report() {
     let made = synthetic::run(4);
     let folder = tempfile::tempdir().unwrap();
     let mut writer = drophammer_store::RunWriter::create_exact(folder.path()).unwrap();
-    let mut records = vec![Record::Started(made.started.clone())];
+    let mut records = vec![Record::Started(Box::new(made.started.clone()))];
     records.extend(made.duts.iter().cloned().map(Record::Dut));
     records.extend(made.trials.iter().cloned().map(|t| Record::Trial(Box::new(t))));
     records.extend(made.tests.iter().cloned().map(|t| Record::Test(Box::new(t))));

@@ -148,7 +148,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
     }
     let mut records = records.into_iter();
     let started = match records.next() {
-        Some((_, Record::Started(started))) => started,
+        Some((_, Record::Started(started))) => *started,
         Some((number, _)) => return Err(corrupt(number, "the first record is not the start of a run".into())),
         None => {
             let why = "the program ended before the first record was written".to_owned();
@@ -288,7 +288,7 @@ pub(crate) mod tests {
 
     fn records() -> Vec<Record> {
         vec![
-            Record::Started(started()),
+            Record::Started(Box::new(started())),
             Record::Dut(DutRecord { name: "frr".into(), ..Default::default() }),
             trial(1),
             note("n\u{e4}chster \u{1f528}"),
@@ -318,7 +318,7 @@ pub(crate) mod tests {
             assert_eq!(run.running, i + 1 < records().len());
         }
         let run = RunReader::open(folder.path()).unwrap();
-        let mut back = vec![Record::Started(run.started.clone()), Record::Dut(run.duts[0].clone())];
+        let mut back = vec![Record::Started(Box::new(run.started.clone())), Record::Dut(run.duts[0].clone())];
         back.push(Record::Trial(Box::new(run.trials[0].clone())));
         back.push(Record::Note(run.notes[0].clone()));
         back.push(Record::Trial(Box::new(run.trials[1].clone())));
@@ -391,7 +391,8 @@ pub(crate) mod tests {
         assert!(matches!(RunReader::open(folder.path()), Err(StoreError::NoRun { .. })));
         let mut newer = started();
         newer.format = FORMAT + 1;
-        let text = serde_json::to_string(&Record::Started(newer)).unwrap() + "\n{\"record\":\"unheard_of\"}\n";
+        let text =
+            serde_json::to_string(&Record::Started(Box::new(newer))).unwrap() + "\n{\"record\":\"unheard_of\"}\n";
         fs::write(folder.path().join(RECORDS), text).unwrap();
         assert!(matches!(RunReader::open(folder.path()), Err(StoreError::Format { found: 2, .. })));
     }
@@ -400,7 +401,7 @@ pub(crate) mod tests {
     fn a_number_that_json_cannot_hold_is_refused_before_it_spoils_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = RunWriter::create_exact(folder.path()).unwrap();
-        writer.write(&Record::Started(started())).unwrap();
+        writer.write(&Record::Started(Box::new(started()))).unwrap();
         let Record::Test(mut test) = test_record() else { unreachable!() };
         test.elapsed_s = f64::NAN;
         assert!(matches!(writer.write(&Record::Test(test)), Err(StoreError::Unreadable(_))));

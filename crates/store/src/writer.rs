@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_and_leaves_whole_lines_only() {
         let folder = tempfile::tempdir().unwrap();
-        let first = serde_json::to_vec(&Record::Started(started())).unwrap().len() as u64 + 1;
+        let first = serde_json::to_vec(&Record::Started(Box::new(started()))).unwrap().len() as u64 + 1;
         let (mut writer, room) = on_small_disk(folder.path(), first + 20, true);
-        writer.write(&Record::Started(started())).unwrap();
+        writer.write(&Record::Started(Box::new(started()))).unwrap();
         let error = writer.write(&note("lost")).unwrap_err().to_string();
         assert!(error.contains(RECORDS) && error.contains("disk is full") && !error.contains('\n'), "{error}");
         *room.lock().unwrap() = 1_000_000;
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn a_partial_line_that_stays_closes_the_writer_and_spares_the_reader() {
         let folder = tempfile::tempdir().unwrap();
-        let first = serde_json::to_vec(&Record::Started(started())).unwrap().len() as u64 + 1;
+        let first = serde_json::to_vec(&Record::Started(Box::new(started()))).unwrap().len() as u64 + 1;
         let (mut writer, room) = on_small_disk(folder.path(), first + 20, false);
-        writer.write(&Record::Started(started())).unwrap();
+        writer.write(&Record::Started(Box::new(started()))).unwrap();
         writer.write(&note("lost")).unwrap_err();
         *room.lock().unwrap() = 1_000_000;
         assert!(matches!(writer.write(&note("too late")), Err(StoreError::Closed { .. })));

@@ -84,7 +84,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         number: 0,
         elapsed: BTreeMap::new(),
     };
-    runner.keep(&Record::Started(started(suite, &run.command, run.environment)))?;
+    runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment))))?;
     let ended = runner.all();
     // A last line would make a run look whole that lacks what could not be kept; so short a line may still fit.
     if let Err(RunError::Store(e)) = ended {
@@ -338,7 +338,7 @@ impl Runner<'_> {
                 let result = tester_ceiling::TesterCeiling.run(&mut bed, &params, &mut outcome);
                 interrupted |= matches!(result, Err(TestError::Interrupted));
                 let status = status_of(&result);
-                let problem = if let TestStatus::Failed(cause) = &status { Some(cause.as_str()) } else { None };
+                let problem = problem_of(&status);
                 bed.observer().progress(&Progress::TestEnded { dut: TESTER, title, problem });
                 records.push(Record::Test(Box::new(TestRecord {
                     dut: TESTER.into(),
@@ -499,7 +499,7 @@ impl Runner<'_> {
             } else {
                 self.tally.failed += 1;
             }
-            let problem = if let TestStatus::Failed(cause) = &status { Some(cause.as_str()) } else { None };
+            let problem = problem_of(&status);
             bed.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });
             let record = test_record(dut, test, elapsed, status, outcome);
             bed.observer().record(&record).map_err(RunError::Store)?;
@@ -571,11 +571,20 @@ fn test_record(dut: &DutConfig, test: &TestConfig, elapsed: Duration, status: Te
     }))
 }
 
+/// Why a test could not be completed, where that is a problem.
+fn problem_of(status: &TestStatus) -> Option<&str> {
+    match status {
+        TestStatus::Failed(cause) | TestStatus::Unfit(cause) => Some(cause),
+        TestStatus::Completed | TestStatus::Interrupted | TestStatus::Skipped(_) => None,
+    }
+}
+
 fn status_of(result: &Result<(), TestError>) -> TestStatus {
     match result {
         Ok(()) => TestStatus::Completed,
         Err(TestError::Interrupted) => TestStatus::Interrupted,
         Err(TestError::NotApplicable(why)) => TestStatus::Skipped(why.clone()),
+        Err(e @ TestError::Unfit(_)) => TestStatus::Unfit(e.to_string()),
         Err(e) => TestStatus::Failed(e.to_string()),
     }
 }

@@ -18,7 +18,7 @@ use drophammer_model::record::TestStatus;
 
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. DUTs whose figures are closer together than the resolution of the measurement \
-share a rank, as do DUTs for which the tester was the limit, with every DUT between them. A DUT that \
+(10 % in the profile quick, at least the width of the search in any case) share a rank, as do DUTs for which the tester was the limit, with every DUT between them. A DUT that \
 gave no value ranks last; one that the tester could not measure has no rank. The overall rank follows from the mean rank over all figures, each of which counts the same. Simulated DUTs are \
 ranked among themselves only.";
 

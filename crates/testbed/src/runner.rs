@@ -59,6 +59,8 @@ pub struct Tally {
     pub verdicts_failed: usize,
 }
 
+/// Figures of quick runs rank the same when they are closer together than this share of the larger one.
+const QUICK_RESOLUTION: f64 = 0.1;
 /// Kind of the user's own routers.
 const EXTERNAL: &str = "external";
 
@@ -491,6 +493,11 @@ impl Runner<'_> {
             let result = method.run(&mut bed, &test.params, &mut outcome);
             let elapsed = bed.left.since.elapsed();
             let status = status_of(&result);
+            if suite.profile == Profile::Quick {
+                // Trials of a second are not repeated, so the width of a search says too little of how far a figure can
+                // be trusted to tell two routers apart.
+                outcome.ranks.iter_mut().for_each(|r| r.resolution = r.resolution.max(QUICK_RESOLUTION));
+            }
             outcome.verdicts.extend(verdicts(test, &outcome));
             self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
             if result.is_ok() {

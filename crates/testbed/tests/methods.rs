@@ -173,11 +173,11 @@ fn recovery_is_as_long_as_the_loss_goes_on() {
 }
 
 #[test]
-fn tester_ceiling_in_virtual_time_is_the_line() {
+fn tester_ceiling_in_virtual_time_is_all_that_is_asked_for() {
     let memory = one("tester_ceiling: {trial_duration: 100 ms}");
     let outcome = memory.outcome("tester_ceiling");
     let offered: Vec<f64> = memory.trials().iter().map(|t| t.result.offered_load().pps()).collect();
-    assert!(!outcome.tables.is_empty() && offered.iter().all(|o| (o / LINE - 1.0).abs() < 1e-3), "{offered:?}");
+    assert!(!outcome.tables.is_empty() && offered.iter().all(|o| (o / (4.0 * LINE) - 1.0).abs() < 1e-3), "{offered:?}");
 }
 
 /// All tests in short, both families and directions.

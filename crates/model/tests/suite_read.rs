@@ -22,7 +22,7 @@ fn quick_look_is_right_and_uses_the_benchmarking_blocks() {
         ["throughput", "forwarding_rate", "frame_loss_rate", "latency", "back_to_back", "system_recovery"]
     );
     let [p1, p2] = suite.ports.as_slice() else { panic!("two ports") };
-    assert_eq!((p1.speed, p1.mtu), (Bandwidth(10_000_000_000), 1500));
+    assert_eq!((p1.speed, p1.mtu), (Bandwidth(1_000_000_000), 1500));
     let shown = |port: &drophammer_model::suite::PortConfig, family| {
         let a = port.addressing(family).unwrap();
         let (net, len) = a.behind;

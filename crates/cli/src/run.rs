@@ -37,6 +37,14 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    // Told before anything is measured, and all at once.
+    let mut missing: Vec<String> =
+        suite.duts.iter().flat_map(|d| drophammer_lab::missing(&d.kind)).map(|e| e.to_string()).collect();
+    missing.sort();
+    missing.dedup();
+    if !missing.is_empty() {
+        return fail(Exit::Environment, missing.join("\nerror: "));
+    }
     for left in drophammer_lab::sweep() {
         eprintln!("removed what an earlier run left behind: {left}");
     }

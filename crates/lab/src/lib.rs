@@ -27,7 +27,7 @@ pub use cpu::CpuPlan;
 pub use dut::{Dut, DutKind, TesterInterface, Where};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;
-pub use kinds::{KINDS, find};
+pub use kinds::{KINDS, find, missing};
 pub use netns::Netns;
 pub use sweep::sweep;
 pub use topology::Loop;

@@ -6,7 +6,7 @@ pub mod frr;
 pub mod linux;
 
 use crate::router::Route;
-use crate::{DutKind, LabError};
+use crate::{DutKind, LabError, process};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 
@@ -16,6 +16,12 @@ pub static KINDS: &[&dyn DutKind] = &[&linux::Linux, &frr::Frr, &bird::Bird, &ex
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {
     KINDS.iter().copied().find(|k| k.spec().name == name)
+}
+
+/// What the kind `name` needs and this machine lacks; nothing for a kind that the lab does not know.
+pub fn missing(name: &str) -> Vec<LabError> {
+    let needs = find(name).map(|k| k.spec().needs).unwrap_or_default();
+    needs.iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
 /// Renders a router's configuration from its template, which sees `name` and `routes`.

@@ -7,6 +7,7 @@
 pub mod af_packet;
 pub mod batch;
 pub mod clock;
+pub mod memory;
 pub mod priority;
 pub mod simulated;
 
@@ -18,7 +19,7 @@ use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
 
 /// All backends, in the order in which `drophammer list backends` shows them.
-pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &simulated::SPEC];
+pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &memory::SPEC, &simulated::SPEC];
 
 /// Frames that one call moves at most.
 pub const BURST: usize = 64;

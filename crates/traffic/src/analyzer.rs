@@ -2,6 +2,7 @@
 //! back to the caller.
 
 use crate::flow_state::{Arrival as Verdict, FlowState};
+use crate::histogram::Latencies;
 use crate::payload::Pattern;
 use crate::plan::Timing;
 use drophammer_model::latency::LatencySummary;
@@ -10,8 +11,7 @@ use drophammer_model::size::MIN_FRAME;
 use drophammer_model::trial::{PortIndex, TrialSpec};
 use drophammer_port::Arrival;
 use drophammer_wire::signature::{self, Signature, TEST_PORT, TrialKey, unwrap_sequence, unwrap_time};
-use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
-use hdrhistogram::Histogram;
+use drophammer_wire::{checksum, ethernet, ipv4, udp};
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +26,19 @@ pub enum Class {
     Other,
 }
 
-/// A flow as its receiver sees it.
+/// A flow as its receiver sees it: all that a frame in order needs, in one line of the cache.
+#[repr(align(64))]
 struct ReceiveFlow {
-    to: PortIndex,
+    to: u32,
     group: u32,
     frames: u64,
     state: FlowState,
 }
+
+/// States of fewer flows fit a first-level cache with room to spare.
+const MANY_FLOWS: usize = 256;
+
+const _: () = assert!(size_of::<ReceiveFlow>() == 64);
 
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
@@ -55,14 +61,11 @@ pub struct GroupReceived {
     pub bytes: u64,
     /// Time bins.
     pub bins: ReceiveBins,
-    histogram: Histogram<u64>,
+    latencies: Latencies,
     latency_sum: u128,
     latency_min: u64,
     latency_max: u64,
 }
-
-/// Highest latency that the histogram resolves: 10 s. Longer ones are kept at that value, the maximum exactly.
-const HISTOGRAM_MAX: u64 = 10_000_000_000;
 
 impl GroupReceived {
     fn new(bins: usize) -> GroupReceived {
@@ -72,7 +75,7 @@ impl GroupReceived {
             late: 0,
             bytes: 0,
             bins: ReceiveBins { delivered: vec![0; bins], arrived: vec![0; bins] },
-            histogram: Histogram::new_with_bounds(1, HISTOGRAM_MAX, 3).expect("constant bounds are valid"),
+            latencies: Latencies::new(),
             latency_sum: 0,
             latency_min: u64::MAX,
             latency_max: 0,
@@ -81,7 +84,7 @@ impl GroupReceived {
 
     #[inline]
     fn latency(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
+        self.latencies.record(ns);
         self.latency_sum += u128::from(ns);
         self.latency_min = self.latency_min.min(ns);
         self.latency_max = self.latency_max.max(ns);
@@ -89,7 +92,12 @@ impl GroupReceived {
 
     /// Latency of the distinct intact frames.
     pub fn latency_summary(&self) -> LatencySummary {
-        LatencySummary::from_histogram(&self.histogram, self.latency_min, self.latency_max, self.latency_sum)
+        LatencySummary::from_histogram(
+            &self.latencies.histogram(),
+            self.latency_min,
+            self.latency_max,
+            self.latency_sum,
+        )
     }
 }
 
@@ -108,8 +116,8 @@ pub struct Analyzer {
     groups: Vec<GroupReceived>,
     /// Group to blame for a corrupted frame whose flow cannot be read, by port.
     port_groups: Vec<usize>,
-    start: Instant,
-    bin_ns: Option<u64>,
+    /// Of departures and of arrivals.
+    bins: Option<[Bins; 2]>,
     late_ns: u64,
     stale: u64,
     /// By port.
@@ -146,6 +154,27 @@ impl Arrivals {
     }
 }
 
+/// Finds the time bin of an instant; remembers the last one, because the next frame is mostly in the same.
+#[derive(Clone, Copy)]
+struct Bins {
+    ns: u64,
+    start: u64,
+    from: u64,
+    index: usize,
+}
+
+impl Bins {
+    #[inline]
+    fn of(&mut self, at: u64) -> usize {
+        if at.wrapping_sub(self.from) >= self.ns {
+            let index = at.saturating_sub(self.start) / self.ns;
+            self.from = self.start.saturating_add(index * self.ns);
+            self.index = index as usize;
+        }
+        self.index
+    }
+}
+
 impl Analyzer {
     #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
     pub(crate) fn new(
@@ -165,7 +194,7 @@ impl Analyzer {
             .iter()
             .zip(frames)
             .map(|(flow, frames)| ReceiveFlow {
-                to: flow.to,
+                to: flow.to as u32,
                 group: group_of(&flow.group) as u32,
                 frames: *frames,
                 state: FlowState::new((*frames).max(1), window),
@@ -180,8 +209,7 @@ impl Analyzer {
             flows,
             groups: groups.iter().map(|_| GroupReceived::new(bins)).collect(),
             port_groups,
-            start: Instant(0),
-            bin_ns,
+            bins: bin_ns.map(|ns| [Bins { ns, start: 0, from: 0, index: 0 }; 2]),
             late_ns: timing.late_ns,
             stale: 0,
             arrivals: vec![Arrivals::default(); ports],
@@ -190,7 +218,25 @@ impl Analyzer {
     }
 
     pub(crate) fn begin(&mut self, start: Instant) {
-        self.start = start;
+        for bins in self.bins.iter_mut().flatten() {
+            (bins.start, bins.from, bins.index) = (start.0, start.0, 0);
+        }
+    }
+
+    /// Looks at the frames of a burst before they are taken one by one, so that the states of their flows come into the
+    /// cache all at once instead of one after the other. Only a hint: it counts nothing and may look at the wrong flow.
+    #[inline]
+    pub fn look_ahead<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) {
+        if self.flows.len() < MANY_FLOWS {
+            return;
+        }
+        for frame in frames {
+            // Where the signature is unless the frame is padded.
+            let Some(tail) = frame.last_chunk::<{ signature::LEN }>() else { continue };
+            if let Some(flow) = self.flows.get(Signature::read(tail).0.flow as usize) {
+                std::hint::black_box(flow.state.next_expected());
+            }
+        }
     }
 
     /// Takes a frame that arrived at `port`.
@@ -208,11 +254,11 @@ impl Analyzer {
         };
         let group_index = flow.group as usize;
         let sequence = unwrap_sequence(signature.sequence, flow.state.next_expected());
-        if !datagram.intact || datagram.payload[..at] != *self.pattern.bytes(at) || sequence >= flow.frames {
+        if !datagram.intact || !self.pattern.starts_with(&datagram.payload[..at]) || sequence >= flow.frames {
             return self.corrupted(port, Some(group_index));
         }
         let group = &mut self.groups[group_index];
-        if flow.to != port {
+        if flow.to as usize != port {
             group.stray += 1;
             return Class::Test;
         }
@@ -232,12 +278,11 @@ impl Analyzer {
         group.bytes += (arrival.frame.len() as u64 + 4).max(u64::from(MIN_FRAME));
         self.distinct += 1;
         self.arrivals[port].take(arrival.at);
-        if let Some(ns) = self.bin_ns {
-            let bin = |t: u64| (t.saturating_sub(self.start.0) / ns) as usize;
-            if let Some(count) = group.bins.delivered.get_mut(bin(departure)) {
+        if let Some([departures, arrivals]) = &mut self.bins {
+            if let Some(count) = group.bins.delivered.get_mut(departures.of(departure)) {
                 *count += 1;
             }
-            if let Some(count) = group.bins.arrived.get_mut(bin(arrival.at.0)) {
+            if let Some(count) = group.bins.arrived.get_mut(arrivals.of(arrival.at.0)) {
                 *count += 1;
             }
         }
@@ -250,7 +295,7 @@ impl Analyzer {
             self.stale += 1;
             return Class::Stale;
         }
-        let group = self.flows.get(signature.flow as usize).filter(|f| f.to == port).map(|f| f.group as usize);
+        let group = self.flows.get(signature.flow as usize).filter(|f| f.to as usize == port).map(|f| f.group as usize);
         self.corrupted(port, group)
     }
 
@@ -303,57 +348,49 @@ fn departure(time: u32, at: Instant) -> u64 {
 /// The UDP payload of a frame to the test port, if it is one, and whether all its checksums hold.
 #[inline]
 fn test_datagram(frame: &[u8]) -> Option<TestDatagram<'_>> {
-    let ethertype = u16::from_be_bytes([*frame.get(12)?, *frame.get(13)?]);
-    let packet = frame.get(ethernet::LEN..)?;
-    let (header, pseudo, mut intact) = match ethertype {
+    let head: &[u8; ethernet::LEN + ipv4::LEN + udp::LEN] = frame.first_chunk()?;
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    // Where addresses and datagram begin; they follow on each other.
+    let (addresses, udp_at, ip_length, mut intact) = match word(12) {
         ethernet::ethertype::IPV4 => {
-            let header = packet.get(..ipv4::LEN)?;
-            if header[0] != 0x45 || header[9] != ipv4::protocol::UDP {
+            if head[14] != 0x45 || head[23] != ipv4::protocol::UDP {
                 return None;
             }
-            let intact = checksum::fold(checksum::sum(header)) == 0xffff;
-            (ipv4::LEN, checksum::sum(&header[12..20]), intact)
+            let intact = checksum::fold(checksum::sum_le(&head[14..34])) == 0xffff;
+            (26, 34, usize::from(word(16)).wrapping_sub(ipv4::LEN), intact)
         }
         ethernet::ethertype::IPV6 => {
-            let header = packet.get(..ipv6::LEN)?;
-            if header[0] >> 4 != 6 || header[6] != ipv4::protocol::UDP {
+            if head[14] >> 4 != 6 || head[20] != ipv4::protocol::UDP {
                 return None;
             }
-            (ipv6::LEN, checksum::sum(&header[8..40]), true)
+            (22, 54, usize::from(word(18)), true)
         }
         _ => return None,
     };
-    let rest = &packet[header..];
-    let head = rest.get(..udp::LEN)?;
-    if u16::from_be_bytes([head[2], head[3]]) != TEST_PORT {
+    let udp: &[u8; udp::LEN] = frame.get(udp_at..)?.first_chunk()?;
+    if u16::from_be_bytes([udp[2], udp[3]]) != TEST_PORT {
         return None;
     }
-    let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
-    if length < udp::LEN + signature::LEN {
+    let length = u16::from_be_bytes([udp[4], udp[5]]);
+    let mut end = udp_at + usize::from(length);
+    if usize::from(length) < udp::LEN + signature::LEN {
         return None;
     }
-    let ip_length = if ethertype == ethernet::ethertype::IPV4 {
-        usize::from(u16::from_be_bytes([packet[2], packet[3]])).wrapping_sub(header)
-    } else {
-        usize::from(u16::from_be_bytes([packet[4], packet[5]]))
-    };
-    intact &= ip_length == length;
+    intact &= ip_length == usize::from(length);
     // A datagram that claims more than there is was cut off on its way: corrupted, read as far as it goes.
-    let datagram = match rest.get(..length) {
-        Some(datagram) => datagram,
-        None => {
-            intact = false;
-            if rest.len() < udp::LEN + signature::LEN {
-                return None;
-            }
-            rest
+    if end > frame.len() {
+        intact = false;
+        end = frame.len();
+        if end < udp_at + udp::LEN + signature::LEN {
+            return None;
         }
-    };
-    if intact {
-        let pseudo = pseudo + u64::from(ipv4::protocol::UDP) + length as u64;
-        intact = checksum::fold(pseudo + checksum::sum(datagram)) == 0xffff;
     }
-    Some(TestDatagram { payload: &datagram[udp::LEN..], intact })
+    if intact {
+        // The rest of the pseudo header: protocol and length, as little-endian words like all in this sum.
+        let pseudo = u64::from(ipv4::protocol::UDP) << 8 | u64::from(length.swap_bytes()) << 16;
+        intact = checksum::fold(pseudo + checksum::sum_le(&frame[addresses..end])) == 0xffff;
+    }
+    Some(TestDatagram { payload: &frame[udp_at + udp::LEN..end], intact })
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ pub fn run(
             for _ in 0..RECEIVE_ROUNDS {
                 let frames = port.receive()?;
                 let count = frames.len();
+                plan.analyzer.look_ahead(frames.iter().map(|a| a.frame));
                 for arrival in frames.iter() {
                     if plan.analyzer.take(index, arrival) == Class::Other {
                         watch.other += 1;

@@ -24,23 +24,39 @@ struct Jump {
 const JUMPS: usize = 64;
 
 /// State of one flow. Sequence numbers are unwrapped and start at 0.
+///
+/// A frame that comes in its order touches these 48 bytes and nothing else; what loss, duplicates and reordering need is
+/// kept apart, so that the states of thousands of flows stay in the cache.
 #[derive(Clone, Debug)]
 pub struct FlowState {
     /// RFC 4737 NextExp: highest sequence number so far plus one.
     next_expected: u64,
-    /// Distinct frames so far.
-    received: u64,
+    /// The number that would follow on the frame that arrived last; 0 before the first.
+    follows_last: u64,
+    /// The word of the window that holds the highest sequence number; its place in the window is out of date.
+    head: u64,
+    /// One bit per sequence number, a ring of as many as a power of two.
+    window: Box<[u64]>,
+    out_of_order: Box<OutOfOrder>,
+}
+
+/// What frames out of their order have left behind.
+#[derive(Clone, Debug)]
+struct OutOfOrder {
+    /// Distinct frames whose number is not one above that of the frame before.
+    breaks: u64,
+    /// Numbers below NextExp that have not arrived.
+    missing: u64,
     duplicated: u64,
     reordered: u64,
     reordered_3: u64,
     max_extent: u64,
-    in_sequence: u64,
-    /// The three sequence numbers before this one in order of arrival, newest first; `None` before they exist.
-    last: [Option<u64>; 3],
-    /// One bit per sequence number, a ring of as many as a power of two.
-    window: Box<[u64]>,
-    jumps: Box<[Jump]>,
+    /// Number with which the run of consecutive frames began that the last arrival belongs to.
+    run_start: u64,
+    /// The three sequence numbers before that run in order of arrival, newest first; `None` before they exist.
+    before_run: [Option<u64>; 3],
     jump_count: u64,
+    jumps: [Jump; JUMPS],
 }
 
 impl FlowState {
@@ -49,16 +65,21 @@ impl FlowState {
         let bits = frames.min(window_limit).max(64).next_power_of_two();
         FlowState {
             next_expected: 0,
-            received: 0,
-            duplicated: 0,
-            reordered: 0,
-            reordered_3: 0,
-            max_extent: 0,
-            in_sequence: 0,
-            last: [None; 3],
+            follows_last: 0,
+            head: 0,
             window: vec![0; (bits / 64) as usize].into_boxed_slice(),
-            jumps: vec![Jump { from: 0, arrival: 0 }; JUMPS].into_boxed_slice(),
-            jump_count: 0,
+            out_of_order: Box::new(OutOfOrder {
+                breaks: 0,
+                missing: 0,
+                duplicated: 0,
+                reordered: 0,
+                reordered_3: 0,
+                max_extent: 0,
+                run_start: 0,
+                before_run: [None; 3],
+                jump_count: 0,
+                jumps: [Jump { from: 0, arrival: 0 }; JUMPS],
+            }),
         }
     }
 
@@ -70,47 +91,84 @@ impl FlowState {
 
     /// Distinct frames.
     pub fn received(&self) -> u64 {
-        self.received
+        self.next_expected - self.out_of_order.missing
     }
 
     /// Second and further copies.
     pub fn duplicated(&self) -> u64 {
-        self.duplicated
+        self.out_of_order.duplicated
     }
 
     /// Type-P-Reordered (RFC 4737 section 3.3): sequence below NextExp.
     pub fn reordered(&self) -> u64 {
-        self.reordered
+        self.out_of_order.reordered
     }
 
     /// n-reordered with n = 3 (RFC 4737 section 5.4.1): the three before it all have higher numbers.
     pub fn reordered_3(&self) -> u64 {
-        self.reordered_3
+        self.out_of_order.reordered_3
     }
 
     /// Largest reordering extent (RFC 4737 section 4.2.2), in arrivals.
     pub fn max_extent(&self) -> u64 {
-        self.max_extent
+        self.out_of_order.max_extent
     }
 
     /// Frames whose number is one above that of the frame before (2001 core router test).
     pub fn in_sequence(&self) -> u64 {
-        self.in_sequence
+        self.received() - self.out_of_order.breaks
     }
 
     fn window_bits(&self) -> u64 {
         self.window.len() as u64 * 64
     }
 
+    /// Index of the word with the bit of `sequence`.
+    #[inline]
+    fn word_of(&self, sequence: u64) -> usize {
+        (sequence / 64) as usize & (self.window.len() - 1)
+    }
+
+    /// Index of the word that [`FlowState::head`] stands for.
+    #[inline]
+    fn head_word(&self) -> usize {
+        self.word_of(self.next_expected.saturating_sub(1))
+    }
+
     #[inline]
     fn bit(&mut self, sequence: u64) -> (&mut u64, u64) {
-        let at = sequence & (self.window_bits() - 1);
-        (&mut self.window[(at / 64) as usize], 1 << (at % 64))
+        let word = self.word_of(sequence);
+        (&mut self.window[word], 1 << (sequence % 64))
     }
 
     /// Takes note of an arrival.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Arrival {
+        if sequence != self.next_expected || sequence != self.follows_last {
+            return self.arrive_out_of_order(sequence);
+        }
+        if sequence.is_multiple_of(64) {
+            let (old, new) = (self.head_word(), self.word_of(sequence));
+            self.window[old] = self.head;
+            self.head = self.window[new];
+        }
+        self.head |= 1 << (sequence % 64);
+        self.next_expected = sequence + 1;
+        self.follows_last = sequence + 1;
+        Arrival::New
+    }
+
+    /// An arrival that leaves out numbers, was left out itself, comes again, or follows on one of these.
+    #[cold]
+    fn arrive_out_of_order(&mut self, sequence: u64) -> Arrival {
+        let head = self.head_word();
+        self.window[head] = self.head;
+        let verdict = self.arrive_in_window(sequence);
+        self.head = self.window[self.head_word()];
+        verdict
+    }
+
+    fn arrive_in_window(&mut self, sequence: u64) -> Arrival {
         if sequence >= self.next_expected {
             if sequence > self.next_expected {
                 self.jump(sequence);
@@ -124,25 +182,38 @@ impl FlowState {
             }
             let (word, mask) = self.bit(sequence);
             if *word & mask != 0 {
-                self.duplicated += 1;
+                self.out_of_order.duplicated += 1;
                 return Arrival::Duplicate;
             }
             *word |= mask;
             self.reorder(sequence);
         }
-        let before = self.last[0].map_or(0, |s| s + 1);
-        self.in_sequence += u64::from(sequence == before);
-        self.last = [Some(sequence), self.last[0], self.last[1]];
-        self.received += 1;
+        if sequence != self.follows_last {
+            let before_run = self.last_three();
+            self.out_of_order.breaks += 1;
+            self.out_of_order.before_run = before_run;
+            self.out_of_order.run_start = sequence;
+        }
+        self.follows_last = sequence + 1;
         Arrival::New
     }
 
+    /// The three sequence numbers that arrived last, newest first.
+    fn last_three(&self) -> [Option<u64>; 3] {
+        let run = self.follows_last - self.out_of_order.run_start;
+        std::array::from_fn(|back| match (back as u64).checked_sub(run) {
+            None => Some(self.follows_last - 1 - back as u64),
+            Some(before) => self.out_of_order.before_run[before as usize],
+        })
+    }
+
     /// The highest number moves past missing ones: their bits (left over from one ring length ago) are cleared.
-    #[cold]
     fn jump(&mut self, sequence: u64) {
-        let at = (self.jump_count % JUMPS as u64) as usize;
-        self.jumps[at] = Jump { from: self.next_expected, arrival: self.received };
-        self.jump_count += 1;
+        let jump = Jump { from: self.next_expected, arrival: self.received() };
+        let state = &mut self.out_of_order;
+        state.jumps[(state.jump_count % JUMPS as u64) as usize] = jump;
+        state.jump_count += 1;
+        state.missing += sequence - self.next_expected;
         let missing = (sequence - self.next_expected).min(self.window_bits());
         for i in 0..missing {
             let (word, mask) = self.bit(sequence - 1 - i);
@@ -150,21 +221,25 @@ impl FlowState {
         }
     }
 
-    #[cold]
+    /// A number that was jumped over arrives after all.
     fn reorder(&mut self, sequence: u64) {
-        self.reordered += 1;
-        if self.last.iter().all(|l| l.is_some_and(|l| l > sequence)) {
-            self.reordered_3 += 1;
+        let received = self.received();
+        let last = self.last_three();
+        let state = &mut self.out_of_order;
+        state.missing -= 1;
+        state.reordered += 1;
+        if last.iter().all(|l| l.is_some_and(|l| l > sequence)) {
+            state.reordered_3 += 1;
         }
         // The earliest arrival with a higher number is the one that jumped over this one: jumps are ascending, so it is
         // the last jump that started at or below it.
-        let kept = self.jump_count.min(JUMPS as u64);
+        let kept = state.jump_count.min(JUMPS as u64);
         let earliest = (0..kept)
-            .map(|back| self.jumps[((self.jump_count - 1 - back) % JUMPS as u64) as usize])
+            .map(|back| state.jumps[((state.jump_count - 1 - back) % JUMPS as u64) as usize])
             .find(|j| j.from <= sequence)
-            .or_else(|| (kept > 0).then(|| self.jumps[((self.jump_count - kept) % JUMPS as u64) as usize]));
+            .or_else(|| (kept > 0).then(|| state.jumps[((state.jump_count - kept) % JUMPS as u64) as usize]));
         if let Some(jump) = earliest {
-            self.max_extent = self.max_extent.max(self.received - jump.arrival);
+            state.max_extent = state.max_extent.max(received - jump.arrival);
         }
     }
 
@@ -173,8 +248,9 @@ impl FlowState {
     pub fn last_missing(&self, sent: u64, never_left: &[u64]) -> Option<u64> {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         (lowest..sent).rev().find(|s| {
-            let at = s & (self.window_bits() - 1);
-            let arrived = *s < self.next_expected && self.window[(at / 64) as usize] & (1 << (at % 64)) != 0;
+            let word = self.word_of(*s);
+            let bits = if word == self.head_word() { self.head } else { self.window[word] };
+            let arrived = *s < self.next_expected && bits & (1 << (s % 64)) != 0;
             !arrived && never_left.binary_search(s).is_err()
         })
     }

@@ -380,6 +380,20 @@ impl PortGenerator {
         self.sent += frames as u64;
         self.last_departure = now;
         let bin = self.bin_ns.map(|ns| (elapsed / ns) as usize);
+        if let [group] = self.groups.as_mut_slice() {
+            group.offered += frames as u64;
+            if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
+                *count += frames as u64;
+            }
+        } else {
+            self.account_by_group(frames, bin);
+        }
+        if sent.refused > 0 {
+            self.account_refused(frames, sent, refusal_is_device_loss, bin);
+        }
+    }
+
+    fn account_by_group(&mut self, frames: usize, bin: Option<usize>) {
         for group in &self.slot_groups[..frames] {
             let group = &mut self.groups[*group as usize];
             group.offered += 1;
@@ -387,21 +401,22 @@ impl PortGenerator {
                 *count += 1;
             }
         }
-        if sent.refused > 0 {
-            for i in (0..frames).filter(|i| sent.refused_mask & (1 << i) != 0) {
-                let group = &mut self.groups[self.slot_groups[i] as usize];
-                if refusal_is_device_loss {
-                    group.refused += 1;
-                } else {
-                    // The tester's own ring was full: not offered, so it can never be counted as lost.
-                    self.refused_by_tester += 1;
-                    if self.own_refusals.len() < SKIPS {
-                        self.own_refusals.push(self.slot_frames[i]);
-                    }
-                    group.offered -= 1;
-                    if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
-                        *count -= 1;
-                    }
+    }
+
+    fn account_refused(&mut self, frames: usize, sent: Sent, refusal_is_device_loss: bool, bin: Option<usize>) {
+        for i in (0..frames).filter(|i| sent.refused_mask & (1 << i) != 0) {
+            let group = &mut self.groups[self.slot_groups[i] as usize];
+            if refusal_is_device_loss {
+                group.refused += 1;
+            } else {
+                // The tester's own ring was full: not offered, so it can never be counted as lost.
+                self.refused_by_tester += 1;
+                if self.own_refusals.len() < SKIPS {
+                    self.own_refusals.push(self.slot_frames[i]);
+                }
+                group.offered -= 1;
+                if let Some(count) = bin.and_then(|b| group.bins.get_mut(b)) {
+                    *count -= 1;
                 }
             }
         }

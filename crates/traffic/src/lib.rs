@@ -7,6 +7,7 @@ pub mod analyzer;
 pub mod engine;
 pub mod flow_state;
 pub mod generator;
+pub mod histogram;
 pub mod payload;
 pub mod permutation;
 pub mod plan;

@@ -29,4 +29,34 @@ impl Pattern {
     pub fn bytes(&self, len: usize) -> &[u8] {
         &self.0[..len.min(LEN)]
     }
+    /// Are these the first bytes of the pattern?
+    #[inline]
+    pub fn starts_with(&self, bytes: &[u8]) -> bool {
+        let own = self.bytes(bytes.len());
+        // The few bytes of a short frame are compared here; two words that overlap cover any length between.
+        match (own.first_chunk::<4>(), own.last_chunk::<4>(), bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+            (Some(a), Some(b), Some(c), Some(d)) if bytes.len() <= 8 => a == c && b == d,
+            _ => own == bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_compared() {
+        let pattern = Pattern::new(5);
+        for len in (0..40).chain([LEN - 1, LEN]) {
+            let mut bytes = pattern.bytes(len).to_vec();
+            assert!(pattern.starts_with(&bytes), "{len}");
+            for at in 0..len {
+                bytes[at] ^= 0x10;
+                assert!(!pattern.starts_with(&bytes), "{len} {at}");
+                bytes[at] ^= 0x10;
+            }
+        }
+        assert!(!pattern.starts_with(&[pattern.bytes(LEN), &[0]].concat()));
+    }
 }

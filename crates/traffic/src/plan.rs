@@ -163,6 +163,12 @@ impl Plan {
         })
     }
 
+    /// Generators and analyzer of a trial that starts at `start`, for those who drive them without ports and clock.
+    pub fn into_parts(mut self, start: Instant) -> (Vec<PortGenerator>, Analyzer) {
+        self.begin(start);
+        (self.generators, self.analyzer)
+    }
+
     /// The trial starts at `start`.
     pub(crate) fn begin(&mut self, start: Instant) {
         self.generators.iter_mut().for_each(|g| g.begin(start));

@@ -16,11 +16,10 @@ pub const HOP_LIMIT: u8 = 64;
 pub struct Template {
     bytes: Vec<u8>,
     family: Family,
-    /// Sum over the IPv4 header with both addresses zero.
+    /// Sum (of little-endian words, as all sums here) over the IPv4 header with both addresses zero.
     ip_sum: u64,
     /// Sum over pseudo header and datagram with addresses, signature and checksum zero.
     udp_sum: u64,
-    udp_at: usize,
     signature_at: usize,
     signature_is_odd: bool,
 }
@@ -94,13 +93,12 @@ impl Template {
             0
         } else {
             bytes[ip_at + 10..ip_at + 12].fill(0);
-            checksum::sum(&bytes[ip_at..udp_at])
+            checksum::sum_le(&bytes[ip_at..udp_at])
         };
         Template {
             family: headers.family,
             ip_sum,
-            udp_sum: pseudo + checksum::sum(&bytes[udp_at..end]),
-            udp_at,
+            udp_sum: u64::from(checksum::fold(pseudo).swap_bytes()) + checksum::sum_le(&bytes[udp_at..end]),
             signature_at,
             signature_is_odd: (signature_at - udp_at) % 2 == 1,
             bytes,
@@ -132,25 +130,27 @@ impl Template {
     /// Makes `slot`, which holds this template, the frame with these addresses (IPv4 in the low 32 bits) and signature.
     #[inline]
     pub fn patch(&self, slot: &mut [u8], source: u128, destination: u128, signature: &[u8; signature::LEN]) {
-        let mut tail = checksum::sum(signature);
+        let mut tail = checksum::sum_le(signature);
         if self.signature_is_odd {
             tail = checksum::swap(tail);
         }
         match self.family {
             Family::Ipv4 => {
-                let (source, destination) = ((source as u32).to_be_bytes(), (destination as u32).to_be_bytes());
-                slot[26..30].copy_from_slice(&source);
-                slot[30..34].copy_from_slice(&destination);
-                let addresses = checksum::sum(&slot[26..34]);
-                slot[24..26].copy_from_slice(&checksum::finish(self.ip_sum + addresses).to_be_bytes());
-                slot[40..42].copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_be_bytes());
+                // One check of the length for all that is written.
+                let head: &mut [u8; 42] = slot.first_chunk_mut().expect("a UDP frame has at least 42 bytes");
+                // Both addresses as eight bytes in their order on the wire.
+                let addresses = (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes();
+                head[26..34].copy_from_slice(&addresses.to_le_bytes());
+                let addresses = checksum::halves(addresses);
+                head[24..26].copy_from_slice(&checksum::finish(self.ip_sum + addresses).to_le_bytes());
+                head[40..42].copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_le_bytes());
             }
             Family::Ipv6 => {
-                slot[22..38].copy_from_slice(&source.to_be_bytes());
-                slot[38..54].copy_from_slice(&destination.to_be_bytes());
-                let addresses = checksum::sum(&slot[22..54]);
-                slot[self.udp_at + 6..self.udp_at + 8]
-                    .copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_be_bytes());
+                let head: &mut [u8; 62] = slot.first_chunk_mut().expect("a UDP frame has at least 62 bytes");
+                head[22..38].copy_from_slice(&source.to_be_bytes());
+                head[38..54].copy_from_slice(&destination.to_be_bytes());
+                let addresses = checksum::sum_le(&head[22..54]);
+                head[60..62].copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_le_bytes());
             }
         }
         slot[self.signature_at..self.signature_at + signature::LEN].copy_from_slice(signature);

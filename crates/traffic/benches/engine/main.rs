@@ -1,0 +1,254 @@
+//! What the engine can do by itself on one core: generator, analyzer, and both over ports joined in memory.
+//!
+//! In one run, alternating: a bare copy of the same 60-byte frames (64 with FCS) from a batch of templates into slots (the
+//! limit), and each part with everything that it does in a trial. Prints the median of each and its ratio to the limit.
+//!
+//! `cargo bench -p drophammer-traffic --bench engine`; needs no privilege. A word after `--` runs only the parts that
+//! contain it.
+
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
+use drophammer_port::{
+    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, memory,
+};
+use drophammer_traffic::generator::PortGenerator;
+use drophammer_traffic::permutation::Permutation;
+use drophammer_traffic::{Control, Neighbour, Plan, Timing};
+use drophammer_wire::MacAddr;
+use drophammer_wire::signature::TrialKey;
+use std::hint::black_box;
+use std::time::{Duration, Instant as Stopwatch};
+
+const ROUNDS: usize = 9;
+/// Frames per part and round.
+const FRAMES: usize = 1 << 22;
+/// Frames made at a time for the analyzer, before any of them is timed.
+const STOCK: usize = 1 << 18;
+/// Frames put into a random order together; fewer than there are flows, so that no flow is reordered by it.
+const CHUNK: usize = 8_192;
+/// Frames that are timed together: they lie in the cache one behind the other, as frames do that a port has just lent.
+const LENT: usize = 1_024;
+/// Length of a 64-byte frame without FCS.
+const LEN: usize = 60;
+/// Load that is never reached, so that a frame is always due.
+const LIMIT_PPS: f64 = 1e9;
+
+/// A port that takes everything and keeps nothing.
+struct Sink {
+    info: PortInfo,
+    slots: Batch,
+}
+
+impl Sink {
+    fn new() -> Sink {
+        let info = PortInfo {
+            interface: "sink".into(),
+            backend: "bench",
+            driver: "none".into(),
+            mac: MacAddr::local(0),
+            mtu: 1_500,
+            refusal_is_device_loss: false,
+        };
+        Sink { info, slots: Batch::new(BURST, 25 * 64) }
+    }
+}
+
+impl Port for Sink {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+    fn slots(&mut self) -> &mut Batch {
+        &mut self.slots
+    }
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        black_box(&self.slots);
+        Ok(Sent { accepted: frames as u32, ..Sent::default() })
+    }
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        unreachable!("nothing is received here")
+    }
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        Ok(PortCounters::default())
+    }
+}
+
+struct Nobody;
+
+impl Control for Nobody {
+    fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
+        Ok(())
+    }
+    fn poll(&mut self, now: Instant, _: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
+        Ok(Instant(now.0 + 1_000_000_000))
+    }
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+fn plan(flows: u32, destinations: u32, seconds: f64) -> Plan {
+    let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
+    let flow = FlowSpec {
+        group: "all".into(),
+        from: 0,
+        to: 1,
+        family: Family::Ipv4,
+        sources: range([10, 200, 0, 2], 1),
+        destinations: range([10, 0, 0, 0], destinations),
+        weight: 1.0,
+    };
+    let spec = TrialSpec {
+        purpose: "bench".into(),
+        size: "64".parse().expect("a size"),
+        flows: vec![flow; flows as usize],
+        load: Load::Maximum { limit_pps: LIMIT_PPS },
+        duration_s: seconds,
+        bin_s: Some(0.1),
+        drain_s: 0.2,
+    };
+    let mac = MacAddr::local;
+    let neighbours = [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None });
+    let (key, late_ns) = (TrialKey::new(7, 1), 1_000_000_000);
+    let timing = Timing { seed: 1, key, earlier: vec![], max_backlog_ns: 200_000, late_ns };
+    Plan::new(&spec, &neighbours, &timing).expect("a plan")
+}
+
+/// An instant at which everything that this bench sends is due.
+const NOW: Instant = Instant(1_000_000_000);
+
+fn copy() -> Duration {
+    let (mut templates, mut slots) = (Batch::new(BURST, 25 * 64), Batch::new(BURST, 25 * 64));
+    (0..BURST).for_each(|i| templates.put(i, &[i as u8; LEN]));
+    let watch = Stopwatch::now();
+    for _ in 0..FRAMES / BURST {
+        for i in 0..BURST {
+            let frame = black_box(&templates).frame(i);
+            slots.slot(i, u32::MAX, frame.len()).0.copy_from_slice(frame);
+        }
+        black_box(&slots);
+    }
+    watch.elapsed()
+}
+
+fn generator(flows: u32, destinations: u32) -> Duration {
+    let (mut generators, _) = plan(flows, destinations, 2.0).into_parts(Instant(1));
+    let mut sink = Sink::new();
+    let watch = Stopwatch::now();
+    for _ in 0..FRAMES / BURST {
+        assert_eq!(generators[0].send_due(&mut sink, NOW).expect("a burst"), BURST);
+    }
+    watch.elapsed()
+}
+
+/// Fills `frames` with what the generator sends next.
+fn make(generator: &mut PortGenerator, sink: &mut Sink, frames: &mut [[u8; LEN]]) {
+    for burst in frames.chunks_mut(BURST) {
+        assert_eq!(generator.send_due(sink, NOW).expect("a burst"), BURST);
+        burst.iter_mut().enumerate().for_each(|(i, f)| f.copy_from_slice(sink.slots.frame(i)));
+    }
+}
+
+/// Places of a chunk in the order of arrival: with one flow as sent, with many at random. One frame in 1,000 is lost, one
+/// comes twice, and one comes two places late.
+fn order(flows: u32, chunk: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..CHUNK as u32).collect();
+    if flows > 1 {
+        let shuffled = Permutation::new(CHUNK as u32, chunk);
+        order.iter_mut().for_each(|place| *place = shuffled.at(*place));
+    }
+    for at in (500..CHUNK - 500).step_by(1_000) {
+        order[at] = order[at - 1];
+        order.swap(at + 200, at + 202);
+    }
+    order
+}
+
+fn analyzer(flows: u32) -> Duration {
+    let (mut generators, mut analyzer) = plan(flows, 1_000_000, 2.0).into_parts(Instant(1));
+    let mut sink = Sink::new();
+    let mut stock = vec![[0u8; LEN]; STOCK];
+    let mut lent = vec![([0u8; LEN], NOW); LENT];
+    let mut time = Duration::ZERO;
+    let mut distinct = 0;
+    for chunk in 0..(FRAMES / CHUNK) as u64 {
+        let at = chunk as usize * CHUNK % STOCK;
+        if at == 0 {
+            make(&mut generators[0], &mut sink, &mut stock);
+        }
+        let mut order = order(flows, chunk);
+        for places in order.chunks(LENT) {
+            for (i, (place, (frame, arrival))) in places.iter().zip(&mut lent).enumerate() {
+                *frame = stock[at + *place as usize];
+                // Between 10 and 70 µs after departure.
+                *arrival = Instant(NOW.0 + 10_000 + i as u64 * 7_919 % 60_000);
+            }
+            let watch = Stopwatch::now();
+            for burst in lent.chunks(BURST) {
+                analyzer.look_ahead(burst.iter().map(|(frame, _)| frame.as_slice()));
+                for (frame, at) in burst {
+                    black_box(analyzer.take(1, Arrival { frame: black_box(frame), at: *at }));
+                }
+            }
+            time += watch.elapsed();
+        }
+        order.sort_unstable();
+        order.dedup();
+        distinct += order.len() as u64;
+    }
+    assert_eq!(analyzer.distinct(), distinct, "a frame was counted wrongly");
+    time
+}
+
+/// Frames per second through the loop of a trial and a pair of ports in memory.
+fn both(destinations: u32) -> f64 {
+    let clock = SystemClock::start();
+    let mut ports =
+        memory::pair([MacAddr::local(0), MacAddr::local(1)], 1_500, clock).map(|p| Box::new(p) as Box<dyn Port>);
+    let plan = plan(1, destinations, 0.1);
+    let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).expect("a trial");
+    assert_eq!(result.lost() + result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered), 0, "{result:#?}");
+    assert!(result.received() > 0);
+    result.received() as f64 / result.sending_s.max(result.receiving_s)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+type Part = (&'static str, fn() -> f64);
+
+fn rate(time: Duration) -> f64 {
+    FRAMES as f64 / time.as_secs_f64()
+}
+
+const PARTS: &[Part] = &[
+    ("bare copy of 60 bytes per frame", || rate(copy())),
+    ("generator, 1 destination", || rate(generator(1, 1))),
+    ("generator, 1,000,000 destinations", || rate(generator(1, 1_000_000))),
+    ("analyzer, 1 flow", || rate(analyzer(1))),
+    ("analyzer, 10,000 flows at random", || rate(analyzer(10_000))),
+    ("both in memory, 1 destination", || both(1)),
+    ("both in memory, 1,000,000 destinations", || both(1_000_000)),
+];
+
+fn main() {
+    let only = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    let parts: Vec<&Part> =
+        PARTS.iter().enumerate().filter(|(i, p)| *i == 0 || p.0.contains(&only)).map(|p| p.1).collect();
+    let mut rates = vec![Vec::new(); parts.len()];
+    for _ in 0..ROUNDS {
+        parts.iter().zip(&mut rates).for_each(|((_, part), rates)| rates.push(part()));
+    }
+    let limit = median(&mut rates[0]);
+    println!("64-byte IPv4 frames on one core, medians of {ROUNDS} alternating rounds:");
+    for ((name, _), rates) in parts.iter().zip(&mut rates) {
+        let rate = median(rates);
+        println!(
+            "  {name:<40} {:>7.1} M frames/s  {:>6.2} ns  {:.3} of the copy",
+            rate / 1e6,
+            1e9 / rate,
+            rate / limit
+        );
+    }
+}

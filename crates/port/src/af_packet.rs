@@ -5,7 +5,7 @@
 //! timestamps and ignores what we send. Sending blocks (with a time-out) when the send buffer is full, so that a partial
 //! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring.
 
-mod sys;
+pub(crate) mod sys;
 
 use crate::clock::SystemClock;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
@@ -133,12 +133,13 @@ impl AfPacket {
 
 /// Room for the largest frame of `mtu` with two VLAN tags, as an odd multiple of 64. Larger frames (a peer in the same
 /// kernel with segmentation offload) are cut off; the lab switches that offload off.
-fn slot_size(mtu: u32) -> usize {
+pub(crate) fn slot_size(mtu: u32) -> usize {
     let lines = (mtu as usize + 26).div_ceil(64) | 1;
     (lines * 64).max(MIN_SLOT)
 }
 
-fn driver(interface: &str) -> String {
+/// Driver of an interface, as `ethtool -i` tells it.
+pub(crate) fn driver(interface: &str) -> String {
     // veth and tap have no device link; `ethtool -i` would say more, but needs an ioctl of its own per driver.
     let base = Path::new("/sys/class/net").join(interface);
     if let Ok(link) = std::fs::read_link(base.join("device/driver")) {
@@ -190,7 +191,7 @@ impl Port for AfPacket {
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         self.received.clear();
-        match self.receive_headers.receive(&self.receiver) {
+        match self.receive_headers.receive(&self.receiver, 0) {
             Ok(n) => {
                 // The two clocks drift by nothing but steps; sampling now and then is enough to follow one.
                 self.offset_age += 1;

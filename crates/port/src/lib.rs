@@ -5,6 +5,7 @@
 //! memory needs no copy. Between start and stop of a trial nothing here allocates or locks.
 
 pub mod af_packet;
+pub mod af_xdp;
 pub mod batch;
 pub mod clock;
 pub mod memory;
@@ -19,7 +20,7 @@ use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
 
 /// All backends, in the order in which `drophammer list backends` shows them.
-pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &memory::SPEC, &simulated::SPEC];
+pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &af_xdp::SPEC, &memory::SPEC, &simulated::SPEC];
 
 /// Frames that one call moves at most.
 pub const BURST: usize = 64;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Room for one timestamp control message, rounded up.
 const CONTROL: usize = 64;
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -57,14 +57,15 @@ impl Headers {
         Ok(check(n)? as usize)
     }
 
-    /// Receives up to a burst without waiting; returns how many frames came.
-    pub fn receive(&mut self, socket: &OwnedFd) -> io::Result<usize> {
+    /// Receives into slots `from` to the end of the burst without waiting; returns how many frames came.
+    pub fn receive(&mut self, socket: &OwnedFd, from: usize) -> io::Result<usize> {
+        let free = &mut self.messages[from..];
         // SAFETY: every header points at a live slot and control buffer of the owning port, with their true sizes.
         let n = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                self.messages.len() as u32,
+                free.as_mut_ptr(),
+                free.len() as u32,
                 libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
@@ -101,7 +102,8 @@ pub fn packet_socket(protocol: u16) -> io::Result<OwnedFd> {
     }
 }
 
-fn set_option<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+/// Sets a socket option to a plain struct.
+pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
     // SAFETY: `value` is a plain struct that lives through the call; its size is told.
     check(unsafe {
         libc::setsockopt(

@@ -1,0 +1,240 @@
+//! The socket, its memory and its four rings; every `unsafe` of them is here.
+
+use crate::af_packet::sys::{check, set_option};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Memory from `mmap`, given back when dropped.
+struct Mapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping wherever the kernel likes; nothing of ours is there.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags | libc::MAP_POPULATE, fd, offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        NonNull::new(start.cast()).map(|start| Mapping { start, len }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+}
+
+// SAFETY: plain memory that one owner reaches; nothing in it is tied to a thread.
+unsafe impl Send for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is ours, and all pointers into it go with its owner.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Frames in memory that the kernel shares ("UMEM"), in chunks of equal size.
+pub struct Frames {
+    memory: Mapping,
+    chunk: usize,
+}
+
+impl Frames {
+    /// `count` chunks of `chunk` bytes.
+    pub fn new(count: usize, chunk: usize) -> io::Result<Frames> {
+        let memory = Mapping::new(count * chunk, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        Ok(Frames { memory, chunk })
+    }
+
+    /// Where a piece of `len` bytes at `address` is, when it lies within one chunk.
+    #[inline]
+    fn at(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
+        let address = usize::try_from(address).ok()?;
+        let fits = address < self.memory.len && address % self.chunk + len <= self.chunk;
+        // SAFETY: `address` lies within the mapping, as just checked.
+        fits.then(|| unsafe { self.memory.start.add(address) })
+    }
+
+    /// Copies a frame in; false when it does not fit its chunk. The chunk must be ours, not the kernel's.
+    #[inline]
+    pub fn write(&mut self, address: u64, frame: &[u8]) -> bool {
+        let Some(to) = self.at(address, frame.len()) else { return false };
+        // SAFETY: `at` has checked the bounds; the chunk is ours until it is put into a ring, so nobody reads it.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(frame).cast(), frame.len()) };
+        true
+    }
+
+    /// Copies what came in at `address` into `to`; false when `address` is none of ours.
+    #[inline]
+    pub fn read(&self, address: u64, to: &mut [u8]) -> bool {
+        let Some(from) = self.at(address, to.len()) else { return false };
+        // SAFETY: `at` has checked the bounds; the kernel has handed this chunk over and writes it no more.
+        unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
+        true
+    }
+}
+
+/// One end of a ring that the kernel holds the other end of. `T` is `u64` (an address) or `xdp_desc`.
+pub struct Ring<T> {
+    mapping: Mapping,
+    offsets: libc::xdp_ring_offset,
+    mask: u32,
+    /// Our own index: of the producer in rings that we fill, of the consumer in the others.
+    own: u32,
+    /// The kernel's index as last seen.
+    theirs: u32,
+    entry: std::marker::PhantomData<T>,
+}
+
+impl<T: Copy> Ring<T> {
+    fn new(socket: &OwnedFd, offsets: libc::xdp_ring_offset, size: u32, page: libc::off_t) -> io::Result<Ring<T>> {
+        let len = offsets.desc as usize + size as usize * mem::size_of::<T>();
+        let mapping = Mapping::new(len, libc::MAP_SHARED, socket.as_raw_fd(), page)?;
+        Ok(Ring { mapping, offsets, mask: size - 1, own: 0, theirs: 0, entry: std::marker::PhantomData })
+    }
+
+    #[inline]
+    fn index(&self, offset: u64) -> &AtomicU32 {
+        // SAFETY: the kernel gave the offset of an aligned 32-bit index within this mapping, which lives as long as we.
+        unsafe { self.mapping.start.add(offset as usize).cast::<AtomicU32>().as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> NonNull<T> {
+        // SAFETY: the mask keeps the entry within the array whose offset the kernel gave.
+        unsafe { self.mapping.start.add(self.offsets.desc as usize).cast::<T>().add((index & self.mask) as usize) }
+    }
+
+    /// Entries that fit in now. For rings that we fill.
+    #[inline]
+    pub fn room(&mut self) -> u32 {
+        self.theirs = self.index(self.offsets.consumer).load(Ordering::Acquire);
+        self.mask + 1 - self.own.wrapping_sub(self.theirs)
+    }
+
+    /// Writes an entry, which the kernel sees after [`Ring::publish`]. There must be room for it.
+    #[inline]
+    pub fn push(&mut self, entry: T) {
+        // SAFETY: the slot is within the ring and, as there is room, ours.
+        unsafe { self.slot(self.own).write(entry) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    /// Lets the kernel see what was pushed.
+    #[inline]
+    pub fn publish(&self) {
+        self.index(self.offsets.producer).store(self.own, Ordering::Release);
+    }
+
+    /// Next entry that the kernel has put in. For rings that the kernel fills.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.own == self.theirs {
+            self.theirs = self.index(self.offsets.producer).load(Ordering::Acquire);
+            if self.own == self.theirs {
+                return None;
+            }
+        }
+        // SAFETY: the kernel has published this slot and leaves it alone until we release it.
+        let entry = unsafe { self.slot(self.own).read() };
+        self.own = self.own.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Gives popped slots back to the kernel.
+    #[inline]
+    pub fn release(&self) {
+        self.index(self.offsets.consumer).store(self.own, Ordering::Release);
+    }
+}
+
+/// The four rings of a socket.
+pub struct Rings {
+    /// Chunks for the kernel to receive into.
+    pub fill: Ring<u64>,
+    /// Received frames.
+    pub receive: Ring<libc::xdp_desc>,
+    /// Frames to send.
+    pub send: Ring<libc::xdp_desc>,
+    /// Chunks of sent frames.
+    pub completion: Ring<u64>,
+}
+
+/// A socket, not yet bound.
+pub fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: plain call; the descriptor is owned from here on.
+    unsafe {
+        let fd = check(libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+fn get_option<T: Copy>(socket: &OwnedFd, name: i32) -> io::Result<T> {
+    let mut value = mem::MaybeUninit::<T>::zeroed();
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes; the rest stays zero, which is valid for the integers in `T`.
+    unsafe {
+        check(libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, name, value.as_mut_ptr().cast(), &mut len))?;
+        Ok(value.assume_init())
+    }
+}
+
+/// Registers `frames` and makes the rings: `receive` entries for fill and receive, `send` for send and completion; powers
+/// of two.
+pub fn configure(socket: &OwnedFd, frames: &Frames, receive: u32, send: u32) -> io::Result<Rings> {
+    let registration = libc::xdp_umem_reg {
+        addr: frames.memory.start.as_ptr() as u64,
+        len: frames.memory.len as u64,
+        chunk_size: frames.chunk as u32,
+        headroom: 0,
+        flags: 0,
+        tx_metadata_len: 0,
+    };
+    set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)?;
+    set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &receive)?;
+    set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &send)?;
+    set_option(socket, libc::SOL_XDP, libc::XDP_RX_RING, &receive)?;
+    set_option(socket, libc::SOL_XDP, libc::XDP_TX_RING, &send)?;
+    // In copy mode a call sends 32 frames; kernels since 6.17 let us ask for a whole burst. Elsewhere it takes two calls.
+    const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+    let _ = set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &(crate::BURST as u32));
+    let offsets: libc::xdp_mmap_offsets = get_option(socket, libc::XDP_MMAP_OFFSETS)?;
+    Ok(Rings {
+        fill: Ring::new(socket, offsets.fr, receive, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t)?,
+        receive: Ring::new(socket, offsets.rx, receive, libc::XDP_PGOFF_RX_RING)?,
+        send: Ring::new(socket, offsets.tx, send, libc::XDP_PGOFF_TX_RING)?,
+        completion: Ring::new(socket, offsets.cr, send, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t)?,
+    })
+}
+
+/// Binds to queue 0 of an interface: without copies where the driver offers that, else with. Returns true without.
+pub fn bind(socket: &OwnedFd, interface: i32) -> io::Result<bool> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: 0,
+        sxdp_ifindex: interface as u32,
+        sxdp_queue_id: 0,
+        sxdp_shared_umem_fd: 0,
+    };
+    let size = mem::size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+    // SAFETY: `address` lives through the call; its size is told.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size) })?;
+    let options: libc::xdp_options = get_option(socket, libc::XDP_OPTIONS)?;
+    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+}
+
+/// Asks the kernel to send what is in the ring.
+pub fn kick(socket: &OwnedFd) -> io::Result<()> {
+    // SAFETY: nothing is passed but the descriptor.
+    let sent = unsafe {
+        libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+    };
+    check(sent as libc::c_int).map(drop)
+}
+
+/// Counters of the socket since it exists.
+pub fn statistics(socket: &OwnedFd) -> io::Result<libc::xdp_statistics> {
+    get_option(socket, libc::XDP_STATISTICS)
+}

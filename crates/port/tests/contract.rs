@@ -1,0 +1,383 @@
+//! What every backend on real interfaces keeps, tried over a veth pair: every frame once, in order and whole, or counted.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
+//! more as an ordinary user, who must be told what he may not do.
+
+use drophammer_lab::{Lab, LabOptions};
+use drophammer_model::quantity::Instant;
+use drophammer_port::af_packet::AfPacket;
+use drophammer_port::af_xdp::AfXdp;
+use drophammer_port::{BURST, Clock, Port, PortError, SystemClock};
+use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+type Checked = Result<(), String>;
+type Open = fn(&str, SystemClock) -> Result<Box<dyn Port>, PortError>;
+
+const BACKENDS: [(&str, Open); 2] = [
+    ("af_packet", |interface, clock| Ok(Box::new(AfPacket::open(interface, clock)?))),
+    ("af_xdp", |interface, clock| Ok(Box::new(AfXdp::open(interface, clock)?))),
+];
+const CASES: [(&str, fn(&Bench) -> Checked); 6] = [
+    ("every_frame_once_in_order_and_whole", every_frame),
+    ("what_is_no_test_frame_comes_too", other_frames),
+    ("overflow_is_counted", overflow),
+    ("what_cannot_be_opened_says_why", refusals),
+    ("a_port_opens_again_at_once", again),
+    ("a_deleted_interface_is_lost", deleted),
+];
+const KEY: u64 = 11;
+/// Argument of the process that runs as an ordinary user.
+const AS_USER: &str = "--as-user";
+
+/// Two interfaces, and how to make ports of them.
+struct Bench<'a> {
+    lab: &'a Lab,
+    name: &'static str,
+    open: Open,
+    clock: SystemClock,
+}
+
+impl Bench<'_> {
+    fn ip(&self, lines: &[&str]) -> Checked {
+        let lines: Vec<String> = lines.iter().map(|l| (*l).to_owned()).collect();
+        self.lab.tester().and_then(|t| t.ip(&lines)).map_err(|e| e.to_string())
+    }
+
+    fn port(&self, interface: &str) -> Result<Box<dyn Port>, String> {
+        (self.open)(interface, self.clock).map_err(|e| e.to_string())
+    }
+
+    fn pair(&self) -> Result<[Box<dyn Port>; 2], String> {
+        Ok([self.port("t0")?, self.port("t1")?])
+    }
+}
+
+fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
+    if good { Ok(()) } else { Err(what()) }
+}
+
+/// A test frame without FCS, to and from MAC addresses that are no interface's.
+fn frame(ipv6: bool, len: usize, flow: u32, sequence: u64) -> Vec<u8> {
+    let mut f = vec![0x5a; len];
+    f[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    let udp = if ipv6 {
+        f[12..22].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, (len - 54) as u8, 17, 64]);
+        f[18..20].copy_from_slice(&((len - 54) as u16).to_be_bytes());
+        f[20] = 17;
+        54
+    } else {
+        f[12..24].copy_from_slice(&[0x08, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17]);
+        f[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
+        34
+    };
+    f[udp + 2..udp + 4].copy_from_slice(&TEST_PORT.to_be_bytes());
+    sign(&mut f, flow, sequence);
+    f
+}
+
+fn sign(frame: &mut [u8], flow: u32, sequence: u64) {
+    let signature = Signature { flow, sequence: sequence as u32, time: (sequence * 977) as u32 };
+    let end = frame.len();
+    frame[end - LEN..].copy_from_slice(&signature.emit(TrialKey::new(KEY, 1)));
+}
+
+/// Sends `count` frames like `template`, numbered from `first`; calls `between` after each burst. Returns what the port
+/// accepted.
+fn send(
+    ports: &mut [Box<dyn Port>; 2],
+    from: usize,
+    template: &mut [u8],
+    count: u64,
+    mut between: impl FnMut(&mut dyn Port) -> Checked,
+) -> Result<u64, String> {
+    let (mut sequence, mut accepted) = (0, 0);
+    while sequence < count {
+        let burst = (count - sequence).min(BURST as u64) as usize;
+        for slot in 0..burst {
+            sign(template, 3, sequence);
+            ports[from].slots().put(slot, template);
+            sequence += 1;
+        }
+        let sent = ports[from].send(burst).map_err(|e| e.to_string())?;
+        check(sent.accepted + sent.refused == burst as u32, || format!("{sent:?} of {burst}"))?;
+        check(sent.refused_mask.count_ones() == sent.refused, || format!("{sent:?}"))?;
+        accepted += u64::from(sent.accepted);
+        between(ports[1 - from].as_mut())?;
+    }
+    Ok(accepted)
+}
+
+/// Takes frames until none has come for a while; gives each to `see`.
+fn take_all(clock: &SystemClock, port: &mut dyn Port, mut see: impl FnMut(Instant, &[u8]) -> Checked) -> Checked {
+    let mut last = clock.now();
+    while clock.now().since(last) < Duration::from_millis(100) {
+        let frames = port.receive().map_err(|e| e.to_string())?;
+        if !frames.is_empty() {
+            last = clock.now();
+        }
+        frames.iter().try_for_each(|a| see(a.at, a.frame))?;
+    }
+    Ok(())
+}
+
+fn every_frame(bench: &Bench) -> Checked {
+    const COUNT: u64 = 200_000;
+    let mut ports = bench.pair()?;
+    for (from, ipv6, len) in [(0, false, 60), (1, true, 78), (0, true, 1514), (1, false, 1514)] {
+        let mut template = frame(ipv6, len, 3, 0);
+        let mut expected = template.clone();
+        let mut next = 0;
+        let begun = bench.clock.now();
+        let clock = bench.clock;
+        let mut see = |at: Instant, frame: &[u8]| {
+            sign(&mut expected, 3, next);
+            check(frame == expected, || format!("{from} {len}: frame {next} is another or damaged: {frame:x?}"))?;
+            check(at >= begun && at <= clock.now(), || format!("frame {next} came at {at:?}, begun at {begun:?}"))?;
+            next += 1;
+            Ok(())
+        };
+        let accepted = send(&mut ports, from, &mut template, COUNT, |port| {
+            loop {
+                let frames = port.receive().map_err(|e| e.to_string())?;
+                frames.iter().try_for_each(|a| see(a.at, a.frame))?;
+                if frames.len() < BURST / 2 {
+                    return Ok(());
+                }
+            }
+        })?;
+        take_all(&bench.clock, ports[1 - from].as_mut(), &mut see)?;
+        check(accepted == COUNT && next == COUNT, || format!("{len} bytes: {accepted} accepted, {next} received"))?;
+        let back = ports[from].receive().map_err(|e| e.to_string())?.len();
+        check(back == 0, || format!("the sender received {back} frames"))?;
+        for port in &mut ports {
+            let drops = port.counters().map_err(|e| e.to_string())?.receive_drops;
+            check(drops == 0, || format!("{drops} drops"))?;
+        }
+    }
+    Ok(())
+}
+
+fn other_frames(bench: &Bench) -> Checked {
+    let test = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut f = frame(false, 80, 3, 0);
+        change(&mut f);
+        f
+    };
+    let test6 = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut f = frame(true, 80, 3, 0);
+        change(&mut f);
+        f
+    };
+    let others = [
+        ("ARP", test(&|f| f[12..14].copy_from_slice(&[0x08, 0x06]))),
+        ("another type", test(&|f| f[12..14].copy_from_slice(&[0x88, 0xcc]))),
+        ("another UDP port", test(&|f| f[37] = 10)),
+        ("ICMP", test(&|f| f[23] = 1)),
+        ("IPv4 options", test(&|f| f[14] = 0x46)),
+        ("a first fragment", test(&|f| f[20] = 0x20)),
+        ("a later fragment", test(&|f| f[21] = 7)),
+        ("cut off in the UDP header", test(&|f| f.truncate(40))),
+        ("no more than a header", test(&|f| f.truncate(14))),
+        ("ICMPv6", test6(&|f| f[20] = 58)),
+        ("IPv6, another UDP port", test6(&|f| f[56] = 1)),
+        ("IPv6, cut off", test6(&|f| f.truncate(60))),
+    ];
+    let mut ports = bench.pair()?;
+    // Sees what the kernel gets.
+    let mut witness = AfPacket::open("t1", bench.clock).map_err(|e| e.to_string())?;
+    for (what, other) in &others {
+        // Between two test frames, so that the ring has work as well.
+        let burst = [frame(false, 60, 3, 1), other.clone(), frame(true, 80, 3, 2)];
+        burst.iter().enumerate().for_each(|(i, f)| ports[0].slots().put(i, f));
+        let sent = ports[0].send(3).map_err(|e| e.to_string())?;
+        check(sent.accepted == 3, || format!("{what}: {sent:?}"))?;
+        let mut came: Vec<Vec<u8>> = Vec::new();
+        let deadline = bench.clock.now() + Duration::from_millis(500);
+        while came.len() < 3 && bench.clock.now() < deadline {
+            came.extend(ports[1].receive().map_err(|e| e.to_string())?.iter().map(|a| a.frame.to_vec()));
+        }
+        let (mut wanted, found) = (burst.to_vec(), came.len());
+        came.sort();
+        wanted.sort();
+        check(came == wanted, || format!("{what}: {found} of 3 frames came: {came:x?}"))?;
+    }
+    let mut kernel = 0;
+    take_all(&bench.clock, &mut witness, |_, _| {
+        kernel += 1;
+        Ok(())
+    })?;
+    let wanted = if bench.name == "af_xdp" { others.len() } else { 3 * others.len() };
+    check(kernel == wanted, || format!("the kernel got {kernel} frames instead of {wanted}"))
+}
+
+fn overflow(bench: &Bench) -> Checked {
+    const COUNT: u64 = 200_000;
+    let mut ports = bench.pair()?;
+    let mut template = frame(false, 60, 3, 0);
+    let accepted = send(&mut ports, 0, &mut template, COUNT, |_| Ok(()))?;
+    let (mut received, mut last) = (0, None);
+    take_all(&bench.clock, ports[1].as_mut(), |_, frame| {
+        let signature = frame[frame.len() - LEN..].try_into().map_err(|_| "short frame".to_owned())?;
+        let sequence = Some(Signature::read(signature).0.sequence);
+        check(sequence > last, || format!("{sequence:?} after {last:?}"))?;
+        last = sequence;
+        received += 1;
+        Ok(())
+    })?;
+    let drops = ports[1].counters().map_err(|e| e.to_string())?.receive_drops;
+    println!("    {accepted} accepted, {received} received, {drops} counted as dropped");
+    check(drops > 0 && received > 0, || "nothing overflowed, so nothing is proven".into())?;
+    check(received + drops == accepted, || "these do not add up".into())?;
+    // The port works on as if nothing had been.
+    let mut after = 0;
+    send(&mut ports, 0, &mut template, 64, |_| Ok(()))?;
+    take_all(&bench.clock, ports[1].as_mut(), |_, _| {
+        after += 1;
+        Ok(())
+    })?;
+    check(after == 64, || format!("{after} of 64 frames after the overflow"))
+}
+
+fn refusals(bench: &Bench) -> Checked {
+    let refused = |interface: &str, word: &str| match (bench.open)(interface, bench.clock) {
+        Err(e @ PortError::Open { .. }) if e.to_string().contains(word) => Ok(()),
+        Err(e) => Err(format!("says nothing of `{word}`: {e}")),
+        Ok(_) => Err(format!("`{interface}` could be opened")),
+    };
+    refused("none-such", "no such interface")?;
+    bench.ip(&["link set t1 down"])?;
+    let down = refused("t1", "it is down");
+    bench.ip(&["link set t1 up"])?;
+    down?;
+    if bench.name == "af_xdp" {
+        let _port = bench.port("t0")?;
+        refused("t0", "another")?;
+    }
+    Ok(())
+}
+
+fn again(bench: &Bench) -> Checked {
+    for round in 0..5 {
+        let mut ports = bench.pair()?;
+        let mut received = 0;
+        let mut template = frame(false, 60, 3, 0);
+        send(&mut ports, 1, &mut template, 100, |_| Ok(()))?;
+        take_all(&bench.clock, ports[0].as_mut(), |_, _| {
+            received += 1;
+            Ok(())
+        })?;
+        check(received == 100, || format!("round {round}: {received} of 100"))?;
+    }
+    Ok(())
+}
+
+fn deleted(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    bench.ip(&["link delete t0"])?;
+    let deadline = bench.clock.now() + Duration::from_secs(5);
+    let lost = |result: Result<(), PortError>, what: &str| match result {
+        Ok(()) => check(bench.clock.now() < deadline, || format!("{what} still works")).map(|()| false),
+        Err(PortError::Lost { .. }) => Ok(true),
+        Err(e) => Err(format!("{what}: {e}")),
+    };
+    while !lost(ports[1].receive().map(drop), "receiving")? {}
+    let template = frame(false, 60, 3, 0);
+    ports[0].slots().put(0, &template);
+    while !lost(ports[0].send(1).map(drop), "sending")? {}
+    Ok(())
+}
+
+/// As an ordinary user, who may use AF_PACKET in the lab but not `bpf()`.
+fn as_user(bench: &Bench) -> Result<bool, String> {
+    match (bench.open)("t0", bench.clock) {
+        Ok(_) => Ok(true),
+        Err(PortError::Open { reason, .. }) if reason.contains("not permitted") => {
+            check(reason.contains("root") && reason.contains("af_packet"), || format!("no remedy: {reason}"))?;
+            println!("    refused: {reason}");
+            Ok(false)
+        }
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn links(bench: &Bench) -> Checked {
+    let _ = bench.ip(&["link delete t0"]);
+    // The kernel's own stack stays silent: what comes in is what was sent.
+    let up = ["t0", "t1"].map(|name| format!("link set {name} arp off multicast off addrgenmode none up"));
+    bench.ip(&["link add t0 type veth peer name t1", &up[0], &up[1]])
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|a| a == "--list") {
+        CASES.iter().for_each(|(case, _)| println!("{case}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let user = args.iter().any(|a| a == AS_USER);
+    let (mut passed, mut failed) = (0, 0);
+    let mut count = |name: &str, result: Checked| {
+        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
+        match result {
+            Ok(()) => passed += 1,
+            Err(e) => {
+                println!("    {e}");
+                failed += 1;
+            }
+        }
+    };
+    // Running as root is known by what the kernel lets us write.
+    let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("\nUid:\t0\t0\t"));
+    if root && !user && filter.is_empty() {
+        count("as an ordinary user", run_as_nobody());
+    }
+    let lab = match Lab::enter(&LabOptions::default()) {
+        Ok(lab) => lab,
+        Err(e) => {
+            println!("the lab cannot be entered: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
+        println!("{e}");
+        return ExitCode::FAILURE;
+    }
+    for (name, open) in BACKENDS {
+        let bench = Bench { lab: &lab, name, open, clock: SystemClock::start() };
+        let usable = match links(&bench).and_then(|()| as_user(&bench)) {
+            Ok(usable) => usable,
+            Err(e) => {
+                count(name, Err(e));
+                continue;
+            }
+        };
+        if user {
+            count(&format!("{name} is there or says why not"), check(usable || name == "af_xdp", || "refused".into()));
+            continue;
+        }
+        if !usable {
+            println!("{name}: skipped, this machine does not let us use it");
+            continue;
+        }
+        for (case, run) in CASES.iter().filter(|(case, _)| format!("{case} {name}").contains(&filter)) {
+            count(&format!("{case} with {name}"), links(&bench).and_then(|()| run(&bench)));
+        }
+    }
+    println!("\ntest result: {}. {passed} passed; {failed} failed", if failed == 0 { "ok" } else { "FAILED" });
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// This program once more, as an ordinary user, from a place where he may read it.
+fn run_as_nobody() -> Checked {
+    let program = std::env::temp_dir().join(format!("drophammer-contract-{}", std::process::id()));
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    std::fs::copy(me, &program).map_err(|e| e.to_string())?;
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).arg(AS_USER);
+    let status = command.current_dir("/").status();
+    std::fs::remove_file(&program).map_err(|e| e.to_string())?;
+    let status = status.map_err(|e| format!("setpriv: {e}"))?;
+    check(status.success(), || status.to_string())
+}

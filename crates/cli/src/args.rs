@@ -1,6 +1,8 @@
 //! The command line.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use drophammer_port::INTERFACE_BACKENDS;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -109,9 +111,17 @@ pub struct RunArgs {
     /// Folder for this run's results, which must be new or empty [default: drophammer-runs/<suite>-<time>]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// What moves the frames to and from routers that are not simulated; `drophammer list backends` says more
+    #[arg(long, value_name = "NAME", value_parser = backends(), default_value = INTERFACE_BACKENDS[0].spec.name)]
+    pub backend: String,
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
     pub plain: bool,
+}
+
+/// Names of the backends that a run can use.
+fn backends() -> PossibleValuesParser {
+    INTERFACE_BACKENDS.iter().map(|b| b.spec.name).collect::<Vec<_>>().into()
 }
 
 /// Reads the command line; on an error prints it and ends the program.

@@ -8,6 +8,7 @@ use crate::progress::Display;
 use crate::suite_file::load;
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
+use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::REFERENCE;
 use drophammer_testbed::{Run, RunError, run_suite};
@@ -45,6 +46,12 @@ pub fn run(args: &RunArgs) -> Exit {
     if !missing.is_empty() {
         return fail(Exit::Environment, missing.join("\nerror: "));
     }
+    // The command line knows no other names.
+    let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&INTERFACE_BACKENDS[0]);
+    let simulated = suite.duts.iter().all(|d| d.kind == REFERENCE);
+    if !simulated && let Err(e) = (backend.usable)() {
+        return fail(Exit::Environment, e);
+    }
     for left in drophammer_lab::sweep() {
         eprintln!("removed what an earlier run left behind: {left}");
     }
@@ -56,7 +63,7 @@ pub fn run(args: &RunArgs) -> Exit {
         }
     };
     // The lab moves the process into namespaces of its own, which works only while it has a single thread.
-    let mut lab = if suite.duts.iter().all(|d| d.kind == REFERENCE) {
+    let mut lab = if simulated {
         None
     } else {
         match Lab::enter(&LabOptions { keep: vec![folder.clone()] }) {
@@ -92,6 +99,7 @@ pub fn run(args: &RunArgs) -> Exit {
     let run = Run {
         suite: &suite,
         lab: lab.as_mut(),
+        backend,
         work_dir: &work_dir,
         command: std::env::args().collect(),
         environment,

@@ -157,7 +157,8 @@ fn lists_and_schema_come_from_the_registries() {
     for kind in ["linux", "frr", "bird", "external", "reference"] {
         assert!(duts.lines().any(|l| l == kind), "{kind} is not listed");
     }
-    assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet"));
+    assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet\n"));
+    assert!(text(&run(&["list", "backends"]).stdout).contains("af_xdp\n"));
     let schema: serde_json::Value = serde_json::from_slice(&run(&["schema"]).stdout).unwrap();
     assert!(schema["properties"]["duts"].is_object());
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites/quick-look.yaml");
@@ -166,12 +167,31 @@ fn lists_and_schema_come_from_the_registries() {
 
 #[test]
 fn a_router_in_a_namespace_is_measured() {
+    for backend in drophammer_port::INTERFACE_BACKENDS {
+        // What the machine does not allow is said before anything is started.
+        match (backend.usable)() {
+            Ok(()) => measured_with(backend.spec.name),
+            Err(reason) => refused_with(backend.spec.name, &reason),
+        }
+    }
+}
+
+fn refused_with(backend: &str, reason: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = suite(dir.path(), "  - {name: box, kind: linux}\n", "  - forwarding_rate\n");
+    let output = run(&["run", path.to_str().unwrap(), "--backend", backend]);
+    assert_eq!((output.status.code(), text(&output.stderr).contains(reason)), (Some(3), true));
+}
+
+fn measured_with(backend: &str) {
     let dir = tempfile::tempdir().unwrap();
     let tests = "  - forwarding_rate: {repeats: 1, trial_duration: 200 ms}\n";
     let path = suite(dir.path(), "  - {name: box, kind: linux}\n", tests);
     let out = dir.path().join("out");
-    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--backend", backend]);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    let ports: Vec<_> = records(&out).iter().flat_map(|r| r["ports"].as_array().cloned().unwrap_or_default()).collect();
+    assert!(ports.len() >= 2 && ports.iter().all(|p| p["backend"] == backend), "{ports:?}");
     let trials: Vec<_> =
         records(&out).into_iter().filter(|r| r["test"] == "forwarding_rate" && r["record"] == "trial").collect();
     assert!(!trials.is_empty(), "{}", text(&output.stderr));

@@ -41,6 +41,25 @@ const KEPT: usize = 8;
 /// The kernel gives a queue back a moment after its last socket was closed.
 const QUEUE_FREE: Duration = Duration::from_secs(2);
 
+/// What an ordinary user is told.
+fn forbidden(what: &str) -> String {
+    format!(
+        "{what} is not permitted; the backend af_xdp needs root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of user \
+         namespaces); as an ordinary user take the backend af_packet"
+    )
+}
+
+/// May this process use the backend? Not: does an interface support it.
+///
+/// # Errors
+/// Why not, and the remedy.
+pub fn usable() -> Result<(), String> {
+    program::socket_map().and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => forbidden("bpf()"),
+        _ => format!("the backend af_xdp does not work here: bpf(): {e}"),
+    })
+}
+
 /// An interface as a tester port.
 pub struct AfXdp {
     info: PortInfo,
@@ -84,10 +103,7 @@ impl AfXdp {
             .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
         let explain = |what: &'static str| {
             move |e: io::Error| match e.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => fail(format!(
-                    "{what} is not permitted; the backend af_xdp needs root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of \
-                     user namespaces); as an ordinary user take the backend af_packet"
-                )),
+                Some(libc::EPERM | libc::EACCES) => fail(forbidden(what)),
                 _ => fail(format!("{what}: {e}")),
             }
         };
@@ -100,7 +116,10 @@ impl AfXdp {
         // Room for the frame with two VLAN tags. Chunks are powers of two up to a page.
         let needed = mtu as usize + 22 + HEADROOM;
         let chunk = *[2_048, 4_096].iter().find(|c| **c >= needed).ok_or_else(|| {
-            fail(format!("its MTU of {mtu} is too large for the backend af_xdp, which takes up to {}", 4_096 - 22 - HEADROOM))
+            fail(format!(
+                "its MTU of {mtu} is too large for the backend af_xdp, which takes up to {}",
+                4_096 - 22 - HEADROOM
+            ))
         })?;
         let map = program::socket_map().map_err(explain("bpf()"))?;
         let loaded = program::load(&map).map_err(explain("bpf()"))?;
@@ -125,7 +144,10 @@ impl AfXdp {
             info: PortInfo {
                 interface: interface.to_owned(),
                 backend: SPEC.name,
-                driver: format!("{driver}, {} XDP, {copies}", if mode == program::Mode::Native { "native" } else { "generic" }),
+                driver: format!(
+                    "{driver}, {} XDP, {copies}",
+                    if mode == program::Mode::Native { "native" } else { "generic" }
+                ),
                 mac: MacAddr(mac),
                 mtu,
                 refusal_is_device_loss: false,

@@ -22,6 +22,33 @@ use drophammer_wire::MacAddr;
 /// All backends, in the order in which `drophammer list backends` shows them.
 pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &af_xdp::SPEC, &memory::SPEC, &simulated::SPEC];
 
+/// Opens an interface by its name.
+pub type Open = fn(&str, SystemClock) -> Result<Box<dyn Port + Send>, PortError>;
+
+/// A backend for interfaces.
+pub struct Backend {
+    /// Name and summary.
+    pub spec: &'static BackendSpec,
+    /// May this process use it at all? Says why not, with the remedy.
+    pub usable: fn() -> Result<(), String>,
+    /// Opens an interface of the current network namespace; fails with [`PortError::Open`].
+    pub open: Open,
+}
+
+/// The backends for interfaces among [`BACKENDS`], the default first.
+pub static INTERFACE_BACKENDS: &[Backend] = &[
+    Backend {
+        spec: &af_packet::SPEC,
+        usable: || Ok(()),
+        open: |interface, clock| Ok(Box::new(af_packet::AfPacket::open(interface, clock)?)),
+    },
+    Backend {
+        spec: &af_xdp::SPEC,
+        usable: af_xdp::usable,
+        open: |interface, clock| Ok(Box::new(af_xdp::AfXdp::open(interface, clock)?)),
+    },
+];
+
 /// Frames that one call moves at most.
 pub const BURST: usize = 64;
 

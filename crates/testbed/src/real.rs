@@ -4,8 +4,7 @@ use crate::bed::Device;
 use drophammer_lab::{Dut, Lab, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::suite::PortConfig;
-use drophammer_port::af_packet::AfPacket;
-use drophammer_port::{Port, SystemClock};
+use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_wire::MacAddr;
 use std::time::Duration;
 
@@ -22,21 +21,26 @@ impl Device for LabDevice<'_> {
     }
 }
 
-/// Opens the tester's interfaces as ports.
+/// Opens the tester's interfaces as ports of `backend`.
 ///
 /// # Errors
 /// An interface that cannot be opened, with the remedy.
-pub fn open(lab: &Lab, interfaces: &[TesterInterface], clock: SystemClock) -> Result<Vec<Box<dyn Port>>, String> {
+pub fn open(
+    lab: &Lab,
+    interfaces: &[TesterInterface],
+    backend: &Backend,
+    clock: SystemClock,
+) -> Result<Vec<Box<dyn Port>>, String> {
     interfaces
         .iter()
         .map(|interface| {
             let port = match interface.netns {
-                Where::Tester => AfPacket::open(&interface.name, clock),
+                Where::Tester => (backend.open)(&interface.name, clock),
                 Where::Host => {
-                    lab.in_host_netns(|| AfPacket::open(&interface.name, clock)).map_err(|e| e.to_string())?
+                    lab.in_host_netns(|| (backend.open)(&interface.name, clock)).map_err(|e| e.to_string())?
                 }
             };
-            Ok(Box::new(port.map_err(|e| e.to_string())?) as Box<dyn Port>)
+            Ok(port.map_err(|e| e.to_string())? as Box<dyn Port>)
         })
         .collect()
 }

@@ -16,7 +16,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite, TestConfig};
 use drophammer_model::trial::{Family, Load};
-use drophammer_port::{Port, SystemClock};
+use drophammer_port::{Backend, Port, SystemClock};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ pub struct Run<'a> {
     pub suite: &'a Suite,
     /// The lab; absent when every DUT is simulated.
     pub lab: Option<&'a mut Lab>,
+    /// What moves the frames to and from routers that are not simulated.
+    pub backend: &'static Backend,
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
     /// Command line, for the record.
@@ -80,6 +82,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         plan: plan(suite),
         suite,
         lab: run.lab,
+        backend: run.backend,
         work_dir: run.work_dir,
         observer,
         tally: Tally::default(),
@@ -206,6 +209,7 @@ impl Observer for CeilingObserver<'_> {
 struct Runner<'a> {
     suite: &'a Suite,
     lab: Option<&'a mut Lab>,
+    backend: &'static Backend,
     work_dir: &'a Path,
     observer: &'a mut dyn Observer,
     session: Session,
@@ -289,7 +293,7 @@ impl Runner<'_> {
             }
         };
         let clock = SystemClock::start();
-        let ports = match real::open(lab, without.interfaces(), clock) {
+        let ports = match real::open(lab, without.interfaces(), self.backend, clock) {
             Ok(ports) => ports,
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
@@ -415,7 +419,7 @@ impl Runner<'_> {
     ) -> Result<Option<String>, RunError> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
-        let ports = match real::open(lab, device.interfaces(), clock) {
+        let ports = match real::open(lab, device.interfaces(), self.backend, clock) {
             Ok(ports) => ports,
             Err(e) => return Ok(Some(e)),
         };

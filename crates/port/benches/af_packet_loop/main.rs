@@ -2,7 +2,7 @@
 //!
 //! On one veth pair, in one run, alternating: a bare loop of `sendmmsg` and `recvmmsg` over constant frames (the limit),
 //! and Drophammer's loop with sequence, departure time, check, checksums and pseudo-random addresses, to one destination
-//! and to a million. Prints the median of each and the ratios.
+//! and to a million, with `af_packet` and, where `bpf()` is allowed, with `af_xdp`. Prints the median of each and the ratios.
 //!
 //! `cargo bench -p drophammer-port --bench af_packet_loop` (no privilege needed where user namespaces are allowed).
 
@@ -12,6 +12,7 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
+use drophammer_port::af_xdp::AfXdp;
 use drophammer_port::{Arrival, Clock, Port, PortError, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, Timing};
 use drophammer_wire::MacAddr;
@@ -86,6 +87,7 @@ fn main() {
     lab.tester().and_then(|t| t.ip(&lines)).unwrap_or_else(|e| panic!("{e}"));
     let clock = SystemClock::start();
     let (mut limit, mut one, mut million) = (vec![], vec![], vec![]);
+    let (mut xdp_one, mut xdp_million) = (vec![], vec![]);
     for round in 0..ROUNDS as u64 {
         limit.push(bare::run(&pair.0, &pair.1, SECONDS));
         let open =
@@ -93,6 +95,16 @@ fn main() {
         let mut ports = [open(&pair.0), open(&pair.1)];
         one.push(drophammer(&mut ports, clock, 1, round * 2));
         million.push(drophammer(&mut ports, clock, 1_000_000, round * 2 + 1));
+        drop(ports);
+        match (AfXdp::open(&pair.0, clock), AfXdp::open(&pair.1, clock)) {
+            (Ok(a), Ok(b)) => {
+                let mut ports: [Box<dyn Port>; 2] = [Box::new(a), Box::new(b)];
+                xdp_one.push(drophammer(&mut ports, clock, 1, round * 2));
+                xdp_million.push(drophammer(&mut ports, clock, 1_000_000, round * 2 + 1));
+            }
+            (Err(e), _) | (_, Err(e)) if round == 0 => println!("af_xdp is left out: {e}"),
+            _ => {}
+        }
     }
     let _ = clock.now();
     let (limit, one, million) = (median(&mut limit), median(&mut one), median(&mut million));
@@ -101,4 +113,12 @@ fn main() {
     println!("  af_packet, 1 destination                {one:>10.0} fps   {:.2} of the bare loop", one / limit);
     println!("  af_packet, 1,000,000 destinations       {million:>10.0} fps   {:.2} of the bare loop", million / limit);
     println!("  1,000,000 destinations against one                         {:.2}", million / one);
+    if !xdp_one.is_empty() {
+        let (xdp_one, xdp_million) = (median(&mut xdp_one), median(&mut xdp_million));
+        println!("  af_xdp, 1 destination                   {xdp_one:>10.0} fps   {:.2} of af_packet", xdp_one / one);
+        println!(
+            "  af_xdp, 1,000,000 destinations          {xdp_million:>10.0} fps   {:.2} of af_packet",
+            xdp_million / million
+        );
+    }
 }

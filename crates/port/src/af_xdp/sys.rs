@@ -228,9 +228,8 @@ pub fn bind(socket: &OwnedFd, interface: i32) -> io::Result<bool> {
 /// Asks the kernel to send what is in the ring.
 pub fn kick(socket: &OwnedFd) -> io::Result<()> {
     // SAFETY: nothing is passed but the descriptor.
-    let sent = unsafe {
-        libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
-    };
+    let sent =
+        unsafe { libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
     check(sent as libc::c_int).map(drop)
 }
 

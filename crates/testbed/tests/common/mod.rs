@@ -90,6 +90,7 @@ pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::run
     let run = Run {
         suite,
         lab: None,
+        backend: &drophammer_port::INTERFACE_BACKENDS[0],
         work_dir: Path::new("/nonexistent"),
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),

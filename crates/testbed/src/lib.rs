@@ -9,6 +9,7 @@ pub mod hosts;
 pub mod kinds;
 pub mod observer;
 pub mod real;
+mod records;
 pub mod runner;
 pub mod session;
 pub mod simulated;

@@ -5,13 +5,14 @@ use crate::bed::{Bed, Device, Left};
 use crate::hosts::{Hosts, host_mac};
 use crate::kinds::REFERENCE;
 use crate::observer::{Observer, Progress};
+use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::session::Session;
 use crate::{real, simulated};
 use drophammer_lab::Lab;
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError, Testbed, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER, TESTER_KIND};
-use drophammer_model::outcome::{Column, Outcome, Row, Table, Verdict};
+use drophammer_model::outcome::{Column, Outcome, Row, Table};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite, TestConfig};
@@ -63,10 +64,15 @@ pub struct Tally {
 
 /// Figures of quick runs rank the same when they are closer together than this share of the larger one.
 const QUICK_RESOLUTION: f64 = 0.1;
+/// Backend of which [`XDP_ON_VETH`] is true.
+const AF_XDP: &str = "af_xdp";
+/// The one loss of the tester that a trial on this backend cannot tell from the router's.
+const XDP_ON_VETH: &str = "af_xdp on virtual links: a frame that the tester's own receive ring (256 frames) drops counts as \
+                           lost by the router; hold a doubtful figure against the backend af_packet";
 /// Kind of the user's own routers.
 const EXTERNAL: &str = "external";
 
-fn method(test: &TestConfig) -> &'static dyn Method {
+pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
     METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
 }
@@ -423,6 +429,12 @@ impl Runner<'_> {
             Ok(ports) => ports,
             Err(e) => return Ok(Some(e)),
         };
+        if ports.iter().any(|p| p.info().backend == AF_XDP && p.info().driver.starts_with("veth")) {
+            let time = self.observer.time();
+            let text = XDP_ON_VETH.to_owned();
+            self.observer.progress(&Progress::Note { text: XDP_ON_VETH, problem: false });
+            self.keep(&Record::Note(Note { time, dut: Some(dut.name.clone()), text, problem: false }))?;
+        }
         let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
         let mut record = device.record();
         record.ports = real::port_records(&self.suite.ports, &ports, &macs);
@@ -568,48 +580,4 @@ fn sending_ceilings(bed: &mut Bed<'_>, dut: &DutConfig, suite: &Suite) -> Result
         outcome: Outcome { tables: vec![table], ..Outcome::default() },
     }));
     bed.observer().record(&record).map_err(TestError::Store)
-}
-
-fn test_record(dut: &DutConfig, test: &TestConfig, elapsed: Duration, status: TestStatus, outcome: Outcome) -> Record {
-    Record::Test(Box::new(TestRecord {
-        dut: dut.name.clone(),
-        test: test.test.clone(),
-        title: method(test).spec().title.into(),
-        parameters: test.params.to_json(),
-        elapsed_s: elapsed.as_secs_f64(),
-        status,
-        outcome,
-    }))
-}
-
-/// Why a test could not be completed, where that is a problem.
-fn problem_of(status: &TestStatus) -> Option<&str> {
-    match status {
-        TestStatus::Failed(cause) | TestStatus::Unfit(cause) => Some(cause),
-        TestStatus::Completed | TestStatus::Interrupted | TestStatus::Skipped(_) => None,
-    }
-}
-
-fn status_of(result: &Result<(), TestError>) -> TestStatus {
-    match result {
-        Ok(()) => TestStatus::Completed,
-        Err(TestError::Interrupted) => TestStatus::Interrupted,
-        Err(TestError::NotApplicable(why)) => TestStatus::Skipped(why.clone()),
-        Err(e @ TestError::Unfit(_)) => TestStatus::Unfit(e.to_string()),
-        Err(e) => TestStatus::Failed(e.to_string()),
-    }
-}
-
-/// Holds what was found against what the suite expects.
-fn verdicts(test: &TestConfig, outcome: &Outcome) -> Vec<Verdict> {
-    test.expect
-        .iter()
-        .map(|expected| {
-            let sign = if expected.at_least { ">=" } else { "<=" };
-            let criterion = format!("{} {sign} {}", expected.figure, expected.bound);
-            let found = outcome.ranks.iter().find(|r| r.key == expected.figure).and_then(|r| r.value);
-            let pass = found.is_some_and(|v| if expected.at_least { v >= expected.bound } else { v <= expected.bound });
-            Verdict { criterion, pass, found: found.map_or("not measured".into(), |v| v.to_string()) }
-        })
-        .collect()
 }

@@ -19,7 +19,7 @@ use drophammer_model::record::TestStatus;
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. DUTs whose figures are closer together than the resolution of the measurement \
 (10 % in the profile quick, at least the width of the search in any case) share a rank, as do DUTs for which the tester was the limit, with every DUT between them. A DUT that \
-gave no value ranks last; one that the tester could not measure has no rank. The overall rank follows from the mean rank over all figures, each of which counts the same. Simulated DUTs are \
+gave no value ranks last; one for which a figure does not apply, or that the tester could not measure, has no rank in it. The overall rank follows from the mean rank over all figures, each of which counts the same. Simulated DUTs are \
 ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
@@ -95,12 +95,11 @@ pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
         for figure in keys(section) {
             let entries = section.results.iter().map(|r| {
                 let own = r.record.and_then(|t| t.outcome.ranks.iter().find(|f| f.key == figure.key));
-                // What the tester could not measure, or what does not apply, says nothing against the DUT.
-                let silent = matches!(
-                    r.standing,
-                    Standing::NotReached | Standing::Ended(TestStatus::Unfit(_) | TestStatus::Skipped(_))
-                );
-                Entry { figure: own.cloned(), reached: own.is_some() || !silent, rank: None, tied: false }
+                // A figure without value is the DUT's: it gave none. A figure that is not there says nothing against a
+                // DUT (no burst to find where it forwards at line rate; the tester could not measure), unless the
+                // test failed with the DUT.
+                let failed = matches!(r.standing, Standing::Ended(TestStatus::Failed(_)));
+                Entry { figure: own.cloned(), reached: own.is_some() || failed, rank: None, tied: false }
             });
             let mut ranked = Ranked {
                 section: index,

@@ -451,3 +451,21 @@ fn every_trial_is_told_once_and_rows_refer_to_it() {
     let each = html.len() / run.trials.len();
     assert!(each < 3_000, "{each} bytes per trial");
 }
+
+#[test]
+fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
+    let mut run = synthetic::run(2);
+    let test = run.tests.iter_mut().find(|t| t.status == TestStatus::Completed && !t.outcome.ranks.is_empty()).unwrap();
+    let (dut, gone) = (test.dut.clone(), test.outcome.ranks.remove(0));
+    let place = run.started.duts.iter().position(|d| *d == dut).unwrap();
+    let rank = |run: &Run| {
+        let view = View::new(run);
+        let figure = view.ranking.figures.iter().find(|f| f.key == gone.key).unwrap();
+        figure.entries[place].rank
+    };
+    assert_eq!(rank(&run), None, "line rate leaves no burst to find");
+    // A figure that is there without a value is one that the DUT did not give: last.
+    let test = run.tests.iter_mut().find(|t| t.dut == dut && t.status == TestStatus::Completed).unwrap();
+    test.outcome.ranks.insert(0, drophammer_model::outcome::RankFigure { value: None, ..gone.clone() });
+    assert_eq!(rank(&run), Some(2));
+}

@@ -82,6 +82,13 @@ pub trait Dut: Send {
     /// Those of reading them.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError>;
 
+    /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.
+    /// `None` where that is not known.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError>;
+
     /// True when a frame that the tester's interface refuses (`tx_dropped`, `ENOBUFS`) was refused by the DUT's receive
     /// ring, so that it is loss of the DUT: the case of veth.
     fn drops_at_tester_tx_are_dut(&self) -> bool;
@@ -207,6 +214,10 @@ impl Dut for NamespaceDut {
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         self.topology.counters()
+    }
+
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+        self.topology.lost_by_tester().map(Some)
     }
 
     fn drops_at_tester_tx_are_dut(&self) -> bool {

@@ -79,14 +79,17 @@ fn steal_ticks(stat: &str, cpu: usize) -> Option<u64> {
     line.split_whitespace().nth(8)?.parse().ok()
 }
 
+/// One counter of an interface: a file of its `statistics/`.
+pub(crate) fn interface_counter(netns: &Netns, name: &str, counter: &str) -> Result<u64, LabError> {
+    let path = netns.sys(&format!("class/net/{name}/statistics/{counter}"));
+    let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+    text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
+}
+
 /// Counters of an interface into `into`, as `d0.rx_packets`.
 pub(crate) fn interface(netns: &Netns, name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
     for counter in INTERFACE {
-        let path = netns.sys(&format!("class/net/{name}/statistics/{counter}"));
-        let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
-        if let Ok(value) = text.trim().parse() {
-            into.insert(format!("{name}.{counter}"), value);
-        }
+        into.insert(format!("{name}.{counter}"), interface_counter(netns, name, counter)?);
     }
     Ok(())
 }

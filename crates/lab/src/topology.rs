@@ -107,9 +107,23 @@ impl Topology {
         self.confinement.cpu_time()
     }
 
-    /// The first interface of the DUT that is not up with carrier.
+    /// The first interface of the DUT that is not up with carrier. One whose other end the tester has switched off is
+    /// not the DUT's doing.
     pub(crate) fn link_not_up(&self) -> Option<String> {
-        (0..self.interfaces.len()).map(dut_interface).find(|d| !operational(&self.dut, d))
+        let ends = self.interfaces.iter().enumerate().map(|(i, tester)| (tester, dut_interface(i)));
+        let mut down =
+            ends.filter(|(tester, d)| !operational(&self.dut, d) && !switched_off(&self.tester, &tester.name));
+        down.next().map(|(_, d)| d)
+    }
+
+    /// Frames that the DUT sent and the tester's end of the link had no room for (its receive ring or backlog, or it was
+    /// switched off): veth counts them at the sender. They are lost by the tester, not by the DUT.
+    ///
+    /// # Errors
+    /// Those of reading the counters.
+    pub(crate) fn lost_by_tester(&self) -> Result<u64, LabError> {
+        (0..self.interfaces.len())
+            .try_fold(0, |sum, i| Ok(sum + probe::interface_counter(&self.dut, &dut_interface(i), "tx_dropped")?))
     }
 
     /// Counters of the DUT, and of the tester's interfaces since the DUT's receive ring is counted there.
@@ -146,6 +160,14 @@ impl Drop for Topology {
 /// Is the interface up, with carrier?
 fn operational(netns: &Netns, name: &str) -> bool {
     fs::read_to_string(netns.sys(&format!("class/net/{name}/operstate"))).is_ok_and(|s| s.trim() == "up")
+}
+
+/// Is the interface there, but administratively down?
+fn switched_off(netns: &Netns, name: &str) -> bool {
+    const IFF_UP: u32 = 1;
+    let flags = fs::read_to_string(netns.sys(&format!("class/net/{name}/flags")));
+    let flags = flags.ok().and_then(|f| u32::from_str_radix(f.trim().trim_start_matches("0x"), 16).ok());
+    flags.is_some_and(|f| f & IFF_UP == 0)
 }
 
 /// Deletes the tester's ends, where they exist, and with them the other ends: at once, while the end of a namespace would

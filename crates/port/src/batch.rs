@@ -86,6 +86,11 @@ impl<'a> Received<'a> {
         Received { memory, slot_size, slots }
     }
 
+    /// Nothing.
+    pub fn none() -> Received<'static> {
+        Received { memory: &[], slot_size: 0, slots: &[] }
+    }
+
     /// Number of frames.
     pub fn len(&self) -> usize {
         self.slots.len()

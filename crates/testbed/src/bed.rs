@@ -9,9 +9,9 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record, TrialRecord};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
-use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use drophammer_port::priority::Favoured;
-use drophammer_port::{Clock, Port};
+use drophammer_port::{Clock, Port, PortError};
 use drophammer_traffic::{Plan, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +26,33 @@ pub trait Device {
 
     /// Processor time that it has used; `None` where that is not known.
     fn cpu_time(&mut self) -> Option<Duration>;
+
+    /// Frames that it sent and the tester's end of the link had no room for, since it came up; `None` where that is not
+    /// known.
+    fn lost_by_tester(&mut self) -> Option<u64>;
+}
+
+/// Why a trial has no result.
+enum Failure {
+    /// A port stopped working while the device lives: the tester's doing, worth another attempt.
+    Port(PortError),
+    /// Anything else.
+    Test(TestError),
+}
+
+impl From<TestError> for Failure {
+    fn from(e: TestError) -> Failure {
+        Failure::Test(e)
+    }
+}
+
+impl From<Failure> for TestError {
+    fn from(failure: Failure) -> TestError {
+        match failure {
+            Failure::Port(e) => TestError::Failed(e.to_string()),
+            Failure::Test(e) => e,
+        }
+    }
 }
 
 /// Attempts at a trial while the tester spoils it.
@@ -136,38 +163,46 @@ impl<'a> Bed<'a> {
     /// What it does not do.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         let deadline = self.clock.now() + READY;
+        let mut port_failure = None;
         while let Some(port) = self.hosts.unresolved() {
             if self.clock.now() > deadline {
                 let name = &self.views[port].name;
+                let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
                 return Err(TestError::Failed(format!(
-                    "the device does not answer ARP or neighbour discovery on port {name} within {} s",
+                    "the device does not answer ARP or neighbour discovery on port {name} within {} s{cause}",
                     READY.as_secs()
                 )));
             }
-            self.serve(Duration::from_millis(20))?;
+            match self.serve(Duration::from_millis(20)) {
+                Err(Failure::Port(e)) => port_failure = Some(e),
+                other => other?,
+            }
         }
         let probe = self.probe(families);
         if probe.flows.is_empty() {
             return Ok(());
         }
         loop {
-            let result = self.execute(&probe)?;
-            if result.lost() == 0 {
-                return Ok(());
-            }
+            let problem = match self.execute(&probe) {
+                Ok(result) if result.lost() == 0 => return Ok(()),
+                Ok(result) => {
+                    let lossy = result.groups.iter().filter(|g| g.lost > 0);
+                    let lossy: Vec<_> =
+                        lossy.map(|g| format!("{}: {} of {} frames", g.group, g.received, g.offered)).collect();
+                    let lossy = lossy.join(", ");
+                    format!("the device does not forward the probe at 2,000 fps without loss ({lossy})")
+                }
+                // It may be switched on again.
+                Err(Failure::Port(e)) => e.to_string(),
+                Err(e) => return Err(e.into()),
+            };
             if self.clock.now() > deadline {
-                let lossy: Vec<String> = result
-                    .groups
-                    .iter()
-                    .filter(|g| g.lost > 0)
-                    .map(|g| format!("{}: {} of {} frames", g.group, g.received, g.offered))
-                    .collect();
-                return Err(TestError::Failed(format!(
-                    "the device does not forward the probe at 2,000 fps without loss ({})",
-                    lossy.join(", ")
-                )));
+                return Err(TestError::Failed(problem));
             }
-            self.serve(Duration::from_millis(50))?;
+            match self.serve(Duration::from_millis(50)) {
+                Err(Failure::Port(_)) => {}
+                other => other?,
+            }
         }
     }
 
@@ -196,13 +231,13 @@ impl<'a> Bed<'a> {
     }
 
     /// Answers the device and throws everything else away for `time`.
-    fn serve(&mut self, time: Duration) -> Result<(), TestError> {
+    fn serve(&mut self, time: Duration) -> Result<(), Failure> {
         let end = self.clock.now() + time;
         loop {
             let now = self.clock.now();
             for index in 0..self.ports.len() {
                 loop {
-                    let frames = self.ports[index].receive().map_err(|e| TestError::Failed(e.to_string()))?;
+                    let frames = self.ports[index].receive().map_err(Failure::Port)?;
                     let count = frames.len();
                     for arrival in frames.iter() {
                         self.hosts.receive(index, arrival);
@@ -212,9 +247,9 @@ impl<'a> Bed<'a> {
                     }
                 }
             }
-            let next = self.hosts.poll(now, &mut self.ports).map_err(|e| TestError::Failed(e.to_string()))?;
+            let next = self.hosts.poll(now, &mut self.ports).map_err(Failure::Port)?;
             if self.observer.stopped() {
-                return Err(TestError::Interrupted);
+                return Err(TestError::Interrupted.into());
             }
             if now >= end {
                 return Ok(());
@@ -224,10 +259,11 @@ impl<'a> Bed<'a> {
     }
 
     /// One attempt, judged but not stored.
-    fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+    fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let plan = Plan::new(spec, &self.hosts.neighbours(), &timing).map_err(|e| TestError::Failed(e.to_string()))?;
+        let lost_before = self.device.lost_by_tester();
         let before = (self.clock.now(), self.device.cpu_time(), stolen());
         let observer: &dyn Observer = self.observer;
         let mut control = HostControl { hosts: &mut self.hosts, stopped: &|| observer.stopped() };
@@ -239,13 +275,16 @@ impl<'a> Bed<'a> {
             Err(e) => {
                 // The port fails with the device when its end of a virtual link goes: the device is the cause.
                 self.device.check().map_err(TestError::DutDied)?;
-                return Err(TestError::Failed(e.to_string()));
+                return Err(Failure::Port(e));
             }
         };
         result.trial = trial;
         result.elapsed_s = self.clock.now().since(before.0).as_secs_f64();
         if let (Some(a), Some(b)) = (before.1, self.device.cpu_time()) {
             result.dut_cpu = Some(b.saturating_sub(a).as_secs_f64() / result.elapsed_s.max(1e-9));
+        }
+        if let (Some(a), Some(b)) = (lost_before, self.device.lost_by_tester()) {
+            result.health.receive_drops += b.saturating_sub(a);
         }
         if !self.clock.is_virtual()
             && let (Some(a), Some(b)) = (before.2, stolen())
@@ -258,6 +297,28 @@ impl<'a> Bed<'a> {
             validity::judge(spec, &result, self.tolerance)
         };
         Ok(result)
+    }
+
+    /// The result of a trial that could not be brought to its end.
+    fn spoilt(&mut self, spec: &TrialSpec, cause: &str) -> TrialResult {
+        let mut groups: Vec<GroupCounts> = Vec::new();
+        for flow in &spec.flows {
+            if groups.iter().all(|g| g.group != flow.group) {
+                groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
+            }
+        }
+        let reason = format!("{cause}; what was counted until then is void");
+        TrialResult {
+            trial: self.session.next_trial().0,
+            sending_s: 0.0,
+            receiving_s: 0.0,
+            elapsed_s: 0.0,
+            groups,
+            health: Health::default(),
+            validity: Validity::Invalid(vec![reason]),
+            dut_cpu: None,
+            senders: spec.senders().len() as u32,
+        }
     }
 
     fn store(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
@@ -300,8 +361,18 @@ impl Testbed for Bed<'_> {
         loop {
             self.observer.progress(&Progress::TrialStarted { spec });
             // Answers to the device's requests and frames that still came in belong to no trial.
-            self.serve(Duration::ZERO)?;
-            let mut result = self.execute(spec)?;
+            let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec));
+            let port_failed = matches!(outcome, Err(Failure::Port(_)));
+            let mut result = match outcome {
+                Ok(result) => result,
+                Err(Failure::Port(e)) => self.spoilt(spec, &format!("a port of the tester failed ({e})")),
+                Err(Failure::Test(TestError::DutDied(cause))) => {
+                    let result = self.spoilt(spec, &format!("the device under test died ({cause})"));
+                    self.store(spec, &result, attempt)?;
+                    return Err(TestError::DutDied(cause));
+                }
+                Err(Failure::Test(e)) => return Err(e),
+            };
             let alive = self.device.check();
             if let Err(cause) = &alive {
                 result.validity = Validity::Invalid(vec![format!("the device under test died: {cause}")]);
@@ -317,11 +388,22 @@ impl Testbed for Bed<'_> {
                 Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
                 Validity::Invalid(_) => attempt += 1,
             }
+            if port_failed {
+                // The device may have to learn again what is behind the port.
+                let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
+                families.sort_unstable();
+                families.dedup();
+                self.await_forwarding(&families)?;
+            }
         }
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
-        self.serve(time)?;
+        match self.serve(time) {
+            // The next trial finds it too, and is the one to be repeated.
+            Err(Failure::Port(_)) => {}
+            other => other?,
+        }
         self.device.check().map_err(TestError::DutDied)
     }
 

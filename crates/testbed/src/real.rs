@@ -19,6 +19,10 @@ impl Device for LabDevice<'_> {
     fn cpu_time(&mut self) -> Option<Duration> {
         self.0.cpu_time()
     }
+
+    fn lost_by_tester(&mut self) -> Option<u64> {
+        self.0.lost_by_tester().ok().flatten()
+    }
 }
 
 /// Opens the tester's interfaces as ports of `backend`.

@@ -64,11 +64,6 @@ pub struct Tally {
 
 /// Figures of quick runs rank the same when they are closer together than this share of the larger one.
 const QUICK_RESOLUTION: f64 = 0.1;
-/// Backend of which [`XDP_ON_VETH`] is true.
-const AF_XDP: &str = "af_xdp";
-/// The one loss of the tester that a trial on this backend cannot tell from the router's.
-const XDP_ON_VETH: &str = "af_xdp on virtual links: a frame that the tester's own receive ring (256 frames) drops counts as \
-                           lost by the router; hold a doubtful figure against the backend af_packet";
 /// Kind of the user's own routers.
 const EXTERNAL: &str = "external";
 
@@ -429,12 +424,6 @@ impl Runner<'_> {
             Ok(ports) => ports,
             Err(e) => return Ok(Some(e)),
         };
-        if ports.iter().any(|p| p.info().backend == AF_XDP && p.info().driver.starts_with("veth")) {
-            let time = self.observer.time();
-            let text = XDP_ON_VETH.to_owned();
-            self.observer.progress(&Progress::Note { text: XDP_ON_VETH, problem: false });
-            self.keep(&Record::Note(Note { time, dut: Some(dut.name.clone()), text, problem: false }))?;
-        }
         let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
         let mut record = device.record();
         record.ports = real::port_records(&self.suite.ports, &ports, &macs);

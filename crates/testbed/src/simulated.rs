@@ -58,6 +58,10 @@ impl Device for Immortal {
     fn cpu_time(&mut self) -> Option<Duration> {
         None
     }
+
+    fn lost_by_tester(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// Configuration of the reference device for a DUT of a suite.

@@ -239,6 +239,10 @@ impl Dut for ExternalDut {
         Ok(parse_counters(&text))
     }
 
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+        Ok(None)
+    }
+
     fn drops_at_tester_tx_are_dut(&self) -> bool {
         false
     }

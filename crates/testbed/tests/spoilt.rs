@@ -1,0 +1,419 @@
+//! A trial that the tester itself has spoilt is invalid, says why, and is repeated: each way to spoil one, done for real
+//! to a trial through a Linux router in a namespace.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness.
+
+mod common;
+
+use common::{Memory, read_suite};
+use drophammer_lab::{Dut, Lab, LabOptions};
+use drophammer_methods::pattern::Pattern;
+use drophammer_methods::{TestError, Testbed};
+use drophammer_model::quantity::Instant;
+use drophammer_model::record::TrialRecord;
+use drophammer_model::suite::{Params, Suite};
+use drophammer_model::trial::{Family, Load, Validity};
+use drophammer_port::af_packet::AfPacket;
+use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_testbed::Session;
+use drophammer_testbed::bed::Bed;
+use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::real::LabDevice;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::process::{Child, Command, ExitCode};
+use std::rc::Rc;
+use std::time::Duration;
+
+type Checked = Result<(), String>;
+
+/// What is done to the first trial, in its middle.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spoil {
+    /// Nothing.
+    Not,
+    /// Nobody reads the receiving socket for this long.
+    Deaf(Duration),
+    /// The sender's own ring is full for some bursts.
+    RingFull,
+    /// The process gets no processor (SIGSTOP), then goes on.
+    Stopped,
+    /// Somebody sets the wall clock.
+    ClockSet,
+    /// The sending interface is switched off, and on again.
+    SendingDown,
+    /// The receiving interface is switched off, and on again.
+    ReceivingDown,
+    /// The tester's end of the link takes no frames of this size for a while, so that the router's end drops them.
+    EndFull,
+    /// The interface is deleted.
+    Deleted,
+}
+
+impl Spoil {
+    /// Acts at the port that receives.
+    fn of_the_receiver(self) -> bool {
+        matches!(self, Spoil::Deaf(_) | Spoil::ReceivingDown | Spoil::EndFull)
+    }
+}
+
+/// Time that a switched-off interface, a stop or the like lasts.
+const SPELL_S: &str = "0.3";
+
+/// Test frames after which the spoiler acts.
+const AFTER: usize = 2_000;
+
+/// What the ports of a trial share.
+#[derive(Default)]
+struct Fuse {
+    armed: Cell<bool>,
+    /// Frames sent since.
+    frames: Cell<usize>,
+}
+
+impl Fuse {
+    /// Is it time? Tells so once.
+    fn burns(&self) -> bool {
+        let now = self.armed.get() && self.frames.get() > AFTER;
+        if now {
+            self.armed.set(false);
+        }
+        now
+    }
+}
+
+/// A port with a spoiler: acts once, when the fuse is armed and some test frames have gone through.
+struct Spoiled {
+    inner: AfPacket,
+    info: PortInfo,
+    clock: SystemClock,
+    spoil: Spoil,
+    fuse: Rc<Fuse>,
+    until: Option<Instant>,
+    /// Sends that find the ring full.
+    full: u32,
+    child: Option<Child>,
+}
+
+impl Spoiled {
+    fn new(inner: AfPacket, clock: SystemClock, spoil: Spoil, fuse: &Rc<Fuse>) -> Spoiled {
+        let mut info = inner.info().clone();
+        // As on an interface of a real card: what is refused is the tester's own doing.
+        info.refusal_is_device_loss &= spoil != Spoil::RingFull;
+        Spoiled { inner, info, clock, spoil, fuse: fuse.clone(), until: None, full: 0, child: None }
+    }
+
+    /// Starts `script` beside us; it is waited for when the port goes.
+    fn shell(&mut self, script: &str) {
+        self.child = Some(Command::new("sh").arg("-ec").arg(script).spawn().expect("a shell"));
+    }
+
+    /// Does `first` at once and `then` when the spell is over.
+    fn spell(&mut self, first: &str, then: &str) {
+        let done = Command::new("sh").arg("-ec").arg(first).status().expect("a shell");
+        assert!(done.success(), "{first}");
+        self.shell(&format!("sleep {SPELL_S}; {then}"));
+    }
+
+    fn act(&mut self) {
+        let (me, name) = (std::process::id(), self.info.interface.clone());
+        match self.spoil {
+            // The clock acts by itself.
+            Spoil::Not | Spoil::ClockSet => {}
+            Spoil::Deaf(time) => self.until = Some(self.clock.now() + time),
+            Spoil::RingFull => self.full = 2_000,
+            Spoil::Stopped => self.shell(&format!("kill -STOP {me}; sleep {SPELL_S}; kill -CONT {me}")),
+            Spoil::SendingDown | Spoil::ReceivingDown => {
+                self.spell(&format!("ip link set {name} down"), &format!("ip link set {name} up"));
+            }
+            Spoil::EndFull => {
+                self.spell(&format!("ip link set {name} mtu 1300"), &format!("ip link set {name} mtu 1500"));
+            }
+            Spoil::Deleted => {
+                let done = Command::new("ip").args(["link", "delete", &name]).status().expect("ip");
+                assert!(done.success(), "ip link delete");
+            }
+        }
+    }
+}
+
+impl Drop for Spoiled {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Port for Spoiled {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        self.inner.slots()
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.fuse.frames.set(self.fuse.frames.get() + frames);
+        if self.spoil != Spoil::Not && !self.spoil.of_the_receiver() && self.fuse.burns() {
+            self.act();
+        }
+        if self.full > 0 {
+            self.full -= 1;
+            let mask = if frames == 64 { u64::MAX } else { (1 << frames) - 1 };
+            return Ok(Sent { accepted: 0, refused: frames as u32, refused_mask: mask });
+        }
+        self.inner.send(frames)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        if let Some(until) = self.until {
+            if self.clock.now() < until {
+                return Ok(Received::none());
+            }
+            self.until = None;
+        }
+        if self.spoil.of_the_receiver() && self.fuse.burns() {
+            self.act();
+        }
+        self.inner.receive()
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        self.inner.counters()
+    }
+}
+
+/// A clock whose wall is set by a millisecond in the middle of the trial, if at all.
+struct Set {
+    inner: SystemClock,
+    fuse: Option<Rc<Fuse>>,
+    step: Cell<i128>,
+}
+
+impl Clock for Set {
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    fn wait(&mut self, deadline: Instant) {
+        self.inner.wait(deadline);
+    }
+
+    fn wall_offset(&self) -> i128 {
+        if self.fuse.as_ref().is_some_and(|f| f.burns()) {
+            self.step.set(1_000_000);
+        }
+        self.inner.wall_offset() + self.step.get()
+    }
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
+}
+
+struct Case {
+    name: &'static str,
+    spoil: Spoil,
+    /// What the reason of the first trial says; empty when it must be valid.
+    says: &'static str,
+    size: &'static str,
+    rate_pps: f64,
+    seconds: f64,
+}
+
+const fn case(name: &'static str, spoil: Spoil, says: &'static str) -> Case {
+    Case { name, spoil, says, size: "1400", rate_pps: 20_000.0, seconds: 0.5 }
+}
+
+const CASES: [Case; 9] = [
+    case("nothing_spoils_it", Spoil::Not, ""),
+    Case {
+        size: "64",
+        rate_pps: 120_000.0,
+        seconds: 1.5,
+        ..case("the_receive_socket_overflows", Spoil::Deaf(Duration::from_millis(1_400)), "in its own receive path")
+    },
+    case("the_sender_is_refused", Spoil::RingFull, "less than intended"),
+    case("the_process_is_stopped", Spoil::Stopped, "held off the processor"),
+    case("the_wall_clock_is_set", Spoil::ClockSet, "the wall clock was set by 1"),
+    case("the_sending_interface_goes_down", Spoil::SendingDown, "`t0` stopped working"),
+    case("the_receiving_interface_goes_down", Spoil::ReceivingDown, "`t1` stopped working"),
+    case("the_testers_end_drops", Spoil::EndFull, "in its own receive path"),
+    case("the_interface_is_deleted", Spoil::Deleted, ""),
+];
+
+fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
+    if good { Ok(()) } else { Err(what()) }
+}
+
+fn suite() -> Suite {
+    read_suite(
+        "suite: spoilt\nprofile: quick\nseed: 3\nduts: [{name: box, kind: linux}]\nports:\n  - {name: p1, speed: 1 Gbit/s}\n  \
+         - {name: p2, speed: 1 Gbit/s}\ntests:\n  - throughput\n",
+    )
+}
+
+/// The trials of one case, and what the test was told in the end.
+fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result<u64, TestError>), String> {
+    let suite = suite();
+    let clock = SystemClock::start();
+    let fuse = Rc::new(Fuse::default());
+    let open = |i: usize| -> Result<Box<dyn Port>, String> {
+        let port = AfPacket::open(&device.interfaces()[i].name, clock).map_err(|e| e.to_string())?;
+        let here = (i == 1) == case.spoil.of_the_receiver() && case.spoil != Spoil::ClockSet;
+        let spoil = if here { case.spoil } else { Spoil::Not };
+        Ok(Box::new(Spoiled::new(port, clock, spoil, &fuse)))
+    };
+    let ports = vec![open(0)?, open(1)?];
+    let families = [Family::Ipv4];
+    let hosts = Hosts::new(&suite.ports, &families, suite.seed);
+    let watched = (case.spoil == Spoil::ClockSet).then(|| fuse.clone());
+    let clock = Box::new(Set { inner: clock, fuse: watched, step: Cell::new(0) });
+    let mut session = Session::new(suite.seed, suite.profile, 5);
+    let mut memory = Memory::default();
+    let device = Box::new(LabDevice(device));
+    let none = BTreeMap::new();
+    let outcome = {
+        let mut bed = Bed::new("box", &suite.ports, ports, clock, hosts, device, none, &mut session, &mut memory);
+        bed.test = "throughput".into();
+        bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
+        let size = case.size.parse().map_err(|e| format!("{e:?}"))?;
+        let pattern = Pattern { families: families.to_vec(), drain_s: 0.3, ..Pattern::new(size, &Params::default()) };
+        let load = Load::Constant { rate_pps: case.rate_pps };
+        let mut spec = pattern.trial(bed.ports(), case.name.into(), load, case.seconds).map_err(|e| e.to_string())?;
+        fuse.frames.set(0);
+        fuse.armed.set(true);
+        // One way, so that each port has its part.
+        spec.flows.retain(|f| f.from == 0);
+        bed.trial(&spec).map(|r| r.offered())
+    };
+    Ok((memory.trials().into_iter().cloned().collect(), outcome))
+}
+
+/// Others may keep this machine so busy that no trial is valid, which is told too; then the case proves nothing yet.
+const TRIES: usize = 5;
+
+fn run(device: &mut dyn Dut, case: &Case) -> Checked {
+    let mut result = once(device, case);
+    for _ in 1..TRIES {
+        match &result {
+            Ok(Seen::Noise) => result = once(device, case),
+            _ => break,
+        }
+    }
+    match result? {
+        Seen::Good => Ok(()),
+        Seen::Noise => Err("the machine is too busy for any trial".into()),
+    }
+}
+
+/// What a case has shown.
+enum Seen {
+    Good,
+    /// Attempts were spoilt by other programs' use of the processor.
+    Noise,
+}
+
+/// Spoilt by whoever else uses the processor?
+fn is_noise(reason: &str) -> bool {
+    reason.split("; ").all(|r| r.contains("less than intended") || r.contains("held off the processor"))
+}
+
+fn once(device: &mut dyn Dut, case: &Case) -> Result<Seen, String> {
+    let (trials, outcome) = trials(device, case)?;
+    let reasons: Vec<String> = trials
+        .iter()
+        .map(|t| match &t.result.validity {
+            Validity::Valid => "valid".into(),
+            Validity::Invalid(reasons) => reasons.join("; "),
+        })
+        .collect();
+    reasons.iter().for_each(|r| println!("    {r}"));
+    let first = reasons.first().ok_or("no trial was stored")?;
+    let noisy = |reason: &str| is_noise(reason) && !(is_noise(case.says) && reason.contains(case.says));
+    if case.spoil == Spoil::Deleted {
+        // The device has lost its link with it, which is told.
+        check(first.contains("what was counted until then is void"), || first.clone())?;
+        return match outcome {
+            Err(TestError::DutDied(e) | TestError::Failed(e)) if !e.is_empty() => Ok(Seen::Good),
+            other => Err(format!("{other:?}")),
+        };
+    }
+    if case.says.is_empty() {
+        return match first.as_str() {
+            "valid" if trials.len() == 1 => Ok(Seen::Good),
+            _ if noisy(first) => Ok(Seen::Noise),
+            _ => Err("a good trial was thrown away".into()),
+        };
+    }
+    if noisy(first) && !first.contains(case.says) {
+        return Ok(Seen::Noise);
+    }
+    check(first.contains(case.says), || format!("the first attempt does not say `{}`", case.says))?;
+    check(trials.len() > 1, || "it was not repeated".into())?;
+    check(trials.iter().enumerate().all(|(i, t)| t.attempt as usize == i + 1), || "attempts are misnumbered".into())?;
+    let offered = match outcome {
+        Ok(offered) => offered,
+        Err(TestError::Unfit(last)) if reasons[1..].iter().all(|r| is_noise(r)) => {
+            println!("    too busy: {}", last.join("; "));
+            return Ok(Seen::Noise);
+        }
+        Err(e) => return Err(e.to_string()),
+    };
+    check(reasons.last().is_some_and(|r| r == "valid"), || "the last attempt is not valid".into())?;
+    let last = &trials[trials.len() - 1].result;
+    check(offered == last.offered() && offered > 0, || format!("the test was given {offered}, not the last attempt"))?;
+    Ok(Seen::Good)
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|a| a == "--list") {
+        CASES.iter().for_each(|c| println!("{}: test", c.name));
+        return ExitCode::SUCCESS;
+    }
+    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let begun = std::time::Instant::now();
+    let mut lab = match Lab::enter(&LabOptions::default()) {
+        Ok(lab) => lab,
+        Err(e) => {
+            println!("the lab cannot be entered: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
+        println!("{e}");
+        return ExitCode::FAILURE;
+    }
+    let suite = suite();
+    let (mut passed, mut failed) = (0, 0);
+    for case in CASES.iter().filter(|c| c.name.contains(&filter)) {
+        let folder = std::env::temp_dir().join(format!("drophammer-spoilt-{}", std::process::id()));
+        let made = std::fs::create_dir_all(&folder).map_err(|e| e.to_string());
+        let result = made.and_then(|()| {
+            let kind = drophammer_lab::find("linux").ok_or("no kind linux")?;
+            let device = kind.bring_up(&mut lab, &suite.duts[0], &suite.ports, &folder, &|| false);
+            let mut device = device.map_err(|e| e.to_string())?;
+            let result = run(device.as_mut(), case);
+            let _ = device.take_down();
+            result
+        });
+        let _ = std::fs::remove_dir_all(&folder);
+        println!("test {} ... {}", case.name, if result.is_ok() { "ok" } else { "FAILED" });
+        match result {
+            Ok(()) => passed += 1,
+            Err(e) => {
+                println!("    {e}");
+                failed += 1;
+            }
+        }
+    }
+    println!(
+        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+        if failed == 0 { "ok" } else { "FAILED" },
+        begun.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -11,6 +11,7 @@ Examples:
   drophammer run suites/quick-look.yaml --dut frr    one of them
   drophammer run my.yaml --profile conformant        with the durations of the RFCs
   drophammer check my.yaml                           what is wrong with my suite?
+  drophammer selftest                                what is this machine good for as a tester?
   drophammer list tests                              what can be tested, by which procedure
   drophammer report drophammer-runs/latest           write the report of a run again
 
@@ -60,6 +61,16 @@ production networks.")]
         #[arg(long)]
         out: Option<PathBuf>,
     },
+    /// Find out what this tester is good for, on this machine and these ports
+    #[command(after_help = "\
+Examples:
+  drophammer selftest                                every backend, over virtual links
+  drophammer selftest --backend af_packet --long     one of them, with trials of 10 s
+  drophammer selftest --interfaces eth1,eth2         over two ports joined by a cable
+
+Per backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and
+the latency that the tester adds; and it holds every counter against a device that knows what it did to each frame.")]
+    Selftest(SelftestArgs),
     /// Remove what a killed run may have left behind, and say what it was
     Clean,
 }
@@ -114,6 +125,32 @@ pub struct RunArgs {
     /// What moves the frames to and from routers that are not simulated; `drophammer list backends` says more
     #[arg(long, value_name = "NAME", value_parser = backends(), default_value = INTERFACE_BACKENDS[0].spec.name)]
     pub backend: String,
+    /// Plain lines instead of a live display, also on a terminal
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// A self-test.
+#[derive(Debug, Args)]
+pub struct SelftestArgs {
+    /// Only this backend; may be given several times [default: all that this user may use]
+    #[arg(long = "backend", value_name = "NAME", value_parser = backends())]
+    pub backends: Vec<String>,
+    /// Two interfaces of this machine that a cable joins, instead of virtual links
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2)]
+    pub interfaces: Vec<String>,
+    /// Speed of the ports, by which line rate is told
+    #[arg(long, value_name = "SPEED", default_value = "10 Gbit/s")]
+    pub speed: String,
+    /// Frame sizes or mixes
+    #[arg(long = "frame-sizes", value_name = "LIST", value_delimiter = ',', default_value = "64,1518")]
+    pub frame_sizes: Vec<String>,
+    /// Trials of 10 s instead of 1 s, five for each figure instead of three
+    #[arg(long)]
+    pub long: bool,
+    /// Folder for the results, which must be new or empty [default: drophammer-runs/selftest-<time>]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
     pub plain: bool,

@@ -7,6 +7,7 @@ mod diagnostics;
 mod observer;
 mod progress;
 mod run;
+mod selftest;
 mod suite_file;
 
 use args::{Command, parse};
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),
         Command::Report { dir, out } => run::report(&dir, out.as_deref()),
+        Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
     };
     exit.into()

@@ -11,25 +11,31 @@ use drophammer_model::environment::Environment;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::REFERENCE;
+use drophammer_testbed::runner::Tally;
 use drophammer_testbed::{Run, RunError, run_suite};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Version and commit.
-const VERSION: &str = env!("DROPHAMMER_VERSION");
+pub const VERSION: &str = env!("DROPHAMMER_VERSION");
 /// Where runs go when nothing is said.
-const RUNS: &str = "drophammer-runs";
+pub const RUNS: &str = "drophammer-runs";
 
-fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
+/// Tells the user what went wrong and returns `exit`.
+pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
     eprintln!("error: {text}");
     exit
 }
 
 /// The folder under which the run's own will be made, absolute: the lab covers some folders of the host, but not this.
-fn parent(out: Option<&Path>) -> std::io::Result<PathBuf> {
+///
+/// # Errors
+/// The user has been told.
+pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
     let folder = out.map_or_else(|| PathBuf::from(RUNS), Path::to_path_buf);
-    std::fs::create_dir_all(&folder)?;
-    folder.canonicalize()
+    std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(|e| {
+        fail(Exit::Store, format!("cannot create folder `{}`: {e}; choose another one with --out", folder.display()))
+    })
 }
 
 /// `drophammer run`.
@@ -57,10 +63,7 @@ pub fn run(args: &RunArgs) -> Exit {
     }
     let folder = match parent(args.out.as_deref()) {
         Ok(folder) => folder,
-        Err(e) => {
-            let path = args.out.as_deref().unwrap_or(Path::new(RUNS)).display();
-            return fail(Exit::Store, format!("cannot create folder `{path}`: {e}; choose another one with --out"));
-        }
+        Err(exit) => return exit,
     };
     // The lab moves the process into namespaces of its own, which works only while it has a single thread.
     let mut lab = if simulated {
@@ -110,6 +113,11 @@ pub fn run(args: &RunArgs) -> Exit {
     drop(watcher);
     drop(lab);
 
+    finish(result, &dir)
+}
+
+/// Writes the report of a run that has ended, and says how it ended.
+pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
     let exit = match &result {
         Ok(tally) if tally.failed == 0 && tally.verdicts_failed == 0 => Exit::Good,
         Ok(_) => Exit::Failed,
@@ -118,7 +126,7 @@ pub fn run(args: &RunArgs) -> Exit {
             fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
         }
     };
-    match write_report(&dir, &dir) {
+    match write_report(dir, dir) {
         Ok(()) => exit,
         Err(e) if exit == Exit::Good || exit == Exit::Failed => fail(Exit::Store, e),
         Err(e) => {

@@ -12,6 +12,7 @@ pub mod mlrsearch;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
+pub mod selftest;
 pub mod system_recovery;
 pub mod testbed;
 pub mod tester_ceiling;

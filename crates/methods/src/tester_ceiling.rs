@@ -6,9 +6,10 @@ use crate::parameters::{self, beside_s, count, pause, seconds, sizes};
 use crate::pattern::Pattern;
 use crate::report::{for_each_size, median, note, row, table};
 use crate::testbed::{Known, TestError, Testbed};
-use drophammer_model::outcome::{Outcome, Row};
+use drophammer_model::outcome::{Cell, Outcome, Row};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{ParamKind, ParamSpec, TestSpec};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
@@ -17,8 +18,11 @@ use std::time::Duration;
 /// The test.
 pub struct TesterCeiling;
 
+/// Name of the test.
+pub const NAME: &str = "tester_ceiling";
+
 static SPEC: TestSpec = TestSpec {
-    name: "tester_ceiling",
+    name: NAME,
     title: "Tester ceiling",
     summary: "what the tester itself sends and receives through a loop without router",
     source: "own; compare RFC 2285 section 3.5.3 (maximum offered load)",
@@ -34,7 +38,8 @@ static SPEC: TestSpec = TestSpec {
     figures: &[],
 };
 
-const TABLE: &str = "tester_ceiling";
+const TABLE: &str = NAME;
+const CEILING: &str = "ceiling_pps";
 /// Factor by which the load goes down while the tester cannot receive what it sends.
 const RETREAT: f64 = 0.8;
 /// What is asked of the tester, in line rates. A loop of virtual links has no line, and a ceiling that is cut off at the
@@ -57,6 +62,20 @@ pub fn ceilings<'a>(trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialRe
         }
     }
     found.into_iter().filter_map(|(key, rates)| Some((key, FrameRate(median(&rates)?)))).collect()
+}
+
+/// Ceilings by [`Known::key`] that one run of the test with these parameters has found.
+pub fn ceilings_in(outcome: &Outcome, params: &Params) -> BTreeMap<String, FrameRate> {
+    let Some(table) = outcome.tables.iter().find(|t| t.key == TABLE) else { return BTreeMap::new() };
+    let Some(column) = table.columns.iter().position(|c| c.key == CEILING) else { return BTreeMap::new() };
+    let of = |size: PacketSize| {
+        let row = table.rows.iter().find(|r| r.cells[0] == Cell::Text(size.to_string()))?;
+        match row.cells[column] {
+            Cell::Number(pps) => Some((Pattern::new(size, params).key(), FrameRate(pps))),
+            _ => None,
+        }
+    };
+    sizes(params).into_iter().filter_map(of).collect()
 }
 
 /// Key of the pattern that a trial offers, as [`Pattern::key`] gives it.
@@ -88,7 +107,7 @@ impl Method for TesterCeiling {
                 ("line_pps", "Line rate", "fps"),
                 ("sent_pps", "Sent", "fps"),
                 ("received_pps", "Received", "fps"),
-                ("ceiling_pps", "Ceiling", "fps"),
+                (CEILING, "Ceiling", "fps"),
                 ("line_percent", "Of line rate", "%"),
                 ("loss_percent", "Loss", "%"),
                 ("latency_min_us", "Latency, minimum", "µs"),

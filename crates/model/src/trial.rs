@@ -4,6 +4,7 @@ use crate::latency::LatencySummary;
 use crate::quantity::FrameRate;
 use crate::size::PacketSize;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -218,6 +219,9 @@ pub struct Health {
     pub gaps_over_1ms_ns: u64,
     /// How late frames were handed to the port: `(percentile, ns)`.
     pub departure_error: Vec<(f64, u64)>,
+    /// The same as a histogram: `(up to this many ns, frames)`, by powers of two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub departure_errors: Vec<(u64, u64)>,
     /// Step of the wall clock against the steady clock during the trial, in ns.
     pub clock_step_ns: i64,
     /// Time that the hypervisor took from the tester's processor, in ns; absent where it cannot be read.
@@ -266,6 +270,10 @@ pub struct TrialResult {
     /// Processor time of the DUT's forwarding and daemons over the trial as a share of one processor (1.0 = one full
     /// core); absent where it cannot be read.
     pub dut_cpu: Option<f64>,
+    /// By how much the DUT's own counters grew over the trial (`d0.rx_packets`, `ip.InHdrErrors`), those that did; empty
+    /// where it tells none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dut_counters: BTreeMap<String, u64>,
     /// Number of sending ports (loads are per sending port; aggregate = load x senders).
     pub senders: u32,
 }

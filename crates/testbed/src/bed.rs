@@ -30,6 +30,9 @@ pub trait Device {
     /// Frames that it sent and the tester's end of the link had no room for, since it came up; `None` where that is not
     /// known.
     fn lost_by_tester(&mut self) -> Option<u64>;
+
+    /// Its own counters by name; empty where it tells none.
+    fn counters(&mut self) -> BTreeMap<String, u64>;
 }
 
 /// Why a trial has no result.
@@ -263,7 +266,7 @@ impl<'a> Bed<'a> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         let plan = Plan::new(spec, &self.hosts.neighbours(), &timing).map_err(|e| TestError::Failed(e.to_string()))?;
-        let lost_before = self.device.lost_by_tester();
+        let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
         let before = (self.clock.now(), self.device.cpu_time(), stolen());
         let observer: &dyn Observer = self.observer;
         let mut control = HostControl { hosts: &mut self.hosts, stopped: &|| observer.stopped() };
@@ -286,6 +289,11 @@ impl<'a> Bed<'a> {
         if let (Some(a), Some(b)) = (lost_before, self.device.lost_by_tester()) {
             result.health.receive_drops += b.saturating_sub(a);
         }
+        let grown = |(name, now): (String, u64)| match now.saturating_sub(counters.get(&name).copied().unwrap_or(0)) {
+            0 => None,
+            by => Some((name, by)),
+        };
+        result.dut_counters = self.device.counters().into_iter().filter_map(grown).collect();
         if !self.clock.is_virtual()
             && let (Some(a), Some(b)) = (before.2, stolen())
         {
@@ -317,6 +325,7 @@ impl<'a> Bed<'a> {
             health: Health::default(),
             validity: Validity::Invalid(vec![reason]),
             dut_cpu: None,
+            dut_counters: BTreeMap::new(),
             senders: spec.senders().len() as u32,
         }
     }

@@ -11,6 +11,7 @@ pub mod observer;
 pub mod real;
 mod records;
 pub mod runner;
+pub mod selftest;
 pub mod session;
 pub mod simulated;
 pub mod validity;

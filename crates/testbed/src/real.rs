@@ -6,6 +6,7 @@ use drophammer_model::environment::PortRecord;
 use drophammer_model::suite::PortConfig;
 use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_wire::MacAddr;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A DUT of the lab on a bed.
@@ -22,6 +23,10 @@ impl Device for LabDevice<'_> {
 
     fn lost_by_tester(&mut self) -> Option<u64> {
         self.0.lost_by_tester().ok().flatten()
+    }
+
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        self.0.counters().unwrap_or_default()
     }
 }
 

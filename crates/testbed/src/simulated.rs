@@ -10,6 +10,7 @@ use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
 use drophammer_reference::{Config, Corrupt, Faults, Misroute, Route, Router, Truth};
 use drophammer_wire::MacAddr;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,6 +62,10 @@ impl Device for Immortal {
 
     fn lost_by_tester(&mut self) -> Option<u64> {
         None
+    }
+
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
     }
 }
 

@@ -88,6 +88,7 @@ mod tests {
             health,
             validity: Validity::Valid,
             dut_cpu: None,
+            dut_counters: Default::default(),
             senders: 1,
         };
         judge(&spec, &result, Tolerance::of(Profile::Conformant))

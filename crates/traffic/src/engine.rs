@@ -203,7 +203,8 @@ fn result(plan: &Plan, watch: &Watch, receive_drops: u64, clock_step_ns: i64) ->
             receive_drops,
             max_gap_ns: watch.max_gap_ns,
             gaps_over_1ms_ns: watch.long_gaps_ns,
-            departure_error: departure_error(plan),
+            departure_error: departure_error(&lateness(plan)),
+            departure_errors: departure_errors(&lateness(plan)),
             clock_step_ns,
             tester_stolen_ns: None,
             stale: plan.analyzer.stale(),
@@ -211,6 +212,7 @@ fn result(plan: &Plan, watch: &Watch, receive_drops: u64, clock_step_ns: i64) ->
         },
         validity: Validity::Valid,
         dut_cpu: None,
+        dut_counters: Default::default(),
         senders: plan.generators.len() as u32,
     }
 }
@@ -240,12 +242,24 @@ fn group_counts(plan: &Plan, index: usize, name: &str) -> GroupCounts {
     }
 }
 
-/// Percentiles of how late frames were handed to the port, as upper ends of powers of two.
-fn departure_error(plan: &Plan) -> Vec<(f64, u64)> {
+/// How late frames were handed to the port, all senders together.
+fn lateness(plan: &Plan) -> LatenessBuckets {
     let mut buckets: LatenessBuckets = [0; 40];
     for generator in &plan.generators {
         buckets.iter_mut().zip(generator.lateness()).for_each(|(sum, n)| *sum += n);
     }
+    buckets
+}
+
+/// The histogram of them, from the first to the last bucket that holds a frame.
+fn departure_errors(buckets: &LatenessBuckets) -> Vec<(u64, u64)> {
+    let last = buckets.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+    let first = buckets.iter().position(|n| *n > 0).unwrap_or(0);
+    (first..last).map(|b| ((1u64 << b) - 1, buckets[b])).collect()
+}
+
+/// Percentiles of them, as upper ends of powers of two.
+fn departure_error(buckets: &LatenessBuckets) -> Vec<(f64, u64)> {
     let total: u64 = buckets.iter().sum();
     if total == 0 {
         return Vec::new();

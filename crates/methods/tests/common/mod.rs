@@ -210,6 +210,7 @@ impl Fake {
             health: Health::default(),
             validity: Validity::Valid,
             dut_cpu: None,
+            dut_counters: Default::default(),
             senders: senders.len() as u32,
         }
     }

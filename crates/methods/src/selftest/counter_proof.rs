@@ -1,0 +1,134 @@
+//! Every counter of the tester against the reference device, which knows what it did: equal, to the frame, or the tester
+//! may not be believed.
+
+use crate::Method;
+use crate::parameters::{self, beside_s, seconds, sizes};
+use crate::pattern::Pattern;
+use crate::report::{note, row, table};
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::{Outcome, Row, Verdict};
+use drophammer_model::registry::{ParamKind, ParamSpec, TestSpec};
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{GroupCounts, Load, TrialResult};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The test.
+pub struct CounterProof;
+
+static SPEC: TestSpec = TestSpec {
+    name: NAME,
+    title: TITLE,
+    summary: "each counter of the tester against a device that tells what it did to every frame",
+    source: "own; RFC 1242, RFC 2285, RFC 4737, RFC 5560",
+    params: &[
+        parameters::FRAME_SIZES,
+        parameters::FAMILIES,
+        parameters::DIRECTION,
+        ParamSpec::new("load", ParamKind::Rate, "20 kfps", "20 kfps", "load per sending port"),
+        ParamSpec::new("trial_duration", ParamKind::Duration, "1 s", "10 s", "length of a trial"),
+        parameters::DRAIN,
+        ParamSpec::optional("fault", ParamKind::Text, "what the device does wrong, in words, for the table"),
+    ],
+    figures: &[],
+};
+
+/// Name of the test and key of its table.
+pub const NAME: &str = "counter_proof";
+/// Title of the test.
+pub const TITLE: &str = "Counters against the reference device";
+/// What is held against the device.
+pub const WHAT: &str = "offered, lost, duplicated, reordered, corrupted, stray and late frames";
+const TABLE: &str = NAME;
+/// Frames that came to the device to be forwarded.
+const TRANSIT: &str = "truth.transit";
+
+/// What the device did during the trial.
+struct Did<'a>(&'a BTreeMap<String, u64>);
+
+impl Did<'_> {
+    /// Sum of the device's counters that begin with `prefix`.
+    fn sum(&self, prefix: &str) -> u64 {
+        self.0.iter().filter(|(key, _)| key.starts_with(prefix)).map(|(_, n)| n).sum()
+    }
+
+    fn count(&self, key: &str) -> u64 {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+}
+
+impl Method for CounterProof {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        table(
+            outcome,
+            TABLE,
+            "Counters: what the device did, what the tester counted",
+            &[
+                ("fault", "The device", ""),
+                ("counter", "Counter", ""),
+                ("device", "The device did", "frames"),
+                ("tester", "The tester counted", "frames"),
+                ("difference", "Difference", "frames"),
+            ],
+        );
+        note(outcome, "The device is our own reference device, so no figure here says anything of a router.");
+        for size in sizes(params) {
+            let pattern = Pattern::new(size, params);
+            let rate_pps = params.rate("load").map_or(20e3, |r| r.pps());
+            let purpose = format!("counters, {}", pattern.size_text());
+            let load = Load::Constant { rate_pps };
+            let spec = pattern.trial(bed.ports(), purpose, load, seconds(params, "trial_duration", 1.0))?;
+            let result = bed.trial(&spec)?;
+            let did = Did(&result.dut_counters);
+            if did.count(TRANSIT) == 0 {
+                return Err(TestError::NotApplicable("this device does not tell what it did to frames".into()));
+            }
+            let fault = params.text("fault").unwrap_or_else(|| "faultless".into());
+            compare(outcome, &fault, &result, &did);
+        }
+        Ok(())
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let trials = sizes(params).len() as f64;
+        Duration::from_secs_f64(seconds(params, "trial_duration", 1.0) * trials + beside_s(params, trials, 1.0))
+    }
+}
+
+/// `(name, what the device did, what the tester counted)`.
+fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
+    let counted = |count: fn(&GroupCounts) -> u64| result.sum(count);
+    // A frame with a wrong byte, at a wrong port or to a wrong neighbour arrives, but is not received.
+    let spoilt = did.count("truth.corrupted") + did.count("truth.misrouted") + did.count("truth.misaddressed");
+    // Frames that never reached the device: its ring refused them, or its socket overflowed.
+    let before = counted(|g| g.refused) + did.count("truth.receive_overflow");
+    let lost = before + did.sum("truth.dropped.") + did.count("truth.transmit_refused") + spoilt;
+    vec![
+        ("offered", before + did.count(TRANSIT), result.offered()),
+        ("lost", lost, result.lost()),
+        ("duplicated", did.count("truth.duplicated"), counted(|g| g.duplicated)),
+        ("reordered (RFC 4737)", did.count("truth.reordered"), counted(|g| g.reordered)),
+        ("corrupted", did.count("truth.corrupted"), counted(|g| g.corrupted)),
+        ("stray", did.count("truth.misrouted") + did.count("truth.misaddressed"), counted(|g| g.stray)),
+        ("late", did.count("truth.held"), counted(|g| g.late)),
+    ]
+}
+
+fn compare(outcome: &mut Outcome, fault: &str, result: &TrialResult, did: &Did) {
+    for (name, device, tester) in pairs(result, did) {
+        let difference = tester.abs_diff(device);
+        let cells = vec![fault.into(), name.into(), device.into(), tester.into(), difference.into()];
+        let marks = (difference > 0).then(|| "not equal".into()).into_iter().collect();
+        row(outcome, TABLE, Row { cells, trials: vec![result.trial], marks });
+    }
+    let wrong: Vec<&str> = pairs(result, did).iter().filter(|(_, a, b)| a != b).map(|(name, ..)| *name).collect();
+    outcome.verdicts.push(Verdict {
+        criterion: format!("a device that {fault}"),
+        pass: wrong.is_empty(),
+        found: if wrong.is_empty() { "every counter equal".into() } else { format!("not equal: {}", wrong.join(", ")) },
+    });
+}

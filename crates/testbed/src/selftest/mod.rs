@@ -1,0 +1,416 @@
+//! `drophammer selftest`: what this tester is good for on this machine and these ports. Per backend: the ceiling, the load
+//! up to which it loses nothing, how evenly it sends, what latency it adds, and each counter against the reference device.
+//!
+//! It is stored like a run, with the backends in the place of routers, so that the same report shows them side by side.
+
+mod clock;
+mod counters;
+mod verdict;
+
+use crate::bed::{Bed, Left};
+use crate::hosts::{Hosts, host_mac};
+use crate::observer::{Observer, Progress};
+use crate::records::{problem_of, status_of};
+use crate::runner::{RunError, Tally};
+use crate::session::Session;
+use crate::{real, simulated};
+use drophammer_lab::{Lab, LabError, TesterInterface};
+use drophammer_methods::selftest::{latency_floor, loss_floor, pacing};
+use drophammer_methods::{Method, TestError, tester_ceiling};
+use drophammer_model::environment::{DutRecord, Environment, TESTER_KIND};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::{DutConfig, ParamValue, Params, PortConfig, Profile};
+use drophammer_model::trial::Family;
+use drophammer_port::{Backend, SystemClock};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What a self-test needs.
+pub struct SelfTest<'a> {
+    /// The lab.
+    pub lab: &'a mut Lab,
+    /// Backends to test, in order.
+    pub backends: Vec<&'static Backend>,
+    /// Interfaces of the host, joined by a cable, instead of a loop of virtual links: a DUT of kind `external`.
+    pub cabled: Option<DutConfig>,
+    /// Two ports, with addresses.
+    pub ports: Vec<PortConfig>,
+    /// Frame sizes.
+    pub sizes: Vec<PacketSize>,
+    /// Length of a trial.
+    pub trial: Duration,
+    /// Trials for each figure.
+    pub repeats: u64,
+    /// Seed of every pseudo-random choice.
+    pub seed: u64,
+    /// Folder for logs.
+    pub work_dir: &'a Path,
+    /// Command line, for the record.
+    pub command: Vec<String>,
+    /// The machine, for the record.
+    pub environment: Environment,
+    /// Secret that tells this run's frames from any other's.
+    pub secret: u64,
+}
+
+/// Name of the run.
+pub const NAME: &str = "selftest";
+
+/// A step of the self-test.
+#[derive(Clone, Copy)]
+enum Step {
+    /// A test on the loop.
+    Loop(&'static dyn Method),
+    /// The clock.
+    Clock,
+    /// The counters, on the reference device.
+    Counters,
+}
+
+/// In the order in which they are run. The verdict, which follows from them, stands first in the report.
+static STEPS: &[Step] = &[
+    Step::Loop(&tester_ceiling::TesterCeiling),
+    Step::Loop(&loss_floor::LossFloor),
+    Step::Clock,
+    Step::Loop(&pacing::Pacing),
+    Step::Loop(&latency_floor::LatencyFloor),
+    Step::Counters,
+];
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Step::Loop(method) => method.spec().name,
+            Step::Clock => clock::NAME,
+            Step::Counters => counters::NAME,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Step::Loop(method) => method.spec().title,
+            Step::Clock => clock::TITLE,
+            Step::Counters => counters::TITLE,
+        }
+    }
+}
+
+/// Runs it, telling `observer` of everything.
+///
+/// # Errors
+/// [`RunError`]; what a backend cannot do is no error of the run, it is in the records and in the tally.
+pub fn run_self_test(test: SelfTest<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
+    let session = Session::new(test.seed, Profile::Quick, test.secret);
+    let mut runner = Runner { test, observer, session, tally: Tally::default() };
+    let started = Record::Started(Box::new(runner.started()));
+    runner.keep(&started)?;
+    let ended = runner.all();
+    if let Err(RunError::Store(e)) = ended {
+        return Err(RunError::Store(e));
+    }
+    let time = runner.observer.time();
+    runner.keep(&Record::Ended(Ended { time, interrupted: ended.is_err() }))?;
+    ended?;
+    Ok(runner.tally)
+}
+
+struct Runner<'a> {
+    test: SelfTest<'a>,
+    observer: &'a mut dyn Observer,
+    session: Session,
+    tally: Tally,
+}
+
+/// The loop between the tester's ports.
+enum Joined {
+    Virtual(drophammer_lab::Loop),
+    Cabled(Box<dyn drophammer_lab::Dut>),
+}
+
+impl Joined {
+    fn interfaces(&self) -> &[TesterInterface] {
+        match self {
+            Joined::Virtual(links) => links.interfaces(),
+            Joined::Cabled(ports) => ports.interfaces(),
+        }
+    }
+
+    fn confinement(&self) -> String {
+        match self {
+            Joined::Virtual(links) => links.confinement().to_owned(),
+            Joined::Cabled(ports) => ports.record().confinement,
+        }
+    }
+
+    fn take_down(self) -> Result<(), LabError> {
+        match self {
+            Joined::Virtual(links) => links.take_down(),
+            Joined::Cabled(ports) => ports.take_down(),
+        }
+    }
+}
+
+impl Runner<'_> {
+    fn started(&self) -> Started {
+        let verdict = [(verdict::NAME.to_owned(), verdict::TITLE.to_owned())];
+        let steps = STEPS.iter().map(|s| (s.name().to_owned(), s.title().to_owned()));
+        Started {
+            format: FORMAT,
+            time: self.observer.time(),
+            suite: NAME.into(),
+            title: "Self-test: what this tester is good for on these ports".into(),
+            profile: Profile::Quick.to_string(),
+            conformant: false,
+            deviations: vec!["a self-test measures the tester, not a router".into()],
+            seed: self.test.seed,
+            duts: self.test.backends.iter().map(|b| b.spec.name.to_owned()).collect(),
+            tests: verdict.into_iter().chain(steps).collect(),
+            command: self.test.command.clone(),
+            environment: self.test.environment.clone(),
+        }
+    }
+
+    fn keep(&mut self, record: &Record) -> Result<(), RunError> {
+        self.observer.record(record).map_err(RunError::Store)
+    }
+
+    fn problem(&mut self, backend: &str, text: &str) -> Result<(), RunError> {
+        self.observer.progress(&Progress::Note { text: &format!("{backend}: {text}"), problem: true });
+        let time = self.observer.time();
+        self.keep(&Record::Note(Note { time, dut: Some(backend.to_owned()), text: text.to_owned(), problem: true }))
+    }
+
+    /// Parameters of all steps.
+    fn params(&self, method: &dyn Method) -> Params {
+        let test = &self.test;
+        let short = Duration::from_millis(500).min(test.trial);
+        // How evenly it sends is a matter of one size; the others are lighter on the processor per byte only.
+        let sizes = if method.spec().name == "pacing" { vec![test.sizes[0].clone()] } else { test.sizes.clone() };
+        let values = [
+            ("frame_sizes", ParamValue::Sizes(sizes)),
+            ("families", ParamValue::Families(vec![Family::Ipv4])),
+            ("direction", ParamValue::Text("bidirectional".into())),
+            (
+                "trial_duration",
+                ParamValue::Duration(if method.spec().name == "tester_ceiling" { short } else { test.trial }),
+            ),
+            ("repeats", ParamValue::Count(test.repeats)),
+            ("drain", ParamValue::Duration(Duration::from_millis(200))),
+            ("pause", ParamValue::Duration(Duration::from_millis(20))),
+        ];
+        let known = |key: &str| method.spec().params.iter().any(|p| p.key == key);
+        Params(values.into_iter().filter(|(k, _)| known(k)).map(|(k, v)| (k.to_owned(), v)).collect())
+    }
+
+    /// Time that the steps from `from` on take for one backend.
+    fn estimate(&self, from: usize) -> Duration {
+        let one = |step: &Step| match step {
+            Step::Loop(method) => method.estimate(&self.params(*method)),
+            Step::Clock => clock::DURATION,
+            Step::Counters => counters::estimate(),
+        };
+        STEPS[from.min(STEPS.len())..].iter().map(one).sum()
+    }
+
+    fn all(&mut self) -> Result<(), RunError> {
+        for index in 0..self.test.backends.len() {
+            let backend = self.test.backends[index];
+            let name = backend.spec.name;
+            let mut found = verdict::Found::default();
+            self.observer.progress(&Progress::BringUp { dut: name, kind: TESTER_KIND });
+            if let Err(problem) = self.on_loop(backend, index, &mut found)? {
+                self.problem(name, &problem)?;
+                self.tally.failed += 1;
+            }
+            self.counters(backend, index, &mut found)?;
+            let outcome = found.outcome();
+            self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
+            let status = TestStatus::Completed;
+            let record = test_record(name, (verdict::NAME, verdict::TITLE), &Params::default(), 0.0, status, outcome);
+            self.keep(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Joins the ports.
+    fn join(&mut self) -> Result<Joined, LabError> {
+        let test = &mut self.test;
+        let Some(cabled) = &test.cabled else {
+            return test.lab.loop_without_dut(&test.ports).map(Joined::Virtual);
+        };
+        let kind = drophammer_lab::find(&cabled.kind).ok_or_else(|| LabError::Unusable {
+            what: format!("there is no kind `{}`", cabled.kind),
+            remedy: "this is a mistake of the program".into(),
+        })?;
+        let observer: &dyn Observer = self.observer;
+        kind.bring_up(test.lab, cabled, &test.ports, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
+    }
+
+    /// Everything that runs on the loop. The inner error is told to the user and ends this backend's part.
+    fn on_loop(
+        &mut self,
+        backend: &'static Backend,
+        index: usize,
+        found: &mut verdict::Found,
+    ) -> Result<Result<(), String>, RunError> {
+        let name = backend.spec.name;
+        if let Err(e) = (backend.usable)() {
+            return Ok(Err(e));
+        }
+        let joined = match self.join() {
+            Ok(joined) => joined,
+            Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
+            Err(e) => return Ok(Err(format!("the ports could not be joined: {e}"))),
+        };
+        let clock = SystemClock::start();
+        let ports = match real::open(self.test.lab, joined.interfaces(), backend, clock) {
+            Ok(ports) => ports,
+            Err(e) => return Ok(Err(e)),
+        };
+        let configs = self.test.ports[..ports.len()].to_vec();
+        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.test.seed, i)).collect();
+        let record = DutRecord {
+            name: name.into(),
+            kind: TESTER_KIND.into(),
+            version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
+            confinement: joined.confinement(),
+            ports: real::port_records(&configs, &ports, &macs),
+            ..DutRecord::default()
+        };
+        found.ports.clone_from(&record.ports);
+        self.keep(&Record::Dut(record))?;
+        let mut hosts = Hosts::new(&configs, &[], self.test.seed);
+        // Across the loop each port faces the other one of its pair.
+        (0..ports.len()).for_each(|i| hosts.fix(i, macs[i ^ 1]));
+        let lefts: Vec<Left> = (0..STEPS.len()).map(|at| self.left(index, at)).collect();
+        let params: Vec<Params> = STEPS.iter().map(|s| self.step_params(*s)).collect();
+        let of = STEPS.len() * self.test.backends.len();
+        let device = Box::new(simulated::Immortal);
+        let (none, session) = (BTreeMap::new(), &mut self.session);
+        let mut bed = Bed::new(name, &configs, ports, Box::new(clock), hosts, device, none, session, self.observer);
+        let mut ended = bed.await_forwarding(&[Family::Ipv4]);
+        for (at, step) in STEPS.iter().enumerate() {
+            if ended.is_err() {
+                break;
+            }
+            bed.test = step.name().to_owned();
+            bed.left = Left { since: Instant::now(), ..lefts[at] };
+            let progress = Progress::Test {
+                dut: name,
+                title: step.title(),
+                number: index * STEPS.len() + at + 1,
+                of,
+                left: bed.left.now(),
+            };
+            let mut outcome = Outcome::default();
+            let result = match step {
+                Step::Loop(method) => {
+                    bed.observer().progress(&progress);
+                    method.run(&mut bed, &params[at], &mut outcome)
+                }
+                Step::Clock => {
+                    bed.observer().progress(&progress);
+                    clock::measure(&clock, &mut outcome);
+                    Ok(())
+                }
+                Step::Counters => continue,
+            };
+            if bed.test == tester_ceiling::NAME {
+                bed.ceilings = tester_ceiling::ceilings_in(&outcome, &params[at]);
+            }
+            found.take(&outcome);
+            let status = status_of(&result);
+            let elapsed = bed.left.since.elapsed().as_secs_f64();
+            match problem_of(&status) {
+                None => self.tally.completed += 1,
+                Some(_) => self.tally.failed += 1,
+            }
+            let ended_now = Progress::TestEnded { dut: name, title: step.title(), problem: problem_of(&status) };
+            bed.observer().progress(&ended_now);
+            let record = test_record(name, (step.name(), step.title()), &params[at], elapsed, status, outcome);
+            bed.observer().record(&record).map_err(RunError::Store)?;
+            // What the tester could not do at one step, it may at the next.
+            ended = match result {
+                Err(e @ (TestError::Interrupted | TestError::Store(_) | TestError::DutDied(_))) => Err(e),
+                _ => Ok(()),
+            };
+        }
+        drop(bed);
+        if let Err(e) = joined.take_down() {
+            self.problem(name, &format!("the loop could not be removed: {e}"))?;
+        }
+        match ended {
+            Ok(()) => Ok(Ok(())),
+            Err(TestError::Interrupted) => Err(RunError::Interrupted),
+            Err(TestError::Store(e)) => Err(RunError::Store(e)),
+            Err(e) => Ok(Err(format!("frames do not come through the loop: {e}"))),
+        }
+    }
+
+    fn step_params(&self, step: Step) -> Params {
+        match step {
+            Step::Loop(method) => self.params(method),
+            Step::Clock | Step::Counters => Params::default(),
+        }
+    }
+
+    /// Time left at step `at` of backend `index`.
+    fn left(&self, index: usize, at: usize) -> Left {
+        let backends_after = (self.test.backends.len() - index - 1) as u32;
+        let after = self.estimate(at + 1) + self.estimate(0) * backends_after;
+        Left { after, test: self.estimate(at).saturating_sub(self.estimate(at + 1)), since: Instant::now() }
+    }
+
+    /// The counters of a backend, on the reference device.
+    fn counters(
+        &mut self,
+        backend: &'static Backend,
+        index: usize,
+        found: &mut verdict::Found,
+    ) -> Result<(), RunError> {
+        let name = backend.spec.name;
+        if (backend.usable)().is_err() {
+            return Ok(());
+        }
+        let at = STEPS.len() - 1;
+        let left = self.left(index, at);
+        let (number, of) = ((index + 1) * STEPS.len(), STEPS.len() * self.test.backends.len());
+        self.observer.progress(&Progress::Test { dut: name, title: counters::TITLE, number, of, left: left.now() });
+        let begun = Instant::now();
+        let mut outcome = Outcome::default();
+        let result = counters::prove(&mut self.test, backend, &mut self.session, self.observer, left, &mut outcome);
+        found.take(&outcome);
+        let status = status_of(&result);
+        match problem_of(&status) {
+            None => self.tally.completed += 1,
+            Some(_) => self.tally.failed += 1,
+        }
+        self.observer.progress(&Progress::TestEnded {
+            dut: name,
+            title: counters::TITLE,
+            problem: problem_of(&status),
+        });
+        let elapsed = begun.elapsed().as_secs_f64();
+        self.keep(&test_record(name, (counters::NAME, counters::TITLE), &Params::default(), elapsed, status, outcome))?;
+        match result {
+            Err(TestError::Interrupted) => Err(RunError::Interrupted),
+            Err(TestError::Store(e)) => Err(RunError::Store(e)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn test_record(
+    backend: &str,
+    (test, title): (&str, &str),
+    params: &Params,
+    elapsed_s: f64,
+    status: TestStatus,
+    outcome: Outcome,
+) -> Record {
+    let (dut, test, title) = (backend.to_owned(), test.to_owned(), title.to_owned());
+    Record::Test(Box::new(TestRecord { dut, test, title, parameters: params.to_json(), elapsed_s, status, outcome }))
+}

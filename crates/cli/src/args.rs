@@ -3,6 +3,8 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drophammer_port::INTERFACE_BACKENDS;
+use drophammer_testbed::device::SUBCOMMAND;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -73,6 +75,12 @@ the latency that the tester adds; and it holds every counter against a device th
     Selftest(SelftestArgs),
     /// Remove what a killed run may have left behind, and say what it was
     Clean,
+    /// Be the reference device; the lab starts this
+    #[command(name = SUBCOMMAND, hide = true)]
+    ReferenceDevice {
+        /// Configuration, socket, interfaces
+        arguments: Vec<OsString>,
+    },
 }
 
 /// Lists that can be asked for.

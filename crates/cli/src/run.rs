@@ -10,9 +10,10 @@ use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_store::{RunReader, RunWriter};
-use drophammer_testbed::kinds::REFERENCE;
+use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
-use drophammer_testbed::{Run, RunError, run_suite};
+use drophammer_testbed::{Run, RunError, device, run_suite};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,7 @@ pub fn run(args: &RunArgs) -> Exit {
     }
     // The command line knows no other names.
     let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&INTERFACE_BACKENDS[0]);
-    let simulated = suite.duts.iter().all(|d| d.kind == REFERENCE);
+    let simulated = suite.duts.iter().all(is_virtual);
     if !simulated && let Err(e) = (backend.usable)() {
         return fail(Exit::Environment, e);
     }
@@ -157,6 +158,14 @@ pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
     match write_report(dir, out.unwrap_or(dir)) {
         Ok(()) => Exit::Good,
         Err(e) => fail(Exit::Usage, e),
+    }
+}
+
+/// The device of kind `reference` in a process of its own.
+pub fn reference_device(arguments: &[OsString]) -> Exit {
+    match device::run(arguments) {
+        Ok(()) => Exit::Good,
+        Err(e) => fail(Exit::Environment, e),
     }
 }
 

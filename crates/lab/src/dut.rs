@@ -70,6 +70,14 @@ pub trait Dut: Send {
     /// [`LabError::DaemonDied`] with exit status and last log lines, [`LabError::Command`].
     fn check(&mut self) -> Result<(), LabError>;
 
+    /// It has been found to forward. What it keeps back until then begins now: the faults of a simulated device.
+    ///
+    /// # Errors
+    /// What it says against that.
+    fn forwards(&mut self) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Processor time of its forwarding and daemons since it was brought up; `None` where not all of it can be read.
     fn cpu_time(&mut self) -> Option<Duration>;
 
@@ -101,7 +109,7 @@ pub trait Dut: Send {
 }
 
 /// Time in which a DUT in a namespace must become ready.
-const READY: Duration = Duration::from_secs(20);
+pub(crate) const READY: Duration = Duration::from_secs(20);
 
 /// A router in a namespace: links, and daemons that may be none.
 pub(crate) struct NamespaceDut {

@@ -30,7 +30,11 @@ const ROUTER_IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/default/router_solicitations", "0"),
 ];
 
-fn tester_interface(i: usize) -> String {
+/// Settings of the namespace of a DUT that does everything itself: the kernel stays out of it.
+const BARE_IPV6: [(&str, &str); 2] =
+    [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
+
+pub(crate) fn tester_interface(i: usize) -> String {
     format!("t{i}")
 }
 
@@ -48,6 +52,23 @@ pub(crate) struct Topology {
 impl Topology {
     /// Makes the namespace `name`, the links with MTU and addresses of `ports`, and confines it.
     pub(crate) fn make(lab: &Lab, name: &str, ports: &[PortConfig]) -> Result<Topology, LabError> {
+        Topology::build(lab, name, ports, &ROUTER, &ROUTER_IPV6, "", &address_lines(ports))
+    }
+
+    /// The same for a DUT that has the links to itself: no addresses, and a kernel that says and forwards nothing.
+    pub(crate) fn bare(lab: &Lab, name: &str, ports: &[PortConfig]) -> Result<Topology, LabError> {
+        Topology::build(lab, name, ports, &[], &BARE_IPV6, " arp off multicast off", &[])
+    }
+
+    fn build(
+        lab: &Lab,
+        name: &str,
+        ports: &[PortConfig],
+        settings: &[(&str, &'static str)],
+        settings_ipv6: &[(&str, &'static str)],
+        flags: &str,
+        addresses: &[String],
+    ) -> Result<Topology, LabError> {
         let shared = lab.shared();
         let confinement = Confinement::none();
         let mut topology = Topology {
@@ -58,8 +79,8 @@ impl Topology {
             confinement,
             up: true,
         };
-        let ipv6: &[(&str, &str)] = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6 } else { &[] };
-        let settings: Vec<_> = ROUTER.iter().chain(ipv6).map(|(key, value)| ((*key).to_owned(), *value)).collect();
+        let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { settings_ipv6 } else { &[] };
+        let settings: Vec<_> = settings.iter().chain(ipv6).map(|(key, value)| ((*key).to_owned(), *value)).collect();
         topology.dut.sysctl(&settings)?;
 
         let mut lines = Vec::new();
@@ -78,8 +99,8 @@ impl Topology {
         }
         let names: Vec<_> = (0..ports.len()).map(dut_interface).collect();
         let mut lines = vec!["link set lo up".to_owned()];
-        lines.extend(names.iter().map(|d| format!("link set {d} up")));
-        lines.extend(address_lines(ports));
+        lines.extend(names.iter().map(|d| format!("link set {d}{flags} up")));
+        lines.extend_from_slice(addresses);
         topology.dut.ip(&lines)?;
         topology.confinement = confine::confine(&topology.dut, &names, shared.root, shared.lock.as_ref(), shared.cpus)?;
         Ok(topology)

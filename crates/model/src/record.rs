@@ -54,6 +54,9 @@ pub struct Started {
     pub environment: Environment,
 }
 
+/// [`Started::profile`] of a run that tests the tester: no RFC asks anything of it.
+pub const SELF_TEST: &str = "self-test";
+
 /// The current [`Started::format`].
 pub const FORMAT: u32 = 1;
 

@@ -13,7 +13,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// This backend.
@@ -89,7 +89,7 @@ impl AfPacket {
             info: PortInfo {
                 interface: interface.to_owned(),
                 backend: SPEC.name,
-                refusal_is_device_loss: driver == "veth",
+                refusal_is_device_loss: matches!(driver.as_str(), "veth" | "tun"),
                 driver,
                 mac: MacAddr(mac),
                 mtu,
@@ -217,5 +217,9 @@ impl Port for AfPacket {
         let drops = sys::take_drops(&self.receiver).map_err(|e| self.lost(e))?;
         self.receive_drops += u64::from(drops);
         Ok(PortCounters { receive_drops: self.receive_drops })
+    }
+
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.receiver.as_fd())
     }
 }

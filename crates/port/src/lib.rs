@@ -11,6 +11,8 @@ pub mod clock;
 pub mod memory;
 pub mod priority;
 pub mod simulated;
+pub mod tap;
+pub mod wait;
 
 pub use batch::{Batch, Received};
 pub use clock::{Clock, SystemClock};
@@ -18,9 +20,10 @@ pub use clock::{Clock, SystemClock};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
+use std::os::fd::BorrowedFd;
 
 /// All backends, in the order in which `drophammer list backends` shows them.
-pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &af_xdp::SPEC, &memory::SPEC, &simulated::SPEC];
+pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &af_xdp::SPEC, &memory::SPEC, &tap::SPEC, &simulated::SPEC];
 
 /// Opens an interface by its name.
 pub type Open = fn(&str, SystemClock) -> Result<Box<dyn Port + Send>, PortError>;
@@ -65,8 +68,8 @@ pub struct PortInfo {
     pub mac: MacAddr,
     /// MTU in bytes.
     pub mtu: u32,
-    /// True when a frame that the port refuses was refused by the device's receive ring (veth): it is then offered, and
-    /// lost in the device. False when a refusal is the tester's own full ring: such a frame was not offered.
+    /// True when a frame that the port refuses was refused by the device's receive ring (veth, or a tap that the device
+    /// reads): it is then offered, and lost in the device. False when a refusal is the tester's own full ring: such a frame was not offered.
     pub refusal_is_device_loss: bool,
 }
 
@@ -135,6 +138,12 @@ pub trait Port {
     /// # Errors
     /// [`PortError::Lost`].
     fn counters(&mut self) -> Result<PortCounters, PortError>;
+
+    /// What can be read when frames have come in, to sleep on with [`wait::until_readable`]; `None` where the port has no
+    /// such descriptor.
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// An arrived frame.

@@ -3,11 +3,13 @@
 use crate::faults::Faults;
 use drophammer_model::Bandwidth;
 use drophammer_wire::MacAddr;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// A reference device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Its ports.
     pub ports: Vec<PortConfig>,
@@ -53,9 +55,11 @@ impl Default for Config {
 }
 
 /// One port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PortConfig {
     /// Ethernet address.
+    #[serde(with = "mac")]
     pub mac: MacAddr,
     /// IPv4 address and length of the connected prefix.
     pub ipv4: Option<(Ipv4Addr, u8)>,
@@ -77,7 +81,8 @@ impl PortConfig {
 }
 
 /// A static route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Route {
     /// Prefix; bits beyond its length are ignored.
     pub prefix: IpAddr,
@@ -116,3 +121,45 @@ impl std::fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// MAC addresses as `02:00:00:00:00:01`.
+mod mac {
+    use drophammer_wire::MacAddr;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(mac: &MacAddr, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(mac)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<MacAddr, D::Error> {
+        let text = String::deserialize(from)?;
+        let mut bytes = text.split(':').map(|b| u8::from_str_radix(b, 16).ok().filter(|_| b.len() == 2));
+        let mac: Option<Vec<u8>> = bytes.by_ref().collect();
+        let mac = mac.and_then(|m| <[u8; 6]>::try_from(m).ok());
+        mac.map(MacAddr).ok_or_else(|| D::Error::custom(format!("`{text}` is no MAC address")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_the_same_after_json() {
+        let mut port = PortConfig::new(MacAddr([2, 0, 0xd0, 0, 0, 0xff]));
+        port.ipv6 = Some(("2001:2::1".parse().unwrap(), 64));
+        port.speed = Some(Bandwidth(1_000_000_000));
+        let next_hop = "2001:2::2".parse().unwrap();
+        let route = Route { prefix: "2001:2:0:8000::".parse().unwrap(), prefix_len: 49, port: 0, next_hop };
+        let config = Config { ports: vec![port], routes: vec![route], capacity_pps: Some(7), ..Config::default() };
+        let text = serde_json::to_string(&config).unwrap();
+        assert!(text.contains("02:00:d0:00:00:ff"), "{text}");
+        assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config);
+        // What is left out has its default, what is misspelt is no default.
+        assert_eq!(serde_json::from_str::<Config>("{}").unwrap(), Config::default());
+        assert!(serde_json::from_str::<Config>("{\"bufer\": 3}").is_err());
+        for bad in ["02:00", "02:00:d0:00:00:fg", "2:0:d0:0:0:ff", "02:00:d0:00:00:ff:00"] {
+            assert!(serde_json::from_str::<Config>(&text.replace("02:00:d0:00:00:ff", bad)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What a reference device does wrong, each exactly and all at the same time if asked.
 
 use drophammer_model::Instant;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A reordered frame departs at the latest this long after its turn, if too few others follow.
@@ -13,7 +14,8 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 /// n, 2n, 3n and so on; 0 means never. One frame goes through the faults in the order of the fields: what is dropped is
 /// spared the rest; a copy is made after corruption and misrouting and is itself neither held nor reordered; a frame that
 /// is to be held is not also reordered.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Faults {
     /// Drop every n-th.
     pub drop_every: u64,
@@ -39,8 +41,19 @@ pub struct Faults {
     pub counter_error: i64,
 }
 
+impl Faults {
+    /// The same with the instants of drop window and sag counted from `start`.
+    pub fn from_instant(mut self, start: Instant) -> Faults {
+        let moved = |at: Instant| Instant(at.0.saturating_add(start.0));
+        self.drop_window = self.drop_window.map(|(from, to)| (moved(from), moved(to)));
+        self.sag = self.sag.map(|sag| Sag { from: moved(sag.from), ..sag });
+        self
+    }
+}
+
 /// Inverts bits of one payload byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Corrupt {
     /// Every n-th frame.
     pub every: u64,
@@ -51,7 +64,8 @@ pub struct Corrupt {
 }
 
 /// Sends frames to another port, to a neighbour known there if there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Misroute {
     /// Every n-th frame; one that belongs to `to_port` anyway is not counted as misrouted.
     pub every: u64,
@@ -60,7 +74,8 @@ pub struct Misroute {
 }
 
 /// Keeps a frame back without stopping the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Hold {
     /// Every n-th frame.
     pub every: u64,
@@ -70,7 +85,8 @@ pub struct Hold {
 
 /// Lets a frame depart right behind the k-th UDP frame after it on its port, in the same instant. Frames that are
 /// themselves copies, held or to be reordered do not count among the k.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// Every n-th frame.
     pub every: u64,
@@ -79,7 +95,8 @@ pub struct Reorder {
 }
 
 /// Another capacity for every frame whose service starts at `from` or later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Sag {
     /// When.
     pub from: Instant,
@@ -88,7 +105,8 @@ pub struct Sag {
 }
 
 /// An LLDP frame at every multiple of the interval, the first after one interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OwnFrames {
     /// Time between two; below 1 µs is taken for 1 µs.
     pub interval: Duration,

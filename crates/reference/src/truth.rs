@@ -1,10 +1,12 @@
 //! What a reference device really did.
 
+use serde::{Deserialize, Serialize};
+
 /// Exact counts, in frames, since the device was made.
 ///
 /// Two sums always hold: `received = control + ignored + transit`, and
 /// `transit + duplicated = forwarded + dropped.total() + queued`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truth {
     /// Frames that came in.
     pub received: u64,
@@ -46,10 +48,16 @@ pub struct Truth {
     pub resolution_replies: u64,
     /// ARP requests and neighbor solicitations sent.
     pub resolution_requests: u64,
+    /// Frames of any kind that came to the device's links and were lost before they reached it, so that they are not in
+    /// `received`: see [`crate::Router::note_receive_overflow`]. 0 in virtual time.
+    pub receive_overflow: u64,
+    /// Frames of any kind, in `forwarded` where they are transit, that a link of the device refused: see
+    /// [`crate::Router::note_transmit_refused`]. 0 in virtual time.
+    pub transmit_refused: u64,
 }
 
 /// Dropped transit frames by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drops {
     /// Lengths or version of the IP header are wrong.
     pub malformed: u64,
@@ -89,7 +97,7 @@ impl Drops {
 }
 
 /// Counters of one port, after the interfaces group of RFC 2863. Octets include the FCS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
     /// ifHCInOctets.
     pub in_octets: u64,

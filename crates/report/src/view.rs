@@ -4,7 +4,7 @@ use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
-use drophammer_model::record::{TestRecord, TestStatus, TrialRecord};
+use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
 use drophammer_store::{Run, RunState};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -203,7 +203,7 @@ impl<'a> View<'a> {
     /// That the figures do not conform to the RFCs, when they do not: `NOT RFC-conformant (profile quick)`.
     pub fn tag(&self) -> Option<String> {
         let started = &self.run.started;
-        (!started.conformant).then(|| format!("NOT RFC-conformant (profile {})", started.profile))
+        (!started.conformant && started.profile != SELF_TEST).then(|| format!("NOT RFC-conformant (profile {})", started.profile))
     }
 
     /// Why not: (deviation, titles of the tests that have it), each deviation once.

@@ -269,6 +269,7 @@ pub(crate) mod tests {
                 health: Health::default(),
                 validity: Validity::Invalid(vec!["held off".into()]),
                 dut_cpu: Some(0.5),
+                dut_counters: Default::default(),
                 senders: 2,
             },
         }))

@@ -24,15 +24,27 @@ pub trait Device {
     /// What happened to it.
     fn check(&mut self) -> Result<(), String>;
 
+    /// It has been found to forward; see [`drophammer_lab::Dut::forwards`].
+    ///
+    /// # Errors
+    /// What it says against that.
+    fn forwards(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Processor time that it has used; `None` where that is not known.
     fn cpu_time(&mut self) -> Option<Duration>;
 
     /// Frames that it sent and the tester's end of the link had no room for, since it came up; `None` where that is not
     /// known.
-    fn lost_by_tester(&mut self) -> Option<u64>;
+    fn lost_by_tester(&mut self) -> Option<u64> {
+        None
+    }
 
     /// Its own counters by name; empty where it tells none.
-    fn counters(&mut self) -> BTreeMap<String, u64>;
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// Why a trial has no result.
@@ -183,11 +195,11 @@ impl<'a> Bed<'a> {
         }
         let probe = self.probe(families);
         if probe.flows.is_empty() {
-            return Ok(());
+            return self.device.forwards().map_err(TestError::Failed);
         }
         loop {
             let problem = match self.execute(&probe) {
-                Ok(result) if result.lost() == 0 => return Ok(()),
+                Ok(result) if result.lost() == 0 => return self.device.forwards().map_err(TestError::Failed),
                 Ok(result) => {
                     let lossy = result.groups.iter().filter(|g| g.lost > 0);
                     let lossy: Vec<_> =

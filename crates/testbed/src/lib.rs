@@ -5,6 +5,7 @@
 
 pub mod bed;
 pub mod deviations;
+pub mod device;
 pub mod hosts;
 pub mod kinds;
 pub mod observer;

@@ -1,12 +1,15 @@
 //! Beds on real interfaces: a DUT of the lab, or the loop without DUT.
 
 use crate::bed::Device;
-use drophammer_lab::{Dut, Lab, TesterInterface, Where};
+use crate::device;
+use crate::kinds::REFERENCE;
+use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
-use drophammer_model::suite::PortConfig;
+use drophammer_model::suite::{DutConfig, PortConfig, Suite};
 use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_wire::MacAddr;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// A DUT of the lab on a bed.
@@ -15,6 +18,10 @@ pub struct LabDevice<'a>(pub &'a mut dyn Dut);
 impl Device for LabDevice<'_> {
     fn check(&mut self) -> Result<(), String> {
         self.0.check().map_err(|e| e.to_string())
+    }
+
+    fn forwards(&mut self) -> Result<(), String> {
+        self.0.forwards().map_err(|e| e.to_string())
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {
@@ -28,6 +35,44 @@ impl Device for LabDevice<'_> {
     fn counters(&mut self) -> BTreeMap<String, u64> {
         self.0.counters().unwrap_or_default()
     }
+}
+
+/// Brings a DUT of the suite up, its logs and configuration in the existing folder `work_dir`.
+///
+/// # Errors
+/// Those of its kind.
+pub fn bring_up(
+    lab: &mut Lab,
+    dut: &DutConfig,
+    suite: &Suite,
+    work_dir: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<Box<dyn Dut>, LabError> {
+    if dut.kind == REFERENCE {
+        return Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?));
+    }
+    let kind = drophammer_lab::find(&dut.kind).ok_or_else(|| LabError::Unusable {
+        what: format!("there is no kind `{}`", dut.kind),
+        remedy: "`drophammer list duts` shows all".into(),
+    })?;
+    kind.bring_up(lab, dut, &suite.ports, work_dir, stop)
+}
+
+/// Takes a DUT down. What a simulated one says that it did is kept in `work_dir` as `truth.json`.
+///
+/// # Errors
+/// What could not be kept or removed; everything was tried.
+pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String> {
+    let mut kept = Ok(());
+    // One that died says nothing any more, and why it did is known.
+    if device.record().simulated && device.check().is_ok() {
+        let path = work_dir.join("truth.json");
+        kept = device.counters().map_err(|e| e.to_string()).and_then(|counters| {
+            let text = serde_json::to_string_pretty(&counters).map_err(|e| e.to_string())?;
+            std::fs::write(&path, text + "\n").map_err(|e| format!("cannot write {}: {e}", path.display()))
+        });
+    }
+    device.take_down().map_err(|e| e.to_string()).and(kept)
 }
 
 /// Opens the tester's interfaces as ports of `backend`.

@@ -3,7 +3,7 @@
 
 use crate::bed::{Bed, Device, Left};
 use crate::hosts::{Hosts, host_mac};
-use crate::kinds::REFERENCE;
+use crate::kinds::is_virtual;
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::session::Session;
@@ -243,11 +243,10 @@ impl Runner<'_> {
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
-        let in_namespace = |d: &DutConfig| d.kind != REFERENCE && d.kind != EXTERNAL;
+        let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
         let ceilings = if suite.duts.iter().any(in_namespace) { self.ceilings()? } else { BTreeMap::new() };
         for dut in &suite.duts {
-            let problem =
-                if dut.kind == REFERENCE { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
+            let problem = if is_virtual(dut) { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
             if let Some(problem) = problem {
                 self.note(Some(&dut.name), &problem)?;
                 // The whole story, with log lines, is in the note; the tests only say that they fell with it.
@@ -387,7 +386,7 @@ impl Runner<'_> {
         self.keep(&Record::Dut(parts.record))?;
         let hosts = Hosts::new(&self.suite.ports, &families(self.suite), self.suite.seed);
         let clock = Box::new(parts.clock);
-        self.tests(dut, ports, clock, hosts, Box::new(simulated::Immortal), ceilings)
+        self.tests(dut, ports, clock, hosts, Box::new(parts.device), ceilings)
     }
 
     fn real(&mut self, dut: &DutConfig, ceilings: &BTreeMap<String, FrameRate>) -> Result<Option<String>, RunError> {
@@ -396,17 +395,17 @@ impl Runner<'_> {
         if let Err(e) = std::fs::create_dir_all(&folder) {
             return Err(RunError::Store(format!("cannot create `{}`: {e}", folder.display())));
         }
-        let (Some(lab), Some(kind)) = (self.lab.as_deref_mut(), drophammer_lab::find(&dut.kind)) else {
+        let Some(lab) = self.lab.as_deref_mut() else {
             return Ok(Some(format!("kind `{}` needs the lab", dut.kind)));
         };
         let observer: &dyn Observer = self.observer;
-        let mut device = match kind.bring_up(lab, dut, &self.suite.ports, &folder, &|| observer.stopped()) {
+        let mut device = match real::bring_up(lab, dut, self.suite, &folder, &|| observer.stopped()) {
             Ok(device) => device,
             Err(_) if self.observer.stopped() => return Err(RunError::Interrupted),
             Err(e) => return Ok(Some(format!("it did not come up: {e}"))),
         };
         let result = self.real_tests(dut, device.as_mut(), ceilings);
-        if let Err(e) = device.take_down() {
+        if let Err(e) = real::take_down(device, &folder) {
             self.note(Some(&dut.name), &format!("{} could not be taken down: {e}", dut.name))?;
         }
         result

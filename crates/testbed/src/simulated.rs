@@ -34,6 +34,17 @@ impl Reference {
     }
 }
 
+impl Reference {
+    /// The same for faults whose instants are counted from now.
+    ///
+    /// # Errors
+    /// Faults that the device refuses.
+    pub fn begin(&self, faults: Faults) -> Result<(), String> {
+        let now = self.0.borrow().now();
+        self.set_faults(faults.from_instant(now))
+    }
+}
+
 impl simulated::Device for Reference {
     fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
         self.0.borrow_mut().receive(now, port, frame);
@@ -58,14 +69,6 @@ impl Device for Immortal {
 
     fn cpu_time(&mut self) -> Option<Duration> {
         None
-    }
-
-    fn lost_by_tester(&mut self) -> Option<u64> {
-        None
-    }
-
-    fn counters(&mut self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
     }
 }
 
@@ -106,6 +109,33 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     config
 }
 
+/// The device of a suite, whose faults begin once it has been found to forward.
+pub struct WellUntilFound {
+    reference: Reference,
+    faults: Faults,
+}
+
+impl Device for WellUntilFound {
+    fn check(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn forwards(&mut self) -> Result<(), String> {
+        self.reference.begin(self.faults.clone())
+    }
+
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        let mut counters = BTreeMap::new();
+        let truth = serde_json::to_value(self.reference.truth()).unwrap_or_default();
+        drophammer_lab::flatten("truth", &truth, &mut counters);
+        counters
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        None
+    }
+}
+
 /// A simulated bed.
 pub struct Parts {
     /// Virtual time.
@@ -114,6 +144,8 @@ pub struct Parts {
     pub ports: Vec<SimulatedPort>,
     /// The device.
     pub reference: Reference,
+    /// The device as a bed has it.
+    pub device: WellUntilFound,
     /// What the run records of it.
     pub record: DutRecord,
 }
@@ -132,7 +164,9 @@ pub fn build(dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts
 /// A configuration that the device refuses.
 pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
     let text = describe(&config);
-    let router = Router::new(config).map_err(|e| e.to_string())?;
+    let faults = config.faults.clone();
+    let mut router = Router::new(config).map_err(|e| e.to_string())?;
+    router.set_faults(Faults::default()).map_err(|e| e.to_string())?;
     let reference = Reference(Rc::new(RefCell::new(router)));
     let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
     let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
@@ -146,7 +180,8 @@ pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed:
         simulated: true,
         ports: Vec::<PortRecord>::new(),
     };
-    Ok(Parts { clock, ports, reference, record })
+    let device = WellUntilFound { reference: reference.clone(), faults };
+    Ok(Parts { clock, ports, reference, device, record })
 }
 
 fn describe(config: &Config) -> String {

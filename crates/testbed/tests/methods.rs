@@ -317,7 +317,7 @@ fn a_full_disk_ends_the_run_and_the_run_does_not_look_whole() {
 
 #[test]
 fn a_device_that_does_not_forward_has_its_tests_failed_with_the_reason() {
-    let text = "suite: known\nprofile: quick\nduts:\n  - {name: dead, kind: reference, drop_every: 1}\n  - {name: alive, kind: reference}\n\
+    let text = "suite: known\nprofile: quick\nduts:\n  - {name: dead, kind: reference, capacity: 1 fps}\n  - {name: alive, kind: reference}\n\
          ports:\n  - {name: p1, speed: 100 Mbit/s}\n  - {name: p2, speed: 100 Mbit/s}\n\
          tests:\n  - forwarding_rate: {frame_sizes: [64], repeats: 1}\n  - frame_loss_rate: {frame_sizes: [64]}\n";
     let mut memory = Memory::default();

@@ -206,6 +206,13 @@ fn ioctl(socket: &OwnedFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::
     Ok(())
 }
 
+/// Makes a tap interface, frames without a header of its own, of the opened /dev/net/tun.
+pub fn make_tap(device: &OwnedFd, name: &str) -> io::Result<()> {
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    ioctl(device, libc::TUNSETIFF, &mut request)
+}
+
 /// Hardware address.
 pub fn interface_mac(socket: &OwnedFd, name: &str) -> io::Result<[u8; 6]> {
     let mut request = request(name)?;

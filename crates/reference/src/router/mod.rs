@@ -156,6 +156,11 @@ impl Router {
         Ok(())
     }
 
+    /// The latest instant that it was told.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// What it really did.
     pub fn truth(&self) -> &Truth {
         &self.truth
@@ -168,6 +173,16 @@ impl Router {
             *count = count.saturating_add_signed(self.faults.counter_error);
         }
         Some(told)
+    }
+
+    /// `frames` were lost between a link and the device, because whoever moves its frames did not keep up.
+    pub fn note_receive_overflow(&mut self, frames: u64) {
+        self.truth.receive_overflow += frames;
+    }
+
+    /// `frames` that [`Router::poll`] gave out were refused by their link.
+    pub fn note_transmit_refused(&mut self, frames: u64) {
+        self.truth.transmit_refused += frames;
     }
 
     /// Where it believes a neighbour to be.

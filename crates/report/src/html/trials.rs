@@ -4,10 +4,10 @@ use crate::csv::intended_load;
 use crate::format::{DASH, nanoseconds, number};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TrialRecord;
-use drophammer_model::trial::{GroupCounts, Load, Validity};
+use drophammer_model::trial::{GroupCounts, Load, TrialResult, Validity};
 use maud::{Markup, html};
 
-const HEAD: [(&str, &str); 28] = [
+const HEAD: [(&str, &str); 29] = [
     ("#", "number of the trial within the run"),
     ("Att.", "attempt; above 1 because an earlier attempt was invalid"),
     ("Purpose", ""),
@@ -36,6 +36,7 @@ const HEAD: [(&str, &str); 28] = [
     ("Max gap", "longest time between two looks of the tester's packet loop"),
     ("Dep. error", "how late frames were handed to the port: p50 / p99"),
     ("DUT CPU", "processor time of the DUT, in cores"),
+    ("DUT counters", "by how much the DUT's own counters grew over the trial"),
 ];
 
 /// A table with one line per trial and flow group.
@@ -105,10 +106,23 @@ fn trial(t: &TrialRecord) -> Markup {
                     td.n rowspan=(span) { (nanoseconds(h.max_gap_ns as f64)) }
                     td.n rowspan=(span) { (error(50.0)) " / " (error(99.0)) }
                     td.n rowspan=(span) { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) }
+                    td.l rowspan=(span) { (counters(r)) }
                     td.l rowspan=(span) { (verdict) }
                 }
             } }
             @if r.groups.is_empty() { tr { td.n { (r.trial) } td.l colspan=(HEAD.len()) { (t.spec.purpose) ": no flow was counted; " (verdict) } } }
+        }
+    }
+}
+
+/// What the DUT counted, folded.
+fn counters(r: &TrialResult) -> Markup {
+    html! {
+        @if r.dut_counters.is_empty() { (DASH) } @else {
+            details {
+                summary { (r.dut_counters.len()) }
+                @for (name, n) in &r.dut_counters { (name) " " (group_digits(*n)) br; }
+            }
         }
     }
 }

@@ -62,6 +62,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             },
             validity: Validity::Valid,
             dut_cpu: Some(0.97),
+            dut_counters: Default::default(),
             senders: 2,
         },
     }

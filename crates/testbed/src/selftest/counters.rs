@@ -1,34 +1,153 @@
 //! Each counter of the tester against the reference device, which does one thing wrong at a time and tells how often.
 
 use super::SelfTest;
-use crate::bed::Left;
+use crate::bed::{Bed, Left};
+use crate::hosts::Hosts;
 use crate::observer::Observer;
 use crate::session::Session;
-use drophammer_methods::TestError;
-use drophammer_methods::selftest::counter_proof;
+use crate::{device, real, simulated};
+use drophammer_lab::Links;
+use drophammer_methods::selftest::counter_proof::{self, CounterProof};
+use drophammer_methods::{Method, TestError};
 use drophammer_model::outcome::Outcome;
-use drophammer_port::Backend;
-use std::time::Duration;
+use drophammer_model::suite::{DutConfig, ParamValue, Params};
+use drophammer_model::trial::Family;
+use drophammer_port::{Backend, SystemClock};
+use drophammer_reference::{Corrupt, Faults, Hold, Misroute, Reorder};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = counter_proof::NAME;
 pub(super) const TITLE: &str = counter_proof::TITLE;
 
-/// Time that all of it takes.
-pub(super) fn estimate() -> Duration {
-    Duration::from_secs(15)
+/// Length of the trial on each device.
+const TRIAL: Duration = Duration::from_secs(1);
+/// What one device takes beside: coming up, waiting for what is lost.
+const BESIDE: Duration = Duration::from_millis(1_500);
+/// A frame is late after a second; a held one must be later than that by more than the tester's own latency.
+const HELD: Duration = Duration::from_millis(1_200);
+/// Wait for late frames.
+const DRAIN: Duration = Duration::from_millis(1_500);
+
+/// The devices, in words and as faults. Intervals are primes, so that they fall in step with nothing.
+fn devices() -> Vec<(&'static str, Faults)> {
+    let none = Faults::default();
+    vec![
+        ("does nothing wrong", none.clone()),
+        ("drops every 97th frame", Faults { drop_every: 97, ..none.clone() }),
+        ("drops 1 % at random", Faults { drop_share: 0.01, ..none.clone() }),
+        ("sends every 89th frame twice", Faults { duplicate_every: 89, ..none.clone() }),
+        (
+            "lets 3 frames pass every 101st",
+            Faults { reorder: Some(Reorder { every: 101, positions: 3 }), ..none.clone() },
+        ),
+        (
+            "changes a byte of every 83rd frame",
+            Faults { corrupt: Some(Corrupt { every: 83, offset: None, fix_checksum: false }), ..none.clone() },
+        ),
+        (
+            "changes a byte and mends the checksum of every 79th frame",
+            Faults { corrupt: Some(Corrupt { every: 79, offset: None, fix_checksum: true }), ..none.clone() },
+        ),
+        (
+            "sends every 103rd frame to port 1",
+            Faults { misroute: Some(Misroute { every: 103, to_port: 0 }), ..none.clone() },
+        ),
+        ("holds every 1,009th frame for 1.2 s", Faults { hold: Some(Hold { every: 1_009, time: HELD }), ..none }),
+    ]
 }
 
-/// Proves the counters of `backend`.
+/// Time that all of it takes.
+pub(super) fn estimate() -> Duration {
+    (TRIAL + BESIDE) * devices().len() as u32
+}
+
+/// Proves the counters of `backend`. What one device has shown stays when the next one fails.
 ///
 /// # Errors
 /// Whatever stopped it.
 pub(super) fn prove(
-    _test: &mut SelfTest<'_>,
-    _backend: &'static Backend,
-    _session: &mut Session,
-    _observer: &mut dyn Observer,
-    _left: Left,
-    _outcome: &mut Outcome,
+    test: &mut SelfTest<'_>,
+    backend: &'static Backend,
+    session: &mut Session,
+    observer: &mut dyn Observer,
+    left: Left,
+    outcome: &mut Outcome,
 ) -> Result<(), TestError> {
-    Err(TestError::NotApplicable("waits for the device".into()))
+    let mut result = Ok(());
+    for (words, faults) in devices() {
+        let mut one = Outcome::default();
+        result = on_device(test, backend, session, observer, left, (words, faults), &mut one);
+        append(outcome, one);
+        if result.is_err() {
+            break;
+        }
+    }
+    result
+}
+
+/// Adds what one device has shown: its rows to the table, the rest as it is.
+fn append(outcome: &mut Outcome, one: Outcome) {
+    for table in one.tables {
+        match outcome.tables.iter_mut().find(|t| t.key == table.key) {
+            Some(found) => found.rows.extend(table.rows),
+            None => outcome.tables.push(table),
+        }
+    }
+    outcome.verdicts.extend(one.verdicts);
+    outcome.notes.extend(one.notes.into_iter().filter(|n| !outcome.notes.contains(n)).collect::<Vec<_>>());
+}
+
+fn on_device(
+    test: &mut SelfTest<'_>,
+    backend: &'static Backend,
+    session: &mut Session,
+    observer: &mut dyn Observer,
+    left: Left,
+    (words, faults): (&str, Faults),
+    outcome: &mut Outcome,
+) -> Result<(), TestError> {
+    let failed = |what: &str, e: &dyn std::fmt::Display| TestError::Failed(format!("{what}: {e}"));
+    let name = backend.spec.name;
+    let dut = DutConfig { name: name.into(), kind: crate::kinds::REFERENCE.into(), params: Params::default() };
+    let folder = test.work_dir.join(format!("{name}-reference"));
+    std::fs::create_dir_all(&folder)
+        .map_err(|e| TestError::Store(format!("cannot create {}: {e}", folder.display())))?;
+    let mut config = simulated::config(&dut, &test.ports, test.seed);
+    config.faults = faults;
+    let stop = || observer.stopped();
+    let up = device::bring_up_with(test.lab, &dut, &test.ports, &folder, Links::Veth, config, &stop);
+    let mut device = match up {
+        Ok(device) => device,
+        Err(_) if observer.stopped() => return Err(TestError::Interrupted),
+        Err(e) => return Err(failed("the reference device did not come up", &e)),
+    };
+    let clock = SystemClock::start();
+    let ports = real::open(test.lab, drophammer_lab::Dut::interfaces(&device), backend, clock)
+        .map_err(|e| failed("its ports cannot be opened", &e))?;
+    let hosts = Hosts::new(&test.ports, &[Family::Ipv4], test.seed);
+    let none = BTreeMap::new();
+    let result = {
+        let on_bed = Box::new(real::LabDevice(&mut device));
+        let mut bed = Bed::new(name, &test.ports, ports, Box::new(clock), hosts, on_bed, none, session, observer);
+        bed.test = NAME.into();
+        bed.left = Left { since: Instant::now(), ..left };
+        let params = params(test, words);
+        bed.await_forwarding(&[Family::Ipv4]).and_then(|()| CounterProof.run(&mut bed, &params, outcome))
+    };
+    let down = real::take_down(Box::new(device), &folder);
+    result?;
+    down.map_err(|e| failed("the reference device could not be taken down", &e))
+}
+
+fn params(test: &SelfTest<'_>, words: &str) -> Params {
+    let values = [
+        ("frame_sizes", ParamValue::Sizes(vec![test.sizes[0].clone()])),
+        ("families", ParamValue::Families(vec![Family::Ipv4])),
+        ("direction", ParamValue::Text("bidirectional".into())),
+        ("trial_duration", ParamValue::Duration(TRIAL.max(test.trial))),
+        ("drain", ParamValue::Duration(DRAIN)),
+        ("fault", ParamValue::Text(words.into())),
+    ];
+    Params(values.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
 }

@@ -19,7 +19,7 @@ use drophammer_methods::selftest::{latency_floor, loss_floor, pacing};
 use drophammer_methods::{Method, TestError, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus};
+use drophammer_model::record::{Ended, FORMAT, Note, Record, SELF_TEST, Started, TestRecord, TestStatus};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{DutConfig, ParamValue, Params, PortConfig, Profile};
 use drophammer_model::trial::Family;
@@ -161,10 +161,10 @@ impl Runner<'_> {
             format: FORMAT,
             time: self.observer.time(),
             suite: NAME.into(),
-            title: "Self-test: what this tester is good for on these ports".into(),
-            profile: Profile::Quick.to_string(),
+            title: "Self-test: what this tester is good for, by backend".into(),
+            profile: SELF_TEST.into(),
             conformant: false,
-            deviations: vec!["a self-test measures the tester, not a router".into()],
+            deviations: Vec::new(),
             seed: self.test.seed,
             duts: self.test.backends.iter().map(|b| b.spec.name.to_owned()).collect(),
             tests: verdict.into_iter().chain(steps).collect(),

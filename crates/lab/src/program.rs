@@ -1,0 +1,303 @@
+//! A DUT that is one program of the caller's: it moves the frames of its links itself, in a process on the DUT's processor,
+//! and answers questions on a socket. The lab knows how to start, ask and end it, not what it does.
+
+use crate::cpu;
+use crate::dut::READY;
+use crate::dut::{TesterInterface, Where};
+use crate::process::Daemon;
+use crate::router::dut_interface;
+use crate::topology::{Topology, tester_interface};
+use crate::wait::{self, Look};
+use crate::{Dut, Lab, LabError, Netns, probe};
+use drophammer_model::environment::DutRecord;
+use drophammer_model::registry::KindSpec;
+use drophammer_model::suite::{DutConfig, PortConfig};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What joins tester and program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// veth pairs as of any DUT in a namespace: the program opens `d0 d1 ...` in a namespace of its own.
+    Veth,
+    /// The program makes taps `t0 t1 ...` in the tester's namespace and reads their far ends. They go with it.
+    Tap,
+}
+
+/// A program to be started as `executable arguments... CONFIGURATION SOCKET INTERFACE...`.
+///
+/// It opens the interfaces, then listens on the socket. There it takes one line per connection and answers with one line
+/// of JSON: to `counters` with an object of its counters (objects within are joined by dots), to others with an object that
+/// has a text `error` where it refuses.
+pub struct Program {
+    /// Its kind.
+    pub kind: &'static KindSpec,
+    /// Its version.
+    pub version: String,
+    /// Its links.
+    pub links: Links,
+    /// The executable.
+    pub executable: PathBuf,
+    /// Its first arguments.
+    pub arguments: Vec<String>,
+    /// Name and text of its configuration file.
+    pub configuration: (String, String),
+    /// What it is told once it has been found to forward; see [`Dut::forwards`].
+    pub when_forwarding: Option<String>,
+}
+
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Frames that a tap holds for its reader, as many as the kernel's default.
+const TAP_QUEUE: u32 = 1000;
+
+/// The links of a program that runs.
+enum Ends {
+    Veth(Topology),
+    Tap { tester: Netns, interfaces: Vec<TesterInterface>, cpu: usize },
+}
+
+/// A program that is up.
+pub struct ProgramDut {
+    // Ends before the links do.
+    daemon: Daemon,
+    ends: Ends,
+    socket: PathBuf,
+    record: DutRecord,
+    when_forwarding: Option<String>,
+}
+
+impl ProgramDut {
+    /// Makes the links, starts the program on the DUT's processor, and returns when it listens and the links are up. Its
+    /// configuration and log go to the existing folder `work_dir`.
+    ///
+    /// # Errors
+    /// Those of [`crate::DutKind::bring_up`].
+    pub fn bring_up(
+        lab: &Lab,
+        dut: &DutConfig,
+        ports: &[PortConfig],
+        work_dir: &Path,
+        program: Program,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<ProgramDut, LabError> {
+        let shared = lab.shared();
+        let (file, text) = program.configuration;
+        let configuration = work_dir.join(&file);
+        fs::write(&configuration, &text).map_err(LabError::file("write", &configuration))?;
+        let socket = shared.fresh_state(&dut.name)?.join("control");
+        let cpu = shared.cpus.dut;
+        let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
+        let (ends, names): (_, fn(usize) -> String) = match program.links {
+            Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, ports)?), dut_interface),
+            Links::Tap => {
+                let interfaces = (0..ports.len()).map(interface).collect();
+                (Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu }, tester_interface)
+            }
+        };
+        let mut command = ends.netns().command(&program.executable);
+        command.args(&program.arguments).arg(&configuration).arg(&socket).args((0..ports.len()).map(names));
+        let started = ends.netns().run(|| {
+            cpu::pin(0, cpu)?;
+            Daemon::start(program.kind.name, command, work_dir)
+        })?;
+        let record = DutRecord {
+            name: dut.name.clone(),
+            kind: program.kind.name.into(),
+            version: program.version,
+            confinement: format!("a process on processor {cpu}; {}", ends.confinement()),
+            config: [(file, text)].into(),
+            simulated: program.kind.simulated,
+            ports: Vec::new(),
+        };
+        let when_forwarding = program.when_forwarding;
+        let mut up = ProgramDut { daemon: started?, ends, socket, record, when_forwarding };
+        up.wait(stop, |up| match UnixStream::connect(&up.socket) {
+            Ok(_) => Ok(None),
+            Err(e) => Ok(Some(format!("{} does not listen: {e}", up.record.kind))),
+        })?;
+        if let Ends::Tap { tester, interfaces, .. } = &up.ends {
+            let up = |(i, port): (&TesterInterface, &PortConfig)| {
+                format!("link set {} mtu {} txqueuelen {TAP_QUEUE} arp off multicast off up", i.name, port.mtu)
+            };
+            tester.ip(&interfaces.iter().zip(ports).map(up).collect::<Vec<_>>())?;
+        }
+        up.wait(stop, |up| Ok(up.ends.link_not_up().map(|link| format!("{link} has no carrier"))))?;
+        Ok(up)
+    }
+
+    fn wait(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        mut look: impl FnMut(&ProgramDut) -> Result<Option<String>, LabError>,
+    ) -> Result<(), LabError> {
+        let result = wait::until(READY, stop, || {
+            self.daemon.check()?;
+            Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
+        });
+        result.map_err(|e| e.with_log(&self.daemon.log_tail()))
+    }
+
+    /// Says a line to the program and returns what it answers.
+    ///
+    /// # Errors
+    /// [`LabError::Io`] when it does not answer, [`LabError::Unusable`] when it refuses.
+    pub fn ask(&mut self, line: &str) -> Result<Value, LabError> {
+        let failed = |e: std::io::Error| LabError::io(format!("{} does not answer", self.record.kind))(e);
+        let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
+        stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+        stream.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
+        let answer: Value = serde_json::from_str(&answer).map_err(|e| failed(e.into()))?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(why) => Err(LabError::Unusable {
+                what: format!("{} refuses: {why}", self.record.kind),
+                remedy: "see its page in the manual".into(),
+            }),
+            None => Ok(answer),
+        }
+    }
+}
+
+impl Ends {
+    /// Where the program runs.
+    fn netns(&self) -> &Netns {
+        match self {
+            Ends::Veth(topology) => topology.netns(),
+            Ends::Tap { tester, .. } => tester,
+        }
+    }
+
+    fn confinement(&self) -> &str {
+        match self {
+            Ends::Veth(topology) => topology.confinement(),
+            Ends::Tap { .. } => "it reads the far ends of taps, whose near ends are the tester's interfaces",
+        }
+    }
+
+    fn link_not_up(&self) -> Option<String> {
+        match self {
+            Ends::Veth(topology) => topology.link_not_up(),
+            Ends::Tap { tester, interfaces, .. } => {
+                let carrier = |name: &str| fs::read_to_string(tester.sys(&format!("class/net/{name}/carrier")));
+                interfaces.iter().map(|i| i.name.clone()).find(|name| !carrier(name).is_ok_and(|c| c.trim() == "1"))
+            }
+        }
+    }
+}
+
+/// Adds the numbers of `value` under `name`, those within by the names joined by dots.
+pub fn flatten(name: &str, value: &Value, to: &mut BTreeMap<String, u64>) {
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| {
+            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            flatten(&name, value, to);
+        }),
+        value => to.extend(value.as_u64().map(|n| (name.to_owned(), n))),
+    }
+}
+
+impl Dut for ProgramDut {
+    fn interfaces(&self) -> &[TesterInterface] {
+        match &self.ends {
+            Ends::Veth(topology) => topology.interfaces(),
+            Ends::Tap { interfaces, .. } => interfaces,
+        }
+    }
+
+    fn record(&self) -> DutRecord {
+        self.record.clone()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        self.daemon.check()?;
+        match self.ends.link_not_up() {
+            Some(link) => Err(LabError::Unusable {
+                what: format!("{link} of the DUT lost its carrier"),
+                remedy: "see the logs of the DUT in the folder of the run".into(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn forwards(&mut self) -> Result<(), LabError> {
+        match self.when_forwarding.take() {
+            Some(line) => self.ask(&line).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        let own = probe::process_time(self.daemon.pid())?;
+        match &self.ends {
+            Ends::Veth(topology) => Some(topology.cpu_time()? + own),
+            Ends::Tap { .. } => Some(own),
+        }
+    }
+
+    fn stolen(&mut self) -> Option<Duration> {
+        probe::stolen(match &self.ends {
+            Ends::Veth(topology) => topology.cpu(),
+            Ends::Tap { cpu, .. } => *cpu,
+        })
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = BTreeMap::new();
+        match &self.ends {
+            Ends::Veth(topology) => counters = topology.counters()?,
+            Ends::Tap { tester, interfaces, .. } => {
+                interfaces.iter().try_for_each(|i| probe::interface(tester, &i.name, &mut counters))?;
+            }
+        }
+        let told = self.ask("counters")?;
+        flatten("", &told, &mut counters);
+        Ok(counters)
+    }
+
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+        match &self.ends {
+            Ends::Veth(topology) => topology.lost_by_tester().map(Some),
+            // What the program writes is received by the tester's interface, which counts what it has no room for.
+            Ends::Tap { tester, interfaces, .. } => {
+                let dropped = |i: &TesterInterface| probe::interface_counter(tester, &i.name, "rx_dropped");
+                interfaces.iter().try_fold(0, |sum, i| Ok(sum + dropped(i)?)).map(Some)
+            }
+        }
+    }
+
+    fn drops_at_tester_tx_are_dut(&self) -> bool {
+        true
+    }
+
+    fn take_down(self: Box<Self>) -> Result<(), LabError> {
+        let ProgramDut { daemon, ends, .. } = *self;
+        daemon.stop();
+        match ends {
+            Ends::Veth(topology) => topology.take_down(),
+            // They went with the program.
+            Ends::Tap { .. } => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_numbers_by_their_path() {
+        let told =
+            serde_json::json!({"d0": {"in_unicast": 7}, "truth": {"dropped": {"ttl": 1}, "note": "x", "queued": 0}});
+        let mut flat = BTreeMap::new();
+        flatten("", &told, &mut flat);
+        let expected = [("d0.in_unicast", 7), ("truth.dropped.ttl", 1), ("truth.queued", 0)];
+        assert_eq!(flat, expected.map(|(name, n)| (name.to_owned(), n)).into());
+    }
+}

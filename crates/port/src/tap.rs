@@ -1,0 +1,145 @@
+//! The far end of a tap interface: what the kernel sends out of the interface is received here, what is sent here comes in
+//! at the interface. For a device that is a process of its own; the tester uses the interface itself, with `af_packet`.
+//!
+//! The interface is not persistent: it goes with the port, and with the process at the latest. One system call per frame.
+
+use crate::af_packet::{slot_size, sys};
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_model::quantity::Instant;
+use drophammer_model::registry::BackendSpec;
+use drophammer_wire::MacAddr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// This backend.
+pub static SPEC: BackendSpec = BackendSpec {
+    name: "tap",
+    summary: "the far end of a tap interface, for the reference device in a process of its own; needs /dev/net/tun",
+};
+
+/// Where taps are made.
+const DEVICE: &str = "/dev/net/tun";
+
+/// The far end of a tap interface.
+pub struct Tap {
+    info: PortInfo,
+    file: File,
+    clock: SystemClock,
+    slots: Batch,
+    memory: Box<[u8]>,
+    arrived: Vec<(usize, Instant)>,
+}
+
+fn open() -> Result<File, String> {
+    let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE);
+    opened.map_err(|e| match e.kind() {
+        ErrorKind::NotFound => {
+            format!("there is no {DEVICE}: load the kernel module tun (`modprobe tun`), or use veth")
+        }
+        ErrorKind::PermissionDenied => format!("not permitted to open {DEVICE}; run as root, or use veth"),
+        _ => format!("cannot open {DEVICE}: {e}"),
+    })
+}
+
+/// May this process make taps? Only what can be known without making one.
+///
+/// # Errors
+/// Why not, with the remedy.
+pub fn usable() -> Result<(), String> {
+    open().map(drop)
+}
+
+impl Tap {
+    /// Makes the interface `name` in the current network namespace, down. Frames of more than `mtu` and headers are cut off.
+    ///
+    /// # Errors
+    /// [`PortError::Open`] with the remedy: no tap on this system, no privilege, the name is taken.
+    pub fn create(name: &str, mtu: u32, clock: SystemClock) -> Result<Tap, PortError> {
+        let fail = |reason: String| PortError::Open { interface: name.to_owned(), reason };
+        let device = OwnedFd::from(open().map_err(&fail)?);
+        sys::make_tap(&device, name).map_err(|e| match e.raw_os_error() {
+            Some(libc::EPERM) => fail("not permitted to make a tap; run as root, or use veth".into()),
+            Some(libc::EBUSY) => fail("there is an interface of this name".into()),
+            _ => fail(format!("cannot make a tap: {e}")),
+        })?;
+        let mac = sys::interface_mac(&device, name).map_err(|e| fail(format!("hardware address: {e}")))?;
+        let slot = slot_size(mtu);
+        Ok(Tap {
+            info: PortInfo {
+                interface: name.to_owned(),
+                backend: SPEC.name,
+                driver: "tun".into(),
+                mac: MacAddr(mac),
+                mtu,
+                refusal_is_device_loss: false,
+            },
+            file: device.into(),
+            clock,
+            slots: Batch::new(BURST, slot),
+            memory: vec![0; BURST * slot].into_boxed_slice(),
+            arrived: Vec::with_capacity(BURST),
+        })
+    }
+
+    fn lost(&self, source: io::Error) -> PortError {
+        PortError::Lost { interface: self.info.interface.clone(), source }
+    }
+}
+
+impl Port for Tap {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        &mut self.slots
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let mut sent = Sent::default();
+        for i in 0..frames {
+            loop {
+                match self.file.write(self.slots.frame(i)) {
+                    Ok(_) => sent.accepted += 1,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                    Err(e) => match e.raw_os_error() {
+                        Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
+                            sent.refused += 1;
+                            sent.refused_mask |= 1 << i;
+                        }
+                        _ => return Err(self.lost(e)),
+                    },
+                }
+                break;
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.arrived.clear();
+        let slot = self.slots.slot_size();
+        while self.arrived.len() < BURST {
+            let start = self.arrived.len() * slot;
+            match self.file.read(&mut self.memory[start..start + slot]) {
+                // A tap gives no time of arrival, so it is that of taking.
+                Ok(len) => self.arrived.push((len, self.clock.now())),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(self.lost(e)),
+            }
+        }
+        Ok(Received::new(&self.memory, slot, &self.arrived))
+    }
+
+    /// What does not fit into the queue of the tap is refused to its sender, so nothing is lost here unseen.
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        Ok(PortCounters::default())
+    }
+
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}

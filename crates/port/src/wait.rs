@@ -1,0 +1,44 @@
+//! Sleeping until frames have come in, for a device that has nothing to do.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Sleeps until one of `descriptors` has something to read, for `time` at most. True when one has.
+///
+/// # Errors
+/// Those of ppoll(2); a signal is none.
+pub fn until_readable(descriptors: &[BorrowedFd<'_>], time: Duration) -> io::Result<bool> {
+    let mut polled: Vec<libc::pollfd> =
+        descriptors.iter().map(|d| libc::pollfd { fd: d.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+    let limit = libc::timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() };
+    // SAFETY: `polled` holds as many entries as told and lives through the call, as `limit` does; no signal mask is given.
+    let n = unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null()) };
+    match n {
+        0.. => Ok(n > 0),
+        _ => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => Ok(false),
+            e => Err(e),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    #[test]
+    fn it_wakes_for_what_can_be_read_and_else_at_the_end() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let begun = Instant::now();
+        assert!(!until_readable(&[a.as_fd(), b.as_fd()], Duration::from_millis(3)).unwrap());
+        assert!(begun.elapsed() >= Duration::from_millis(3));
+        a.write_all(b"x").unwrap();
+        assert!(until_readable(&[a.as_fd(), b.as_fd()], Duration::from_secs(1_000)).unwrap());
+    }
+}

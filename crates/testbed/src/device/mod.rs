@@ -1,0 +1,100 @@
+//! The reference device in a process of its own, on real links: this program once more, started by the lab.
+//!
+//! The router is the one of virtual time; a port of crate `port` moves its frames and a real clock tells it the time. So
+//! generator, analyzer, sockets and timestamps of the tester are held against a device that knows what it did.
+
+mod process;
+
+pub use process::run;
+
+use crate::simulated;
+use drophammer_lab::{Lab, LabError, Links, Program, ProgramDut};
+use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_port::tap;
+use drophammer_reference::{Config, Router};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// First argument of this program when it is to be the device; what follows is given by [`Program`].
+pub const SUBCOMMAND: &str = "reference-device";
+
+/// What the process is told by its file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    links: JobLinks,
+    /// The device. Its faults begin when it is told `begin`.
+    device: Config,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum JobLinks {
+    Veth,
+    Tap,
+}
+
+/// The links that a DUT of kind `reference` asks for; `None` for virtual time.
+pub fn links(dut: &DutConfig) -> Option<Links> {
+    match dut.params.text("links").as_deref() {
+        Some("veth") => Some(Links::Veth),
+        Some("tap") => Some(Links::Tap),
+        _ => None,
+    }
+}
+
+/// Brings the device of a suite up on veth or tap. Its configuration with times in seconds and nanoseconds is kept as
+/// `reference.json`; the command line is that of this program with [`SUBCOMMAND`], which its `main` must lead to [`run`].
+///
+/// # Errors
+/// A configuration that the device refuses, no right to make taps, and those of [`ProgramDut::bring_up`].
+pub fn bring_up(
+    lab: &Lab,
+    dut: &DutConfig,
+    ports: &[PortConfig],
+    seed: u64,
+    work_dir: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<ProgramDut, LabError> {
+    let config = simulated::config(dut, ports, seed);
+    let links = links(dut).unwrap_or(Links::Veth);
+    bring_up_with(lab, dut, ports, work_dir, links, config, stop)
+}
+
+/// The same with a configuration that says more than the parameters of a DUT can.
+///
+/// # Errors
+/// Those of [`bring_up`].
+pub fn bring_up_with(
+    lab: &Lab,
+    dut: &DutConfig,
+    ports: &[PortConfig],
+    work_dir: &Path,
+    links: Links,
+    config: Config,
+    stop: &dyn Fn() -> bool,
+) -> Result<ProgramDut, LabError> {
+    Router::new(config.clone()).map_err(|e| LabError::Unusable {
+        what: format!("{}: {e}", dut.name),
+        remedy: "change the parameters of the device in the suite".into(),
+    })?;
+    if links == Links::Tap {
+        tap::usable().map_err(|why| LabError::Forbidden {
+            what: format!("{} cannot have taps: {why}", dut.name),
+            remedy: "`links: veth` needs no taps".into(),
+        })?;
+    }
+    let job = Job { links: if links == Links::Tap { JobLinks::Tap } else { JobLinks::Veth }, device: config };
+    let text = serde_json::to_string_pretty(&job)
+        .map_err(|e| LabError::Io { what: "cannot write the configuration of the device".into(), source: e.into() })?;
+    let program = Program {
+        kind: &crate::kinds::REFERENCE_SPEC,
+        version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
+        links,
+        // By the process rather than by its path, which another program may have taken since.
+        executable: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
+        arguments: vec![SUBCOMMAND.into()],
+        configuration: ("reference.json".into(), text + "\n"),
+        when_forwarding: Some("begin".into()),
+    };
+    ProgramDut::bring_up(lab, dut, ports, work_dir, program, stop)
+}

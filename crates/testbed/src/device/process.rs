@@ -1,0 +1,210 @@
+//! The process of the device: frames in, router, frames out, and answers to the tester's questions.
+
+use super::{Job, JobLinks};
+use drophammer_model::quantity::Instant;
+use drophammer_port::af_packet::AfPacket;
+use drophammer_port::priority::Favoured;
+use drophammer_port::tap::Tap;
+use drophammer_port::{BURST, Clock, Port, PortError, Received, SystemClock, wait};
+use drophammer_reference::{Faults, Router};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// Without traffic for this long it sleeps until frames come.
+const AWAKE: Duration = Duration::from_millis(1);
+/// It wakes this long before something is to depart, because sleepers wake late.
+const EARLY: Duration = Duration::from_micros(150);
+/// Questions are looked for this often while traffic flows.
+const LISTEN: Duration = Duration::from_millis(1);
+/// Longest sleep.
+const SLEEP: Duration = Duration::from_millis(200);
+/// A question comes at once, or its asker is gone.
+const QUESTION: Duration = Duration::from_millis(100);
+
+/// Is the device until something ends the process: `CONFIGURATION SOCKET INTERFACE...`.
+///
+/// # Errors
+/// What is wrong with the arguments or the configuration, or a link that stopped working.
+pub fn run(arguments: &[OsString]) -> Result<(), String> {
+    let [file, socket, interfaces @ ..] = arguments else {
+        return Err("the device is started by the lab: CONFIGURATION SOCKET INTERFACE...".into());
+    };
+    let text = std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", Path::new(file).display()))?;
+    let mut job: Job =
+        serde_json::from_str(&text).map_err(|e| format!("cannot read {}: {e}", Path::new(file).display()))?;
+    if interfaces.len() != job.device.ports.len() {
+        return Err(format!("{} interfaces for {} ports", interfaces.len(), job.device.ports.len()));
+    }
+    let clock = SystemClock::start();
+    let open = |(name, config): (&OsString, &drophammer_reference::PortConfig)| -> Result<Box<dyn Port>, PortError> {
+        let name = name.to_string_lossy();
+        Ok(match job.links {
+            JobLinks::Veth => Box::new(AfPacket::open(&name, clock)?),
+            JobLinks::Tap => Box::new(Tap::create(&name, config.mtu, clock)?),
+        })
+    };
+    let ports: Result<Vec<_>, _> = interfaces.iter().zip(&job.device.ports).map(open).collect();
+    let ports = ports.map_err(|e| e.to_string())?;
+    let faults = std::mem::take(&mut job.device.faults);
+    let router = Router::new(job.device).map_err(|e| e.to_string())?;
+    let listener = UnixListener::bind(socket).and_then(|l| l.set_nonblocking(true).map(|()| l));
+    let listener = listener.map_err(|e| format!("cannot listen on {}: {e}", Path::new(socket).display()))?;
+    let filled = vec![0; ports.len()];
+    Process { clock, router, ports, filled, faults, listener, overflow: 0 }.serve()
+}
+
+struct Process {
+    clock: SystemClock,
+    router: Router,
+    ports: Vec<Box<dyn Port>>,
+    /// Slots of each port that wait to be sent.
+    filled: Vec<usize>,
+    /// Faults that begin when it is told so.
+    faults: Faults,
+    listener: UnixListener,
+    /// Overflow of the links that the router knows of.
+    overflow: u64,
+}
+
+impl Process {
+    fn serve(mut self) -> Result<(), String> {
+        // Its links' receive work has the same priority; else one would starve the other.
+        let _favoured = Favoured::new();
+        let (mut busy_at, mut heard_at) = (self.clock.now(), self.clock.now());
+        loop {
+            let came = self.take().map_err(|e| e.to_string())?;
+            let now = self.clock.now();
+            let left = self.give(now).map_err(|e| e.to_string())?;
+            if came + left > 0 {
+                busy_at = now;
+            }
+            let idle = now.since(busy_at) > AWAKE;
+            if idle || now.since(heard_at) > LISTEN {
+                heard_at = now;
+                self.listen()?;
+            }
+            if came + left == 0 {
+                let rest = self.router.next_deadline().map_or(SLEEP, |at| at.since(now));
+                if idle && rest > 2 * EARLY {
+                    self.sleep((rest - EARLY).min(SLEEP))?;
+                } else {
+                    // The kernel's receive work may wait for this processor.
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// One burst of every link, in order of arrival.
+    fn take(&mut self) -> Result<usize, PortError> {
+        let mut bursts: Vec<(Received<'_>, usize)> = Vec::with_capacity(self.ports.len());
+        for port in &mut self.ports {
+            bursts.push((port.receive()?, 0));
+        }
+        let mut came = 0;
+        loop {
+            let heads = bursts.iter().enumerate().filter(|(_, (burst, next))| *next < burst.len());
+            let Some((at, port)) = heads.map(|(port, (burst, next))| (burst.get(*next).at, port)).min() else {
+                return Ok(came);
+            };
+            let (burst, next) = &mut bursts[port];
+            self.router.receive(at, port, burst.get(*next).frame);
+            *next += 1;
+            came += 1;
+        }
+    }
+
+    /// Sends what departs until `now`.
+    fn give(&mut self, now: Instant) -> Result<usize, PortError> {
+        let Process { router, ports, filled, .. } = self;
+        let (mut left, mut refused, mut failed) = (0, 0, Ok(()));
+        router.poll(now, &mut |_, port, frame| {
+            ports[port].slots().put(filled[port], frame);
+            filled[port] += 1;
+            left += 1;
+            if filled[port] == BURST && failed.is_ok() {
+                failed = flush(ports[port].as_mut(), &mut filled[port]).map(|n| refused += n);
+            }
+        });
+        failed?;
+        for (port, filled) in ports.iter_mut().zip(filled) {
+            refused += flush(port.as_mut(), filled)?;
+        }
+        router.note_transmit_refused(refused);
+        Ok(left)
+    }
+
+    fn sleep(&self, time: Duration) -> Result<(), String> {
+        let mut all: Vec<_> = self.ports.iter().filter_map(|p| p.readable()).collect();
+        all.push(self.listener.as_fd());
+        wait::until_readable(&all, time).map(drop).map_err(|e| format!("cannot sleep: {e}"))
+    }
+
+    /// Answers whoever asks.
+    fn listen(&mut self) -> Result<(), String> {
+        loop {
+            match self.listener.accept() {
+                // An asker that went away is no reason to end.
+                Ok((stream, _)) => drop(self.answer(stream)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(format!("cannot listen: {e}")),
+            }
+        }
+    }
+
+    fn answer(&mut self, mut stream: UnixStream) -> std::io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(QUESTION))?;
+        let mut line = String::new();
+        if BufReader::new(&stream).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let answer = self.reply(line.trim()).unwrap_or_else(|why| json!({ "error": why }));
+        stream.write_all(format!("{answer}\n").as_bytes())
+    }
+
+    fn reply(&mut self, line: &str) -> Result<Value, String> {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "counters" => self.counters(),
+            "begin" => self.begin(self.faults.clone()),
+            "faults" => self.begin(serde_json::from_str(rest).map_err(|e| format!("no faults: {e}"))?),
+            _ => Err(format!("nobody knows what `{verb}` means")),
+        }
+    }
+
+    /// Faults from now on.
+    fn begin(&mut self, faults: Faults) -> Result<Value, String> {
+        let faults = faults.from_instant(self.clock.now());
+        self.router.set_faults(faults).map(|()| json!({})).map_err(|e| e.to_string())
+    }
+
+    fn counters(&mut self) -> Result<Value, String> {
+        let mut overflow = 0;
+        for port in &mut self.ports {
+            overflow += port.counters().map_err(|e| e.to_string())?.receive_drops;
+        }
+        self.router.note_receive_overflow(overflow - self.overflow);
+        self.overflow = overflow;
+        let mut all = serde_json::Map::new();
+        for port in 0..self.ports.len() {
+            all.insert(format!("d{port}"), json!(self.router.counters(port)));
+        }
+        all.insert("truth".into(), json!(self.router.truth()));
+        Ok(Value::Object(all))
+    }
+}
+
+/// Sends what is filled; returns how many frames the link refused.
+fn flush(port: &mut dyn Port, filled: &mut usize) -> Result<u64, PortError> {
+    match std::mem::take(filled) {
+        0 => Ok(0),
+        frames => port.send(frames).map(|sent| sent.refused.into()),
+    }
+}

@@ -203,7 +203,8 @@ impl<'a> View<'a> {
     /// That the figures do not conform to the RFCs, when they do not: `NOT RFC-conformant (profile quick)`.
     pub fn tag(&self) -> Option<String> {
         let started = &self.run.started;
-        (!started.conformant && started.profile != SELF_TEST).then(|| format!("NOT RFC-conformant (profile {})", started.profile))
+        (!started.conformant && started.profile != SELF_TEST)
+            .then(|| format!("NOT RFC-conformant (profile {})", started.profile))
     }
 
     /// Why not: (deviation, titles of the tests that have it), each deviation once.

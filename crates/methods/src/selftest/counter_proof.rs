@@ -111,7 +111,8 @@ fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
         ("offered", before + did.count(TRANSIT), result.offered()),
         ("lost", lost, result.lost()),
         ("duplicated", did.count("truth.duplicated"), counted(|g| g.duplicated)),
-        ("reordered (RFC 4737)", did.count("truth.reordered"), counted(|g| g.reordered)),
+        // A frame that is held is overtaken by all that follow it.
+        ("reordered (RFC 4737)", did.count("truth.reordered") + did.count("truth.held"), counted(|g| g.reordered)),
         ("corrupted", did.count("truth.corrupted"), counted(|g| g.corrupted)),
         ("stray", did.count("truth.misrouted") + did.count("truth.misaddressed"), counted(|g| g.stray)),
         ("late", did.count("truth.held"), counted(|g| g.late)),

@@ -3,6 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drophammer_port::INTERFACE_BACKENDS;
+use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -131,7 +132,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// What moves the frames to and from routers that are not simulated; `drophammer list backends` says more
-    #[arg(long, value_name = "NAME", value_parser = backends(), default_value = INTERFACE_BACKENDS[0].spec.name)]
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
@@ -162,6 +163,11 @@ pub struct SelftestArgs {
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
     pub plain: bool,
+}
+
+/// The automatic choice, and the backends that a run can use.
+fn choices() -> PossibleValuesParser {
+    [&AUTO].into_iter().chain(INTERFACE_BACKENDS).map(|b| b.spec.name).collect::<Vec<_>>().into()
 }
 
 /// Names of the backends that a run can use.

@@ -9,6 +9,7 @@ use crate::suite_file::load;
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_port::INTERFACE_BACKENDS;
+use drophammer_port::auto::AUTO;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -53,8 +54,8 @@ pub fn run(args: &RunArgs) -> Exit {
     if !missing.is_empty() {
         return fail(Exit::Environment, missing.join("\nerror: "));
     }
-    // The command line knows no other names.
-    let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&INTERFACE_BACKENDS[0]);
+    // The command line knows no other names but the automatic choice.
+    let backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     let simulated = suite.duts.iter().all(is_virtual);
     if !simulated && let Err(e) = (backend.usable)() {
         return fail(Exit::Environment, e);

@@ -72,6 +72,7 @@ pub struct AfXdp {
     packets: OwnedFd,
     clock: SystemClock,
     zero_copy: bool,
+    native: bool,
     /// A drop by the device ends a call with an error that does not say which frame it was.
     drops_are_device_loss: bool,
     /// Chunks that may be sent from.
@@ -162,6 +163,7 @@ impl AfXdp {
             wall_offset: clock.wall_offset(),
             clock,
             zero_copy,
+            native: mode == program::Mode::Native,
             unsent: false,
             slots: Batch::new(BURST, slot),
             received: Vec::with_capacity(BURST),
@@ -174,6 +176,11 @@ impl AfXdp {
         while matches!(port.receive(), Ok(frames) if !frames.is_empty()) {}
         let _ = packet::take_drops(&port.packets);
         Ok(port)
+    }
+
+    /// Does the driver itself run the program, before the kernel makes a packet of its own of each frame?
+    pub fn is_native(&self) -> bool {
+        self.native
     }
 
     fn lost(&self, source: io::Error) -> PortError {

@@ -6,6 +6,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+pub mod auto;
 pub mod batch;
 pub mod clock;
 pub mod memory;

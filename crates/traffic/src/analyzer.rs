@@ -247,7 +247,7 @@ impl Analyzer {
         let Some(tail) = datagram.payload.last_chunk::<{ signature::LEN }>() else { return Class::Other };
         let (signature, check) = Signature::read(tail);
         if !signature.belongs_to(self.key, check) {
-            return self.foreign(port, &signature, check);
+            return self.foreign(port, &signature, check, datagram.intact);
         }
         let Some(flow) = self.flows.get_mut(signature.flow as usize) else {
             return self.corrupted(port, None);
@@ -290,8 +290,9 @@ impl Analyzer {
     }
 
     #[cold]
-    fn foreign(&mut self, port: PortIndex, signature: &Signature, check: u16) -> Class {
-        if self.earlier.iter().any(|key| signature.belongs_to(*key, check)) {
+    fn foreign(&mut self, port: PortIndex, signature: &Signature, check: u16, intact: bool) -> Class {
+        // A damaged signature may look like one of an earlier trial; its checksum tells.
+        if intact && self.earlier.iter().any(|key| signature.belongs_to(*key, check)) {
             self.stale += 1;
             return Class::Stale;
         }

@@ -15,10 +15,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Without traffic for this long it sleeps until frames come.
-const AWAKE: Duration = Duration::from_millis(1);
-/// It wakes this long before something is to depart, because sleepers wake late.
-const EARLY: Duration = Duration::from_micros(150);
+/// Without traffic for this long it sleeps until frames come. Not longer: the kernel's receive work for its links has the
+/// same processor, and gets it only then.
+const AWAKE: Duration = Duration::from_micros(30);
+/// Shorter sleeps are not worth it.
+const NAP: Duration = Duration::from_micros(5);
 /// Questions are looked for this often while traffic flows.
 const LISTEN: Duration = Duration::from_millis(1);
 /// Longest sleep.
@@ -75,6 +76,7 @@ impl Process {
     fn serve(mut self) -> Result<(), String> {
         // Its links' receive work has the same priority; else one would starve the other.
         let _favoured = Favoured::new();
+        wait::be_punctual();
         let (mut busy_at, mut heard_at) = (self.clock.now(), self.clock.now());
         loop {
             let came = self.take().map_err(|e| e.to_string())?;
@@ -84,17 +86,16 @@ impl Process {
                 busy_at = now;
             }
             let idle = now.since(busy_at) > AWAKE;
-            if idle || now.since(heard_at) > LISTEN {
+            if now.since(heard_at) > LISTEN {
                 heard_at = now;
                 self.listen()?;
             }
             if came + left == 0 {
                 let rest = self.router.next_deadline().map_or(SLEEP, |at| at.since(now));
-                if idle && rest > 2 * EARLY {
-                    self.sleep((rest - EARLY).min(SLEEP))?;
+                if idle && rest > NAP {
+                    self.sleep(rest.min(SLEEP))?;
                 } else {
-                    // The kernel's receive work may wait for this processor.
-                    std::thread::yield_now();
+                    std::hint::spin_loop();
                 }
             }
         }

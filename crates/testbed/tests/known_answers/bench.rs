@@ -1,0 +1,293 @@
+//! A device in its own process on a bed, and what a trial and the device say of the same time.
+
+use crate::{Checked, check};
+use drophammer_lab::{Dut, Lab, LabError, Links, ProgramDut};
+use drophammer_methods::{METHODS, Testbed};
+use drophammer_model::record::Record;
+use drophammer_model::registry::Registry;
+use drophammer_model::suite::{Overrides, Suite, read};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
+use drophammer_port::priority::Favoured;
+use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
+use drophammer_reference::{Config, Faults, PortCounters, Truth};
+use drophammer_testbed::bed::{Bed, Device};
+use drophammer_testbed::hosts::{HostControl, Hosts};
+use drophammer_testbed::{Observer, Progress, Session, device, kinds, real, simulated};
+use drophammer_traffic::{Plan, Timing};
+use drophammer_wire::signature::TrialKey;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Where a case runs.
+pub struct Bench<'a> {
+    pub lab: &'a Lab,
+    pub links: Links,
+}
+
+/// Two ports and a reference device.
+pub fn suite() -> Suite {
+    let text = "suite: known\nseed: 11\nduts: [{name: box, kind: reference}]\nports: [{name: p1, speed: 1 Gbit/s}, {name: p2, speed: 1 Gbit/s}]\n\
+                tests: [throughput]\n";
+    let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
+    let kinds = kinds::specs();
+    let registry = Registry { tests: &tests, kinds: &kinds };
+    read::read(text, "known.yaml", &registry, &Overrides::default()).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+/// The device as the bed has it; the bench asks it beside.
+struct Shared(Rc<RefCell<ProgramDut>>);
+
+impl Device for Shared {
+    fn check(&mut self) -> Result<(), String> {
+        self.0.borrow_mut().check().map_err(|e| e.to_string())
+    }
+
+    fn forwards(&mut self) -> Result<(), String> {
+        self.0.borrow_mut().forwards().map_err(|e| e.to_string())
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        self.0.borrow_mut().cpu_time()
+    }
+}
+
+/// Nobody watches: what the bed itself measures is not what is tried here.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn record(&mut self, _: &Record) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: &Progress<'_>) {}
+
+    fn stopped(&self) -> bool {
+        false
+    }
+
+    fn time(&self) -> String {
+        String::new()
+    }
+}
+
+/// A device that is up, and the bed before it.
+pub struct Up<'a> {
+    pub bed: Bed<'a>,
+    device: Rc<RefCell<ProgramDut>>,
+    earlier: Vec<TrialKey>,
+}
+
+/// What the device has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told {
+    pub truth: Truth,
+    pub ports: [PortCounters; 2],
+}
+
+/// One trial, by tester and device.
+pub struct Story {
+    pub result: TrialResult,
+    pub before: Told,
+    pub after: Told,
+}
+
+impl Bench<'_> {
+    /// Brings a device up, changed by `change`, that never forgets a neighbour; `use_it` gets it once it forwards.
+    pub fn with(&self, change: impl FnOnce(&mut Config), use_it: impl FnOnce(&mut Up<'_>) -> Checked) -> Checked {
+        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let (suite, text) = (suite(), |e: LabError| e.to_string());
+        let mut config = simulated::config(&suite.duts[0], &suite.ports, suite.seed);
+        config.neighbour_lifetime = None;
+        config.delay = Duration::ZERO;
+        change(&mut config);
+        let (dut, ports) = (&suite.duts[0], &suite.ports);
+        let up = device::bring_up_with(self.lab, dut, ports, folder.path(), self.links, config, &|| false);
+        let device = Rc::new(RefCell::new(up.map_err(text)?));
+        let interfaces = device.borrow().interfaces().to_vec();
+        let clock = SystemClock::start();
+        let open = real::open(self.lab, &interfaces, &INTERFACE_BACKENDS[0], clock)?;
+        let hosts = Hosts::new(ports, &[Family::Ipv4, Family::Ipv6], suite.seed);
+        let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
+        let mut observer = Nobody;
+        let shared = Box::new(Shared(device.clone()));
+        let mut bed = Bed::new(
+            &dut.name,
+            ports,
+            open,
+            Box::new(clock),
+            hosts,
+            shared,
+            BTreeMap::new(),
+            &mut session,
+            &mut observer,
+        );
+        bed.await_forwarding(&[Family::Ipv4, Family::Ipv6]).map_err(|e| e.to_string())?;
+        let mut up = Up { bed, device: device.clone(), earlier: Vec::new() };
+        let result = use_it(&mut up).and_then(|()| device.borrow_mut().check().map_err(text));
+        drop(up);
+        let device = Rc::into_inner(device).ok_or("the device is still in use")?.into_inner();
+        result.and(Box::new(device).take_down().map_err(text))
+    }
+}
+
+impl Up<'_> {
+    /// Says a line to the device.
+    pub fn ask(&self, line: &str) -> Result<serde_json::Value, String> {
+        self.device.borrow_mut().ask(line).map_err(|e| e.to_string())
+    }
+
+    pub fn told(&self) -> Result<Told, String> {
+        let all = self.ask("counters")?;
+        let port = |i: &str| serde_json::from_value(all[i].clone()).map_err(|e| e.to_string());
+        let truth = serde_json::from_value(all["truth"].clone()).map_err(|e| e.to_string())?;
+        Ok(Told { truth, ports: [port("d0")?, port("d1")?] })
+    }
+
+    /// IPv4 test frames of 64 bytes from port 0 to port 1 in one flow, or both families in both directions.
+    pub fn spec(&self, both: bool, rate_pps: f64, duration_s: f64) -> TrialSpec {
+        let views = self.bed.ports();
+        let directions: &[(usize, usize)] = if both { &[(0, 1), (1, 0)] } else { &[(0, 1)] };
+        let families: &[Family] = if both { &[Family::Ipv4, Family::Ipv6] } else { &[Family::Ipv4] };
+        let flow = |from: usize, to: usize, family: Family| {
+            let range = |port: usize| views[port].addressing(family).unwrap().destinations;
+            let group = family.to_string();
+            FlowSpec { group, from, to, family, sources: range(from), destinations: range(to), weight: 1.0 }
+        };
+        let flows = directions.iter().flat_map(|(from, to)| families.iter().map(|f| flow(*from, *to, *f))).collect();
+        let size = if both { "78" } else { "64" };
+        TrialSpec {
+            purpose: "known answers".into(),
+            size: size.parse().unwrap(),
+            flows,
+            load: Load::Constant { rate_pps },
+            duration_s,
+            bin_s: None,
+            drain_s: 0.25,
+        }
+    }
+
+    /// Runs a trial with these faults from its beginning. It differs from a trial of the bed in that it is never repeated and
+    /// leaves no frame unsent, however long the machine holds the tester up: it goes on at 1.2 times the rate.
+    pub fn story(&mut self, spec: &TrialSpec, faults: &Faults) -> Result<Story, String> {
+        let bed = &mut self.bed;
+        // Whatever the device asked for before belongs to no trial.
+        bed.settle(Duration::ZERO).map_err(|e| e.to_string())?;
+        let key = TrialKey::new(u64::from(std::process::id()), 1 << 32 | self.earlier.len() as u64);
+        let earlier = self.earlier.iter().rev().take(8).copied().collect();
+        let timing = Timing { seed: 11, key, earlier, max_backlog_ns: 3_600_000_000_000, late_ns: 1_000_000_000 };
+        let plan = Plan::new(spec, &bed.hosts.neighbours(), &timing).map_err(|e| e.to_string())?;
+        self.earlier.push(key);
+        let before = self.told()?;
+        self.ask(&format!("faults {}", serde_json::to_string(faults).map_err(|e| e.to_string())?))?;
+        let bed = &mut self.bed;
+        let mut control = HostControl { hosts: &mut bed.hosts, stopped: &|| false };
+        let favoured = Favoured::new();
+        let result = drophammer_traffic::run(plan, &mut bed.ports, bed.clock.as_mut(), &mut control);
+        drop(favoured);
+        let after = self.told()?;
+        self.ask("faults {}")?;
+        let story = Story { result: result.map_err(|e| e.to_string())?, before, after };
+        story.accounted()?;
+        Ok(story)
+    }
+
+    /// The same until a trial came in which nothing was lost but by the device's will, at lower rates if the machine is too
+    /// busy; then `judge`.
+    pub fn undisturbed(
+        &mut self,
+        mut spec: TrialSpec,
+        faults: &Faults,
+        mut judge: impl FnMut(&Story) -> Checked,
+    ) -> Checked {
+        let mut last = String::new();
+        for _ in 0..8 {
+            let story = self.story(&spec, faults)?;
+            match story.disturbance() {
+                None => return judge(&story),
+                Some(what) => last = what,
+            }
+            if let Load::Constant { rate_pps } = &mut spec.load {
+                *rate_pps *= 0.7;
+            }
+        }
+        Err(format!("no trial of eight was undisturbed; the last: {last}"))
+    }
+}
+
+impl Story {
+    pub fn sum(&self, count: impl Fn(&GroupCounts) -> u64) -> u64 {
+        self.result.sum(count)
+    }
+
+    pub fn offered(&self) -> u64 {
+        self.sum(|g| g.offered)
+    }
+
+    pub fn received(&self) -> u64 {
+        self.sum(|g| g.received)
+    }
+
+    /// How much a figure of the device grew.
+    pub fn grew(&self, figure: impl Fn(&Truth) -> u64) -> u64 {
+        figure(&self.after.truth) - figure(&self.before.truth)
+    }
+
+    /// Frames that were lost although the device did not want that: the machine did not keep up.
+    pub fn beside(&self) -> u64 {
+        self.sum(|g| g.refused) + self.grew(|t| t.receive_overflow + t.transmit_refused)
+    }
+
+    fn disturbance(&self) -> Option<String> {
+        let (overflow, back) = (self.grew(|t| t.receive_overflow), self.grew(|t| t.transmit_refused));
+        let refused = self.sum(|g| g.refused);
+        (self.beside() > 0).then(|| {
+            format!(
+                "of {} frames {refused} were refused by the device's links, {overflow} lost before the device, {back} \
+                 refused to it",
+                self.offered()
+            )
+        })
+    }
+
+    /// Every frame is where tester and device say it is.
+    pub fn accounted(&self) -> Checked {
+        let (b, a) = (&self.before.truth, &self.after.truth);
+        let health = &self.result.health;
+        for g in &self.result.groups {
+            check(g.offered == g.received + g.lost && g.refused <= g.lost, || format!("{g:?}"))?;
+            check(g.latency.frames == g.received, || format!("{g:?}"))?;
+        }
+        check(self.offered() == self.result.intended(), || format!("{} frames unsent", health.unsent))?;
+        check(health.receive_drops == 0, || format!("the tester lost {}", health.receive_drops))?;
+        check(a.queued == 0 && b.queued == 0, || format!("{} frames are still in the device", a.queued))?;
+        let transit = self.grew(|t| t.transit);
+        let into = self.offered() - self.sum(|g| g.refused) - self.grew(|t| t.receive_overflow);
+        check(into == transit, || format!("{into} frames went to the device, which saw {transit}: {a:?}"))?;
+        let left = self.grew(|t| t.forwarded);
+        let inside = transit + self.grew(|t| t.duplicated) - self.grew(|t| t.dropped.total());
+        check(inside == left, || format!("{inside} frames ought to have left the device, which sent {left}: {a:?}"))?;
+        let seen = self.received() + self.sum(|g| g.duplicated + g.corrupted + g.stray) + health.stale;
+        let back = left - self.grew(|t| t.transmit_refused);
+        check(seen == back, || format!("{back} frames came back, {seen} were counted: {:?} {a:?}", self.result))
+    }
+
+    /// Lines of the account, for people.
+    pub fn account(&self) -> String {
+        let g = |count: fn(&GroupCounts) -> u64| self.sum(count);
+        format!(
+            "{} offered = {} received + {} corrupted + {} stray + {} dropped by the device + {} refused by its links + {} lost \
+             before it + {} refused to it; {} duplicates beside",
+            self.offered(),
+            self.received(),
+            g(|g| g.corrupted),
+            g(|g| g.stray),
+            self.grew(|t| t.dropped.total()),
+            g(|g| g.refused),
+            self.grew(|t| t.receive_overflow),
+            self.grew(|t| t.transmit_refused),
+            g(|g| g.duplicated),
+        )
+    }
+}

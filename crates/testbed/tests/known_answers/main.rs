@@ -1,0 +1,102 @@
+//! Known answers on real interfaces: whatever the reference device in a process of its own does to frames, the analyzer
+//! counts what the device says it did, and not one frame is unaccounted for.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness. With `DROPHAMMER_FRAMES=10000000`
+//! it sends at least so many frames through the device with all faults at once, instead of the cases.
+
+mod bench;
+mod cases;
+
+use bench::Bench;
+use drophammer_lab::{Lab, LabOptions, Links};
+use drophammer_testbed::device;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+type Checked = Result<(), String>;
+type Case = (&'static str, fn(&Bench) -> Checked);
+
+fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
+    if good { Ok(()) } else { Err(what()) }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|a| a == device::SUBCOMMAND) {
+        return match device::run(&args[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("error: {e}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let args: Vec<String> = args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let all = |links| cases::CASES.iter().map(move |case| (links, case));
+    let all: Vec<(Links, &Case)> = all(Links::Veth)
+        .chain(all(Links::Tap))
+        .filter(|(links, (name, _))| *links == Links::Veth || cases::ON_TAP.contains(name))
+        .collect();
+    let title = |links: Links, name: &str| format!("{name} on {}", if links == Links::Veth { "veth" } else { "tap" });
+    if args.iter().any(|a| a == "--list") {
+        all.iter().for_each(|(links, (name, _))| println!("{}: test", title(*links, name)));
+        return ExitCode::SUCCESS;
+    }
+    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let lab = match Lab::enter(&LabOptions::default()) {
+        Ok(lab) => lab,
+        Err(e) => {
+            println!("the lab cannot be entered: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
+        println!("{e}");
+        return ExitCode::FAILURE;
+    }
+    let (mut passed, mut failed, mut left_out) = (0, 0, 0);
+    let begun = std::time::Instant::now();
+    let mut count = |name: &str, result: Checked| {
+        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
+        match result {
+            Ok(()) => passed += 1,
+            Err(e) => {
+                println!("    {e}");
+                failed += 1;
+            }
+        }
+    };
+    if let Ok(frames) = std::env::var("DROPHAMMER_FRAMES") {
+        let frames = frames.parse().map_err(|e| format!("DROPHAMMER_FRAMES: {e}"));
+        for links in [Links::Veth, Links::Tap] {
+            let name = title(links, "all_faults_at_once");
+            if name.contains(&filter) {
+                let result = frames.clone().and_then(|frames| cases::account(&Bench { lab: &lab, links }, frames));
+                count(&name, result);
+            }
+        }
+    } else {
+        for (links, (name, run)) in all {
+            let name = title(links, name);
+            if !name.contains(&filter) {
+                left_out += 1;
+                continue;
+            }
+            // What the machine does not allow must be said, with the remedy.
+            if links == Links::Tap
+                && let Err(why) = drophammer_port::tap::usable()
+            {
+                count(&format!("{name} is refused"), cases::refused(&Bench { lab: &lab, links }, &why));
+                continue;
+            }
+            count(&name, run(&Bench { lab: &lab, links }));
+        }
+    }
+    // The line that cargo's own harness ends with, for those who add such lines up.
+    println!(
+        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {left_out} filtered out; finished in {:.2}s",
+        if failed == 0 { "ok" } else { "FAILED" },
+        begun.elapsed().as_secs_f64()
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -183,7 +183,7 @@ pub struct GroupCounts {
     pub late: u64,
     /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
     pub corrupted: u64,
-    /// Arrived at a port that the flow does not lead to; not part of `received`.
+    /// Arrived at a port that the flow does not lead to, or with the MAC address of another host; not part of `received`.
     pub stray: u64,
     /// Bytes of received frames, FCS included.
     pub received_bytes: u64,

@@ -31,6 +31,9 @@ pub struct Config {
     pub pending_per_neighbour: usize,
     /// ICMP errors in each second of the clock, 0 for none.
     pub icmp_errors_per_second: u32,
+    /// Static routes that the forwarding table (FIB) holds. Those beyond, in the order in which they were added, are accepted
+    /// all the same, and what they attract vanishes without a word; `None` for no limit.
+    pub fib_limit: Option<usize>,
     /// What it does wrong.
     pub faults: Faults,
 }
@@ -49,6 +52,7 @@ impl Default for Config {
             neighbour_lifetime: Some(Duration::from_secs(60)),
             pending_per_neighbour: 3,
             icmp_errors_per_second: 100,
+            fib_limit: None,
             faults: Faults::default(),
         }
     }
@@ -123,7 +127,7 @@ impl std::fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// MAC addresses as `02:00:00:00:00:01`.
-mod mac {
+pub(crate) mod mac {
     use drophammer_wire::MacAddr;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

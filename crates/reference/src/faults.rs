@@ -1,6 +1,7 @@
 //! What a reference device does wrong, each exactly and all at the same time if asked.
 
 use drophammer_model::Instant;
+use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -23,10 +24,14 @@ pub struct Faults {
     pub drop_share: f64,
     /// Drop all that arrive from the first instant until before the second.
     pub drop_window: Option<(Instant, Instant)>,
+    /// Drop while the load is low.
+    pub drop_at_low_load: Option<DropAtLowLoad>,
     /// Corrupt payload.
     pub corrupt: Option<Corrupt>,
     /// Send to a wrong port.
     pub misroute: Option<Misroute>,
+    /// Send by the right port to a wrong neighbour.
+    pub wrong_next_hop: Option<WrongNextHop>,
     /// Send every n-th twice, one copy directly behind the other.
     pub duplicate_every: u64,
     /// Send late.
@@ -73,6 +78,33 @@ pub struct Misroute {
     pub to_port: usize,
 }
 
+/// Drops frames that a busier device would forward. Time is divided into intervals, beginning at every multiple of
+/// `interval` since instant 0; the load of one is judged by the number of UDP frames that arrived in the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropAtLowLoad {
+    /// Every n-th frame.
+    pub every: u64,
+    /// Length of an interval; below 1 ns is taken for 1 ns.
+    pub interval: Duration,
+    /// The load is low when fewer frames than these arrived in the interval before.
+    pub below_frames: u64,
+}
+
+/// Addresses frames to a station that is not their next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrongNextHop {
+    /// Every n-th frame; one that was misrouted too counts as both.
+    pub every: u64,
+    /// Whose address they get; [`NOBODY`] is nobody's.
+    #[serde(with = "crate::config::mac")]
+    pub mac: MacAddr,
+}
+
+/// An address that no station has.
+pub const NOBODY: MacAddr = MacAddr([0x02, 0xff, 0xff, 0xff, 0xff, 0xfe]);
+
 /// Keeps a frame back without stopping the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,6 +144,27 @@ pub struct OwnFrames {
     pub interval: Duration,
     /// By which port.
     pub port: usize,
+}
+
+/// The load over time, as [`DropAtLowLoad`] judges it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoadMeter {
+    interval: u64,
+    frames: u64,
+    before: u64,
+}
+
+impl LoadMeter {
+    /// A frame arrives at `at`: is the load low?
+    pub(crate) fn is_low(&mut self, fault: &DropAtLowLoad, at: Instant) -> bool {
+        let interval = at.0 / u64::try_from(fault.interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        if interval != self.interval {
+            self.before = if interval == self.interval + 1 { self.frames } else { 0 };
+            (self.interval, self.frames) = (interval, 0);
+        }
+        self.frames += 1;
+        self.before < fault.below_frames
+    }
 }
 
 /// Is it the turn of frame `number`, counted from 1?

@@ -36,6 +36,8 @@ mod table;
 mod truth;
 
 pub use config::{Config, ConfigError, PortConfig, Route};
-pub use faults::{Corrupt, Faults, Hold, Misroute, OwnFrames, REORDER_LIMIT, Reorder, Sag};
+pub use faults::{
+    Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongNextHop,
+};
 pub use router::Router;
 pub use truth::{Drops, PortCounters, Truth};

@@ -15,6 +15,8 @@ pub enum Target {
     Connected(usize),
     /// By this neighbour.
     Via(usize),
+    /// By a route for which there was no room: what it attracts vanishes.
+    Blackhole,
 }
 
 /// Both tables.
@@ -40,6 +42,15 @@ impl Table {
             _ => return Err(ConfigError::PrefixLength(len)),
         }
         Ok(())
+    }
+
+    /// The route of exactly this prefix.
+    pub fn exact(&self, prefix: IpAddr, len: u8) -> Option<Target> {
+        match prefix {
+            IpAddr::V4(p) if len <= 32 => self.v4.get(&(mask4(p, len), len)).copied(),
+            IpAddr::V6(p) if len <= 128 => self.v6.get(&(mask6(p, len), len)).copied(),
+            _ => None,
+        }
     }
 
     /// Takes a route away; false when there is none.

@@ -30,6 +30,8 @@ pub struct Truth {
     pub corrupted: u64,
     /// Frames sent to the wrong port.
     pub misrouted: u64,
+    /// Frames sent to a wrong neighbour.
+    pub wrong_next_hop: u64,
     /// Frames sent late.
     pub held: u64,
     /// Frames overtaken by as many others as asked for.
@@ -67,6 +69,8 @@ pub struct Drops {
     pub ttl: u64,
     /// No route.
     pub no_route: u64,
+    /// A route that the forwarding table has no room for; see [`crate::Config::fib_limit`].
+    pub fib_full: u64,
     /// Larger than the MTU.
     pub mtu: u64,
     /// The next hop did not answer, or too many waited for it.
@@ -81,18 +85,20 @@ pub struct Drops {
     pub fault_share: u64,
     /// [`crate::Faults::drop_window`].
     pub fault_window: u64,
+    /// [`crate::Faults::drop_at_low_load`].
+    pub fault_low_load: u64,
 }
 
 impl Drops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        let Drops { malformed, checksum, ttl, no_route, mtu, unresolved, buffer, egress, .. } = *self;
-        malformed + checksum + ttl + no_route + mtu + unresolved + buffer + egress + self.faults()
+        let Drops { malformed, checksum, ttl, no_route, fib_full, mtu, unresolved, buffer, egress, .. } = *self;
+        malformed + checksum + ttl + no_route + fib_full + mtu + unresolved + buffer + egress + self.faults()
     }
 
     /// Those that are faults.
     pub fn faults(&self) -> u64 {
-        self.fault_every + self.fault_share + self.fault_window
+        self.fault_every + self.fault_share + self.fault_window + self.fault_low_load
     }
 }
 

@@ -6,7 +6,9 @@ use common::*;
 use drophammer_model::Instant;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::trial::Family;
-use drophammer_reference::{Config, Corrupt, Faults, Hold, Misroute, Reorder, Sag};
+use drophammer_reference::{
+    Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, Reorder, Sag, WrongNextHop,
+};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -16,14 +18,14 @@ fn faults() -> impl Strategy<Value = Faults> {
         (every(), 0.0..0.5f64, proptest::option::of((0u64..200_000, 0u64..400_000))),
         (every(), proptest::option::of(0usize..64), any::<bool>(), every(), 0usize..3),
         (every(), every(), 0u64..200_000_000, every(), 0u64..6),
-        proptest::option::of((0u64..300_000, 1u64..2_000_000)),
+        (proptest::option::of((0u64..300_000, 1u64..2_000_000)), every(), every(), 0u64..20),
     )
         .prop_map(
             |(
                 (drop_every, drop_share, window),
                 (c, offset, fix_checksum, m, to_port),
                 (d, h, time, r, positions),
-                sag,
+                (sag, w, l, below_frames),
             )| {
                 Faults {
                     drop_every,
@@ -35,8 +37,13 @@ fn faults() -> impl Strategy<Value = Faults> {
                     hold: Some(Hold { every: h, time: Duration::from_nanos(time) }),
                     reorder: Some(Reorder { every: r, positions }),
                     sag: sag.map(|(from, capacity_pps)| Sag { from: Instant(SECOND + from), capacity_pps }),
-                    own_frames: None,
-                    counter_error: 0,
+                    wrong_next_hop: Some(WrongNextHop { every: w, mac: NOBODY }),
+                    drop_at_low_load: Some(DropAtLowLoad {
+                        every: l,
+                        interval: Duration::from_micros(10),
+                        below_frames,
+                    }),
+                    ..Faults::default()
                 }
             },
         )

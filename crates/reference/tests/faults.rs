@@ -6,7 +6,8 @@ use common::*;
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_reference::{
-    Config, ConfigError, Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Router, Sag, Truth,
+    Config, ConfigError, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Router, Sag,
+    Truth, WrongNextHop,
 };
 use std::time::Duration;
 
@@ -230,4 +231,62 @@ fn impossible_devices_are_refused() {
     assert_eq!(refused(|c| c.routes[0].prefix_len = 33), ConfigError::PrefixLength(33));
     assert!(matches!(refused(|c| c.routes[0].next_hop = net6(0, 2).into()), ConfigError::Family(_)));
     assert_eq!(refused(|c| c.faults.misroute = Some(Misroute { every: 1, to_port: 9 })), ConfigError::NoSuchPort(9));
+}
+
+#[test]
+fn a_wrong_next_hop_has_the_frame_by_the_right_port() {
+    let wrong_next_hop = Some(WrongNextHop { every: 5, mac: NOBODY });
+    let (sent, truth) = run(Faults { wrong_next_hop, ..Faults::default() }, Family::Ipv6);
+    assert_eq!((truth.wrong_next_hop, truth.forwarded), (200, u64::from(FRAMES)));
+    for ((_, port, frame), number) in sent.iter().zip(numbers(&sent)) {
+        assert_eq!((*port, frame[..6] == NOBODY.0), (1, number % 5 == 0), "{number}");
+    }
+}
+
+#[test]
+fn low_load_is_judged_by_the_interval_before() {
+    // One frame per microsecond from second 1 on; intervals of 100 µs have 100 frames, the first one none before it.
+    let fault = |below_frames| DropAtLowLoad { every: 10, interval: Duration::from_micros(100), below_frames };
+    for (below_frames, dropped) in [(0, 0), (1, 9), (100, 19), (101, 100)] {
+        let faults = Faults { drop_at_low_load: Some(fault(below_frames)), ..Faults::default() };
+        let (sent, truth) = run(faults, Family::Ipv4);
+        // Frames 1 to 99 fall into the first interval, so the second knows of one less than the others.
+        assert_eq!(truth.dropped.fault_low_load, dropped, "below {below_frames}");
+        assert_eq!(
+            numbers(&sent),
+            all_but(|n| n % 10 == 0 && u64::from(n) <= 10 * dropped + 9),
+            "below {below_frames}"
+        );
+    }
+}
+
+#[test]
+fn a_full_fib_swallows_what_its_last_routes_attract() {
+    let mut bench = Bench::new(Config { fib_limit: Some(5), ..config(3) });
+    let offer = |bench: &mut Bench, to: usize, family: Family| {
+        let before = *bench.router.truth();
+        let now = bench.router.now();
+        bench.offer(Instant(now.0 + 1_000), 0, &Test { size: 128, ..Test::new(0, to, family) }.frame(1));
+        bench.run_until(Instant(now.0 + 2_000));
+        let truth = bench.router.truth();
+        (truth.forwarded - before.forwarded, truth.dropped.fib_full - before.dropped.fib_full)
+    };
+    // Six routes: the IPv6 one to port 2 is the last.
+    assert_eq!(offer(&mut bench, 1, Family::Ipv6), (1, 0));
+    assert_eq!(offer(&mut bench, 2, Family::Ipv4), (1, 0));
+    assert_eq!(offer(&mut bench, 2, Family::Ipv6), (0, 1));
+    assert_eq!(bench.router.truth().icmp_errors, 0);
+    // Its own removal gives no room; that of another does, once it is added again. A route that changes keeps its place.
+    let last = config(3).routes[5];
+    assert!(bench.router.remove_route(last.prefix, last.prefix_len));
+    bench.router.add_route(last).unwrap();
+    assert_eq!(offer(&mut bench, 2, Family::Ipv6), (0, 1));
+    let first = config(3).routes[2];
+    bench.router.add_route(first).unwrap();
+    assert!(bench.router.remove_route(first.prefix, first.prefix_len));
+    assert_eq!(offer(&mut bench, 2, Family::Ipv6), (0, 1));
+    bench.router.add_route(last).unwrap();
+    assert_eq!(offer(&mut bench, 2, Family::Ipv6), (1, 0));
+    bench.router.add_route(first).unwrap();
+    assert_eq!(offer(&mut bench, 1, Family::Ipv4), (0, 1));
 }

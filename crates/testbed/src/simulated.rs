@@ -5,9 +5,12 @@ use crate::hosts::host_mac;
 use crate::kinds::REFERENCE;
 use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
-use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::suite::{DutConfig, Params, PortConfig};
 use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
-use drophammer_reference::{Config, Corrupt, Faults, Misroute, Route, Router, Truth};
+use drophammer_reference::{
+    Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, Truth,
+    WrongNextHop,
+};
 use drophammer_wire::MacAddr;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -78,20 +81,14 @@ impl Device for Immortal {
 /// A capacity outside of what the device can be.
 pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     let p = &dut.params;
-    let every = |key| p.count(key).unwrap_or(0);
     let mut config = Config {
         capacity_pps: p.rate("capacity").map(|r| r.pps() as u64),
         buffer: p.count("buffer").unwrap_or(1024) as usize,
         delay: p.duration("delay").unwrap_or_default(),
         jitter: p.duration("jitter").unwrap_or_default(),
         seed,
-        faults: Faults {
-            drop_every: every("drop_every"),
-            duplicate_every: every("duplicate_every"),
-            corrupt: p.count("corrupt_every").map(|every| Corrupt { every, offset: None, fix_checksum: false }),
-            misroute: p.count("misroute_every").map(|every| Misroute { every, to_port: 0 }),
-            ..Faults::default()
-        },
+        fib_limit: p.count("fib_limit").map(|n| n as usize),
+        faults: faults(p),
         ..Config::default()
     };
     for (index, port) in ports.iter().enumerate() {
@@ -133,6 +130,40 @@ impl Device for WellUntilFound {
 
     fn cpu_time(&mut self) -> Option<Duration> {
         None
+    }
+}
+
+/// The interval by which `low_load` is judged.
+const LOAD_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Faults that a suite asks for, their instants counted from when the device is found to forward.
+fn faults(p: &Params) -> Faults {
+    let every = |key| p.count(key);
+    let time = |key| p.duration(key).unwrap_or_default();
+    let rate = |key| p.rate(key).map_or(0.0, |r| r.pps());
+    let low = (rate("low_load") * LOAD_INTERVAL.as_secs_f64()).ceil() as u64;
+    Faults {
+        drop_every: every("drop_every").unwrap_or(0),
+        drop_share: p.number("drop_share").unwrap_or(0.0) / 100.0,
+        drop_window: p.duration("drop_after").map(|d| (Instant(0) + d, Instant(0) + d + time("drop_for"))),
+        drop_at_low_load: every("low_load_drop_every").map(|every| DropAtLowLoad {
+            every,
+            interval: LOAD_INTERVAL,
+            below_frames: low,
+        }),
+        corrupt: every("corrupt_every").map(|every| Corrupt {
+            every,
+            offset: None,
+            fix_checksum: p.flag("corrupt_hidden").unwrap_or(false),
+        }),
+        misroute: every("misroute_every").map(|every| Misroute { every, to_port: 0 }),
+        wrong_next_hop: every("wrong_next_hop_every").map(|every| WrongNextHop { every, mac: NOBODY }),
+        duplicate_every: every("duplicate_every").unwrap_or(0),
+        hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),
+        reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
+        sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
+        own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
+        counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
     }
 }
 

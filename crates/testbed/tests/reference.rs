@@ -8,7 +8,9 @@ use drophammer_methods::pattern::Pattern;
 use drophammer_model::quantity::Instant;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult, TrialSpec};
-use drophammer_reference::{Config, Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Sag, Truth};
+use drophammer_reference::{
+    Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Sag, Truth, WrongNextHop,
+};
 use drophammer_testbed::bed::Bed;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -37,6 +39,7 @@ fn since(now: Truth, before: Truth) -> Truth {
     d.duplicated -= before.duplicated;
     d.corrupted -= before.corrupted;
     d.misrouted -= before.misrouted;
+    d.wrong_next_hop -= before.wrong_next_hop;
     d.held -= before.held;
     d.reordered -= before.reordered;
     d.reorder_expired -= before.reorder_expired;
@@ -45,6 +48,8 @@ fn since(now: Truth, before: Truth) -> Truth {
     d.dropped.fault_every -= before.dropped.fault_every;
     d.dropped.fault_share -= before.dropped.fault_share;
     d.dropped.fault_window -= before.dropped.fault_window;
+    d.dropped.fault_low_load -= before.dropped.fault_low_load;
+    d.dropped.fib_full -= before.dropped.fib_full;
     d.dropped.unresolved -= before.dropped.unresolved;
     d
 }
@@ -147,6 +152,58 @@ fn misrouted_frames_are_strays() {
         assert!(s.truth.misrouted > 0);
         assert_eq!((s.sum(|g| g.stray), s.result.lost()), (s.truth.misrouted, s.truth.misrouted));
     }
+}
+
+#[test]
+fn frames_to_a_wrong_next_hop_are_strays() {
+    // Nobody, and the host on the other port: right port and intact, but not addressed to the host that must get them.
+    let other_host = drophammer_testbed::hosts::host_mac(11, 0);
+    for mac in [NOBODY, other_host] {
+        let wrong_next_hop = Some(WrongNextHop { every: 7, mac });
+        let s = story(|_| {}, Faults { wrong_next_hop, ..Faults::default() }, 5_000.0);
+        assert_eq!(s.truth.wrong_next_hop, 2_200 / 7 - 200 / 7);
+        // Half of the frames are for the host on the first port, which is then no wrong one.
+        let wrong = s.sum(|g| g.stray);
+        let expected = s.truth.wrong_next_hop;
+        assert!(if mac == NOBODY { wrong == expected } else { 0 < wrong && wrong < expected }, "{wrong} of {expected}");
+        assert_eq!((s.result.lost(), s.result.received() + wrong), (wrong, 2_000));
+    }
+}
+
+#[test]
+fn loss_at_low_load_vanishes_at_high_load() {
+    // 20 frames in 10 ms at 1,000 fps on each port, 100 at 5,000.
+    let fault = DropAtLowLoad { every: 4, interval: Duration::from_millis(10), below_frames: 50 };
+    let faults = || Faults { drop_at_low_load: Some(fault), ..Faults::default() };
+    let low = story(|_| {}, faults(), 1_000.0);
+    assert_eq!(low.result.lost(), low.truth.dropped.fault_low_load);
+    assert_eq!(low.result.lost(), 400 / 4);
+    let high = story(|_| {}, faults(), 5_000.0);
+    assert_eq!(high.result.lost(), high.truth.dropped.fault_low_load);
+    // The first interval knows no load before it, and the second may know a part of one.
+    assert!(high.result.lost() > 0 && high.result.lost() <= 50, "{}", high.result.lost());
+}
+
+#[test]
+fn routes_without_room_attract_what_vanishes() {
+    with_bed(
+        &suite("", "tests: [throughput]\n"),
+        &BOTH,
+        // Of two routes of either family, in the order of the ports.
+        |c| c.fib_limit = Some(3),
+        |bed, reference| {
+            let spec = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.5);
+            let before = reference.truth();
+            let result = bed.trial(&spec).unwrap();
+            let truth = since(reference.truth(), before);
+            assert_eq!(
+                (result.lost(), truth.dropped.fib_full),
+                (250, 250),
+                "IPv6 to the second port, and nothing else"
+            );
+            assert_eq!(truth.icmp_errors, before.icmp_errors, "nobody is told");
+        },
+    );
 }
 
 #[test]
@@ -269,10 +326,15 @@ fn faults() -> impl Strategy<Value = Faults> {
         (every(), prop_oneof![Just(0.0), 0.0..0.5f64], proptest::option::of((0u64..100, 0u64..200))),
         (every(), proptest::option::of(0usize..100), any::<bool>(), every(), 0usize..2),
         (every(), every(), 0u64..1_500, every(), 0u64..6),
-        proptest::option::of((0u64..300, 500u64..50_000)),
+        (proptest::option::of((0u64..300, 500u64..50_000)), every(), every(), 0u64..100),
     )
         .prop_map(
-            |((drop_every, drop_share, window), (c, offset, fix_checksum, m, to_port), (d, h, ms, r, k), sag)| {
+            |(
+                (drop_every, drop_share, window),
+                (c, offset, fix_checksum, m, to_port),
+                (d, h, ms, r, k),
+                (sag, w, l, low),
+            )| {
                 let at = |ms: u64| Instant(100_000_000 + ms * 1_000_000);
                 Faults {
                     drop_every,
@@ -284,8 +346,13 @@ fn faults() -> impl Strategy<Value = Faults> {
                     hold: Some(Hold { every: h, time: Duration::from_millis(ms) }),
                     reorder: Some(Reorder { every: r, positions: k }),
                     sag: sag.map(|(ms, capacity_pps)| Sag { from: at(ms), capacity_pps }),
-                    own_frames: None,
-                    counter_error: 0,
+                    wrong_next_hop: Some(WrongNextHop { every: w, mac: NOBODY }),
+                    drop_at_low_load: Some(DropAtLowLoad {
+                        every: l,
+                        interval: Duration::from_millis(10),
+                        below_frames: low,
+                    }),
+                    ..Faults::default()
                 }
             },
         )

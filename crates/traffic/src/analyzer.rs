@@ -51,7 +51,7 @@ pub struct ReceiveBins {
 
 /// Counts of a group at its receivers.
 pub struct GroupReceived {
-    /// Intact at the wrong port.
+    /// Intact at the wrong port, or at the right one with the MAC address of somebody else.
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
@@ -120,6 +120,8 @@ pub struct Analyzer {
     bins: Option<[Bins; 2]>,
     late_ns: u64,
     stale: u64,
+    /// Address of the host on each port, as [`destination`] reads it.
+    hosts: Vec<u64>,
     /// By port.
     arrivals: Vec<Arrivals>,
     distinct: u64,
@@ -179,7 +181,7 @@ impl Analyzer {
     #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
     pub(crate) fn new(
         spec: &TrialSpec,
-        ports: usize,
+        hosts: Vec<u64>,
         groups: &[String],
         frames: &[u64],
         window: u64,
@@ -188,6 +190,7 @@ impl Analyzer {
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Analyzer {
+        let ports = hosts.len();
         let group_of = |name: &str| groups.iter().position(|g| g == name).unwrap_or(0);
         let flows = spec
             .flows
@@ -212,6 +215,7 @@ impl Analyzer {
             bins: bin_ns.map(|ns| [Bins { ns, start: 0, from: 0, index: 0 }; 2]),
             late_ns: timing.late_ns,
             stale: 0,
+            hosts,
             arrivals: vec![Arrivals::default(); ports],
             distinct: 0,
         }
@@ -258,7 +262,7 @@ impl Analyzer {
             return self.corrupted(port, Some(group_index));
         }
         let group = &mut self.groups[group_index];
-        if flow.to as usize != port {
+        if flow.to as usize != port || destination(arrival.frame) != self.hosts[port] {
             group.stray += 1;
             return Class::Test;
         }
@@ -332,6 +336,13 @@ impl Analyzer {
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, &FlowState)> {
         self.flows.iter().enumerate().map(|(i, f)| (i, f.group as usize, &f.state))
     }
+}
+
+/// The destination address of an Ethernet frame in the lower 48 bits; 0 where there is no header.
+#[inline]
+pub(crate) fn destination(frame: &[u8]) -> u64 {
+    const ADDRESS: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+    frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
 /// Full departure time. The stamps of sending and receiving come from two readings of one clock; where they cross by less

@@ -1,6 +1,6 @@
 //! A trial laid out before it starts: everything that the packet path needs is computed and allocated here.
 
-use crate::analyzer::Analyzer;
+use crate::analyzer::{Analyzer, destination};
 use crate::generator::PortGenerator;
 use crate::payload::Pattern;
 use drophammer_model::quantity::Instant;
@@ -153,7 +153,8 @@ impl Plan {
             frames
         };
         let window = (WINDOW_BUDGET / spec.flows.len() as u64).max(64);
-        let analyzer = Analyzer::new(spec, ports.len(), &groups, &frames, window, timing, pattern, bin_ns, bins);
+        let hosts = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
+        let analyzer = Analyzer::new(spec, hosts, &groups, &frames, window, timing, pattern, bin_ns, bins);
         Ok(Plan {
             generators,
             analyzer,

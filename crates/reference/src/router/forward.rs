@@ -59,6 +59,10 @@ impl Router {
         let next_hop = match target {
             Some(Target::Via(i)) => Some(i),
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
+            Some(Target::Blackhole) => {
+                self.truth.dropped.fib_full += 1;
+                return;
+            }
             Some(Target::Broadcast | Target::Local) | None => {
                 self.truth.dropped.no_route += 1;
                 let code = icmpv4::unreachable::NET;
@@ -136,6 +140,10 @@ impl Router {
         let next_hop = match target {
             Some(Target::Via(i)) => Some(i),
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V6(destination)),
+            Some(Target::Blackhole) => {
+                self.truth.dropped.fib_full += 1;
+                return;
+            }
             Some(Target::Broadcast | Target::Local) | None => {
                 self.truth.dropped.no_route += 1;
                 let code = icmpv6::unreachable::NO_ROUTE;
@@ -260,6 +268,8 @@ impl Router {
         let Served { slot, arrived, end, mut port } = served;
         self.truth.test_frames += 1;
         let number = self.truth.test_frames;
+        // Before all drops: the load is what arrives.
+        let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
         if is_nth(number, self.faults.drop_every) {
             return self.discard(slot, |d| &mut d.fault_every);
         }
@@ -268,6 +278,9 @@ impl Router {
         }
         if self.faults.drop_window.is_some_and(|(from, to)| from <= arrived && arrived < to) {
             return self.discard(slot, |d| &mut d.fault_window);
+        }
+        if low.is_some_and(|f| is_nth(number, f.every)) {
+            return self.discard(slot, |d| &mut d.fault_low_load);
         }
         if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
             let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
@@ -282,6 +295,10 @@ impl Router {
                 frame[..6].copy_from_slice(&mac.0);
             }
             self.truth.misrouted += 1;
+        }
+        if let Some(wrong) = self.faults.wrong_next_hop.filter(|w| is_nth(number, w.every)) {
+            self.pool.get_mut(slot)[..6].copy_from_slice(&wrong.mac.0);
+            self.truth.wrong_next_hop += 1;
         }
         let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));
         let ready = self.ready(end);

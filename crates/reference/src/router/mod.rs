@@ -6,7 +6,7 @@ mod icmp;
 
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
-use crate::faults::Faults;
+use crate::faults::{Faults, LoadMeter};
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -25,6 +25,7 @@ use std::time::Duration;
 pub struct Router {
     ports: Vec<Port>,
     table: Table,
+    fib: Fib,
     neighbours: Neighbours,
     server: Server,
     delay: Duration,
@@ -40,6 +41,13 @@ pub struct Router {
     /// For the delay, and for faults: apart, so that a fault does not change the delays.
     delay_random: Random,
     fault_random: Random,
+    load: LoadMeter,
+}
+
+/// Room of the forwarding table for static routes.
+struct Fib {
+    limit: usize,
+    used: usize,
 }
 
 struct Port {
@@ -101,6 +109,7 @@ impl Router {
         let mut router = Router {
             ports: ports.collect(),
             table,
+            fib: Fib { limit: config.fib_limit.unwrap_or(usize::MAX), used: 0 },
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
             delay: config.delay,
@@ -115,6 +124,7 @@ impl Router {
             errors: ErrorLimit { limit: config.icmp_errors_per_second, second: 0, used: 0 },
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
+            load: LoadMeter::default(),
         };
         for route in config.routes {
             router.add_route(route)?;
@@ -134,11 +144,22 @@ impl Router {
             return Err(ConfigError::Family(route));
         }
         let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
-        self.table.insert(route.prefix, route.prefix_len, Target::Via(next_hop))
+        let before = self.table.exact(route.prefix, route.prefix_len);
+        // A route that changes keeps its place.
+        let has_place = matches!(before, Some(Target::Via(_)));
+        let has_room = has_place || self.fib.used < self.fib.limit;
+        let target = if has_room { Target::Via(next_hop) } else { Target::Blackhole };
+        self.table.insert(route.prefix, route.prefix_len, target)?;
+        self.fib.used += usize::from(has_room && !has_place);
+        Ok(())
     }
 
-    /// Takes a route away; false when there is none.
+    /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:
+    /// those that found no room before stay without.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
+        if let Some(Target::Via(_)) = self.table.exact(prefix, prefix_len) {
+            self.fib.used -= 1;
+        }
         self.table.remove(prefix, prefix_len)
     }
 

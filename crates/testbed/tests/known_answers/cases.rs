@@ -3,7 +3,9 @@
 use crate::bench::{Bench, Story, suite};
 use crate::{Case, Checked, check};
 use drophammer_model::Instant;
-use drophammer_reference::{Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Sag};
+use drophammer_reference::{
+    Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Sag, WrongNextHop,
+};
 use drophammer_testbed::device;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,6 +16,8 @@ pub const CASES: &[Case] = &[
     ("copies_are_duplicates", copies),
     ("changed_bytes_are_corrupted", corrupted),
     ("misrouted_frames_are_strays", strays),
+    ("frames_to_a_wrong_next_hop_are_strays", wrong_next_hop),
+    ("loss_at_low_load_vanishes_at_high_load", low_load),
     ("overtaken_frames_are_reordered_by_their_extent", reordered),
     ("held_frames_are_late", late),
     ("its_own_frames_are_no_test_traffic", own_frames),
@@ -161,6 +165,42 @@ fn strays(bench: &Bench) -> Checked {
                 same("strays", s.sum(|g| g.stray), s.grew(|t| t.misrouted))?;
                 same("lost", s.sum(|g| g.lost), s.grew(|t| t.misrouted))
             })
+        },
+    )
+}
+
+fn wrong_next_hop(bench: &Bench) -> Checked {
+    bench.with(
+        |_| {},
+        |up| {
+            let spec = up.spec(false, RATE, TIME / 2.0);
+            let wrong_next_hop = Some(WrongNextHop { every: 13, mac: NOBODY });
+            up.undisturbed(spec, &Faults { wrong_next_hop, ..Faults::default() }, |s| {
+                same("misdirected", s.grew(|t| t.wrong_next_hop), numbers(s).filter(|n| n % 13 == 0).count() as u64)?;
+                same("strays", s.sum(|g| g.stray), s.grew(|t| t.wrong_next_hop))?;
+                same("lost", s.sum(|g| g.lost), s.grew(|t| t.wrong_next_hop))
+            })
+        },
+    )
+}
+
+fn low_load(bench: &Bench) -> Checked {
+    bench.with(
+        |_| {},
+        |up| {
+            let fault = |below_frames| DropAtLowLoad { every: 5, interval: Duration::from_millis(100), below_frames };
+            // More than can come in an interval, and what comes in nearly all.
+            for (below_frames, all) in [(u64::MAX, true), (10, false)] {
+                let spec = up.spec(false, RATE / 2.0, TIME / 2.0);
+                let faults = Faults { drop_at_low_load: Some(fault(below_frames)), ..Faults::default() };
+                up.undisturbed(spec, &faults, |s| {
+                    let lost = s.sum(|g| g.lost);
+                    same("lost", lost, s.grew(|t| t.dropped.fault_low_load))?;
+                    let every = numbers(s).filter(|n| n % 5 == 0).count() as u64;
+                    check(if all { lost == every } else { lost < every }, || format!("{lost} lost of {every}"))
+                })?;
+            }
+            Ok(())
         },
     )
 }

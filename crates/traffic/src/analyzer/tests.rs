@@ -24,7 +24,7 @@ fn analyzer() -> Analyzer {
     };
     let (key, earlier) = (TrialKey::new(1, 2), vec![TrialKey::new(1, 1)]);
     let timing = Timing { seed: 3, key, earlier, max_backlog_ns: 0, late_ns: 1_000_000_000 };
-    let mac = MacAddr::local(1);
+    let mac = MacAddr([2; 6]);
     let port = Neighbour { mac, device_ipv4: Some(mac), device_ipv6: Some(mac) };
     let mut plan = Plan::new(&spec, &[port, port], &timing).unwrap();
     plan.begin(Instant(1_000));
@@ -110,8 +110,17 @@ fn whole_frames_count_once_each() {
         frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
         let mut take = |port| analyzer.take(port, Arrival { frame: &frame, at: Instant(1_500) });
         assert_eq!([take(1), take(1), take(0)], [Class::Test; 3]);
+        // Each byte of the destination address counts, the source address does not.
+        for byte in 0..12 {
+            frame[byte] ^= 1;
+            let strays = |a: &Analyzer| a.groups()[flow as usize].stray;
+            let before = strays(&analyzer);
+            assert_eq!(analyzer.take(1, Arrival { frame: &frame, at: Instant(1_500) }), Class::Test);
+            assert_eq!(strays(&analyzer) - before, u64::from(byte < 6), "byte {byte}");
+            frame[byte] ^= 1;
+        }
     }
-    assert_eq!((analyzer.distinct(), analyzer.groups()[0].stray, analyzer.groups()[1].stray), (2, 1, 1));
-    assert!(analyzer.flows().all(|(_, _, state)| (state.received(), state.duplicated()) == (1, 1)));
+    assert_eq!((analyzer.distinct(), analyzer.groups()[0].stray, analyzer.groups()[1].stray), (2, 7, 7));
+    assert!(analyzer.flows().all(|(_, _, state)| (state.received(), state.duplicated()) == (1, 7)));
     assert_eq!(analyzer.groups()[1].latency_summary().mean_ns, 500.0);
 }

@@ -55,6 +55,11 @@ pub struct Out {
     pub frame: Vec<u8>,
 }
 
+/// Address of the device on `port`.
+pub fn device_mac(port: usize) -> MacAddr {
+    MacAddr::local(100 + port as u64)
+}
+
 type Behaviour = Box<dyn FnMut(&Offered<'_>, &mut Vec<Out>)>;
 
 /// When, in which order, by which port, what.
@@ -73,8 +78,12 @@ impl simulated::Device for Device {
     fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
         self.seen += 1;
         (self.behaviour)(&Offered { number: self.seen, at: now, port, frame }, &mut self.scratch);
-        for out in self.scratch.drain(..) {
+        for mut out in self.scratch.drain(..) {
             self.sent += 1;
+            // What was for the device is for the host on the way out now, as with any router.
+            if out.frame.get(..6) == Some(&device_mac(port).0) {
+                out.frame[..6].copy_from_slice(&MacAddr::local(out.port as u64).0);
+            }
             self.out.push(Reverse((out.at, self.sent, out.port, out.frame)));
         }
     }
@@ -147,8 +156,8 @@ impl Bench {
         let neighbours: Vec<_> = (0..self.ports.len() as u64)
             .map(|i| Neighbour {
                 mac: MacAddr::local(i),
-                device_ipv4: Some(MacAddr::local(100 + i)),
-                device_ipv6: Some(MacAddr::local(100 + i)),
+                device_ipv4: Some(device_mac(i as usize)),
+                device_ipv6: Some(device_mac(i as usize)),
             })
             .collect();
         Plan::new(spec, &neighbours, &timing).unwrap()

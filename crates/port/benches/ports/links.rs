@@ -1,0 +1,43 @@
+//! The two interfaces that all rows use, their counters, and what a row finds.
+
+use std::fs;
+
+/// Who sends.
+pub const FROM: &str = "t0";
+/// Who receives, or nobody.
+pub const TO: &str = "t1";
+/// Length of a 64-byte frame without FCS.
+pub const LEN: usize = 60;
+/// Addresses of no interface: the receiving kernel lets go of such a frame at once.
+pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
+/// What one run of a row found.
+#[derive(Clone, Copy)]
+pub struct Sample {
+    /// Frames per second: sent, as the interface counts them, or received.
+    pub rate: f64,
+    /// Part of the frames offered that did not come back, where they are received.
+    pub lost: f64,
+}
+
+/// A frame of IPv4 as peers and bare loops send it.
+pub fn constant_frame() -> [u8; LEN] {
+    let mut frame = [0; LEN];
+    frame[..6].copy_from_slice(&MACS[1]);
+    frame[6..12].copy_from_slice(&MACS[0]);
+    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    frame
+}
+
+/// A counter of an interface.
+pub fn counter(interface: &str, name: &str) -> u64 {
+    let path = format!("/sys/class/net/{interface}/statistics/{name}");
+    fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_else(|| panic!("no {path}"))
+}
+
+/// The rate at which the sending interface counts frames while `work` runs, over the seconds that it returns.
+pub fn counted(work: impl FnOnce() -> f64) -> Sample {
+    let before = counter(FROM, "tx_packets");
+    let seconds = work();
+    Sample { rate: (counter(FROM, "tx_packets") - before) as f64 / seconds, lost: 0.0 }
+}

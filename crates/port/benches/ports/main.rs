@@ -1,0 +1,111 @@
+//! Drophammer's backends beside bare loops of system calls and beside other generators: one veth pair, one processor, one
+//! frame size, in turns.
+//!
+//! `cargo bench -p drophammer-port --bench ports` (or `make bench-ports`, which installs the peers first). Needs no privilege
+//! where user namespaces are allowed; backends that want root are left out then, and say so. Arguments after `--`:
+//! `--rounds N`, `--seconds S` per row and round, `--json FILE`, and words: only rows of which the title and the name have all of
+//! them are measured.
+//!
+//! The sending end carries no address; the receiving end is up with ARP off, and the frames are to a MAC address that is
+//! nobody's, so that the receiving kernel lets go of them at its first look. In rows that receive, a socket of the row
+//! takes them before that.
+
+mod bare;
+mod links;
+mod peers;
+mod table;
+mod trial;
+
+use drophammer_lab::{Lab, LabOptions};
+use drophammer_port::INTERFACE_BACKENDS;
+use drophammer_port::priority::Favoured;
+use links::{FROM, Sample, TO};
+use table::{BARE, Kind, Line, TRAFGEN};
+
+type Run = Box<dyn Fn(&Lab, f64) -> Result<Sample, String>>;
+
+/// All rows. A backend of [`INTERFACE_BACKENDS`] has its rows by being there.
+fn rows() -> Vec<(Kind, String, Run)> {
+    let mut rows: Vec<(Kind, String, Run)> = vec![
+        (Kind::Send, BARE.into(), Box::new(|_, s| Ok(bare::send(s)))),
+        (Kind::Send, TRAFGEN.into(), Box::new(peers::trafgen)),
+        (Kind::Send, "pktgen (kernel), constant frame".into(), Box::new(peers::pktgen)),
+        (Kind::Both, BARE.into(), Box::new(|_, s| Ok(bare::both(s)))),
+    ];
+    for (kind, run) in [(Kind::Send, trial::send as fn(_, _, _) -> _), (Kind::Both, trial::both)] {
+        for backend in INTERFACE_BACKENDS {
+            for (destinations, text) in [(1, "1 destination"), (1_000_000, "1,000,000 destinations")] {
+                let name = format!("drophammer {}, {text}", backend.spec.name);
+                rows.push((kind, name, Box::new(move |_, seconds| run(backend, destinations, seconds))));
+            }
+        }
+    }
+    rows
+}
+
+struct Arguments {
+    rounds: usize,
+    seconds: f64,
+    json: Option<String>,
+    only: Vec<String>,
+}
+
+fn arguments() -> Arguments {
+    let mut arguments = Arguments { rounds: 9, seconds: 1.0, json: None, only: vec![] };
+    let mut given = std::env::args().skip(1);
+    while let Some(argument) = given.next() {
+        let mut value = || given.next().unwrap_or_else(|| panic!("{argument} wants a value"));
+        match argument.as_str() {
+            "--rounds" => arguments.rounds = value().parse().expect("--rounds wants a number"),
+            "--seconds" => arguments.seconds = value().parse().expect("--seconds wants a number"),
+            "--json" => arguments.json = Some(value()),
+            // cargo says this to every benchmark.
+            "--bench" => {}
+            word if !word.starts_with('-') => arguments.only.push(argument),
+            other => panic!("unknown argument {other}"),
+        }
+    }
+    assert!(arguments.rounds > 0 && arguments.seconds > 0.0, "there is nothing to measure");
+    arguments
+}
+
+fn main() {
+    let arguments = arguments();
+    // Before the lab, in which relative paths may lead elsewhere.
+    let json =
+        arguments.json.as_ref().map(|path| std::fs::File::create(path).unwrap_or_else(|e| panic!("{path}: {e}")));
+    let lab = Lab::enter(&LabOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let cpu = lab.cpus().tester;
+    lab.pin_current_thread(cpu).unwrap_or_else(|e| panic!("{e}"));
+    let favoured = Favoured::new();
+    let up = |name: &str| format!("link set {name} arp off multicast off up");
+    let lines = [format!("link add {FROM} type veth peer name {TO}"), up(FROM), up(TO)];
+    lab.tester().and_then(|t| t.ip(&lines)).unwrap_or_else(|e| panic!("{e}"));
+
+    let wanted = |(kind, name, _): &(Kind, String, Run)| {
+        arguments.only.iter().all(|word| kind.title().contains(word.as_str()) || name.contains(word.as_str()))
+    };
+    let rows: Vec<_> = rows().into_iter().filter(wanted).collect();
+    let mut lines: Vec<Line> =
+        rows.iter().map(|(kind, name, _)| Line { name: name.clone(), kind: *kind, samples: vec![] }).collect();
+    for _ in 0..arguments.rounds {
+        for ((_, _, run), line) in rows.iter().zip(&mut lines) {
+            line.samples.push(run(&lab, arguments.seconds));
+        }
+    }
+
+    println!(
+        "64-byte frames (60 and FCS) over one veth pair, all on processor {cpu}{}, {} rounds of {} s in turns.",
+        if favoured.is_granted() { " before other work (nice -20)" } else { "" },
+        arguments.rounds,
+        arguments.seconds
+    );
+    println!(
+        "Medians of rates, and medians of the ratios within a round. Rates of sending are the interface's own counts.\n"
+    );
+    print!("{}", table::text(&lines));
+    if let Some(file) = json {
+        let value = table::json(&lines, arguments.rounds, arguments.seconds);
+        serde_json::to_writer_pretty(file, &value).unwrap_or_else(|e| panic!("JSON: {e}"));
+    }
+}

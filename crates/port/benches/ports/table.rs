@@ -1,0 +1,142 @@
+//! Medians, ratios, and how they are shown.
+
+use crate::links::Sample;
+use serde_json::{Value, json};
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Frames sent, nobody reads them.
+    Send,
+    /// Frames sent and received on one thread.
+    Both,
+}
+
+impl Kind {
+    /// What is measured, in words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Send => "transmit only, nobody reads",
+            Kind::Both => "transmit and receive on one thread",
+        }
+    }
+}
+
+/// One line of the table.
+pub struct Line {
+    /// What sends.
+    pub name: String,
+    /// What is measured.
+    pub kind: Kind,
+    /// One per round; a reason instead when there is none.
+    pub samples: Vec<Result<Sample, String>>,
+}
+
+/// Middle, least and most.
+#[derive(Clone, Copy)]
+pub struct Spread {
+    /// Median.
+    pub median: f64,
+    /// Least.
+    pub min: f64,
+    /// Most.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of `values`; `None` when there are none.
+    fn of(mut values: Vec<f64>) -> Option<Spread> {
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        Some(Spread { median: values[values.len() / 2], min, max })
+    }
+}
+
+impl Line {
+    /// Frames per second.
+    pub fn rate(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().flatten().map(|s| s.rate).collect())
+    }
+
+    /// Part of the offered frames that was lost.
+    fn lost(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().flatten().map(|s| s.lost).collect())
+    }
+
+    /// Ratio to `other`, round by round.
+    pub fn against(&self, other: &Line) -> Option<Spread> {
+        let pairs = self.samples.iter().zip(&other.samples);
+        Spread::of(pairs.filter_map(|(a, b)| Some(a.as_ref().ok()?.rate / b.as_ref().ok()?.rate)).collect())
+    }
+
+    /// Why rounds are missing.
+    fn reason(&self) -> Option<&str> {
+        self.samples.iter().find_map(|s| s.as_ref().err()).map(String::as_str)
+    }
+}
+
+/// A line that others are measured against.
+fn named<'a>(lines: &'a [Line], kind: Kind, name: &str) -> Option<&'a Line> {
+    lines.iter().find(|l| l.kind == kind && l.name == name)
+}
+
+/// Ratios are to these lines of the same kind.
+pub const BARE: &str = "bare system calls, constant frame";
+/// See [`BARE`]; sends only.
+pub const TRAFGEN: &str = "trafgen, constant frame";
+
+/// The table as text.
+pub fn text(lines: &[Line]) -> String {
+    let mut out = String::new();
+    for kind in [Kind::Send, Kind::Both] {
+        let heads = ["k/s", "min-max", "of bare", "of trafgen", "lost"];
+        let [rate, range, bare, trafgen, lost] = heads;
+        let title = kind.title();
+        out += &format!("{title:<48}{rate:>9}{range:>17}{bare:>9}{trafgen:>12}{lost:>11}\n");
+        for line in lines.iter().filter(|l| l.kind == kind) {
+            let ratio = |name| named(lines, kind, name).and_then(|other| line.against(other));
+            let show = |ratio: Option<Spread>| ratio.map_or("-".into(), |r| format!("{:.2}", r.median));
+            out += &format!("  {:<46}", line.name);
+            if let Some(rate) = line.rate() {
+                let range = format!("{:.0}-{:.0}", rate.min / 1e3, rate.max / 1e3);
+                out += &format!(
+                    "{:>9.0}{range:>17}{:>9}{:>11}",
+                    rate.median / 1e3,
+                    show(ratio(BARE)),
+                    show(ratio(TRAFGEN))
+                );
+                let lost = line.lost().filter(|_| kind == Kind::Both && line.name != BARE);
+                out += &format!("{:>11}", lost.map_or("-".into(), |l| format!("{:.4} %", l.median * 100.0)));
+            }
+            if let Some(reason) = line.reason() {
+                let missing = line.samples.iter().filter(|s| s.is_err()).count();
+                out += &format!("  {missing} of {} rounds missing: {reason}", line.samples.len());
+            }
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The same for programs, with every round.
+pub fn json(lines: &[Line], rounds: usize, seconds: f64) -> Value {
+    let spread = |s: Option<Spread>| s.map(|s| json!({"median": s.median, "min": s.min, "max": s.max}));
+    let rows: Vec<Value> = lines
+        .iter()
+        .map(|line| {
+            let ratio = |name| spread(named(lines, line.kind, name).and_then(|other| line.against(other)));
+            json!({
+                "name": line.name,
+                "measures": line.kind.title(),
+                "frames_per_second": spread(line.rate()),
+                "of_bare": ratio(BARE),
+                "of_trafgen": ratio(TRAFGEN),
+                "lost": if line.kind == Kind::Both && line.name != BARE { spread(line.lost()) } else { None },
+                "rounds": line.samples.iter().map(|s| s.as_ref().ok().map(|s| s.rate)).collect::<Vec<_>>(),
+                "missing": line.reason(),
+            })
+        })
+        .collect();
+    json!({"frame_bytes_without_fcs": crate::links::LEN, "rounds": rounds, "seconds": seconds, "rows": rows})
+}

@@ -1,0 +1,98 @@
+//! Drophammer's own rows: a trial with all that it does in a run.
+
+use crate::links::{FROM, MACS, Sample, TO, counter};
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
+use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
+use drophammer_traffic::{Control, Neighbour, Plan, Timing};
+use drophammer_wire::MacAddr;
+use drophammer_wire::signature::TrialKey;
+
+struct Nobody;
+
+impl Control for Nobody {
+    fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
+        Ok(())
+    }
+    fn poll(&mut self, now: Instant, _: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
+        Ok(Instant(now.0 + 1_000_000_000))
+    }
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// One flow from port 0 to port `to`, as fast as it goes.
+fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
+    let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
+    let spec = TrialSpec {
+        purpose: "bench".into(),
+        size: "64".parse().expect("a size"),
+        flows: vec![FlowSpec {
+            group: "all".into(),
+            from: 0,
+            to,
+            family: Family::Ipv4,
+            sources: range([10, 200, 0, 2], 1),
+            destinations: range([10, 0, 0, 0], destinations),
+            weight: 1.0,
+        }],
+        load: Load::Maximum { limit_pps: 14_880_952.0 },
+        duration_s: seconds,
+        bin_s: None,
+        drain_s: if to == 0 { 0.0 } else { 0.2 },
+    };
+    let neighbour =
+        |i: usize| Neighbour { mac: MacAddr(MACS[i]), device_ipv4: Some(MacAddr(MACS[1 - i])), device_ipv6: None };
+    let timing = Timing {
+        seed: 1,
+        key: TrialKey::new(7, trial),
+        earlier: vec![],
+        max_backlog_ns: 200_000,
+        late_ns: 1_000_000_000,
+    };
+    Plan::new(&spec, &[neighbour(0), neighbour(1)][..=to], &timing).expect("a plan")
+}
+
+fn open(backend: &Backend, interface: &str, clock: SystemClock) -> Result<Box<dyn Port>, String> {
+    let port = (backend.open)(interface, clock).map_err(|e| e.to_string())?;
+    Ok(port)
+}
+
+/// Sends only: the other interface is nobody's. The port is asked for what came in after every burst, as in any trial.
+pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
+    let clock = SystemClock::start();
+    let mut ports = [open(backend, FROM, clock)?];
+    let count = || ["tx_packets", "tx_dropped"].map(|name| counter(FROM, name));
+    let before = count();
+    let plan = plan(0, destinations, seconds, clock.now().0);
+    let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
+    drop(ports);
+    let [sent, dropped] = count();
+    let (sent, dropped) = (sent - before[0], dropped - before[1]);
+    // What the trial says must be what the interface counts.
+    if sent + dropped != result.offered() {
+        return Err(format!(
+            "{} frames offered, but the interface counts {sent} and {dropped} dropped",
+            result.offered()
+        ));
+    }
+    Ok(Sample { rate: sent as f64 / result.sending_s, lost: 0.0 })
+}
+
+/// Sends and receives on one thread, with full accounting of what comes.
+pub fn both(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
+    let clock = SystemClock::start();
+    let mut ports = [open(backend, FROM, clock)?, open(backend, TO, clock)?];
+    let plan = plan(1, destinations, seconds, clock.now().0);
+    let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
+    let wrong = result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered);
+    if wrong > 0 || result.received() == 0 {
+        return Err(format!("{wrong} frames came wrong, {} came", result.received()));
+    }
+    if result.health.receive_drops > 0 {
+        return Err(format!("the tester lost {} frames", result.health.receive_drops));
+    }
+    let lost = result.lost() as f64 / result.offered() as f64;
+    Ok(Sample { rate: result.received() as f64 / result.sending_s.max(result.receiving_s), lost })
+}

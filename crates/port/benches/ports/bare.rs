@@ -1,7 +1,7 @@
 //! The limit of system calls: `sendmmsg` and `recvmmsg` over constant frames, nothing else. No timestamps, no look at what
 //! comes in.
 
-use crate::links::{FROM, LEN, Sample, TO, constant_frame, counted};
+use crate::links::{FROM, LEN, Sample, TO, constant_frame, counted, cpu_seconds};
 use std::ffi::CString;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -85,7 +85,7 @@ impl Messages {
 pub fn send(seconds: f64) -> Sample {
     let socket = sender();
     let mut messages = Messages::new(&constant_frame(), LEN);
-    counted(|| {
+    counted("thread-self", || {
         let start = Instant::now();
         while start.elapsed().as_secs_f64() < seconds {
             messages.send(&socket);
@@ -101,6 +101,7 @@ pub fn both(seconds: f64) -> Sample {
     option(&to, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 64 << 20);
     let (mut send, mut take) = (Messages::new(&constant_frame(), LEN), Messages::new(&[], SLOT));
     let mut received = 0;
+    let cpu = cpu_seconds("thread-self");
     let start = Instant::now();
     while start.elapsed().as_secs_f64() < seconds {
         send.send(&from);
@@ -112,5 +113,6 @@ pub fn both(seconds: f64) -> Sample {
             }
         }
     }
-    Sample { rate: received as f64 / start.elapsed().as_secs_f64(), lost: 0.0 }
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds("thread-self") - cpu);
+    Sample { rate: received as f64 / seconds, per_cpu: received as f64 / cpu, lost: 0.0 }
 }

@@ -16,6 +16,8 @@ pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 pub struct Sample {
     /// Frames per second: sent, as the interface counts them, or received.
     pub rate: f64,
+    /// The same per second of processor time that the sender got.
+    pub per_cpu: f64,
     /// Part of the frames offered that did not come back, where they are received.
     pub lost: f64,
 }
@@ -35,9 +37,19 @@ pub fn counter(interface: &str, name: &str) -> u64 {
     fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_else(|| panic!("no {path}"))
 }
 
-/// The rate at which the sending interface counts frames while `work` runs, over the seconds that it returns.
-pub fn counted(work: impl FnOnce() -> f64) -> Sample {
-    let before = counter(FROM, "tx_packets");
+/// Processor time that a process or thread has had, in seconds; `thread-self` is the calling thread.
+pub fn cpu_seconds(pid: &str) -> f64 {
+    let path = format!("/proc/{pid}/schedstat");
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let ns = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+    ns.unwrap_or_else(|| panic!("{path} says {text}")) as f64 / 1e9
+}
+
+/// The rate at which the sending interface counts frames while `work` runs, over the seconds that it returns; `pid` is who
+/// sends.
+pub fn counted(pid: &str, work: impl FnOnce() -> f64) -> Sample {
+    let (before, cpu) = (counter(FROM, "tx_packets"), cpu_seconds(pid));
     let seconds = work();
-    Sample { rate: (counter(FROM, "tx_packets") - before) as f64 / seconds, lost: 0.0 }
+    let (frames, cpu) = ((counter(FROM, "tx_packets") - before) as f64, cpu_seconds(pid) - cpu);
+    Sample { rate: frames / seconds, per_cpu: frames / cpu, lost: 0.0 }
 }

@@ -101,7 +101,8 @@ fn main() {
         arguments.seconds
     );
     println!(
-        "Medians of rates, and medians of the ratios within a round. Rates of sending are the interface's own counts.\n"
+        "k/s: thousand frames per second; k/cpu-s: per second of processor time that the sender got, with least and most.\n\
+         Ratios are of k/cpu-s within a round. All are medians. What is sent is what the interface counts.\n"
     );
     print!("{}", table::text(&lines));
     if let Some(file) = json {

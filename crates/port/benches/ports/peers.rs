@@ -17,12 +17,12 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Frames after which it counts as started.
 const STARTED: u64 = 1_000;
 
-/// Waits until the interface has sent some frames, lets `settle` do its work, then counts over `seconds`. `alive` says why
+/// Waits until the interface has sent some frames, asks `settle` who sends, then counts over `seconds`. `alive` says why
 /// no more will come.
 fn measured(
     seconds: f64,
     mut alive: impl FnMut() -> Result<(), String>,
-    settle: impl FnOnce() -> Result<(), String>,
+    settle: impl FnOnce() -> Result<String, String>,
 ) -> Result<Sample, String> {
     let (begun, from) = (Instant::now(), counter(FROM, "tx_packets"));
     while counter(FROM, "tx_packets") < from + STARTED {
@@ -32,8 +32,8 @@ fn measured(
         }
         thread::sleep(LOOK);
     }
-    settle()?;
-    let sample = counted(|| {
+    let pid = settle()?;
+    let sample = counted(&pid, || {
         let start = Instant::now();
         thread::sleep(Duration::from_secs_f64(seconds));
         start.elapsed().as_secs_f64()
@@ -99,8 +99,19 @@ pub fn trafgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     measured(seconds, alive, || {
         let workers = workers(pid);
         workers.iter().try_for_each(|pid| pin(*pid, cpu)).map_err(|e| e.to_string())?;
-        if workers.len() == 1 { Ok(()) } else { Err(format!("{} workers instead of one", workers.len())) }
+        match workers[..] {
+            [pid] => Ok(pid.to_string()),
+            _ => Err(format!("{} workers instead of one", workers.len())),
+        }
     })
+}
+
+/// The process with this name.
+fn process(name: &str) -> Result<String, String> {
+    let pids = fs::read_dir("/proc").map_err(|e| e.to_string())?;
+    let named = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let mut pids = pids.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    pids.find(named).ok_or_else(|| format!("there is no process {name}"))
 }
 
 /// The kernel's own generator, with the same frame, every one made anew.
@@ -126,7 +137,7 @@ pub fn pktgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
         // This call returns when the generator has stopped.
         let run = scope.spawn(|| write("pgctrl", "start"));
         let alive = || if run.is_finished() { Err("it ended by itself".into()) } else { Ok(()) };
-        let sample = measured(seconds, alive, || Ok(()));
+        let sample = measured(seconds, alive, || process(&thread));
         let stopped = write("pgctrl", "stop");
         sample.and_then(|sample| stopped.map(|()| sample))
     });

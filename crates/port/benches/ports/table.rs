@@ -54,8 +54,13 @@ impl Spread {
 
 impl Line {
     /// Frames per second.
-    pub fn rate(&self) -> Option<Spread> {
+    fn rate(&self) -> Option<Spread> {
         Spread::of(self.samples.iter().flatten().map(|s| s.rate).collect())
+    }
+
+    /// Frames per second of processor time.
+    fn per_cpu(&self) -> Option<Spread> {
+        Spread::of(self.samples.iter().flatten().map(|s| s.per_cpu).collect())
     }
 
     /// Part of the offered frames that was lost.
@@ -63,10 +68,10 @@ impl Line {
         Spread::of(self.samples.iter().flatten().map(|s| s.lost).collect())
     }
 
-    /// Ratio to `other`, round by round.
-    pub fn against(&self, other: &Line) -> Option<Spread> {
+    /// Ratio to `other` in frames per second of processor time, round by round.
+    fn against(&self, other: &Line) -> Option<Spread> {
         let pairs = self.samples.iter().zip(&other.samples);
-        Spread::of(pairs.filter_map(|(a, b)| Some(a.as_ref().ok()?.rate / b.as_ref().ok()?.rate)).collect())
+        Spread::of(pairs.filter_map(|(a, b)| Some(a.as_ref().ok()?.per_cpu / b.as_ref().ok()?.per_cpu)).collect())
     }
 
     /// Why rounds are missing.
@@ -89,22 +94,18 @@ pub const TRAFGEN: &str = "trafgen, constant frame";
 pub fn text(lines: &[Line]) -> String {
     let mut out = String::new();
     for kind in [Kind::Send, Kind::Both] {
-        let heads = ["k/s", "min-max", "of bare", "of trafgen", "lost"];
-        let [rate, range, bare, trafgen, lost] = heads;
+        let [rate, per_cpu, range, bare, trafgen, lost] =
+            ["k/s", "k/cpu-s", "min-max", "of bare", "of trafgen", "lost"];
         let title = kind.title();
-        out += &format!("{title:<48}{rate:>9}{range:>17}{bare:>9}{trafgen:>12}{lost:>11}\n");
+        out += &format!("{title:<46}{rate:>8}{per_cpu:>9}{range:>13}{bare:>9}{trafgen:>12}{lost:>11}\n");
         for line in lines.iter().filter(|l| l.kind == kind) {
             let ratio = |name| named(lines, kind, name).and_then(|other| line.against(other));
             let show = |ratio: Option<Spread>| ratio.map_or("-".into(), |r| format!("{:.2}", r.median));
-            out += &format!("  {:<46}", line.name);
-            if let Some(rate) = line.rate() {
-                let range = format!("{:.0}-{:.0}", rate.min / 1e3, rate.max / 1e3);
-                out += &format!(
-                    "{:>9.0}{range:>17}{:>9}{:>11}",
-                    rate.median / 1e3,
-                    show(ratio(BARE)),
-                    show(ratio(TRAFGEN))
-                );
+            out += &format!("  {:<44}", line.name);
+            if let (Some(rate), Some(per_cpu)) = (line.rate(), line.per_cpu()) {
+                let range = format!("{:.0}-{:.0}", per_cpu.min / 1e3, per_cpu.max / 1e3);
+                out += &format!("{:>8.0}{:>9.0}{range:>13}", rate.median / 1e3, per_cpu.median / 1e3);
+                out += &format!("{:>9}{:>12}", show(ratio(BARE)), show(ratio(TRAFGEN)));
                 let lost = line.lost().filter(|_| kind == Kind::Both && line.name != BARE);
                 out += &format!("{:>11}", lost.map_or("-".into(), |l| format!("{:.4} %", l.median * 100.0)));
             }
@@ -130,10 +131,11 @@ pub fn json(lines: &[Line], rounds: usize, seconds: f64) -> Value {
                 "name": line.name,
                 "measures": line.kind.title(),
                 "frames_per_second": spread(line.rate()),
+                "frames_per_cpu_second": spread(line.per_cpu()),
                 "of_bare": ratio(BARE),
                 "of_trafgen": ratio(TRAFGEN),
                 "lost": if line.kind == Kind::Both && line.name != BARE { spread(line.lost()) } else { None },
-                "rounds": line.samples.iter().map(|s| s.as_ref().ok().map(|s| s.rate)).collect::<Vec<_>>(),
+                "rounds": line.samples.iter().map(|s| s.as_ref().ok().map(|s| [s.rate, s.per_cpu])).collect::<Vec<_>>(),
                 "missing": line.reason(),
             })
         })

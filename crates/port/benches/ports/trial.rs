@@ -1,8 +1,8 @@
 //! Drophammer's own rows: a trial with all that it does in a run.
 
-use crate::links::{FROM, MACS, Sample, TO, counter};
+use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, Timing};
 use drophammer_wire::MacAddr;
@@ -59,6 +59,13 @@ fn open(backend: &Backend, interface: &str, clock: SystemClock) -> Result<Box<dy
     Ok(port)
 }
 
+/// Carries a trial out; also returns the processor time that it took.
+fn run(plan: Plan, ports: &mut [Box<dyn Port>], clock: SystemClock) -> Result<(TrialResult, f64), String> {
+    let cpu = cpu_seconds("thread-self");
+    let result = drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
+    Ok((result, cpu_seconds("thread-self") - cpu))
+}
+
 /// Sends only: the other interface is nobody's. The port is asked for what came in after every burst, as in any trial.
 pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
     let clock = SystemClock::start();
@@ -66,7 +73,7 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
     let count = || ["tx_packets", "tx_dropped"].map(|name| counter(FROM, name));
     let before = count();
     let plan = plan(0, destinations, seconds, clock.now().0);
-    let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
+    let (result, cpu) = run(plan, &mut ports, clock)?;
     drop(ports);
     let [sent, dropped] = count();
     let (sent, dropped) = (sent - before[0], dropped - before[1]);
@@ -77,7 +84,7 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
             result.offered()
         ));
     }
-    Ok(Sample { rate: sent as f64 / result.sending_s, lost: 0.0 })
+    Ok(Sample { rate: sent as f64 / result.sending_s, per_cpu: sent as f64 / cpu, lost: 0.0 })
 }
 
 /// Sends and receives on one thread, with full accounting of what comes.
@@ -85,7 +92,7 @@ pub fn both(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
     let clock = SystemClock::start();
     let mut ports = [open(backend, FROM, clock)?, open(backend, TO, clock)?];
     let plan = plan(1, destinations, seconds, clock.now().0);
-    let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).map_err(|e| e.to_string())?;
+    let (result, cpu) = run(plan, &mut ports, clock)?;
     let wrong = result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered);
     if wrong > 0 || result.received() == 0 {
         return Err(format!("{wrong} frames came wrong, {} came", result.received()));
@@ -94,5 +101,6 @@ pub fn both(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
         return Err(format!("the tester lost {} frames", result.health.receive_drops));
     }
     let lost = result.lost() as f64 / result.offered() as f64;
-    Ok(Sample { rate: result.received() as f64 / result.sending_s.max(result.receiving_s), lost })
+    let (received, seconds) = (result.received() as f64, result.sending_s.max(result.receiving_s));
+    Ok(Sample { rate: received / seconds, per_cpu: received / cpu, lost })
 }

@@ -11,17 +11,45 @@ use std::sync::atomic::{AtomicU32, Ordering};
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    /// What is mapped: the memory, and room before it when it was to begin at a multiple of something.
+    whole: (NonNull<u8>, usize),
 }
 
+/// A large page of most processors.
+const LARGE_PAGE: usize = 2 << 20;
+
 impl Mapping {
-    fn new(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
+    fn map(len: usize, flags: i32, fd: i32, offset: libc::off_t) -> io::Result<NonNull<u8>> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping wherever the kernel likes; nothing of ours is there.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags | libc::MAP_POPULATE, fd, offset) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, fd, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        NonNull::new(start.cast()).map(|start| Mapping { start, len }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// Memory that the kernel has, at `offset` of `fd`.
+    fn shared(len: usize, fd: i32, offset: libc::off_t) -> io::Result<Mapping> {
+        let start = Mapping::map(len, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;
+        Ok(Mapping { start, len, whole: (start, len) })
+    }
+
+    /// Our own memory, in large pages where there are any: frames go round through all of it, and with small pages the
+    /// processor looks up nearly each one's.
+    fn own(len: usize) -> io::Result<Mapping> {
+        let whole_len = len.next_multiple_of(LARGE_PAGE) + LARGE_PAGE;
+        let whole = Mapping::map(whole_len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        // SAFETY: the first multiple of a large page is less than one from the start, and the mapping is that much longer.
+        let start = unsafe { whole.add(whole.align_offset(LARGE_PAGE)) };
+        let mapping = Mapping { start, len, whole: (whole, whole_len) };
+        // SAFETY: both name memory of this mapping alone. Whether there are large pages is of no consequence; memory that is not
+        // there yet would be looked for during a trial.
+        unsafe {
+            libc::madvise(start.as_ptr().cast(), len.next_multiple_of(LARGE_PAGE), libc::MADV_HUGEPAGE);
+            start.write_bytes(0, len);
+        }
+        Ok(mapping)
     }
 }
 
@@ -31,7 +59,7 @@ unsafe impl Send for Mapping {}
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours, and all pointers into it go with its owner.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        unsafe { libc::munmap(self.whole.0.as_ptr().cast(), self.whole.1) };
     }
 }
 
@@ -44,7 +72,7 @@ pub struct Frames {
 impl Frames {
     /// `count` chunks of `chunk` bytes.
     pub fn new(count: usize, chunk: usize) -> io::Result<Frames> {
-        let memory = Mapping::new(count * chunk, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+        let memory = Mapping::own(count * chunk)?;
         Ok(Frames { memory, chunk })
     }
 
@@ -91,7 +119,7 @@ pub struct Ring<T> {
 impl<T: Copy> Ring<T> {
     fn new(socket: &OwnedFd, offsets: libc::xdp_ring_offset, size: u32, page: libc::off_t) -> io::Result<Ring<T>> {
         let len = offsets.desc as usize + size as usize * mem::size_of::<T>();
-        let mapping = Mapping::new(len, libc::MAP_SHARED, socket.as_raw_fd(), page)?;
+        let mapping = Mapping::shared(len, socket.as_raw_fd(), page)?;
         Ok(Ring { mapping, offsets, mask: size - 1, own: 0, theirs: 0, entry: std::marker::PhantomData })
     }
 

@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench clean-lab
+.PHONY: help run test bench bench-ports clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -25,8 +25,13 @@ test: ## install what is missing, run all tests, clippy and the format check
 	@scripts/lint
 
 bench: ## measure the packet path of the tester
-	@scripts/setup run
+	@scripts/setup bench
 	cargo bench --workspace --locked --bench '*'
+
+bench-ports: ## measure the ports beside bare system calls and trafgen; writes target/bench-ports.json too
+	@scripts/setup bench
+	@mkdir -p target
+	cargo bench --locked -p drophammer-port --bench ports -- --json $(CURDIR)/target/bench-ports.json $(ARGS)
 
 clean-lab: ## remove what a killed run may have left behind
 	$(DROPHAMMER) clean

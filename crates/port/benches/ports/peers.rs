@@ -4,7 +4,7 @@
 use crate::links::{FROM, LEN, MACS, Sample, constant_frame, counted, counter};
 use drophammer_lab::Lab;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -75,13 +75,14 @@ pub fn trafgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     let bytes: Vec<String> = constant_frame().iter().map(|byte| format!("{byte:#04x}")).collect();
     let cpu = lab.cpus().tester;
     let start = || {
-        // It leaves the host's settings and interrupts alone.
+        // It leaves the host's settings and interrupts alone, and its file in a folder that goes with the lab.
         Command::new("trafgen")
             .args(["--dev", FROM, "--cpus", "1", "--no-sock-mem", "--notouch-irq"])
             .arg(format!("{{ {} }}", bytes.join(", ")))
+            .current_dir("/run")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
     };
@@ -93,7 +94,11 @@ pub fn trafgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     })?);
     let pid = trafgen.0.id();
     let alive = || match trafgen.0.try_wait() {
-        Ok(Some(status)) => Err(format!("it ended by itself, {status}")),
+        Ok(Some(status)) => {
+            let mut said = String::new();
+            let _ = trafgen.0.stderr.take().map(|mut pipe| pipe.read_to_string(&mut said));
+            Err(format!("it ended by itself, {status}: {}", said.trim()))
+        }
         _ => Ok(()),
     };
     measured(seconds, alive, || {

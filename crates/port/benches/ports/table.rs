@@ -93,7 +93,7 @@ pub const TRAFGEN: &str = "trafgen, constant frame";
 /// The table as text.
 pub fn text(lines: &[Line]) -> String {
     let mut out = String::new();
-    for kind in [Kind::Send, Kind::Both] {
+    for kind in [Kind::Send, Kind::Both].into_iter().filter(|kind| lines.iter().any(|l| l.kind == *kind)) {
         let [rate, per_cpu, range, bare, trafgen, lost] =
             ["k/s", "k/cpu-s", "min-max", "of bare", "of trafgen", "lost"];
         let title = kind.title();
@@ -109,13 +109,20 @@ pub fn text(lines: &[Line]) -> String {
                 let lost = line.lost().filter(|_| kind == Kind::Both && line.name != BARE);
                 out += &format!("{:>11}", lost.map_or("-".into(), |l| format!("{:.4} %", l.median * 100.0)));
             }
-            if let Some(reason) = line.reason() {
+            if line.reason().is_some() {
                 let missing = line.samples.iter().filter(|s| s.is_err()).count();
-                out += &format!("  {missing} of {} rounds missing: {reason}", line.samples.len());
+                out += &format!("  {missing} of {} rounds missing", line.samples.len());
             }
             out.push('\n');
         }
         out.push('\n');
+    }
+    let mut told: Vec<&str> = Vec::new();
+    for line in lines {
+        if let Some(reason) = line.reason().filter(|reason| !told.contains(reason)) {
+            out += &format!("missing, {}: {reason}\n", line.name);
+            told.push(reason);
+        }
     }
     out
 }

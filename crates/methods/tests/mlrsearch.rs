@@ -6,7 +6,7 @@ use drophammer_methods::mlrsearch::{
     Budget, Classification, GoalResult, Irregular, LoadStats, Measurement, Search, SearchEnd, SearchGoal, Target,
 };
 use proptest::prelude::*;
-use recorded::{Device, Dut, Goal, Recorded, read};
+use recorded::{Device, Dut, Goal, Recorded, SEARCHES, read};
 use serde::Deserialize;
 use std::convert::Infallible;
 
@@ -113,19 +113,6 @@ fn search(recorded: &Recorded, budget: Budget) -> (Search, Device) {
     search.run(&mut |d: f64, l: f64| device.measure(d, l)).unwrap();
     (search, device)
 }
-
-const SEARCHES: [&str; 10] = [
-    "v01_readme_hard1mpps",
-    "v02_csit_knee",
-    "v03_rfc2544_60s_buffered",
-    "v04_csit_stall_overhead",
-    "v06_tst009_noisy",
-    "v08_line_rate_irregular",
-    "v09_min_load_bad_nofail",
-    "v10_min_load_bad_failfast",
-    "v12_quick_ci",
-    "v13_plain_60s_nopreceding",
-];
 
 #[test]
 fn recorded_devices_are_found_out_as_well_as_the_reference_does() {

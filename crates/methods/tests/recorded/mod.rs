@@ -1,9 +1,25 @@
 //! Recorded searches and the simulated devices that they ran on.
 
+#![allow(dead_code)] // each test program uses its part
+
 use drophammer_methods::mlrsearch::{Measurement, SearchGoal};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::path::PathBuf;
+
+/// All recordings of searches.
+pub const SEARCHES: [&str; 10] = [
+    "v01_readme_hard1mpps",
+    "v02_csit_knee",
+    "v03_rfc2544_60s_buffered",
+    "v04_csit_stall_overhead",
+    "v06_tst009_noisy",
+    "v08_line_rate_irregular",
+    "v09_min_load_bad_nofail",
+    "v10_min_load_bad_failfast",
+    "v12_quick_ci",
+    "v13_plain_60s_nopreceding",
+];
 
 /// Text of a file of the recordings.
 pub fn read(name: &str) -> String {

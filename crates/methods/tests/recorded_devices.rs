@@ -62,6 +62,7 @@ impl Testbed for Bed {
             health: Health::default(),
             validity: Validity::Valid,
             dut_cpu: None,
+            dut_counters: Default::default(),
             senders: 1,
         })
     }

@@ -9,7 +9,7 @@ use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::suite::{ParamValue, Params, Suite};
 use drophammer_model::trial::Family;
 use drophammer_port::Port;
-use drophammer_reference::{Corrupt, Faults, Hold, Misroute, Reorder};
+use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
 use drophammer_testbed::Session;
 use drophammer_testbed::bed::{Bed, Device};
 use drophammer_testbed::hosts::Hosts;
@@ -104,6 +104,7 @@ fn faults() -> Vec<Faults> {
         Faults { reorder: Some(Reorder { every: 101, positions: 3 }), ..none.clone() },
         Faults { corrupt: Some(Corrupt { every: 83, offset: None, fix_checksum: true }), ..none.clone() },
         Faults { misroute: Some(Misroute { every: 103, to_port: 0 }), ..none.clone() },
+        Faults { wrong_next_hop: Some(WrongNextHop { every: 107, mac: NOBODY }), ..none.clone() },
         Faults { hold: Some(Hold { every: 1_009, time: Duration::from_millis(1_200) }), ..none },
     ]
 }
@@ -128,6 +129,7 @@ fn a_counter_that_is_one_off_is_found() {
         ("truth.reordered", "reordered (RFC 4737)"),
         ("truth.corrupted", "corrupted"),
         ("truth.misrouted", "stray"),
+        ("truth.wrong_next_hop", "stray"),
         ("truth.held", "late"),
     ];
     for (counter, name) in told {

@@ -103,7 +103,7 @@ impl Method for CounterProof {
 fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
     let counted = |count: fn(&GroupCounts) -> u64| result.sum(count);
     // A frame with a wrong byte, at a wrong port or to a wrong neighbour arrives, but is not received.
-    let spoilt = did.count("truth.corrupted") + did.count("truth.misrouted") + did.count("truth.misaddressed");
+    let spoilt = did.count("truth.corrupted") + did.count("truth.misrouted") + did.count("truth.wrong_next_hop");
     // Frames that never reached the device: its ring refused them, or its socket overflowed.
     let before = counted(|g| g.refused) + did.count("truth.receive_overflow");
     let lost = before + did.sum("truth.dropped.") + did.count("truth.transmit_refused") + spoilt;
@@ -114,7 +114,7 @@ fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
         // A frame that is held is overtaken by all that follow it.
         ("reordered (RFC 4737)", did.count("truth.reordered") + did.count("truth.held"), counted(|g| g.reordered)),
         ("corrupted", did.count("truth.corrupted"), counted(|g| g.corrupted)),
-        ("stray", did.count("truth.misrouted") + did.count("truth.misaddressed"), counted(|g| g.stray)),
+        ("stray", did.count("truth.misrouted") + did.count("truth.wrong_next_hop"), counted(|g| g.stray)),
         ("late", did.count("truth.held"), counted(|g| g.late)),
     ]
 }

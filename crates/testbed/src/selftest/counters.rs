@@ -13,7 +13,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::{DutConfig, ParamValue, Params};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, SystemClock};
-use drophammer_reference::{Corrupt, Faults, Hold, Misroute, Reorder};
+use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -52,6 +52,10 @@ fn devices() -> Vec<(&'static str, Faults)> {
         (
             "sends every 103rd frame to port 1",
             Faults { misroute: Some(Misroute { every: 103, to_port: 0 }), ..none.clone() },
+        ),
+        (
+            "sends every 107th frame to a station that is not there",
+            Faults { wrong_next_hop: Some(WrongNextHop { every: 107, mac: NOBODY }), ..none.clone() },
         ),
         ("holds every 1,009th frame for 1.2 s", Faults { hold: Some(Hold { every: 1_009, time: HELD }), ..none }),
     ]

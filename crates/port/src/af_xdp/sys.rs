@@ -265,3 +265,24 @@ pub fn kick(socket: &OwnedFd) -> io::Result<()> {
 pub fn statistics(socket: &OwnedFd) -> io::Result<libc::xdp_statistics> {
     get_option(socket, libc::XDP_STATISTICS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_lie_within_their_chunks() {
+        let (count, chunk) = (1_025, 2_048);
+        let mut frames = Frames::new(count, chunk).unwrap();
+        assert_eq!(frames.memory.start.as_ptr() as usize % LARGE_PAGE, 0);
+        let last = ((count - 1) * chunk) as u64;
+        for address in [0, last] {
+            assert!(frames.write(address + 2_048 - 60, &[7; 60]));
+            let mut back = [0; 60];
+            assert!(frames.read(address + 2_048 - 60, &mut back));
+            assert_eq!(back, [7; 60]);
+            assert!(!frames.write(address + 2_048 - 59, &[7; 60]), "it would reach into the next chunk");
+        }
+        assert!(!frames.write(last + 2_048, &[7]) && !frames.read(u64::MAX, &mut [0]), "there is no such chunk");
+    }
+}

@@ -207,6 +207,32 @@ fn measured_with(backend: &str) {
 }
 
 #[test]
+fn the_simulated_router_in_its_own_process_is_measured_and_marked() {
+    let links: &[&str] = if drophammer_port::tap::usable().is_ok() { &["veth", "tap"] } else { &["veth"] };
+    for links in links {
+        let dir = tempfile::tempdir().unwrap();
+        let dut = format!("  - {{name: known, kind: reference, links: {links}, wrong_next_hop_every: 10}}\n");
+        let path = suite(dir.path(), &dut, "  - forwarding_rate: {repeats: 1, trial_duration: 200 ms}\n");
+        let out = dir.path().join("out");
+        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+        let records = records(&out);
+        let known = records.iter().find(|r| kind_of(r) == "dut" && r["name"] == "known").unwrap();
+        assert_eq!(known["simulated"], true, "it must never pass for a router");
+        assert!(std::fs::read_to_string(out.join("report.txt")).unwrap().contains("(simulated)"));
+        // All attempts of its trials, and the device's own account of the same frames.
+        let trials =
+            records.iter().filter(|r| kind_of(r) == "trial" && r["dut"] == "known" && r["test"] == "forwarding_rate");
+        let stray: u64 = trials.map(|t| t["result"]["groups"][0]["stray"].as_u64().unwrap()).sum();
+        let truth = std::fs::read_to_string(out.join("duts/known/truth.json")).unwrap();
+        let truth: serde_json::Value = serde_json::from_str(&truth).unwrap();
+        assert!(stray > 0);
+        assert_eq!(truth["truth.wrong_next_hop"].as_u64(), Some(stray), "{truth}");
+        assert!(truth["d0.in_unicast"].as_u64() > Some(stray));
+    }
+}
+
+#[test]
 fn ctrl_c_keeps_what_was_measured_and_reports_it() {
     let dir = tempfile::tempdir().unwrap();
     let (mut child, out) = start_and_wait(dir.path());

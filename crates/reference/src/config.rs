@@ -1,6 +1,7 @@
 //! What a reference device is.
 
 use crate::faults::Faults;
+use crate::filter::FilterRule;
 use drophammer_model::Bandwidth;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct Config {
     /// Static routes that the forwarding table (FIB) holds. Those beyond, in the order in which they were added, are accepted
     /// all the same, and what they attract vanishes without a word; `None` for no limit.
     pub fib_limit: Option<usize>,
+    /// Rules for transit frames; the first that matches decides.
+    pub filter: Vec<FilterRule>,
     /// What it does wrong.
     pub faults: Faults,
 }
@@ -53,6 +56,7 @@ impl Default for Config {
             pending_per_neighbour: 3,
             icmp_errors_per_second: 100,
             fib_limit: None,
+            filter: Vec::new(),
             faults: Faults::default(),
         }
     }

@@ -10,6 +10,7 @@
 //! - **What is judged at once.** A frame that no router may forward (wrong address, malformed, wrong IPv4 header
 //!   checksum, TTL or hop limit 1 or 0, no route, larger than the MTU of the way out) is dropped when it arrives and
 //!   takes nothing of the capacity. Nothing is fragmented.
+//! - **Filter.** Behind the checks of the header: the first rule that matches decides, and what is denied is dropped at once.
 //! - **One server for the box.** With a capacity of `c` frames per second, a frame that arrives at `a` starts at
 //!   `max(a, end of service of the frame before it)` and ends `10^9 / c` ns later. This is kept as an exact fraction; only
 //!   the end is rounded, up to a whole ns. At any load that is evenly spaced and not above `c`, with a buffer of 2 or more, nothing is ever lost.
@@ -26,6 +27,7 @@
 mod config;
 mod egress;
 mod faults;
+mod filter;
 mod moment;
 mod neighbours;
 mod pool;
@@ -39,5 +41,6 @@ pub use config::{Config, ConfigError, PortConfig, Route};
 pub use faults::{
     Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongNextHop,
 };
+pub use filter::FilterRule;
 pub use router::Router;
 pub use truth::{Drops, PortCounters, Truth};

@@ -65,6 +65,8 @@ pub struct Drops {
     pub malformed: u64,
     /// Wrong IPv4 header checksum.
     pub checksum: u64,
+    /// Denied by the filter; see [`crate::Config::filter`].
+    pub filtered: u64,
     /// TTL or hop limit used up.
     pub ttl: u64,
     /// No route.
@@ -92,8 +94,9 @@ pub struct Drops {
 impl Drops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        let Drops { malformed, checksum, ttl, no_route, fib_full, mtu, unresolved, buffer, egress, .. } = *self;
-        malformed + checksum + ttl + no_route + fib_full + mtu + unresolved + buffer + egress + self.faults()
+        let Drops { malformed, checksum, filtered, ttl, no_route, fib_full, mtu, unresolved, buffer, egress, .. } =
+            *self;
+        malformed + checksum + filtered + ttl + no_route + fib_full + mtu + unresolved + buffer + egress + self.faults()
     }
 
     /// Those that are faults.

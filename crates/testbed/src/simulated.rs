@@ -28,6 +28,11 @@ impl Reference {
         *self.0.borrow().truth()
     }
 
+    /// Frames that each rule of its filter decided on.
+    pub fn filter_matches(&self) -> Vec<u64> {
+        self.0.borrow().filter_matches().to_vec()
+    }
+
     /// Changes what it does wrong, from now on.
     ///
     /// # Errors

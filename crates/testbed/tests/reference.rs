@@ -9,7 +9,8 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_reference::{
-    Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Sag, Truth, WrongNextHop,
+    Config, Corrupt, DropAtLowLoad, Faults, FilterRule, Hold, Misroute, NOBODY, OwnFrames, Reorder, Sag, Truth,
+    WrongNextHop,
 };
 use drophammer_testbed::bed::Bed;
 use proptest::prelude::*;
@@ -49,6 +50,7 @@ fn since(now: Truth, before: Truth) -> Truth {
     d.dropped.fault_share -= before.dropped.fault_share;
     d.dropped.fault_window -= before.dropped.fault_window;
     d.dropped.fault_low_load -= before.dropped.fault_low_load;
+    d.dropped.filtered -= before.dropped.filtered;
     d.dropped.fib_full -= before.dropped.fib_full;
     d.dropped.unresolved -= before.dropped.unresolved;
     d
@@ -202,6 +204,37 @@ fn routes_without_room_attract_what_vanishes() {
                 "IPv6 to the second port, and nothing else"
             );
             assert_eq!(truth.icmp_errors, before.icmp_errors, "nobody is told");
+        },
+    );
+}
+
+#[test]
+fn filtered_frames_are_lost_and_counted_by_their_rule() {
+    with_bed(
+        &suite("", "tests: [throughput]\n"),
+        &BOTH,
+        |c| {
+            // To the networks behind the second port: UDP to another port, one family denied, the other permitted.
+            let to = |prefix: &str, len| Some((prefix.parse().unwrap(), len));
+            c.filter = vec![
+                FilterRule { deny: true, destination_ports: Some((10, 65_535)), ..FilterRule::default() },
+                FilterRule {
+                    deny: true,
+                    destination: to("198.19.0.0", 16),
+                    protocol: Some(17),
+                    ..FilterRule::default()
+                },
+                FilterRule { destination: to("2001:2::", 48), ..FilterRule::default() },
+            ];
+        },
+        |bed, reference| {
+            let spec = trial(bed, "64", Load::Constant { rate_pps: 1_000.0 }, 0.5);
+            let (before, counted) = (reference.truth(), reference.filter_matches());
+            let result = bed.trial(&spec).unwrap();
+            let truth = since(reference.truth(), before);
+            assert_eq!((result.lost(), truth.dropped.filtered), (250, 250));
+            let grown: Vec<u64> = reference.filter_matches().iter().zip(counted).map(|(a, b)| a - b).collect();
+            assert_eq!(grown, [0, 250, 500]);
         },
     );
 }

@@ -3,6 +3,7 @@
 use super::Router;
 use crate::egress::Parked;
 use crate::faults::{REORDER_LIMIT, is_nth};
+use crate::filter::Packet;
 use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
@@ -51,6 +52,15 @@ impl Router {
         if checksum::fold(checksum::sum(&packet[..header])) != 0xffff {
             self.truth.dropped.checksum += 1;
             return;
+        }
+        if !self.filter.is_empty() {
+            let first = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff == 0;
+            let destination_port = first.then(|| port_at(packet[9], &packet[header..total])).flatten();
+            let (source, destination) = (source.into(), destination.into());
+            if !self.filter.permits(&Packet { source, destination, protocol: packet[9], destination_port }) {
+                self.truth.dropped.filtered += 1;
+                return;
+            }
         }
         if packet[8] <= 1 {
             self.truth.dropped.ttl += 1;
@@ -132,6 +142,14 @@ impl Router {
         if packet[0] >> 4 != 6 || packet.len() < total {
             self.truth.dropped.malformed += 1;
             return;
+        }
+        if !self.filter.is_empty() {
+            let destination_port = port_at(packet[6], &packet[ipv6::LEN..total]);
+            let (source, destination) = (source.into(), destination.into());
+            if !self.filter.permits(&Packet { source, destination, protocol: packet[6], destination_port }) {
+                self.truth.dropped.filtered += 1;
+                return;
+            }
         }
         if packet[7] <= 1 {
             self.truth.dropped.ttl += 1;
@@ -348,6 +366,13 @@ impl Router {
 /// reserved.
 fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
+}
+
+/// The destination port of a TCP or UDP packet.
+fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
+    const TCP: u8 = 6;
+    let ports: &[u8; 4] = payload.first_chunk()?;
+    matches!(protocol, TCP | protocol::UDP).then_some(u16::from_be_bytes([ports[2], ports[3]]))
 }
 
 /// Where the UDP header of a whole, well-formed test frame starts.

@@ -7,6 +7,7 @@ mod icmp;
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter};
+use crate::filter::Filter;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -26,6 +27,7 @@ pub struct Router {
     ports: Vec<Port>,
     table: Table,
     fib: Fib,
+    filter: Filter,
     neighbours: Neighbours,
     server: Server,
     delay: Duration,
@@ -109,6 +111,7 @@ impl Router {
         let mut router = Router {
             ports: ports.collect(),
             table,
+            filter: Filter::new(config.filter)?,
             fib: Fib { limit: config.fib_limit.unwrap_or(usize::MAX), used: 0 },
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
@@ -204,6 +207,11 @@ impl Router {
     /// `frames` that [`Router::poll`] gave out were refused by their link.
     pub fn note_transmit_refused(&mut self, frames: u64) {
         self.truth.transmit_refused += frames;
+    }
+
+    /// Frames that each rule of the filter decided on.
+    pub fn filter_matches(&self) -> &[u64] {
+        &self.filter.matches
     }
 
     /// Where it believes a neighbour to be.

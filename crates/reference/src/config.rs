@@ -1,5 +1,6 @@
 //! What a reference device is.
 
+use crate::classes::Class;
 use crate::faults::Faults;
 use crate::filter::FilterRule;
 use drophammer_model::Bandwidth;
@@ -20,6 +21,8 @@ pub struct Config {
     pub capacity_pps: Option<u64>,
     /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
     pub buffer: usize,
+    /// Queues of the server by DSCP, in place of `buffer`; none for one queue. They need a capacity, and bear no sag.
+    pub classes: Vec<Class>,
     /// From end of service to the line.
     pub delay: Duration,
     /// Width of a uniform delay on top, drawn per frame.
@@ -49,6 +52,7 @@ impl Default for Config {
             routes: Vec::new(),
             capacity_pps: None,
             buffer: 1024,
+            classes: Vec::new(),
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             seed: 0,

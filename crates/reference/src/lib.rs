@@ -16,6 +16,7 @@
 //!   the end is rounded, up to a whole ns. At any load that is evenly spaced and not above `c`, with a buffer of 2 or more, nothing is ever lost.
 //! - **Buffer.** If at `a` already `buffer` frames wait or are in service, the frame is dropped at the tail. A frame whose
 //!   service ends at `a` or before is gone. So of a burst that arrives in one instant, exactly `buffer` frames survive.
+//! - **Classes**, where there are any, stand in place of the one buffer: see [`Class`].
 //! - **Delay.** `end of service + delay + v`, `v` uniform in `[0, jitter]` from the seed; frames to one port never
 //!   overtake each other for it.
 //! - **Line.** With a speed, a frame of `n` bytes (FCS included) then takes `8 (n + 20) / speed` on the wire of its port,
@@ -24,6 +25,7 @@
 //!   make others wait, and depart when their cause arrives.
 //! - **Faults** act on UDP frames that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
+mod classes;
 mod config;
 mod egress;
 mod faults;
@@ -37,6 +39,7 @@ mod server;
 mod table;
 mod truth;
 
+pub use classes::{Class, ClassCounters};
 pub use config::{Config, ConfigError, PortConfig, Route};
 pub use faults::{
     Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongNextHop,

@@ -6,8 +6,8 @@ use common::*;
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_reference::{
-    Config, ConfigError, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Router, Sag,
-    Truth, WrongNextHop,
+    Class, Config, ConfigError, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Router,
+    Sag, Truth, WrongNextHop,
 };
 use std::time::Duration;
 
@@ -289,4 +289,46 @@ fn a_full_fib_swallows_what_its_last_routes_attract() {
     assert_eq!(offer(&mut bench, 2, Family::Ipv6), (1, 0));
     bench.router.add_route(first).unwrap();
     assert_eq!(offer(&mut bench, 1, Family::Ipv4), (0, 1));
+}
+
+#[test]
+fn classes_share_the_server_by_their_weights_and_each_has_its_buffer() {
+    // Expedited, assured and the rest, 7 : 2 : 1, at a thousand frames per second; a burst of 100 of each in one instant.
+    let class = |dscp: &[u8], weight, buffer| Class { dscp: dscp.to_vec(), weight, buffer, buffer_bytes: None };
+    let classes = vec![class(&[46], 7, 70), class(&[10], 2, 20), class(&[], 1, 1_000)];
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let mut bench = Bench::new(Config { capacity_pps: Some(1_000), classes: classes.clone(), ..config(2) });
+        let test = Test { size: 128, ..Test::new(0, 1, family) };
+        for number in 1..=100 {
+            for dscp in [46u8, 10, 0] {
+                let mut frame = test.frame(number);
+                if family == Family::Ipv4 {
+                    // RFC 1624: the header checksum follows the changed byte.
+                    let old = u16::from_be_bytes([frame[14], frame[15]]);
+                    frame[15] = dscp << 2;
+                    let new = u16::from_be_bytes([frame[14], frame[15]]);
+                    let sum = u16::from_be_bytes([frame[24], frame[25]]);
+                    let sum = drophammer_wire::checksum::update(sum, old, new);
+                    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                } else {
+                    frame[14] = 0x60 | dscp >> 2;
+                    frame[15] = dscp << 6;
+                }
+                bench.offer(Instant(SECOND), 0, &frame);
+            }
+        }
+        // Ten turns of ten frames, the last of which ends after a tenth of a second.
+        bench.run_until(Instant(SECOND + 100 * MS));
+        let served: Vec<(u64, u64)> = bench.router.class_counters().iter().map(|c| (c.served, c.dropped)).collect();
+        assert_eq!(served, [(70, 30), (20, 80), (10, 0)], "{family}");
+        assert_eq!((bench.sent.len(), bench.router.truth().dropped.buffer), (100, 110));
+        bench.check_sums();
+        bench.run_until(Instant(2 * SECOND));
+        assert_eq!((bench.router.truth().forwarded, bench.router.truth().queued), (190, 0), "nothing is left behind");
+        bench.check_sums();
+    }
+    assert!(Router::new(Config { classes: classes.clone(), ..config(2) }).is_err(), "no capacity to share");
+    let sag = Some(Sag { from: Instant(0), capacity_pps: 1 });
+    let faults = Faults { sag, ..Faults::default() };
+    assert!(Router::new(Config { classes, capacity_pps: Some(1), faults, ..config(2) }).is_err());
 }

@@ -24,7 +24,22 @@ struct Served {
     port: usize,
 }
 
+/// A frame that waits in its class.
+pub(super) struct Waiting {
+    slot: Slot,
+    arrived: Instant,
+    port: usize,
+}
+
 impl Router {
+    /// Takes what the classes have served until `now` on its way.
+    pub(super) fn serve_classes(&mut self, now: Instant) {
+        while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
+            let Waiting { slot, arrived, port } = frame;
+            self.served(Served { slot, arrived, end, port });
+        }
+    }
+
     pub(super) fn take_ipv4(&mut self, now: Instant, port: usize, from: MacAddr, group: bool, packet: &[u8]) {
         if packet.len() < ipv4::LEN {
             self.truth.ignored += 1;
@@ -239,12 +254,24 @@ impl Router {
         let frame = self.pool.get_mut(slot);
         frame[..6].copy_from_slice(&mac.0);
         frame[6..12].copy_from_slice(&source.0);
+        if let Some(classes) = &mut self.classes {
+            let class = classes.of(dscp(frame));
+            if classes.offer(now, class, frame.len() + 4, Waiting { slot, arrived: now, port }).is_err() {
+                self.ports[ingress].counters.in_discards += 1;
+                self.discard(slot, |d| &mut d.buffer);
+            }
+            return;
+        }
         let Some(end) = self.server.offer(now) else {
             self.ports[ingress].counters.in_discards += 1;
             self.discard(slot, |d| &mut d.buffer);
             return;
         };
-        let served = Served { slot, arrived: now, end, port };
+        self.served(Served { slot, arrived: now, end, port });
+    }
+
+    fn served(&mut self, served: Served) {
+        let (slot, port) = (served.slot, served.port);
         match udp_at(self.pool.get(slot)) {
             Some(at) => self.mistreat(served, at),
             None => {
@@ -366,6 +393,11 @@ impl Router {
 /// reserved.
 fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
+}
+
+/// The codepoint of an IP packet.
+fn dscp(frame: &[u8]) -> u8 {
+    if frame[12] == 0x08 { frame[IP + 1] >> 2 } else { (frame[IP] << 4 | frame[IP + 1] >> 4) >> 2 }
 }
 
 /// The destination port of a TCP or UDP packet.

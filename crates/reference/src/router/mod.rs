@@ -4,6 +4,7 @@ mod control;
 mod forward;
 mod icmp;
 
+use crate::classes::{ClassCounters, Classes};
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter};
@@ -30,6 +31,7 @@ pub struct Router {
     filter: Filter,
     neighbours: Neighbours,
     server: Server,
+    classes: Option<Classes<forward::Waiting>>,
     delay: Duration,
     jitter: Duration,
     faults: Faults,
@@ -108,7 +110,13 @@ impl Router {
             parked: VecDeque::new(),
             counters: PortCounters::default(),
         });
+        let classes = match config.capacity_pps {
+            _ if config.classes.is_empty() => None,
+            Some(capacity) => Some(Classes::new(config.classes, capacity)?),
+            None => return Err(ConfigError::Limit("classes without a capacity")),
+        };
         let mut router = Router {
+            classes,
             ports: ports.collect(),
             table,
             filter: Filter::new(config.filter)?,
@@ -172,6 +180,9 @@ impl Router {
     /// [`ConfigError`] when a fault names a port that is not there or a capacity out of range.
     pub fn set_faults(&mut self, faults: Faults) -> Result<(), ConfigError> {
         check_faults(&faults, self.ports.len())?;
+        if faults.sag.is_some() && self.classes.is_some() {
+            return Err(ConfigError::Limit("a sag of a device with classes"));
+        }
         if faults.sag != self.faults.sag {
             self.server.set_sag(faults.sag);
         }
@@ -209,6 +220,11 @@ impl Router {
         self.truth.transmit_refused += frames;
     }
 
+    /// What became of the frames of each class.
+    pub fn class_counters(&self) -> &[ClassCounters] {
+        self.classes.as_ref().map_or(&[], |c| &c.counters)
+    }
+
     /// Frames that each rule of the filter decided on.
     pub fn filter_matches(&self) -> &[u64] {
         &self.filter.matches
@@ -227,6 +243,7 @@ impl Router {
     pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
         self.now = self.now.max(now);
         let now = self.now;
+        self.serve_classes(now);
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
         ingress.counters.in_octets += frame.len() as u64 + 4;
@@ -256,6 +273,7 @@ impl Router {
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
         self.now = self.now.max(now);
         let now = self.now;
+        self.serve_classes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
         self.release_parked(now);
@@ -281,7 +299,8 @@ impl Router {
     pub fn next_deadline(&self) -> Option<Instant> {
         let parked = self.ports.iter().filter_map(|p| p.parked.iter().map(|f| f.limit).min()).min();
         let own = self.faults.own_frames.map(|_| self.next_own);
-        [self.departures.next(), self.neighbours.next_deadline(), parked, own].into_iter().flatten().min()
+        let served = self.classes.as_ref().and_then(Classes::deadline);
+        [served, self.departures.next(), self.neighbours.next_deadline(), parked, own].into_iter().flatten().min()
     }
 
     fn speak_unasked(&mut self, now: Instant) {
@@ -345,6 +364,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if config.buffer == 0 {
         return Err(ConfigError::Limit("buffer"));
+    }
+    if config.faults.sag.is_some() && !config.classes.is_empty() {
+        return Err(ConfigError::Limit("a sag of a device with classes"));
     }
     for port in &config.ports {
         if port.speed.is_some_and(|s| !(1..=1_000_000_000_000_000).contains(&s.0)) {

@@ -197,6 +197,9 @@ impl Process {
         for port in 0..self.ports.len() {
             all.insert(format!("d{port}"), json!(self.router.counters(port)));
         }
+        for (class, counters) in self.router.class_counters().iter().enumerate() {
+            all.insert(format!("class{class}"), json!(counters));
+        }
         for (rule, matches) in self.router.filter_matches().iter().enumerate() {
             all.insert(format!("filter{rule}"), json!({ "matches": matches }));
         }

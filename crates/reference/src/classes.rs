@@ -1,0 +1,179 @@
+//! Classes of service: queues by DSCP (RFC 2474) with buffers of their own, served in turns by weight.
+
+use crate::config::ConfigError;
+use crate::moment::Moment;
+use drophammer_model::Instant;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// A class. With classes the server of the box takes up to `weight` frames of each class in turn, passing over those
+/// that have none waiting; the frame in service is finished first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// Codepoints of its frames. What no class names is of the last one.
+    pub dscp: Vec<u8>,
+    /// Frames in a turn, at least 1.
+    pub weight: u32,
+    /// Frames that may wait or be in service, at least 1; the ones beyond are dropped at the tail.
+    pub buffer: usize,
+    /// Bytes that they may have together, FCS included; `None` for no bound.
+    pub buffer_bytes: Option<usize>,
+}
+
+/// What became of a class's frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassCounters {
+    /// Served.
+    pub served: u64,
+    /// Dropped for want of room.
+    pub dropped: u64,
+}
+
+struct Queue {
+    class: Class,
+    /// Waiting and in service.
+    frames: usize,
+    bytes: usize,
+}
+
+/// The server with its queues; `T` is what a frame is to the caller.
+pub(crate) struct Classes<T> {
+    queues: Vec<Queue>,
+    waiting: Vec<VecDeque<(usize, T)>>,
+    pub counters: Vec<ClassCounters>,
+    service: Moment,
+    denominator: u64,
+    /// Class, length, frame, end of service.
+    current: Option<(usize, usize, T, Moment)>,
+    /// Whose turn it is, and how many it had.
+    turn: (usize, u32),
+}
+
+impl<T> Classes<T> {
+    /// Idle queues.
+    ///
+    /// # Errors
+    /// A class without weight or room.
+    pub fn new(classes: Vec<Class>, capacity_pps: u64) -> Result<Classes<T>, ConfigError> {
+        if classes.iter().any(|c| c.weight == 0 || c.buffer == 0) {
+            return Err(ConfigError::Limit("weight or buffer of a class"));
+        }
+        Ok(Classes {
+            waiting: classes.iter().map(|_| VecDeque::new()).collect(),
+            counters: vec![ClassCounters::default(); classes.len()],
+            queues: classes.into_iter().map(|class| Queue { class, frames: 0, bytes: 0 }).collect(),
+            service: Moment::ratio(1_000_000_000, capacity_pps),
+            denominator: capacity_pps,
+            current: None,
+            turn: (0, 0),
+        })
+    }
+
+    /// The class of a codepoint.
+    pub fn of(&self, dscp: u8) -> usize {
+        let named = self.queues.iter().position(|q| q.class.dscp.contains(&dscp));
+        named.unwrap_or(self.queues.len() - 1)
+    }
+
+    /// A frame of `len` bytes arrives, after [`Classes::next`] has given all until `now`; gives it back when there is no room.
+    pub fn offer(&mut self, now: Instant, class: usize, len: usize, frame: T) -> Result<(), T> {
+        let queue = &mut self.queues[class];
+        let room = queue.class.buffer_bytes.is_none_or(|most| queue.bytes + len <= most);
+        if queue.frames >= queue.class.buffer || !room {
+            self.counters[class].dropped += 1;
+            return Err(frame);
+        }
+        queue.frames += 1;
+        queue.bytes += len;
+        self.waiting[class].push_back((len, frame));
+        if self.current.is_none() {
+            self.start(Moment::at(now));
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, at: Moment) {
+        for _ in 0..=self.queues.len() {
+            let (class, had) = self.turn;
+            if had < self.queues[class].class.weight
+                && let Some((len, frame)) = self.waiting[class].pop_front()
+            {
+                self.turn.1 += 1;
+                self.current = Some((class, len, frame, at.plus(self.service, self.denominator)));
+                return;
+            }
+            self.turn = ((class + 1) % self.queues.len(), 0);
+        }
+    }
+
+    /// When the frame in service is done.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.current.as_ref().map(|c| c.3.ceil())
+    }
+
+    /// The next frame whose service ends until `now`, with that end.
+    pub fn next(&mut self, now: Instant) -> Option<(Instant, T)> {
+        self.deadline().filter(|end| *end <= now)?;
+        let (class, len, frame, end) = self.current.take()?;
+        self.counters[class].served += 1;
+        self.queues[class].frames -= 1;
+        self.queues[class].bytes -= len;
+        self.start(end);
+        Some((end.ceil(), frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(dscp: &[u8], weight: u32, buffer: usize, buffer_bytes: Option<usize>) -> Class {
+        Class { dscp: dscp.to_vec(), weight, buffer, buffer_bytes }
+    }
+
+    #[test]
+    fn classes_are_served_by_weight_and_never_idle() {
+        let list = vec![class(&[46], 3, 100, None), class(&[10, 12], 2, 100, None), class(&[], 1, 100, None)];
+        let mut classes = Classes::new(list, 3).unwrap();
+        assert_eq!([46, 10, 12, 0, 63].map(|d| classes.of(d)), [0, 1, 1, 2, 2]);
+        for n in 0..12 {
+            for c in 0..3 {
+                classes.offer(Instant(0), c, 64, (c, n)).unwrap();
+            }
+        }
+        let order: Vec<_> = std::iter::from_fn(|| classes.next(Instant(u64::MAX))).collect();
+        let turns: Vec<usize> = order.iter().map(|(_, (c, _))| *c).collect();
+        assert_eq!(turns[..12], [0, 0, 0, 1, 1, 2, 0, 0, 0, 1, 1, 2]);
+        // The first class is through after four turns; then the others share what is left.
+        assert_eq!(turns[24..30], [1, 1, 2, 1, 1, 2]);
+        assert_eq!(turns[30..], [2; 6]);
+        assert!(
+            order
+                .iter()
+                .enumerate()
+                .all(|(i, (end, _))| end.0 == (i as u64 + 1) * 1_000_000_000 / 3 + u64::from(i % 3 != 2))
+        );
+        // Each class keeps its own order.
+        for c in 0..3 {
+            let own: Vec<_> = order.iter().filter(|o| o.1.0 == c).map(|o| o.1.1).collect();
+            assert_eq!(own, (0..12).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn each_class_has_its_own_room_in_frames_and_bytes() {
+        let list = vec![class(&[46], 1, 3, None), class(&[], 1, 100, Some(300))];
+        let mut classes = Classes::new(list, 1_000_000).unwrap();
+        let taken = |classes: &mut Classes<()>, c: usize, len| {
+            (0..10).filter(|_| classes.offer(Instant(0), c, len, ()).is_ok()).count()
+        };
+        assert_eq!((taken(&mut classes, 0, 1_500), taken(&mut classes, 1, 100)), (3, 3));
+        assert_eq!(classes.counters.iter().map(|c| c.dropped).collect::<Vec<_>>(), [7, 7]);
+        // One of the first class is served after a microsecond, then one of the second: room for one each.
+        assert_eq!(classes.next(Instant(999)), None);
+        assert!(classes.next(Instant(1_000)).is_some() && classes.next(Instant(2_000)).is_some());
+        assert_eq!((taken(&mut classes, 0, 64), taken(&mut classes, 1, 101), taken(&mut classes, 1, 100)), (1, 0, 1));
+        assert!(Classes::<()>::new(vec![class(&[], 0, 1, None)], 1).is_err());
+    }
+}

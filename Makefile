@@ -2,12 +2,13 @@
 
 SUITE ?= suites/quick-look.yaml
 ARGS ?=
+export FUZZ_SECONDS ?= 60
 # rustup puts cargo here, and an ordinary user's PATH may not have it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench bench-ports clean-lab
+.PHONY: help run test fuzz bench bench-ports clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -23,6 +24,9 @@ test: ## install what is missing, run all tests, clippy and the format check
 	@scripts/setup test
 	cargo test --workspace --locked
 	@scripts/lint
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS (60); installs cargo-fuzz if it is missing
+	@scripts/fuzz
 
 bench: ## measure the packet path of the tester
 	@scripts/setup bench

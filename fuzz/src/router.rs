@@ -5,7 +5,8 @@ use super::input::Input;
 use drophammer_model::Instant;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_reference::{
-    Config, Corrupt, Faults, Hold, Misroute, OwnFrames, PortConfig, Reorder, Route, Router, Sag, Truth,
+    Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, PortConfig, Reorder, Route, Router, Sag,
+    Truth, WrongNextHop,
 };
 use drophammer_wire::MacAddr;
 use std::time::Duration;
@@ -30,6 +31,8 @@ fn faults(input: &mut Input, now: Instant) -> Faults {
         sag: on(8).then(|| Sag { from: now, capacity_pps: 1 + u64::from(input.u32() % 1_000_000_000) }),
         own_frames: on(9).then(|| OwnFrames { interval: Duration::from_millis(20), port: input.below(2) }),
         counter_error: if on(10) { -1 } else { 0 },
+        drop_at_low_load: on(11).then(|| DropAtLowLoad { every, interval: Duration::from_micros(50), below_frames: 2 }),
+        wrong_next_hop: on(12).then_some(WrongNextHop { every, mac: NOBODY }),
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Batch {
     lengths: Vec<usize>,
     /// What each slot holds, by the sender's own numbering; `u32::MAX` when nothing yet.
     tags: Vec<u32>,
+    /// How often the tags were forgotten.
+    generation: u64,
 }
 
 impl Batch {
@@ -20,6 +22,7 @@ impl Batch {
             slot_size,
             lengths: vec![0; slots],
             tags: vec![u32::MAX; slots],
+            generation: 0,
         }
     }
 
@@ -65,6 +68,15 @@ impl Batch {
     /// Forgets what the slots hold, before a new trial numbers its frames anew.
     pub fn forget(&mut self) {
         self.tags.fill(u32::MAX);
+        self.generation += 1;
+    }
+
+    /// Takes the place of `other`, and forgets what `other` has forgotten meanwhile.
+    pub(crate) fn follow(&mut self, other: &Batch) {
+        if self.generation != other.generation {
+            self.tags.fill(u32::MAX);
+            self.generation = other.generation;
+        }
     }
 
     pub(crate) fn base(&mut self) -> *mut u8 {

@@ -12,6 +12,18 @@ pub trait Clock {
     /// through short waits, because a sleeping thread departs late; a virtual clock jumps.
     fn wait(&mut self, deadline: Instant);
 
+    /// Lets time pass until `deadline` at the latest; returns early when something came in that may want an answer. Test
+    /// frames that come in meanwhile wait at their ports, each with the instant of its arrival.
+    fn pass(&mut self, deadline: Instant) {
+        self.wait(deadline);
+    }
+
+    /// Is [`Clock::pass`] more than [`Clock::wait`], so that it is worth handing over frames ahead of time
+    /// ([`crate::Port::send_at`])?
+    fn passes(&self) -> bool {
+        false
+    }
+
     /// Wall clock minus steady clock in nanoseconds; a change during a trial is a clock step. Constant in virtual time.
     fn wall_offset(&self) -> i128;
 

@@ -128,6 +128,20 @@ pub trait Port {
     /// [`PortError::Lost`].
     fn send(&mut self, frames: usize) -> Result<Sent, PortError>;
 
+    /// Does [`Port::send_at`] work here? Only in virtual time.
+    fn sends_ahead(&self) -> bool {
+        false
+    }
+
+    /// Hands over slots 0 to `at.len()`, at most [`BURST`]; slot i leaves at `at[i]`, which is ascending and not before now.
+    /// A port that does not send ahead sends them at once.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError> {
+        self.send(at.len())
+    }
+
     /// Takes what has come in, at most [`BURST`] frames, without waiting; valid until the next call.
     ///
     /// # Errors

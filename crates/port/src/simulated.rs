@@ -28,33 +28,120 @@ pub trait Device {
 
     /// When it has something to do next.
     fn next_deadline(&self) -> Option<Instant>;
+
+    /// The same without frames on their way out that nobody answers: until then it makes no difference whether it is
+    /// polled at each event or once.
+    fn next_notice(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
 }
 
 /// Slot size: a 9,216-byte frame without FCS.
 const SLOT: usize = 9_212;
 
-struct Queue {
-    frames: VecDeque<(Instant, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
+/// Frames that arrive together at the tester.
+struct Block {
+    memory: Box<[u8]>,
+    slots: Vec<(usize, Instant)>,
+}
+
+impl Block {
+    fn new() -> Block {
+        Block { memory: vec![0; BURST * SLOT].into_boxed_slice(), slots: Vec::with_capacity(BURST) }
+    }
+}
+
+/// Frames on their way to the device: the slots from `next` on, each with its instant.
+struct Burst {
+    slots: Batch,
+    at: Vec<Instant>,
+    next: usize,
+}
+
+/// What is between a tester port and the device. Full and spare ones go round, so nothing is allocated for long.
+#[derive(Default)]
+struct Link {
+    out: VecDeque<Burst>,
+    out_spare: Vec<Burst>,
+    back: VecDeque<Block>,
+    back_spare: Vec<Block>,
+}
+
+impl Link {
+    fn deliver(&mut self, at: Instant, frame: &[u8]) {
+        if self.back.back().is_none_or(|b| b.slots.len() == BURST) {
+            self.back.push_back(self.back_spare.pop().unwrap_or_else(Block::new));
+        }
+        let Some(block) = self.back.back_mut() else { return };
+        let start = block.slots.len() * SLOT;
+        let len = frame.len().min(SLOT);
+        block.memory[start..start + len].copy_from_slice(&frame[..len]);
+        block.slots.push((len, at));
+    }
+
+    fn next_out(&self) -> Option<Instant> {
+        self.out.front().map(|b| b.at[b.next])
+    }
 }
 
 struct World {
     now: Instant,
     device: Box<dyn Device>,
-    queues: Vec<Queue>,
+    links: Vec<Link>,
 }
 
 impl World {
     fn advance(&mut self, to: Instant) {
         self.now = self.now.max(to);
-        let queues = &mut self.queues;
-        self.device.poll(self.now, &mut |at, port, frame| {
-            let queue = &mut queues[port];
-            let mut copy = queue.spare.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(frame);
-            queue.frames.push_back((at, copy));
-        });
+        let links = &mut self.links;
+        self.device.poll(self.now, &mut |at, port, frame| links[port].deliver(at, frame));
+    }
+
+    /// When the next frame under way reaches the device, and by which port: the first one of those at the same instant.
+    fn next_out(&self) -> Option<(Instant, usize)> {
+        let mut first: Option<(Instant, usize)> = None;
+        for (port, link) in self.links.iter().enumerate() {
+            if let Some(at) = link.next_out()
+                && first.is_none_or(|(before, _)| at < before)
+            {
+                first = Some((at, port));
+            }
+        }
+        first
+    }
+
+    /// The next frame under way on `port` reaches the device.
+    fn reach(&mut self, port: usize) {
+        let link = &mut self.links[port];
+        let Some(burst) = link.out.front_mut() else { return };
+        self.now = self.now.max(burst.at[burst.next]);
+        self.device.receive(self.now, port, burst.slots.frame(burst.next));
+        burst.next += 1;
+        if burst.next == burst.at.len() {
+            link.out_spare.extend(link.out.pop_front());
+        }
+    }
+
+    /// Runs until `deadline`, or the event that `event` tells if that is before. At an instant the device works first, then
+    /// takes what reaches it.
+    fn run(&mut self, deadline: Instant, event: fn(&dyn Device) -> Option<Instant>) {
+        let deadline = deadline.max(Instant(self.now.0 + 1));
+        loop {
+            let event = event(&*self.device).map(|e| e.max(Instant(self.now.0 + 1)));
+            let stop = event.map_or(deadline, |e| e.min(deadline));
+            match self.next_out() {
+                Some((at, port)) if at < stop => self.reach(port),
+                _ => {
+                    self.advance(stop);
+                    while let Some((at, port)) = self.next_out()
+                        && at <= stop
+                    {
+                        self.reach(port);
+                    }
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -67,14 +154,14 @@ pub struct SimulatedPort {
     index: usize,
     info: PortInfo,
     slots: Batch,
-    memory: Box<[u8]>,
-    arrived: Vec<(usize, Instant)>,
+    /// What was lent last.
+    lent: Block,
 }
 
 /// A world with one tester port per MAC address; port i faces the device's port i.
 pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedClock, Vec<SimulatedPort>) {
-    let queues = macs.iter().map(|_| Queue { frames: VecDeque::new(), spare: Vec::new() }).collect();
-    let world = Rc::new(RefCell::new(World { now: Instant(1), device, queues }));
+    let links = macs.iter().map(|_| Link::default()).collect();
+    let world = Rc::new(RefCell::new(World { now: Instant(1), device, links }));
     let ports = macs
         .iter()
         .enumerate()
@@ -90,8 +177,7 @@ pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedC
                 refusal_is_device_loss: false,
             },
             slots: Batch::new(BURST, SLOT),
-            memory: vec![0; BURST * SLOT].into_boxed_slice(),
-            arrived: Vec::with_capacity(BURST),
+            lent: Block::new(),
         })
         .collect();
     (SimulatedClock(world), ports)
@@ -103,13 +189,15 @@ impl Clock for SimulatedClock {
     }
 
     fn wait(&mut self, deadline: Instant) {
-        let mut world = self.0.borrow_mut();
-        let next = match world.device.next_deadline() {
-            Some(event) if event < deadline => event,
-            _ => deadline,
-        };
-        let next = next.max(Instant(world.now.0 + 1));
-        world.advance(next);
+        self.0.borrow_mut().run(deadline, |device| device.next_deadline());
+    }
+
+    fn pass(&mut self, deadline: Instant) {
+        self.0.borrow_mut().run(deadline, |device| device.next_notice());
+    }
+
+    fn passes(&self) -> bool {
+        true
     }
 
     fn wall_offset(&self) -> i128 {
@@ -139,19 +227,43 @@ impl Port for SimulatedPort {
         Ok(Sent { accepted: frames as u32, ..Sent::default() })
     }
 
+    fn sends_ahead(&self) -> bool {
+        true
+    }
+
+    fn send_at(&mut self, at: &[Instant]) -> Result<Sent, PortError> {
+        let mut world = self.world.borrow_mut();
+        let world = &mut *world;
+        let due = at.iter().take_while(|at| **at <= world.now).count();
+        for i in 0..due {
+            world.device.receive(world.now, self.index, self.slots.frame(i));
+        }
+        if due < at.len() {
+            let link = &mut world.links[self.index];
+            let spare = link.out_spare.pop();
+            let mut burst = spare.unwrap_or_else(|| Burst {
+                slots: Batch::new(BURST, SLOT),
+                at: Vec::with_capacity(BURST),
+                next: 0,
+            });
+            burst.slots.follow(&self.slots);
+            std::mem::swap(&mut burst.slots, &mut self.slots);
+            burst.at.clear();
+            burst.at.extend_from_slice(at);
+            burst.next = due;
+            link.out.push_back(burst);
+        }
+        Ok(Sent { accepted: at.len() as u32, ..Sent::default() })
+    }
+
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let mut world = self.world.borrow_mut();
-        let queue = &mut world.queues[self.index];
-        self.arrived.clear();
-        while self.arrived.len() < BURST {
-            let Some((at, frame)) = queue.frames.pop_front() else { break };
-            let start = self.arrived.len() * SLOT;
-            let len = frame.len().min(SLOT);
-            self.memory[start..start + len].copy_from_slice(&frame[..len]);
-            self.arrived.push((len, at));
-            queue.spare.push(frame);
+        let link = &mut world.links[self.index];
+        self.lent.slots.clear();
+        if let Some(block) = link.back.pop_front() {
+            link.back_spare.push(std::mem::replace(&mut self.lent, block));
         }
-        Ok(Received::new(&self.memory, SLOT, &self.arrived))
+        Ok(Received::new(&self.lent.memory, SLOT, &self.lent.slots))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
@@ -219,6 +331,87 @@ mod tests {
         clock.wait(Instant(5));
         assert_eq!(clock.now(), Instant(1_001), "a deadline that is over still lets time pass");
         assert!(take(&mut ports[0]).is_empty());
+    }
+
+    /// Sends back at once what begins with 1, which somebody may answer; the rest goes on 100 ns later and is not worth a
+    /// notice. Keeps what reached it.
+    #[derive(Default)]
+    struct Echo {
+        reached: Rc<RefCell<Vec<(u64, usize, u8)>>>,
+        out: Vec<(Instant, usize, Vec<u8>)>,
+    }
+
+    impl Device for Echo {
+        fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+            self.reached.borrow_mut().push((now.0, port, frame[1]));
+            let (delay, to) = if frame[0] == 1 { (0, port) } else { (100, port ^ 1) };
+            self.out.push((now + Duration::from_nanos(delay), to, frame.to_vec()));
+            self.out.sort();
+        }
+
+        fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8])) {
+            while self.out.first().is_some_and(|f| f.0 <= now) {
+                let (at, port, frame) = self.out.remove(0);
+                deliver(at, port, &frame);
+            }
+        }
+
+        fn next_deadline(&self) -> Option<Instant> {
+            self.out.first().map(|f| f.0)
+        }
+
+        fn next_notice(&self) -> Option<Instant> {
+            self.out.iter().filter(|f| f.2[0] == 1).map(|f| f.0).min()
+        }
+    }
+
+    #[test]
+    fn frames_sent_ahead_reach_the_device_at_their_instants_and_wait_for_answers_before_them() {
+        let reached = Rc::default();
+        let device = Echo { reached: Rc::clone(&reached), out: Vec::new() };
+        let (mut clock, mut ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);
+        assert!(clock.passes() && ports[0].sends_ahead());
+        for (port, frames) in [(0, [[0, 10], [1, 11], [0, 12]]), (1, [[0, 20], [0, 21], [0, 22]])] {
+            frames.iter().enumerate().for_each(|(i, f)| ports[port].slots().put(i, f));
+        }
+        assert_eq!(ports[0].send_at(&[1, 20, 40].map(Instant)).unwrap().accepted, 3);
+        assert_eq!(ports[1].send_at(&[10, 20, 30].map(Instant)).unwrap().accepted, 3);
+        // The echo of 11 leaves at 20 and is looked at a nanosecond later, before anything else arrives.
+        clock.pass(Instant(1_000));
+        assert_eq!(clock.now(), Instant(21));
+        assert_eq!(take(&mut ports[0]), [(20, vec![1, 11])]);
+        // A burst of its own is on its way; what is sent now overtakes it.
+        ports[0].slots().put(0, &[0, 13]);
+        ports[0].send(1).unwrap();
+        clock.pass(Instant(1_000));
+        assert_eq!((clock.now(), ports[0].send_at(&[]).unwrap().accepted), (Instant(1_000), 0));
+        let expected = [(1, 0, 10), (10, 1, 20), (20, 0, 11), (20, 1, 21), (21, 0, 13), (30, 1, 22), (40, 0, 12)];
+        assert_eq!(*reached.borrow(), expected);
+        assert_eq!(take(&mut ports[1]), [(101, vec![0, 10]), (121, vec![0, 13]), (140, vec![0, 12])]);
+        assert_eq!(take(&mut ports[0]), [(110, vec![0, 20]), (120, vec![0, 21]), (130, vec![0, 22])]);
+    }
+
+    #[test]
+    fn a_batch_that_comes_back_has_forgotten_what_the_port_forgot() {
+        let (mut clock, mut ports) = relay();
+        let tagged = |port: &mut SimulatedPort| {
+            let (slot, same) = port.slots().slot(0, 7, 2);
+            slot.copy_from_slice(&[0, 0]);
+            same
+        };
+        let round = |ports: &mut Vec<SimulatedPort>, clock: &mut SimulatedClock| {
+            let same = tagged(&mut ports[0]);
+            let at = clock.now() + Duration::from_nanos(5);
+            ports[0].send_at(&[at]).unwrap();
+            while clock.now() < at {
+                clock.pass(at);
+            }
+            same
+        };
+        // Two batches go round: each is written once.
+        assert_eq!([0; 4].map(|_| round(&mut ports, &mut clock)), [false, false, true, true]);
+        ports[0].slots().forget();
+        assert_eq!([0; 4].map(|_| round(&mut ports, &mut clock)), [false, false, true, true]);
     }
 
     #[test]

@@ -61,33 +61,91 @@ pub struct Departure {
     pub slot: Slot,
     /// Transit, rather than the device's own.
     pub transit: bool,
+    /// Somebody may answer it: it is no test frame.
+    notice: bool,
 }
 
 /// All frames on their way out.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
+    /// By port: the test frames that took their turn, each not before the one ahead of it.
+    lanes: Vec<VecDeque<Departure>>,
+    /// All others.
     heap: BinaryHeap<Reverse<Departure>>,
+    /// When those depart that somebody may answer: few at any time.
+    notices: Vec<Instant>,
     scheduled: u64,
 }
 
 impl Departures {
-    /// Adds a frame.
-    pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot, transit: bool) {
-        self.heap.push(Reverse(Departure { at, number: self.scheduled, port, slot, transit }));
+    /// None yet, for so many ports.
+    pub fn new(ports: usize) -> Departures {
+        Departures { lanes: vec![VecDeque::new(); ports], ..Departures::default() }
+    }
+
+    /// Adds a test frame in its turn.
+    pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot) {
+        let departure = self.number(at, port, slot, true, false);
+        match self.lanes[port].back() {
+            Some(last) if last.at > at => self.heap.push(Reverse(departure)),
+            _ => self.lanes[port].push_back(departure),
+        }
+    }
+
+    /// Adds a test frame out of its turn.
+    pub fn schedule_apart(&mut self, at: Instant, port: usize, slot: Slot) {
+        let departure = self.number(at, port, slot, true, false);
+        self.heap.push(Reverse(departure));
+    }
+
+    /// Adds any other frame, in transit or the device's own.
+    pub fn schedule_other(&mut self, at: Instant, port: usize, slot: Slot, transit: bool) {
+        let departure = self.number(at, port, slot, transit, true);
+        self.heap.push(Reverse(departure));
+        self.notices.push(at);
+    }
+
+    fn number(&mut self, at: Instant, port: usize, slot: Slot, transit: bool, notice: bool) -> Departure {
         self.scheduled += 1;
+        Departure { at, number: self.scheduled, port, slot, transit, notice }
+    }
+
+    /// Instant and number of the next one, and its lane; the heap is the one beyond the last.
+    fn first(&self) -> Option<(Instant, u64, usize)> {
+        let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
+        for (lane, frames) in self.lanes.iter().enumerate() {
+            if let Some(d) = frames.front()
+                && first.is_none_or(|(at, number, _)| (d.at, d.number) < (at, number))
+            {
+                first = Some((d.at, d.number, lane));
+            }
+        }
+        first
     }
 
     /// When the next one departs.
     pub fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|d| d.0.at)
+        self.first().map(|(at, ..)| at)
+    }
+
+    /// When the next one departs that is no test frame.
+    pub fn next_notice(&self) -> Option<Instant> {
+        self.notices.iter().min().copied()
     }
 
     /// Takes the next one if it departs at `now` or before.
     pub fn take(&mut self, now: Instant) -> Option<Departure> {
-        if self.next()? > now {
-            return None;
+        let (_, _, lane) = self.first().filter(|(at, ..)| *at <= now)?;
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            return lane.pop_front();
         }
-        self.heap.pop().map(|d| d.0)
+        let departure = self.heap.pop()?.0;
+        if departure.notice
+            && let Some(i) = self.notices.iter().position(|at| *at == departure.at)
+        {
+            self.notices.swap_remove(i);
+        }
+        Some(departure)
     }
 }
 

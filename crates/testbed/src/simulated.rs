@@ -65,6 +65,10 @@ impl simulated::Device for Reference {
     fn next_deadline(&self) -> Option<Instant> {
         self.0.borrow().next_deadline()
     }
+
+    fn next_notice(&self) -> Option<Instant> {
+        self.0.borrow().next_notice()
+    }
 }
 
 /// It cannot die.

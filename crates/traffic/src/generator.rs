@@ -1,5 +1,7 @@
 //! One port's flows to frames, on time.
 
+mod ahead;
+
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use crate::plan::{PlanError, Timing};
@@ -290,10 +292,10 @@ impl PortGenerator {
         self.port
     }
 
-    /// Has it nothing more to send at `now`?
+    /// Has it nothing more to send at `now`, and has all that it sent left?
     #[inline]
     pub fn done(&self, now: Instant) -> bool {
-        self.index >= self.schedule.total()
+        (self.index >= self.schedule.total() && now >= self.last_departure)
             || (self.stop_on_time && now.0.saturating_sub(self.start.0) >= self.schedule.end_ns())
     }
 
@@ -329,7 +331,7 @@ impl PortGenerator {
             return Ok(0);
         }
         self.catch_up.take(frames);
-        self.fill(port, frames, now);
+        self.fill(port, &[now; BURST][..frames]);
         let sent = port.send(frames)?;
         self.account(frames, sent, port.info().refusal_is_device_loss, now, elapsed);
         Ok(frames)
@@ -345,9 +347,9 @@ impl PortGenerator {
     }
 
     #[inline]
-    fn fill(&mut self, port: &mut dyn Port, frames: usize, now: Instant) {
+    fn fill(&mut self, port: &mut dyn Port, at: &[Instant]) {
         let slots = port.slots();
-        for i in 0..frames {
+        for (i, at) in at.iter().enumerate() {
             let flow = &mut self.flows[self.round[self.round_at] as usize];
             self.round_at += 1;
             if self.round_at == self.round.len() {
@@ -363,7 +365,7 @@ impl PortGenerator {
             if !ready {
                 template.write(slot);
             }
-            let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: now.0 as u32 };
+            let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: at.0 as u32 };
             self.slot_frames[i] = (flow.id, flow.next);
             flow.next += 1;
             let (source, destination) = (flow.sources.take(), flow.destinations.take());

@@ -15,7 +15,7 @@ impl Router {
     pub(super) fn send(&mut self, now: Instant, port: usize, compose: impl FnOnce(&mut Vec<u8>)) {
         let slot: Slot = self.pool.take();
         compose(self.pool.get_mut(slot));
-        self.departures.schedule(now, port, slot, false);
+        self.departures.schedule_other(now, port, slot, false);
     }
 
     /// Asks for a neighbour: at its known address, or everybody on the link.

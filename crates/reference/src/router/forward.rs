@@ -207,13 +207,11 @@ impl Router {
     fn copy_in(&mut self, packet: &[u8], total: usize, ethertype: [u8; 2]) -> Slot {
         let slot = self.pool.take();
         let frame = self.pool.get_mut(slot);
-        frame.clear();
-        frame.extend_from_slice(&[0; 12]);
-        frame.extend_from_slice(&ethertype);
-        frame.extend_from_slice(&packet[..total]);
-        if frame.len() < ethernet::MIN_WITHOUT_FCS {
-            frame.resize(ethernet::MIN_WITHOUT_FCS, 0);
-        }
+        // What a buffer held before is overwritten, not cleared: addresses are set later.
+        frame.resize((IP + total).max(ethernet::MIN_WITHOUT_FCS), 0);
+        frame[12..IP].copy_from_slice(&ethertype);
+        frame[IP..IP + total].copy_from_slice(&packet[..total]);
+        frame[IP + total..].fill(0);
         self.truth.queued += 1;
         slot
     }
@@ -277,7 +275,7 @@ impl Router {
             None => {
                 let ready = self.ready(served.end);
                 if let Some(at) = self.line(port, ready, slot) {
-                    self.departures.schedule(at, port, slot, true);
+                    self.departures.schedule_other(at, port, slot, true);
                 }
             }
         }
@@ -350,12 +348,12 @@ impl Router {
         if let Some(at) = self.line(port, ready, slot) {
             if let Some(hold) = self.faults.hold.filter(|h| is_nth(number, h.every)) {
                 self.truth.held += 1;
-                self.departures.schedule(at + hold.time, port, slot, true);
+                self.departures.schedule_apart(at + hold.time, port, slot);
             } else if let Some(r) = self.faults.reorder.filter(|r| is_nth(number, r.every) && r.positions > 0) {
                 let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
                 self.ports[port].parked.push_back(parked);
             } else {
-                self.departures.schedule(at, port, slot, true);
+                self.departures.schedule(at, port, slot);
                 self.pass(port, at);
             }
         }
@@ -363,7 +361,7 @@ impl Router {
             self.truth.duplicated += 1;
             self.truth.queued += 1;
             if let Some(at) = self.line(port, ready, copy) {
-                self.departures.schedule(at, port, copy, true);
+                self.departures.schedule(at, port, copy);
             }
         }
     }
@@ -384,7 +382,7 @@ impl Router {
             } else {
                 self.truth.reorder_expired += 1;
             }
-            self.departures.schedule(at.min(frame.limit), port, frame.slot, true);
+            self.departures.schedule_apart(at.min(frame.limit), port, frame.slot);
         }
     }
 }

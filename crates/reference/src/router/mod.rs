@@ -100,6 +100,7 @@ impl Router {
                 table.insert(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
             }
         }
+        let count = config.ports.len();
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
             ipv4: p.ipv4,
@@ -127,7 +128,7 @@ impl Router {
             jitter: config.jitter,
             next_own: config.faults.own_frames.map_or(Instant(0), |own| Instant(0) + own.interval),
             faults: config.faults,
-            departures: Departures::default(),
+            departures: Departures::new(count),
             pool: Pool::default(),
             truth: Truth::default(),
             now: Instant(0),
@@ -297,10 +298,25 @@ impl Router {
 
     /// When [`Router::poll`] has something to do next; `None` while nothing is under way.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let parked = self.ports.iter().filter_map(|p| p.parked.iter().map(|f| f.limit).min()).min();
+        earlier(self.departures.next(), self.next_timer())
+    }
+
+    /// The same without test frames on their way out: until then one call of [`Router::poll`] is as good as many.
+    pub fn next_notice(&self) -> Option<Instant> {
+        earlier(self.departures.next_notice(), self.next_timer())
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
         let own = self.faults.own_frames.map(|_| self.next_own);
         let served = self.classes.as_ref().and_then(Classes::deadline);
-        [served, self.departures.next(), self.neighbours.next_deadline(), parked, own].into_iter().flatten().min()
+        let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
+        for port in &self.ports {
+            // Asked for at every frame, and mostly empty.
+            if !port.parked.is_empty() {
+                next = earlier(next, port.parked.iter().map(|f| f.limit).min());
+            }
+        }
+        next
     }
 
     fn speak_unasked(&mut self, now: Instant) {
@@ -308,7 +324,7 @@ impl Router {
         while self.next_own <= now {
             let slot = self.pool.take();
             control::lldp(self.pool.get_mut(slot), self.ports[own.port].mac, own.port);
-            self.departures.schedule(self.next_own, own.port, slot, false);
+            self.departures.schedule_other(self.next_own, own.port, slot, false);
             self.truth.own_frames += 1;
             self.next_own = self.next_own + own.interval.max(Duration::from_micros(1));
         }
@@ -340,9 +356,17 @@ impl Router {
             while let Some(parked) = port.parked.front().copied().filter(|p| p.limit <= now) {
                 port.parked.pop_front();
                 self.truth.reorder_expired += 1;
-                self.departures.schedule(parked.limit, i, parked.slot, true);
+                self.departures.schedule_apart(parked.limit, i, parked.slot);
             }
         }
+    }
+}
+
+/// The earlier of two instants, either of which may never come.
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 

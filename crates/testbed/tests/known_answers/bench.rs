@@ -277,17 +277,19 @@ impl Story {
     pub fn account(&self) -> String {
         let g = |count: fn(&GroupCounts) -> u64| self.sum(count);
         format!(
-            "{} offered = {} received + {} corrupted + {} stray + {} dropped by the device + {} refused by its links + {} lost \
-             before it + {} refused to it; {} duplicates beside",
+            "{} offered + {} copies = {} received + {} duplicates + {} corrupted + {} stray + {} stale + {} dropped by the \
+             device + {} refused by its links + {} lost before it + {} refused to it",
             self.offered(),
+            self.grew(|t| t.duplicated),
             self.received(),
+            g(|g| g.duplicated),
             g(|g| g.corrupted),
             g(|g| g.stray),
+            self.result.health.stale,
             self.grew(|t| t.dropped.total()),
             g(|g| g.refused),
             self.grew(|t| t.receive_overflow),
             self.grew(|t| t.transmit_refused),
-            g(|g| g.duplicated),
         )
     }
 }

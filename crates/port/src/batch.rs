@@ -17,13 +17,11 @@ pub struct Batch {
 impl Batch {
     /// `slots` slots of `slot_size` bytes.
     pub fn new(slots: usize, slot_size: usize) -> Batch {
-        Batch {
-            memory: vec![0; slots * slot_size].into_boxed_slice(),
-            slot_size,
-            lengths: vec![0; slots],
-            tags: vec![u32::MAX; slots],
-            generation: 0,
-        }
+        // Room at the end that nobody uses: what lies behind may be another thread's and is not in the same cache line.
+        let (mut lengths, mut tags) = (Vec::with_capacity(slots + 8), Vec::with_capacity(slots + 16));
+        lengths.resize(slots, 0);
+        tags.resize(slots, u32::MAX);
+        Batch { memory: vec![0; slots * slot_size].into_boxed_slice(), slot_size, lengths, tags, generation: 0 }
     }
 
     /// Number of slots.

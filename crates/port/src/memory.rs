@@ -1,53 +1,99 @@
-//! Two ports joined by rings in memory, on one thread: no device, no system call per frame or burst.
+//! Two ports joined by rings in memory: no device, no system call per frame or burst, and no lock between two threads.
 //!
 //! It shows what generator and analyzer can do by themselves, and lets the loop of a trial run where there is no network
-//! at all. A burst travels as one block that sender and receiver hand to and fro, so a frame is copied once.
+//! at all. A frame is copied once, into a ring with one writer and one reader, and read where it lies.
 
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::{MacAddr, ethernet};
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// This backend.
 pub static SPEC: BackendSpec =
     BackendSpec { name: "memory", summary: "a pair of ports joined in memory; measures the tester's own engine" };
 
-/// Blocks of [`BURST`] frames that a direction holds; what is handed over beyond them is refused.
-pub const RING_BLOCKS: usize = 4;
+/// Bursts of [`BURST`] frames that a direction holds, the one that was lent last included; what is handed over beyond
+/// them is refused.
+pub const RING_BURSTS: usize = 4;
+/// Frames that a direction holds.
+const ROOM: u64 = (RING_BURSTS * BURST) as u64;
 
 const CACHE_LINE: usize = 64;
 
-/// Frames that arrive together.
-struct Block {
-    memory: Box<[u8]>,
-    slots: Vec<(usize, Instant)>,
+/// A count in a pair of cache lines of its own (processors fetch lines in pairs).
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// One direction. Frame n lies in slot n modulo [`ROOM`]; frames `taken..written` are the reader's, the others the writer's.
+struct Ring {
+    memory: Box<[UnsafeCell<u8>]>,
+    /// `(length, arrival)` per slot.
+    slots: Box<[UnsafeCell<(usize, Instant)>]>,
+    slot_size: usize,
+    /// Frames handed over; only the writer changes it.
+    written: Count,
+    /// Frames that the reader is through with; only the reader changes it.
+    taken: Count,
 }
 
-impl Block {
-    fn new(slot_size: usize) -> Block {
-        Block { memory: vec![0; BURST * slot_size].into_boxed_slice(), slots: Vec::with_capacity(BURST) }
+// SAFETY: the port at one end alone writes slots and `written`, the one at the other end alone reads slots and writes
+// `taken` (both need `&mut` on their port, of which there is one each). A slot changes hands by a release store of one count
+// and an acquire load of it, so nobody reads what somebody writes.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    fn new(slot_size: usize) -> Ring {
+        let memory = std::iter::repeat_with(|| UnsafeCell::new(0)).take(ROOM as usize * slot_size).collect();
+        let slots = std::iter::repeat_with(|| UnsafeCell::new((0, Instant(0)))).take(ROOM as usize).collect();
+        Ring { memory, slots, slot_size, written: Count(AtomicU64::new(0)), taken: Count(AtomicU64::new(0)) }
+    }
+
+    /// Copies `frame` into slot `n`; only for the writer, and only before `n` is counted as written.
+    #[inline]
+    fn put(&self, n: u64, frame: &[u8], at: Instant) {
+        let place = (n % ROOM) as usize;
+        let slot = &self.memory[place * self.slot_size..][..frame.len()];
+        // SAFETY: the slot is the writer's (see `Sync`); source and target are as long as `frame` and do not overlap, because
+        // the ring's memory is lent to readers alone.
+        unsafe {
+            std::ptr::copy_nonoverlapping(frame.as_ptr(), UnsafeCell::raw_get(slot.as_ptr()), frame.len());
+            *self.slots[place].get() = (frame.len(), at);
+        }
+    }
+
+    /// `count` frames from `n` on, which lie in one piece; only for the reader, and only while they are not counted as taken.
+    #[inline]
+    fn lend(&self, n: u64, count: usize) -> Received<'_> {
+        let place = (n % ROOM) as usize;
+        let memory = &self.memory[place * self.slot_size..][..count * self.slot_size];
+        let slots = &self.slots[place..][..count];
+        // SAFETY: these slots are the reader's (see `Sync`) until it counts them as taken, for which it needs `&mut` on the
+        // port from which they are borrowed; `UnsafeCell<T>` has the layout of `T`.
+        unsafe {
+            let memory = std::slice::from_raw_parts(memory.as_ptr().cast::<u8>(), memory.len());
+            let slots = std::slice::from_raw_parts(slots.as_ptr().cast::<(usize, Instant)>(), count);
+            Received::new(memory, self.slot_size, slots)
+        }
     }
 }
 
-/// One direction: blocks under way, oldest first, and empty ones.
-struct Ring {
-    full: VecDeque<Block>,
-    empty: Vec<Block>,
-}
-
-/// One end of a pair.
+/// One end of a pair. The two ends may be on two threads.
+#[repr(align(128))]
 pub struct MemoryPort {
     info: PortInfo,
     clock: SystemClock,
     slots: Batch,
-    outgoing: Rc<RefCell<Ring>>,
-    incoming: Rc<RefCell<Ring>>,
-    /// What was lent last.
-    lent: Block,
-    slot_size: usize,
+    outgoing: Arc<Ring>,
+    incoming: Arc<Ring>,
+    /// Frames handed over.
+    written: u64,
+    /// The other end's count when it was looked at last.
+    seen_taken: u64,
+    /// Frames taken, the lent ones among them.
+    lent: u64,
 }
 
 /// Two joined ports with these addresses: `m0` and `m1`. What one sends arrives at the other at the instant, by `clock`,
@@ -55,11 +101,7 @@ pub struct MemoryPort {
 pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2] {
     // Slots an even number of cache lines apart share few sets of a cache; an odd number spreads them over all.
     let slot_size = ((ethernet::LEN + mtu as usize).div_ceil(CACHE_LINE) | 1) * CACHE_LINE;
-    let ring = || {
-        let empty = (0..RING_BLOCKS).map(|_| Block::new(slot_size)).collect();
-        Rc::new(RefCell::new(Ring { full: VecDeque::with_capacity(RING_BLOCKS), empty }))
-    };
-    let rings = [ring(), ring()];
+    let rings = [Arc::new(Ring::new(slot_size)), Arc::new(Ring::new(slot_size))];
     [0, 1].map(|i| MemoryPort {
         info: PortInfo {
             interface: format!("m{i}"),
@@ -73,8 +115,9 @@ pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2]
         slots: Batch::new(BURST, slot_size),
         outgoing: rings[i].clone(),
         incoming: rings[1 - i].clone(),
-        lent: Block::new(slot_size),
-        slot_size,
+        written: 0,
+        seen_taken: 0,
+        lent: 0,
     })
 }
 
@@ -89,35 +132,28 @@ impl Port for MemoryPort {
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let now = self.clock.now();
-        let mut ring = self.outgoing.borrow_mut();
-        let mut sent = 0;
-        while sent < frames {
-            // The last block goes on being filled until it is full or taken.
-            if ring.full.back().is_none_or(|b| b.slots.len() == BURST) {
-                let Some(block) = ring.empty.pop() else { break };
-                ring.full.push_back(block);
-            }
-            let Some(block) = ring.full.back_mut() else { break };
-            let free = BURST - block.slots.len();
-            for i in sent..frames.min(sent + free) {
-                let frame = self.slots.frame(i);
-                let start = block.slots.len() * self.slot_size;
-                block.memory[start..start + frame.len()].copy_from_slice(frame);
-                block.slots.push((frame.len(), now));
-            }
-            sent = frames.min(sent + free);
+        if self.written + frames as u64 > self.seen_taken + ROOM {
+            self.seen_taken = self.outgoing.taken.0.load(Ordering::Acquire);
         }
+        let sent = frames.min((self.seen_taken + ROOM - self.written) as usize);
+        for i in 0..sent {
+            self.outgoing.put(self.written + i as u64, self.slots.frame(i), now);
+        }
+        self.written += sent as u64;
+        self.outgoing.written.0.store(self.written, Ordering::Release);
         let refused_mask = if sent < frames { (u64::MAX >> (BURST - frames)) & !((1u64 << sent) - 1) } else { 0 };
         Ok(Sent { accepted: sent as u32, refused: (frames - sent) as u32, refused_mask })
     }
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        let mut ring = self.incoming.borrow_mut();
-        self.lent.slots.clear();
-        if let Some(block) = ring.full.pop_front() {
-            ring.empty.push(std::mem::replace(&mut self.lent, block));
-        }
-        Ok(Received::new(&self.lent.memory, self.slot_size, &self.lent.slots))
+        // What was lent goes back.
+        self.incoming.taken.0.store(self.lent, Ordering::Release);
+        let waiting = self.incoming.written.0.load(Ordering::Acquire) - self.lent;
+        // What lies beyond the end of the memory comes with the next call.
+        let count = waiting.min(BURST as u64).min(ROOM - self.lent % ROOM);
+        let first = self.lent;
+        self.lent += count;
+        Ok(self.incoming.lend(first, count as usize))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
@@ -170,22 +206,74 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_refused_and_no_other() {
         let [mut a, mut b] = ports();
-        let room = RING_BLOCKS * BURST;
-        for n in 0..RING_BLOCKS - 1 {
+        let room = RING_BURSTS * BURST;
+        for n in 0..RING_BURSTS - 1 {
             assert_eq!(offer(&mut a, n * BURST..(n + 1) * BURST).refused, 0);
         }
         assert_eq!(offer(&mut a, room - BURST..room - 4).refused, 0);
         assert_eq!(offer(&mut a, room - 4..room + 2), Sent { accepted: 4, refused: 2, refused_mask: 0b11_0000 });
         assert_eq!(offer(&mut a, 0..64), Sent { accepted: 0, refused: 64, refused_mask: u64::MAX });
         let mut all = Vec::new();
-        for _ in 0..RING_BLOCKS {
+        for _ in 0..RING_BURSTS {
             all.extend(take(&mut b));
         }
         assert_eq!(all, (0..room).collect::<Vec<_>>());
-        // Blocks go round: it works as well the hundredth time.
+        // Slots go round: it works as well the hundredth time.
         for n in 0..100 {
             assert_eq!(offer(&mut a, n..n + 50).accepted, 50);
-            assert_eq!(take(&mut b), (n..n + 50).collect::<Vec<_>>());
+            let mut found = take(&mut b);
+            found.extend(take(&mut b));
+            assert_eq!(found, (n..n + 50).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn what_is_lent_is_not_written_over() {
+        let [mut a, mut b] = ports();
+        offer(&mut a, 0..BURST);
+        let lent = b.receive().unwrap();
+        let room = (RING_BURSTS - 1) * BURST;
+        (0..RING_BURSTS - 1).for_each(|n| assert_eq!(offer(&mut a, n * BURST..(n + 1) * BURST).refused, 0));
+        assert_eq!(offer(&mut a, room..room + 1).refused, 1, "only the lent burst keeps its room");
+        assert!(lent.iter().enumerate().all(|(n, f)| usize::from(f.frame[1]) == n));
+        let _ = b.receive().unwrap();
+        assert_eq!(offer(&mut a, room..room + 1).refused, 0);
+    }
+
+    #[test]
+    fn two_threads_hand_every_frame_over_once_in_order_and_whole() {
+        const FRAMES: u64 = 300_000;
+        let [mut a, mut b] = ports();
+        let body = |n: u64| -> [u8; 60] { std::array::from_fn(|i| (n.wrapping_mul(0x9e37_79b9) >> (i % 32)) as u8) };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut n = 0;
+                while n < FRAMES {
+                    // Bursts of all lengths; what is refused is offered again, with its successors.
+                    let frames = (1 + n % BURST as u64).min(FRAMES - n);
+                    (0..frames).for_each(|i| a.slots().put(i as usize, &body(n + i)));
+                    let sent = a.send(frames as usize).unwrap();
+                    n += u64::from(sent.accepted);
+                    if sent.refused > 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut n = 0;
+            let mut last = Instant(0);
+            while n < FRAMES {
+                let frames = b.receive().unwrap();
+                if frames.is_empty() {
+                    std::thread::yield_now();
+                }
+                for arrival in frames.iter() {
+                    assert_eq!(arrival.frame, body(n), "frame {n}");
+                    assert!(arrival.at >= last);
+                    last = arrival.at;
+                    n += 1;
+                }
+            }
+            assert!(b.receive().unwrap().is_empty());
+        });
     }
 }

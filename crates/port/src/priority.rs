@@ -1,4 +1,4 @@
-//! The packet loop before other work of its processor.
+//! The packet loop on its processor, before other work there.
 
 /// While it lives, the calling thread runs before other ordinary work of its processor (nice -20), where the user may
 /// ask for that; dropped, it runs as before. Not kept between trials: what is started then would inherit it.
@@ -45,6 +45,37 @@ impl Drop for Favoured {
     }
 }
 
+/// Puts the calling thread on one processor, by the number that the kernel gives it.
+///
+/// # Errors
+/// The system's: there is no such processor, or this process may not use it.
+pub fn pin(processor: usize) -> std::io::Result<()> {
+    // SAFETY: an all-zero set is a valid, empty one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if processor >= libc::CPU_SETSIZE as usize {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the number is within the set.
+    unsafe { libc::CPU_SET(processor, &mut set) };
+    // SAFETY: the set is valid and as large as said; 0 names the calling thread.
+    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Processors that the calling thread may use, ascending.
+pub fn usable() -> Vec<usize> {
+    // SAFETY: an all-zero set is a valid, empty one, which the call fills; 0 names the calling thread.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+        set
+    };
+    // SAFETY: the numbers are within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,5 +87,19 @@ mod tests {
         assert_eq!(get(), if favoured.is_granted() { -20 } else { before });
         drop(favoured);
         assert_eq!(get(), before);
+    }
+
+    #[test]
+    fn a_pinned_thread_stays_where_it_was_put() {
+        let before = usable();
+        let last = *before.last().unwrap();
+        std::thread::spawn(move || {
+            pin(last).unwrap();
+            assert_eq!(usable(), [last]);
+            assert!(pin(libc::CPU_SETSIZE as usize).is_err());
+        })
+        .join()
+        .unwrap();
+        assert_eq!(usable(), before, "other threads are left alone");
     }
 }

@@ -134,6 +134,9 @@ pub struct RunArgs {
     /// What moves the frames to and from routers that are not simulated; `drophammer list backends` says more
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
+    /// Threads of the tester: each has its share of the ports, sends and receives there, and has a processor to itself
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
+    pub threads: u16,
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
     pub plain: bool,

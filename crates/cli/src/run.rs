@@ -40,6 +40,19 @@ pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
     })
 }
 
+/// Can `threads` threads of the tester share `ports` ports?
+fn threads_fit(threads: usize, ports: usize, simulated: bool) -> Result<(), String> {
+    if threads > 1 && simulated {
+        return Err(format!(
+            "simulated routers live in virtual time, which has one thread, not {threads}; leave --threads out"
+        ));
+    }
+    if threads > ports {
+        return Err(format!("{threads} threads cannot share {ports} ports; say --threads {ports} or less"));
+    }
+    Ok(())
+}
+
 /// `drophammer run`.
 pub fn run(args: &RunArgs) -> Exit {
     let (suite, text) = match load(&args.suite) {
@@ -60,6 +73,10 @@ pub fn run(args: &RunArgs) -> Exit {
     if !simulated && let Err(e) = (backend.usable)() {
         return fail(Exit::Environment, e);
     }
+    let threads = usize::from(args.threads);
+    if let Err(e) = threads_fit(threads, suite.ports.len(), simulated) {
+        return fail(Exit::Usage, e);
+    }
     for left in drophammer_lab::sweep() {
         eprintln!("removed what an earlier run left behind: {left}");
     }
@@ -76,6 +93,11 @@ pub fn run(args: &RunArgs) -> Exit {
             Err(e) => return fail(Exit::Environment, e),
         }
     };
+    let processors = match lab.as_ref().map(|lab| lab.cpus().for_threads(threads)) {
+        Some(Ok(processors)) => processors.to_vec(),
+        Some(Err(e)) => return fail(Exit::Environment, e),
+        None => Vec::new(),
+    };
     let writer = match &args.out {
         Some(_) => RunWriter::create_exact(&folder),
         None => RunWriter::create(&folder, &suite.name),
@@ -89,9 +111,9 @@ pub fn run(args: &RunArgs) -> Exit {
             if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
                 return fail(Exit::Environment, e);
             }
-            lab.environment()
+            lab.environment(threads)
         }
-        None => Environment::default(),
+        None => Environment { tester_threads: 1, ..Environment::default() },
     };
     let environment = Environment { drophammer: VERSION.into(), ..environment };
     let stop = match stop_flag() {
@@ -105,6 +127,7 @@ pub fn run(args: &RunArgs) -> Exit {
         suite: &suite,
         lab: lab.as_mut(),
         backend,
+        processors: &processors,
         work_dir: &work_dir,
         command: std::env::args().collect(),
         environment,

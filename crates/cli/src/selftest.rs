@@ -88,7 +88,7 @@ pub fn run(args: &SelftestArgs) -> Exit {
     if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
         return fail(Exit::Environment, e);
     }
-    let environment = Environment { drophammer: VERSION.into(), ..lab.environment() };
+    let environment = Environment { drophammer: VERSION.into(), ..lab.environment(1) };
     let stop = match stop_flag() {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),

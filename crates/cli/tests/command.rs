@@ -118,6 +118,31 @@ fn a_criterion_that_is_not_met_fails_the_run() {
 }
 
 #[test]
+fn threads_that_cannot_be_had_are_refused_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let refused = |dut: &str, threads: &str, exit: i32, words: [&str; 2]| {
+        let path = suite(dir.path(), dut, "  - throughput\n");
+        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--threads", threads]);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(exit), "{errors}");
+        assert!(words.iter().all(|w| errors.contains(w)), "{errors}");
+        assert!(!out.join("run.jsonl").exists());
+    };
+    let linux = "  - {name: box, kind: linux}\n";
+    refused(linux, "0", 2, ["--threads", "0"]);
+    refused(linux, "3", 2, ["2 ports", "--threads 2"]);
+    refused("  - {name: known, kind: reference}\n", "2", 2, ["virtual time", "--threads"]);
+    // Of two processors one is the router's.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed:")).unwrap();
+    let processors: u32 = allowed.chars().filter_map(|c| c.to_digit(16)).map(u32::count_ones).sum();
+    if processors <= 2 {
+        refused(linux, "2", 3, ["--threads 1", "at least 3 processors"]);
+    }
+}
+
+#[test]
 fn a_wrong_suite_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = suite(dir.path(), "  - {name: box, kind: linnux}\n", "  - throughput\n");

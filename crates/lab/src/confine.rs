@@ -43,7 +43,7 @@ pub(crate) fn confine(
     interfaces: &[String],
     root: bool,
     lock: Option<&File>,
-    cpus: CpuPlan,
+    cpus: &CpuPlan,
 ) -> Result<Confinement, LabError> {
     for name in interfaces {
         // Frames that the DUT itself sends must carry whole checksums.

@@ -5,10 +5,13 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 /// The processors of tester and DUT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuPlan {
     /// The tester's packet loop: the first processor that we may use.
     pub tester: usize,
+    /// All processors that the tester's threads may have, ascending, [`CpuPlan::tester`] first: those that we may use without
+    /// the DUT's. Where there is only one it is shared.
+    pub testers: Vec<usize>,
     /// The DUT: the last processor that we may use.
     pub dut: usize,
 }
@@ -18,13 +21,37 @@ impl CpuPlan {
     pub(crate) fn make() -> Result<CpuPlan, LabError> {
         let set = sched_getaffinity(Pid::from_raw(0)).map_err(LabError::io("cannot read the processor affinity"))?;
         let usable: Vec<usize> = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect();
-        match (usable.first(), usable.last()) {
-            (Some(first), Some(last)) => Ok(CpuPlan { tester: *first, dut: *last }),
-            _ => Err(LabError::Unusable {
-                what: "no processor may be used by this process".into(),
-                remedy: "start it without a restricting taskset or cpuset".into(),
-            }),
-        }
+        CpuPlan::of(&usable).ok_or_else(|| LabError::Unusable {
+            what: "no processor may be used by this process".into(),
+            remedy: "start it without a restricting taskset or cpuset".into(),
+        })
+    }
+
+    /// The plan for these processors, ascending; `None` if there are none.
+    fn of(usable: &[usize]) -> Option<CpuPlan> {
+        let (dut, others) = usable.split_last()?;
+        let testers = if others.is_empty() { usable.to_vec() } else { others.to_vec() };
+        Some(CpuPlan { tester: testers[0], testers, dut: *dut })
+    }
+
+    /// The processors of `threads` threads of the tester.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where the tester has fewer.
+    pub fn for_threads(&self, threads: usize) -> Result<&[usize], LabError> {
+        self.testers.get(..threads.max(1)).ok_or_else(|| {
+            let has = self.testers.len();
+            LabError::Unusable {
+                what: format!(
+                    "{threads} threads of the tester need {threads} processors beside the router's; here there is room for {has}"
+                ),
+                remedy: format!(
+                    "say --threads {has}, or let this process use at least {} processors (number {} is the router's)",
+                    threads + 1,
+                    self.dut
+                ),
+            }
+        })
     }
 
     /// True when tester and DUT do not share a processor.
@@ -59,6 +86,26 @@ mod tests {
         assert_eq!(mask(31), "80000000");
         assert_eq!(mask(32), "1,00000000");
         assert_eq!(mask(70), "40,00000000,00000000");
+    }
+
+    #[test]
+    fn the_tester_has_all_but_the_duts() {
+        let plan = |usable: &[usize]| CpuPlan::of(usable).map(|p| (p.tester, p.testers.clone(), p.dut, p.separate()));
+        assert_eq!(plan(&[]), None);
+        assert_eq!(plan(&[3]), Some((3, vec![3], 3, false)));
+        assert_eq!(plan(&[0, 1]), Some((0, vec![0], 1, true)));
+        assert_eq!(plan(&[2, 3, 5, 7]), Some((2, vec![2, 3, 5], 7, true)));
+    }
+
+    #[test]
+    fn more_threads_than_processors_are_refused_with_the_remedy() {
+        let plan = CpuPlan::of(&[0, 1]).unwrap();
+        assert_eq!(plan.for_threads(1).unwrap(), [0]);
+        let error = plan.for_threads(2).unwrap_err().to_string();
+        assert!(error.contains("--threads 1") && error.contains("at least 3 processors"), "{error}");
+        let plan = CpuPlan::of(&[0, 1, 2, 3]).unwrap();
+        assert_eq!(plan.for_threads(3).unwrap(), [0, 1, 2]);
+        assert!(plan.for_threads(4).is_err());
     }
 
     #[test]

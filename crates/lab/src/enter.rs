@@ -107,8 +107,8 @@ impl Lab {
 
     /// Which processor is whose. Daemons and forwarding of the DUT are put on theirs by the lab; pin the tester's packet
     /// loop with [`Lab::pin_current_thread`].
-    pub fn cpus(&self) -> CpuPlan {
-        self.shared.cpus
+    pub fn cpus(&self) -> &CpuPlan {
+        &self.shared.cpus
     }
 
     /// Pins the calling thread to one processor.
@@ -119,9 +119,9 @@ impl Lab {
         cpu::pin(0, cpu)
     }
 
-    /// Conditions of the run as found on this machine now.
-    pub fn environment(&self) -> Environment {
-        environment::read(self.shared.root, self.shared.cpus)
+    /// Conditions of a run whose tester has `threads` threads, as found on this machine now.
+    pub fn environment(&self, threads: usize) -> Environment {
+        environment::read(self.shared.root, &self.shared.cpus, threads)
     }
 
     /// Runs `work` on a thread in the namespaces (network and mounts) from which the process came, for interfaces of the

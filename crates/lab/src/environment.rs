@@ -22,20 +22,22 @@ pub(crate) fn kernel_release() -> String {
     read_file("/proc/sys/kernel/osrelease")
 }
 
-pub(crate) fn read(root: bool, cpus: CpuPlan) -> Environment {
+pub(crate) fn read(root: bool, cpus: &CpuPlan, threads: usize) -> Environment {
     let cpuinfo = read_file("/proc/cpuinfo");
     let online = read_file("/sys/devices/system/cpu/online");
     let memory = field(&read_file("/proc/meminfo"), "MemTotal", ':');
     let kilobytes = memory.and_then(|m| m.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
     let load = read_file("/proc/loadavg").split_whitespace().next().and_then(|w| w.parse().ok()).unwrap_or(0.0);
     let share = if cpus.separate() { "" } else { " (the same: tester and DUT share it)" };
+    let testers: Vec<String> = cpus.testers.iter().take(threads.max(1)).map(usize::to_string).collect();
     Environment {
         drophammer: env!("CARGO_PKG_VERSION").into(),
         kernel: format!("{} {}", kernel_release(), read_file("/proc/sys/kernel/version")),
         kernel_command_line: read_file("/proc/cmdline"),
         distribution: field(&read_file("/etc/os-release"), "PRETTY_NAME", '=').unwrap_or_default(),
         cpu_model: field(&cpuinfo, "model name", ':').unwrap_or_default(),
-        cpus: format!("online {online}; tester on {}, DUT on {}{share}", cpus.tester, cpus.dut),
+        cpus: format!("online {online}; tester on {}, DUT on {}{share}", testers.join(" "), cpus.dut),
+        tester_threads: testers.len() as u32,
         memory_bytes: kilobytes * 1024,
         virtualization: virtualization(&cpuinfo),
         clock_source: read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -55,7 +57,7 @@ fn virtualization(cpuinfo: &str) -> String {
     if known.is_empty() { "virtual machine of unknown make".into() } else { known.join(" ") }
 }
 
-fn more(cpus: CpuPlan) -> BTreeMap<String, String> {
+fn more(cpus: &CpuPlan) -> BTreeMap<String, String> {
     let cpu = "/sys/devices/system/cpu";
     let mut more = BTreeMap::new();
     let mut note = |key: &str, value: String| {
@@ -87,9 +89,12 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let here = read(true, CpuPlan { tester: 0, dut: 0 });
+        let here = read(true, &CpuPlan { tester: 0, testers: vec![0], dut: 0 }, 1);
         assert!(here.memory_bytes > 1 << 20 && !here.kernel.is_empty());
-        assert!(here.cpus.contains("share"), "{}", here.cpus);
+        assert!(here.cpus.contains("share") && here.tester_threads == 1, "{}", here.cpus);
+        let plan = CpuPlan { tester: 0, testers: vec![0, 2, 4], dut: 5 };
+        let here = read(true, &plan, 2);
+        assert!(here.cpus.contains("tester on 0 2, DUT on 5") && here.tester_threads == 2, "{}", here.cpus);
     }
 
     #[test]

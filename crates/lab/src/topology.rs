@@ -102,7 +102,8 @@ impl Topology {
         lines.extend(names.iter().map(|d| format!("link set {d}{flags} up")));
         lines.extend_from_slice(addresses);
         topology.dut.ip(&lines)?;
-        topology.confinement = confine::confine(&topology.dut, &names, shared.root, shared.lock.as_ref(), shared.cpus)?;
+        topology.confinement =
+            confine::confine(&topology.dut, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
         Ok(topology)
     }
 
@@ -232,7 +233,7 @@ impl Loop {
             }
         }
         made.tester.ip(&lines)?;
-        made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), shared.cpus)?;
+        made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
         match names.iter().find(|n| !operational(&made.tester, n)) {
             None => Ok(made),
             Some(name) => Err(LabError::NotReady {

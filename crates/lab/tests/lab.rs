@@ -323,7 +323,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
         ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
     }
     println!("cpu time {:?}, stolen {:?}", dut.cpu_time(), dut.stolen());
-    ensure(!lab.environment().kernel.is_empty(), "environment")?;
+    ensure(!lab.environment(1).kernel.is_empty(), "environment")?;
     // The kernel tells with a delay that d1 has its carrier back.
     let start = Instant::now();
     while let Err(e) = dut.check() {

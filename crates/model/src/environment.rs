@@ -18,6 +18,9 @@ pub struct Environment {
     pub cpu_model: String,
     /// Processors online, and which of them the tester and the DUT use.
     pub cpus: String,
+    /// Threads of the tester's packet loop; runs of before there could be several were made with one.
+    #[serde(default = "one")]
+    pub tester_threads: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Virtualised by what, empty when not or not known.
@@ -30,6 +33,10 @@ pub struct Environment {
     pub load_average: f64,
     /// Anything else, by name (governor, mitigations, SMT).
     pub more: BTreeMap<String, String>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What is known of one DUT as it was tested.

@@ -1,7 +1,8 @@
 //! The bed of one DUT: ports, clock, emulated hosts and the device, joined into what a test may ask for.
 
-use crate::hosts::{HostControl, Hosts};
+use crate::hosts::Hosts;
 use crate::observer::{Observer, Progress};
+use crate::ports::Ports;
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
 use drophammer_methods::{Known, PortView, TestError, Testbed};
@@ -10,9 +11,9 @@ use drophammer_model::record::{Note, Record, TrialRecord};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_port::PortError;
 use drophammer_port::priority::Favoured;
-use drophammer_port::{Clock, Port, PortError};
-use drophammer_traffic::{Plan, Timing};
+use drophammer_traffic::{LaneError, Plan, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -86,10 +87,8 @@ pub struct Bed<'a> {
     pub dut: String,
     /// Test that runs, for the records.
     pub test: String,
-    /// Ports of the tester.
-    pub ports: Vec<Box<dyn Port>>,
-    /// Clock of the ports.
-    pub clock: Box<dyn Clock>,
+    /// Ports of the tester, with their clock.
+    pub ports: Ports,
     /// Emulated hosts.
     pub hosts: Hosts,
     /// The device.
@@ -129,8 +128,7 @@ impl<'a> Bed<'a> {
     pub fn new(
         dut: &str,
         configs: &[PortConfig],
-        ports: Vec<Box<dyn Port>>,
-        clock: Box<dyn Clock>,
+        ports: Ports,
         hosts: Hosts,
         device: Box<dyn Device + 'a>,
         ceilings: BTreeMap<String, FrameRate>,
@@ -153,7 +151,6 @@ impl<'a> Bed<'a> {
             dut: dut.to_owned(),
             test: String::new(),
             ports,
-            clock,
             hosts,
             device,
             ceilings,
@@ -177,10 +174,10 @@ impl<'a> Bed<'a> {
     /// # Errors
     /// What it does not do.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
-        let deadline = self.clock.now() + READY;
+        let deadline = self.ports.clock().now() + READY;
         let mut port_failure = None;
         while let Some(port) = self.hosts.unresolved() {
-            if self.clock.now() > deadline {
+            if self.ports.clock().now() > deadline {
                 let name = &self.views[port].name;
                 let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
                 return Err(TestError::Failed(format!(
@@ -211,7 +208,7 @@ impl<'a> Bed<'a> {
                 Err(Failure::Port(e)) => e.to_string(),
                 Err(e) => return Err(e.into()),
             };
-            if self.clock.now() > deadline {
+            if self.ports.clock().now() > deadline {
                 return Err(TestError::Failed(problem));
             }
             match self.serve(Duration::from_millis(50)) {
@@ -247,12 +244,12 @@ impl<'a> Bed<'a> {
 
     /// Answers the device and throws everything else away for `time`.
     fn serve(&mut self, time: Duration) -> Result<(), Failure> {
-        let end = self.clock.now() + time;
+        let end = self.ports.clock().now() + time;
         loop {
-            let now = self.clock.now();
+            let now = self.ports.clock().now();
             for index in 0..self.ports.len() {
                 loop {
-                    let frames = self.ports[index].receive().map_err(Failure::Port)?;
+                    let frames = self.ports.get(index).receive().map_err(Failure::Port)?;
                     let count = frames.len();
                     for arrival in frames.iter() {
                         self.hosts.receive(index, arrival);
@@ -262,14 +259,15 @@ impl<'a> Bed<'a> {
                     }
                 }
             }
-            let next = self.hosts.poll(now, &mut self.ports).map_err(Failure::Port)?;
+            let (hosts, ports) = (&mut self.hosts, &mut self.ports);
+            let next = hosts.poll(now, &mut |port, frame| ports.send(port, frame)).map_err(Failure::Port)?;
             if self.observer.stopped() {
                 return Err(TestError::Interrupted.into());
             }
             if now >= end {
                 return Ok(());
             }
-            self.clock.wait(end.min(next));
+            self.ports.clock_mut().wait(end.min(next));
         }
     }
 
@@ -277,24 +275,27 @@ impl<'a> Bed<'a> {
     fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        let plan = Plan::new(spec, &self.hosts.neighbours(), &timing).map_err(|e| TestError::Failed(e.to_string()))?;
+        let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, self.ports.layout())
+            .map_err(|e| TestError::Failed(e.to_string()))?;
         let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
-        let before = (self.clock.now(), self.device.cpu_time(), stolen());
+        let before = (self.ports.clock().now(), self.device.cpu_time(), self.stolen());
         let observer: &dyn Observer = self.observer;
-        let mut control = HostControl { hosts: &mut self.hosts, stopped: &|| observer.stopped() };
-        let favoured = (!self.clock.is_virtual()).then(Favoured::new);
-        let outcome = drophammer_traffic::run(plan, &mut self.ports, self.clock.as_mut(), &mut control);
+        let favoured = (!self.ports.clock().is_virtual()).then(Favoured::new);
+        let outcome = self.ports.run(plan, &mut self.hosts, &|| observer.stopped());
         drop(favoured);
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {
                 // The port fails with the device when its end of a virtual link goes: the device is the cause.
                 self.device.check().map_err(TestError::DutDied)?;
-                return Err(Failure::Port(e));
+                return Err(match e {
+                    LaneError::Port(e) => Failure::Port(e),
+                    e => Failure::Test(TestError::Failed(e.to_string())),
+                });
             }
         };
         result.trial = trial;
-        result.elapsed_s = self.clock.now().since(before.0).as_secs_f64();
+        result.elapsed_s = self.ports.clock().now().since(before.0).as_secs_f64();
         if let (Some(a), Some(b)) = (before.1, self.device.cpu_time()) {
             result.dut_cpu = Some(b.saturating_sub(a).as_secs_f64() / result.elapsed_s.max(1e-9));
         }
@@ -306,10 +307,10 @@ impl<'a> Bed<'a> {
             by => Some((name, by)),
         };
         result.dut_counters = self.device.counters().into_iter().filter_map(grown).collect();
-        if !self.clock.is_virtual()
-            && let (Some(a), Some(b)) = (before.2, stolen())
+        if !self.ports.clock().is_virtual()
+            && let (Some(a), Some(b)) = (before.2, self.stolen())
         {
-            result.health.tester_stolen_ns = Some(b.saturating_sub(a));
+            result.health.tester_stolen_ns = a.iter().zip(b).map(|(a, b)| b.saturating_sub(*a)).max();
         }
         result.validity = if self.observer.stopped() {
             Validity::Invalid(vec!["stopped by the user".into()])
@@ -342,6 +343,13 @@ impl<'a> Bed<'a> {
         }
     }
 
+    /// Time that the hypervisor took from the processor of each thread of the tester since boot, in ns.
+    fn stolen(&self) -> Option<Vec<u64>> {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let processors = std::iter::once(own_processor()?).chain(self.ports.further_processors().iter().copied());
+        processors.map(|processor| stolen(&stat, processor)).collect()
+    }
+
     fn store(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
         let record = Record::Trial(Box::new(TrialRecord {
             dut: self.dut.clone(),
@@ -355,18 +363,16 @@ impl<'a> Bed<'a> {
     }
 }
 
-/// Time that the hypervisor took from the processor of the calling thread since boot, in ns.
-fn stolen() -> Option<u64> {
-    let cpu = nix_cpu()?;
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&format!("cpu{cpu}")))?;
+/// Time that the hypervisor took from `processor` since boot, in ns, by `/proc/stat`.
+fn stolen(stat: &str, processor: usize) -> Option<u64> {
+    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&format!("cpu{processor}")))?;
     // cpuN user nice system idle iowait irq softirq steal, in ticks of 10 ms (USER_HZ is 100 on every Linux of today).
     let ticks: u64 = line.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks * 10_000_000)
 }
 
 /// Processor that the calling thread runs on.
-fn nix_cpu() -> Option<usize> {
+fn own_processor() -> Option<usize> {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
     let after_name = &stat[stat.rfind(')')? + 2..];
     after_name.split_whitespace().nth(36)?.parse().ok()

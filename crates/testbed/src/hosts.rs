@@ -4,24 +4,27 @@ use drophammer_emulation::hosts::{HostAddress, HostConfig, HostStack};
 use drophammer_model::quantity::Instant;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_port::{Arrival, Port, PortError};
-use drophammer_traffic::{Control, Neighbour};
+use drophammer_port::{Arrival, PortError};
+use drophammer_traffic::{Control, Layout, Neighbour, SendFrame};
 use drophammer_wire::MacAddr;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Hosts of all ports, and the frames they want to send.
-pub struct Hosts {
-    stacks: Vec<HostStack>,
-    queue: VecDeque<(PortIndex, Vec<u8>)>,
+/// The host on one port, and the frames that it wants to send.
+struct Host {
+    stack: HostStack,
+    queue: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// Addresses of the devices where they need no asking.
-    fixed: Vec<Option<MacAddr>>,
+    /// Address of the device where it needs no asking.
+    fixed: Option<MacAddr>,
 }
 
-/// Frames of hosts that wait at most; a flood of requests must not eat the tester's memory.
-const QUEUE: usize = 4096;
+/// Hosts of all ports.
+pub struct Hosts(Vec<Host>);
+
+/// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
+const QUEUE: usize = 1024;
 /// The longest that hosts are left alone.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -34,7 +37,7 @@ pub fn host_mac(seed: u64, index: usize) -> MacAddr {
 impl Hosts {
     /// A host per port that uses `families`.
     pub fn new(ports: &[PortConfig], families: &[Family], seed: u64) -> Hosts {
-        let stacks = ports
+        let hosts = ports
             .iter()
             .enumerate()
             .map(|(index, port)| {
@@ -56,23 +59,22 @@ impl Hosts {
                         _ => {}
                     }
                 }
-                HostStack::new(config)
+                Host { stack: HostStack::new(config), queue: VecDeque::new(), spare: Vec::new(), fixed: None }
             })
             .collect();
-        Hosts { stacks, queue: VecDeque::new(), spare: Vec::new(), fixed: vec![None; ports.len()] }
+        Hosts(hosts)
     }
 
     /// The device on `port` has this address; nobody is asked.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
-        self.fixed[port] = Some(mac);
+        self.0[port].fixed = Some(mac);
     }
 
     /// What each port knows of its link.
     pub fn neighbours(&self) -> Vec<Neighbour> {
-        self.stacks
+        self.0
             .iter()
-            .zip(&self.fixed)
-            .map(|(stack, fixed)| Neighbour {
+            .map(|Host { stack, fixed, .. }| Neighbour {
                 mac: stack.mac(),
                 device_ipv4: fixed.or_else(|| stack.gateway_mac(Family::Ipv4)),
                 device_ipv6: fixed.or_else(|| stack.gateway_mac(Family::Ipv6)),
@@ -82,60 +84,88 @@ impl Hosts {
 
     /// The first port on which the device has not told its address.
     pub fn unresolved(&self) -> Option<PortIndex> {
-        (0..self.stacks.len()).find(|i| self.fixed[*i].is_none() && !self.stacks[*i].is_ready())
-    }
-
-    fn enqueue(queue: &mut VecDeque<(PortIndex, Vec<u8>)>, spare: &mut Vec<Vec<u8>>, port: PortIndex, frame: &[u8]) {
-        if queue.len() < QUEUE {
-            let mut copy = spare.pop().unwrap_or_default();
-            copy.clear();
-            copy.extend_from_slice(frame);
-            queue.push_back((port, copy));
-        }
+        self.0.iter().position(|host| host.fixed.is_none() && !host.stack.is_ready())
     }
 
     /// A frame for the host on `port`.
     pub fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) {
-        let Hosts { stacks, queue, spare, .. } = self;
-        stacks[port].receive(arrival.at, arrival.frame, &mut |frame| Hosts::enqueue(queue, spare, port, frame));
+        self.0[port].receive(arrival);
     }
 
     /// Does what is due and sends what waits; returns when there is something to do next.
     ///
     /// # Errors
     /// The port's.
-    pub fn poll(&mut self, now: Instant, ports: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
-        let Hosts { stacks, queue, spare, fixed } = self;
-        let mut next = now + IDLE;
-        for (index, stack) in stacks.iter_mut().enumerate().filter(|(i, _)| fixed[*i].is_none()) {
-            stack.poll(now, &mut |frame| Hosts::enqueue(queue, spare, index, frame));
-            next = next.min(stack.next_deadline().unwrap_or(next));
+    pub fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
+        poll(self.0.iter_mut().enumerate(), now, send)
+    }
+
+    /// The hosts of each lane of `layout`, which is of as many ports as there are hosts.
+    pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
+        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts(Vec::new())).collect();
+        for (port, host) in self.0.iter_mut().enumerate() {
+            lanes[layout.lane_of(port)].0.push((port, host));
         }
-        while let Some((port, frame)) = queue.pop_front() {
-            ports[port].slots().put(0, &frame);
-            ports[port].send(1)?;
-            spare.push(frame);
-        }
-        Ok(next.max(now + Duration::from_micros(50)))
+        lanes
     }
 }
 
-/// Hosts in the packet loop, with the user's wish to stop.
-pub struct HostControl<'a> {
-    /// The hosts.
-    pub hosts: &'a mut Hosts,
-    /// The user's wish.
-    pub stopped: &'a dyn Fn() -> bool,
+impl Host {
+    fn receive(&mut self, arrival: Arrival<'_>) {
+        let Host { stack, queue, spare, .. } = self;
+        stack.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
+    }
 }
 
-impl Control for HostControl<'_> {
+fn enqueue(queue: &mut VecDeque<Vec<u8>>, spare: &mut Vec<Vec<u8>>, frame: &[u8]) {
+    if queue.len() < QUEUE {
+        let mut copy = spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(frame);
+        queue.push_back(copy);
+    }
+}
+
+fn poll<'a>(
+    hosts: impl Iterator<Item = (PortIndex, &'a mut Host)>,
+    now: Instant,
+    send: &mut SendFrame<'_>,
+) -> Result<Instant, PortError> {
+    let mut next = now + IDLE;
+    for (port, Host { stack, queue, spare, fixed }) in hosts {
+        if fixed.is_none() {
+            stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
+            next = next.min(stack.next_deadline().unwrap_or(next));
+        }
+        while let Some(frame) = queue.pop_front() {
+            send(port, &frame)?;
+            spare.push(frame);
+        }
+    }
+    Ok(next.max(now + Duration::from_micros(50)))
+}
+
+/// Hosts of the ports of one lane.
+pub struct LaneHosts<'a>(Vec<(PortIndex, &'a mut Host)>);
+
+/// Hosts of a lane in its packet loop, with the user's wish to stop.
+pub struct HostControl<'a, S> {
+    /// The hosts.
+    pub hosts: LaneHosts<'a>,
+    /// The user's wish.
+    pub stopped: S,
+}
+
+impl<S: Fn() -> bool> Control for HostControl<'_, S> {
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError> {
-        self.hosts.receive(port, arrival);
+        if let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| *at == port) {
+            host.receive(arrival);
+        }
         Ok(())
     }
 
-    fn poll(&mut self, now: Instant, ports: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
-        self.hosts.poll(now, ports)
+    fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
+        poll(self.hosts.0.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)
     }
 
     fn stop(&self) -> bool {

@@ -9,6 +9,7 @@ pub mod device;
 pub mod hosts;
 pub mod kinds;
 pub mod observer;
+pub mod ports;
 pub mod real;
 mod records;
 pub mod runner;

@@ -3,6 +3,7 @@
 use crate::bed::Device;
 use crate::device;
 use crate::kinds::REFERENCE;
+use crate::ports::Ports;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
@@ -84,7 +85,7 @@ pub fn open(
     interfaces: &[TesterInterface],
     backend: &Backend,
     clock: SystemClock,
-) -> Result<Vec<Box<dyn Port>>, String> {
+) -> Result<Vec<Box<dyn Port + Send>>, String> {
     interfaces
         .iter()
         .map(|interface| {
@@ -94,19 +95,20 @@ pub fn open(
                     lab.in_host_netns(|| (backend.open)(&interface.name, clock)).map_err(|e| e.to_string())?
                 }
             };
-            Ok(port.map_err(|e| e.to_string())? as Box<dyn Port>)
+            port.map_err(|e| e.to_string())
         })
         .collect()
 }
 
 /// What the run records of the ports.
-pub fn port_records(configs: &[PortConfig], ports: &[Box<dyn Port>], macs: &[MacAddr]) -> Vec<PortRecord> {
+pub fn port_records(configs: &[PortConfig], ports: &Ports, macs: &[MacAddr]) -> Vec<PortRecord> {
     configs
         .iter()
-        .zip(ports)
         .zip(macs)
-        .map(|((config, port), mac)| {
-            let info = port.info();
+        .take(ports.len())
+        .enumerate()
+        .map(|(index, (config, mac))| {
+            let info = ports.info(index);
             let addresses = [&config.ipv4, &config.ipv6].into_iter().flatten();
             PortRecord {
                 name: config.name.clone(),

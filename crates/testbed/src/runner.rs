@@ -5,6 +5,7 @@ use crate::bed::{Bed, Device, Left};
 use crate::hosts::{Hosts, host_mac};
 use crate::kinds::is_virtual;
 use crate::observer::{Observer, Progress};
+use crate::ports::Ports;
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::session::Session;
 use crate::{real, simulated};
@@ -30,6 +31,9 @@ pub struct Run<'a> {
     pub lab: Option<&'a mut Lab>,
     /// What moves the frames to and from routers that are not simulated.
     pub backend: &'static Backend,
+    /// Processors of the tester's threads, one per thread; the first is the calling thread's, which is there. None or one: the
+    /// calling thread does it all.
+    pub processors: &'a [usize],
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
     /// Command line, for the record.
@@ -84,6 +88,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         suite,
         lab: run.lab,
         backend: run.backend,
+        processors: run.processors,
         work_dir: run.work_dir,
         observer,
         tally: Tally::default(),
@@ -211,6 +216,7 @@ struct Runner<'a> {
     suite: &'a Suite,
     lab: Option<&'a mut Lab>,
     backend: &'static Backend,
+    processors: &'a [usize],
     work_dir: &'a Path,
     observer: &'a mut dyn Observer,
     session: Session,
@@ -294,7 +300,7 @@ impl Runner<'_> {
         };
         let clock = SystemClock::start();
         let ports = match real::open(lab, without.interfaces(), self.backend, clock) {
-            Ok(ports) => ports,
+            Ok(ports) => Ports::real(ports, clock, self.processors),
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
                 return Ok(BTreeMap::new());
@@ -323,7 +329,6 @@ impl Runner<'_> {
                 TESTER,
                 configs,
                 ports,
-                Box::new(clock),
                 hosts,
                 Box::new(simulated::Immortal),
                 none,
@@ -380,13 +385,13 @@ impl Runner<'_> {
             Ok(parts) => parts,
             Err(e) => return Ok(Some(e)),
         };
-        let ports: Vec<Box<dyn Port>> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+        let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+        let ports = Ports::One { ports, clock: Box::new(parts.clock) };
         let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
         parts.record.ports = real::port_records(&self.suite.ports, &ports, &macs);
         self.keep(&Record::Dut(parts.record))?;
         let hosts = Hosts::new(&self.suite.ports, &families(self.suite), self.suite.seed);
-        let clock = Box::new(parts.clock);
-        self.tests(dut, ports, clock, hosts, Box::new(parts.device), ceilings)
+        self.tests(dut, ports, hosts, Box::new(parts.device), ceilings)
     }
 
     fn real(&mut self, dut: &DutConfig, ceilings: &BTreeMap<String, FrameRate>) -> Result<Option<String>, RunError> {
@@ -420,7 +425,7 @@ impl Runner<'_> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
         let ports = match real::open(lab, device.interfaces(), self.backend, clock) {
-            Ok(ports) => ports,
+            Ok(ports) => Ports::real(ports, clock, self.processors),
             Err(e) => return Ok(Some(e)),
         };
         let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
@@ -433,7 +438,7 @@ impl Runner<'_> {
             }
         }
         self.keep(&Record::Dut(record))?;
-        self.tests(dut, ports, Box::new(clock), hosts, Box::new(real::LabDevice(device)), ceilings)
+        self.tests(dut, ports, hosts, Box::new(real::LabDevice(device)), ceilings)
     }
 
     /// Time that everything after test `number` (from 0) will take.
@@ -445,8 +450,7 @@ impl Runner<'_> {
     fn tests(
         &mut self,
         dut: &DutConfig,
-        ports: Vec<Box<dyn Port>>,
-        clock: Box<dyn drophammer_port::Clock>,
+        ports: Ports,
         hosts: Hosts,
         device: Box<dyn Device + '_>,
         ceilings: &BTreeMap<String, FrameRate>,
@@ -458,17 +462,8 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
-        let mut bed = Bed::new(
-            &dut.name,
-            &suite.ports,
-            ports,
-            clock,
-            hosts,
-            device,
-            ceilings.clone(),
-            &mut self.session,
-            self.observer,
-        );
+        let mut bed =
+            Bed::new(&dut.name, &suite.ports, ports, hosts, device, ceilings.clone(), &mut self.session, self.observer);
         if let Err(e) = bed.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),

@@ -340,7 +340,7 @@ fn loss_in_a_window_is_placed_in_its_bins_and_its_last_frame_known() {
             spec.bin_s = Some(0.1);
             bed.trial(&spec).unwrap();
             // The trial starts a microsecond from now.
-            let start = bed.clock.now() + Duration::from_micros(1);
+            let start = bed.ports.clock().now() + Duration::from_micros(1);
             let window = (start + Duration::from_millis(120), start + Duration::from_millis(230));
             reference.set_faults(Faults { drop_window: Some(window), ..Faults::default() }).unwrap();
             let result = bed.trial(&spec).unwrap();

@@ -13,6 +13,7 @@ use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, Wro
 use drophammer_testbed::Session;
 use drophammer_testbed::bed::{Bed, Device};
 use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::ports::Ports;
 use drophammer_testbed::simulated::{self, WellUntilFound};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,7 +80,8 @@ fn run(
     let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
     let clock = Box::new(parts.clock);
     let none = BTreeMap::new();
-    let mut bed = Bed::new("box", &suite.ports, ports, clock, hosts, device, none, &mut session, &mut memory);
+    let ports = Ports::One { ports, clock };
+    let mut bed = Bed::new("box", &suite.ports, ports, hosts, device, none, &mut session, &mut memory);
     bed.await_forwarding(&[Family::Ipv4]).unwrap();
     let mut outcome = Outcome::default();
     let result = method.run(&mut bed, &params(method, 0.5), &mut outcome);

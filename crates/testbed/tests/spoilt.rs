@@ -18,6 +18,7 @@ use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Rec
 use drophammer_testbed::Session;
 use drophammer_testbed::bed::Bed;
 use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::ports::Ports;
 use drophammer_testbed::real::LabDevice;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -273,10 +274,11 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
     let clock = Box::new(Set { inner: clock, fuse: watched, step: Cell::new(0) });
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
+    let ports = Ports::One { ports, clock };
     let device = Box::new(LabDevice(device));
     let none = BTreeMap::new();
     let outcome = {
-        let mut bed = Bed::new("box", &suite.ports, ports, clock, hosts, device, none, &mut session, &mut memory);
+        let mut bed = Bed::new("box", &suite.ports, ports, hosts, device, none, &mut session, &mut memory);
         bed.test = "throughput".into();
         bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
         let size = case.size.parse().map_err(|e| format!("{e:?}"))?;

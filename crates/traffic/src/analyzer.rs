@@ -1,17 +1,18 @@
 //! Frames to loss, order and latency. Fed with everything that comes in at test ports; what is not test traffic is handed
 //! back to the caller.
 
+use crate::datagram::test_datagram;
 use crate::flow_state::{Arrival as Verdict, FlowState};
 use crate::histogram::Latencies;
 use crate::payload::Pattern;
-use crate::plan::Timing;
+use crate::plan::{Layout, Timing, spaced};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
 use drophammer_model::trial::{PortIndex, TrialSpec};
 use drophammer_port::Arrival;
-use drophammer_wire::signature::{self, Signature, TEST_PORT, TrialKey, unwrap_sequence, unwrap_time};
-use drophammer_wire::{checksum, ethernet, ipv4, udp};
+use drophammer_wire::signature::{self, Signature, TrialKey, unwrap_sequence, unwrap_time};
+use std::sync::Arc;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,37 @@ const MANY_FLOWS: usize = 256;
 
 const _: () = assert!(size_of::<ReceiveFlow>() == 64);
 
+/// A flow as a lane sees it that does not receive it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Lane that receives it, and its place among the flows there.
+    lane: u32,
+    place: u32,
+    group: u32,
+    frames: u64,
+}
+
+/// All flows of a trial on several lanes. Shared by all and written by none.
+#[derive(Clone)]
+pub(crate) struct Register(Arc<[Entry]>);
+
+impl Register {
+    pub(crate) fn new(spec: &TrialSpec, groups: &[String], frames: &[u64], layout: &Layout) -> Register {
+        let mut places = vec![0; layout.lanes()];
+        let entries = spec.flows.iter().zip(frames).map(|(flow, frames)| {
+            let lane = layout.lane_of(flow.to);
+            let place = places[lane];
+            places[lane] += 1;
+            Entry { lane: lane as u32, place, group: group_of(groups, &flow.group), frames: *frames }
+        });
+        Register(entries.collect())
+    }
+}
+
+fn group_of(groups: &[String], name: &str) -> u32 {
+    groups.iter().position(|g| g == name).unwrap_or(0) as u32
+}
+
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveBins {
@@ -50,6 +82,7 @@ pub struct ReceiveBins {
 }
 
 /// Counts of a group at its receivers.
+#[repr(align(64))]
 pub struct GroupReceived {
     /// Intact at the wrong port, or at the right one with the MAC address of somebody else.
     pub stray: u64,
@@ -68,13 +101,13 @@ pub struct GroupReceived {
 }
 
 impl GroupReceived {
-    fn new(bins: usize) -> GroupReceived {
+    pub(crate) fn new(bins: usize) -> GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
             late: 0,
             bytes: 0,
-            bins: ReceiveBins { delivered: vec![0; bins], arrived: vec![0; bins] },
+            bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
             latencies: Latencies::new(),
             latency_sum: 0,
             latency_min: u64::MAX,
@@ -99,20 +132,34 @@ impl GroupReceived {
             self.latency_sum,
         )
     }
+
+    /// Adds what another lane has received of the same group.
+    pub(crate) fn add(&mut self, other: &GroupReceived) {
+        self.stray += other.stray;
+        self.corrupted += other.corrupted;
+        self.late += other.late;
+        self.bytes += other.bytes;
+        let bins = self.bins.delivered.iter_mut().zip(&other.bins.delivered);
+        bins.chain(self.bins.arrived.iter_mut().zip(&other.bins.arrived)).for_each(|(sum, n)| *sum += n);
+        self.latencies.add(&other.latencies);
+        self.latency_sum += other.latency_sum;
+        self.latency_min = self.latency_min.min(other.latency_min);
+        self.latency_max = self.latency_max.max(other.latency_max);
+    }
 }
 
-/// A datagram to the test port, taken apart.
-struct TestDatagram<'a> {
-    payload: &'a [u8],
-    intact: bool,
-}
-
-/// The analyzer of one trial.
+/// The analyzer of one trial, or of one lane of it: then it has the states of the flows that lead to the lane's ports.
+#[repr(align(128))]
 pub struct Analyzer {
     key: TrialKey,
     earlier: Vec<TrialKey>,
     pattern: Pattern,
     flows: Vec<ReceiveFlow>,
+    /// Number of each of them in the trial.
+    ids: Vec<u32>,
+    lane: u32,
+    /// Where the flows are; absent with one lane, which has them all in their order.
+    register: Option<Register>,
     groups: Vec<GroupReceived>,
     /// Group to blame for a corrupted frame whose flow cannot be read, by port.
     port_groups: Vec<usize>,
@@ -129,6 +176,7 @@ pub struct Analyzer {
 
 /// Counted arrivals at one port.
 #[derive(Clone, Copy, Default)]
+#[repr(align(64))]
 struct Arrivals {
     frames: u64,
     first: Instant,
@@ -182,6 +230,9 @@ impl Analyzer {
     pub(crate) fn new(
         spec: &TrialSpec,
         hosts: Vec<u64>,
+        layout: &Layout,
+        lane: usize,
+        register: Option<Register>,
         groups: &[String],
         frames: &[u64],
         window: u64,
@@ -190,28 +241,28 @@ impl Analyzer {
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Analyzer {
-        let ports = hosts.len();
-        let group_of = |name: &str| groups.iter().position(|g| g == name).unwrap_or(0);
-        let flows = spec
-            .flows
-            .iter()
-            .zip(frames)
-            .map(|(flow, frames)| ReceiveFlow {
+        let own = || spec.flows.iter().enumerate().filter(|(_, flow)| layout.lane_of(flow.to) == lane);
+        let flows = own()
+            .map(|(id, flow)| ReceiveFlow {
                 to: flow.to as u32,
-                group: group_of(&flow.group) as u32,
-                frames: *frames,
-                state: FlowState::new((*frames).max(1), window),
+                group: group_of(groups, &flow.group),
+                frames: frames[id],
+                state: FlowState::new(frames[id].max(1), window),
             })
             .collect();
+        let ports = layout.ports();
         let port_groups =
-            (0..ports).map(|port| spec.flows.iter().find(|f| f.to == port).map_or(0, |f| group_of(&f.group))).collect();
+            (0..ports).map(|port| spec.flows.iter().find(|f| f.to == port).map_or(0, |f| group_of(groups, &f.group)));
         Analyzer {
             key: timing.key,
             earlier: timing.earlier.clone(),
             pattern,
             flows,
+            ids: own().map(|(id, _)| id as u32).collect(),
+            lane: lane as u32,
+            register,
             groups: groups.iter().map(|_| GroupReceived::new(bins)).collect(),
-            port_groups,
+            port_groups: port_groups.map(|group| group as usize).collect(),
             bins: bin_ns.map(|ns| [Bins { ns, start: 0, from: 0, index: 0 }; 2]),
             late_ns: timing.late_ns,
             stale: 0,
@@ -227,6 +278,18 @@ impl Analyzer {
         }
     }
 
+    /// Index of `flow` among the flows that are received here; beyond their end if it is not.
+    #[inline]
+    fn place(&self, flow: u32) -> usize {
+        match &self.register {
+            None => flow as usize,
+            Some(Register(entries)) => match entries.get(flow as usize) {
+                Some(entry) if entry.lane == self.lane => entry.place as usize,
+                _ => usize::MAX,
+            },
+        }
+    }
+
     /// Looks at the frames of a burst before they are taken one by one, so that the states of their flows come into the
     /// cache all at once instead of one after the other. Only a hint: it counts nothing and may look at the wrong flow.
     #[inline]
@@ -237,7 +300,7 @@ impl Analyzer {
         for frame in frames {
             // Where the signature is unless the frame is padded.
             let Some(tail) = frame.last_chunk::<{ signature::LEN }>() else { continue };
-            if let Some(flow) = self.flows.get(Signature::read(tail).0.flow as usize) {
+            if let Some(flow) = self.flows.get(self.place(Signature::read(tail).0.flow)) {
                 std::hint::black_box(flow.state.next_expected());
             }
         }
@@ -253,16 +316,22 @@ impl Analyzer {
         if !signature.belongs_to(self.key, check) {
             return self.foreign(port, &signature, check, datagram.intact);
         }
-        let Some(flow) = self.flows.get_mut(signature.flow as usize) else {
-            return self.corrupted(port, None);
+        let place = self.place(signature.flow);
+        let intact = datagram.intact && self.pattern.starts_with(&datagram.payload[..at]);
+        let Some(flow) = self.flows.get_mut(place) else {
+            return self.received_elsewhere(port, &signature, intact);
         };
         let group_index = flow.group as usize;
+        if flow.to as usize != port {
+            let frames = flow.frames;
+            return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
+        }
         let sequence = unwrap_sequence(signature.sequence, flow.state.next_expected());
-        if !datagram.intact || !self.pattern.starts_with(&datagram.payload[..at]) || sequence >= flow.frames {
+        if !intact || sequence >= flow.frames {
             return self.corrupted(port, Some(group_index));
         }
         let group = &mut self.groups[group_index];
-        if flow.to as usize != port || destination(arrival.frame) != self.hosts[port] {
+        if destination(arrival.frame) != self.hosts[port] {
             group.stray += 1;
             return Class::Test;
         }
@@ -293,6 +362,28 @@ impl Analyzer {
         Class::Test
     }
 
+    /// A frame of this trial whose flow, if there is such a one, leads to a port of another lane.
+    #[cold]
+    fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool) -> Class {
+        let entry = self.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
+        match entry {
+            None => self.corrupted(port, None),
+            Some(entry) => {
+                self.astray(port, entry.group as usize, intact && u64::from(signature.sequence) < entry.frames)
+            }
+        }
+    }
+
+    /// A frame of this trial at a port to which its flow does not lead.
+    #[cold]
+    fn astray(&mut self, port: PortIndex, group: usize, intact: bool) -> Class {
+        if !intact {
+            return self.corrupted(port, Some(group));
+        }
+        self.groups[group].stray += 1;
+        Class::Test
+    }
+
     #[cold]
     fn foreign(&mut self, port: PortIndex, signature: &Signature, check: u16, intact: bool) -> Class {
         // A damaged signature may look like one of an earlier trial; its checksum tells.
@@ -300,7 +391,8 @@ impl Analyzer {
             self.stale += 1;
             return Class::Stale;
         }
-        let group = self.flows.get(signature.flow as usize).filter(|f| f.to as usize == port).map(|f| f.group as usize);
+        let flow = self.flows.get(self.place(signature.flow));
+        let group = flow.filter(|f| f.to as usize == port).map(|f| f.group as usize);
         self.corrupted(port, group)
     }
 
@@ -332,9 +424,9 @@ impl Analyzer {
         &self.groups
     }
 
-    /// `(flow, group, state)` of every flow.
+    /// `(flow, group, state)` of every flow that is received here.
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, &FlowState)> {
-        self.flows.iter().enumerate().map(|(i, f)| (i, f.group as usize, &f.state))
+        self.flows.iter().zip(&self.ids).map(|(f, id)| (*id as usize, f.group as usize, &f.state))
     }
 }
 
@@ -355,54 +447,6 @@ fn departure(time: u32, at: Instant) -> u64 {
     } else {
         departure
     }
-}
-
-/// The UDP payload of a frame to the test port, if it is one, and whether all its checksums hold.
-#[inline]
-fn test_datagram(frame: &[u8]) -> Option<TestDatagram<'_>> {
-    let head: &[u8; ethernet::LEN + ipv4::LEN + udp::LEN] = frame.first_chunk()?;
-    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-    // Where addresses and datagram begin; they follow on each other.
-    let (addresses, udp_at, ip_length, mut intact) = match word(12) {
-        ethernet::ethertype::IPV4 => {
-            if head[14] != 0x45 || head[23] != ipv4::protocol::UDP {
-                return None;
-            }
-            let intact = checksum::fold(checksum::sum_le(&head[14..34])) == 0xffff;
-            (26, 34, usize::from(word(16)).wrapping_sub(ipv4::LEN), intact)
-        }
-        ethernet::ethertype::IPV6 => {
-            if head[14] >> 4 != 6 || head[20] != ipv4::protocol::UDP {
-                return None;
-            }
-            (22, 54, usize::from(word(18)), true)
-        }
-        _ => return None,
-    };
-    let udp: &[u8; udp::LEN] = frame.get(udp_at..)?.first_chunk()?;
-    if u16::from_be_bytes([udp[2], udp[3]]) != TEST_PORT {
-        return None;
-    }
-    let length = u16::from_be_bytes([udp[4], udp[5]]);
-    let mut end = udp_at + usize::from(length);
-    if usize::from(length) < udp::LEN + signature::LEN {
-        return None;
-    }
-    intact &= ip_length == usize::from(length);
-    // A datagram that claims more than there is was cut off on its way: corrupted, read as far as it goes.
-    if end > frame.len() {
-        intact = false;
-        end = frame.len();
-        if end < udp_at + udp::LEN + signature::LEN {
-            return None;
-        }
-    }
-    if intact {
-        // The rest of the pseudo header: protocol and length, as little-endian words like all in this sum.
-        let pseudo = u64::from(ipv4::protocol::UDP) << 8 | u64::from(length.swap_bytes()) << 16;
-        intact = checksum::fold(pseudo + checksum::sum_le(&frame[addresses..end])) == 0xffff;
-    }
-    Some(TestDatagram { payload: &frame[udp_at + udp::LEN..end], intact })
 }
 
 #[cfg(test)]

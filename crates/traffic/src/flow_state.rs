@@ -36,12 +36,21 @@ pub struct FlowState {
     /// The word of the window that holds the highest sequence number; its place in the window is out of date.
     head: u64,
     /// One bit per sequence number, a ring of as many as a power of two.
-    window: Box<[u64]>,
+    window: Box<[Line]>,
     out_of_order: Box<OutOfOrder>,
 }
 
+/// Bits of a window, in a line of the cache that no other flow, and so no other thread, writes.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line([u64; WORDS]);
+
+/// Words of a line.
+const WORDS: usize = 8;
+
 /// What frames out of their order have left behind.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct OutOfOrder {
     /// Distinct frames whose number is not one above that of the frame before.
     breaks: u64,
@@ -60,14 +69,14 @@ struct OutOfOrder {
 }
 
 impl FlowState {
-    /// For a flow of `frames` frames, of which at most `window_limit` can be kept apart (both at least 1).
+    /// For a flow of `frames` frames, of which at most `window_limit`, but no fewer than 512, can be kept apart.
     pub fn new(frames: u64, window_limit: u64) -> FlowState {
-        let bits = frames.min(window_limit).max(64).next_power_of_two();
+        let lines = frames.min(window_limit).div_ceil(64 * WORDS as u64).next_power_of_two();
         FlowState {
             next_expected: 0,
             follows_last: 0,
             head: 0,
-            window: vec![0; (bits / 64) as usize].into_boxed_slice(),
+            window: vec![Line([0; WORDS]); lines as usize].into_boxed_slice(),
             out_of_order: Box::new(OutOfOrder {
                 breaks: 0,
                 missing: 0,
@@ -120,13 +129,18 @@ impl FlowState {
     }
 
     fn window_bits(&self) -> u64 {
-        self.window.len() as u64 * 64
+        (self.window.len() * WORDS) as u64 * 64
     }
 
     /// Index of the word with the bit of `sequence`.
     #[inline]
     fn word_of(&self, sequence: u64) -> usize {
-        (sequence / 64) as usize & (self.window.len() - 1)
+        (sequence / 64) as usize & (self.window.len() * WORDS - 1)
+    }
+
+    #[inline]
+    fn word(&mut self, index: usize) -> &mut u64 {
+        &mut self.window[index / WORDS].0[index % WORDS]
     }
 
     /// Index of the word that [`FlowState::head`] stands for.
@@ -137,8 +151,8 @@ impl FlowState {
 
     #[inline]
     fn bit(&mut self, sequence: u64) -> (&mut u64, u64) {
-        let word = self.word_of(sequence);
-        (&mut self.window[word], 1 << (sequence % 64))
+        let index = self.word_of(sequence);
+        (self.word(index), 1 << (sequence % 64))
     }
 
     /// Takes note of an arrival.
@@ -149,8 +163,8 @@ impl FlowState {
         }
         if sequence.is_multiple_of(64) {
             let (old, new) = (self.head_word(), self.word_of(sequence));
-            self.window[old] = self.head;
-            self.head = self.window[new];
+            *self.word(old) = self.head;
+            self.head = *self.word(new);
         }
         self.head |= 1 << (sequence % 64);
         self.next_expected = sequence + 1;
@@ -162,9 +176,10 @@ impl FlowState {
     #[cold]
     fn arrive_out_of_order(&mut self, sequence: u64) -> Arrival {
         let head = self.head_word();
-        self.window[head] = self.head;
+        *self.word(head) = self.head;
         let verdict = self.arrive_in_window(sequence);
-        self.head = self.window[self.head_word()];
+        let head = self.head_word();
+        self.head = *self.word(head);
         verdict
     }
 
@@ -249,7 +264,7 @@ impl FlowState {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         (lowest..sent).rev().find(|s| {
             let word = self.word_of(*s);
-            let bits = if word == self.head_word() { self.head } else { self.window[word] };
+            let bits = if word == self.head_word() { self.head } else { self.window[word / WORDS].0[word % WORDS] };
             let arrived = *s < self.next_expected && bits & (1 << (s % 64)) != 0;
             !arrived && never_left.binary_search(s).is_err()
         })
@@ -334,8 +349,8 @@ mod tests {
         }
 
         #[test]
-        fn a_narrow_window_never_counts_a_frame_twice(arrivals in proptest::collection::vec(0u64..1000, 0..600)) {
-            let mut state = FlowState::new(1000, 64);
+        fn a_narrow_window_never_counts_a_frame_twice(arrivals in proptest::collection::vec(0u64..8000, 0..600)) {
+            let mut state = FlowState::new(8000, 64);
             let new = arrivals.iter().filter(|s| state.arrive(**s) == Arrival::New).count();
             let distinct: HashSet<_> = arrivals.iter().collect();
             prop_assert!(new <= distinct.len());

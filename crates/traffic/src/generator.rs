@@ -4,7 +4,7 @@ mod ahead;
 
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
-use crate::plan::{PlanError, Timing};
+use crate::plan::{PlanError, Timing, spaced};
 use crate::schedule::Schedule;
 use crate::template::{Headers, Template};
 use drophammer_model::quantity::Instant;
@@ -44,6 +44,7 @@ impl Addresses {
 }
 
 /// One flow as its sender sees it.
+#[repr(align(64))] // see `plan::spaced`
 struct SendFlow {
     id: u32,
     group: usize,
@@ -60,6 +61,7 @@ struct SendFlow {
 
 /// Counts of a group at its senders.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub struct GroupSent {
     /// Frames handed over, refused ones included.
     pub offered: u64,
@@ -123,6 +125,7 @@ impl CatchUp {
 }
 
 /// Generator of one port.
+#[repr(align(128))]
 pub struct PortGenerator {
     port: PortIndex,
     schedule: Schedule,
@@ -248,7 +251,7 @@ impl PortGenerator {
             catch_up: CatchUp::new(peak),
             never_skip: matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
             stop_on_time: matches!(spec.load, Load::Maximum { .. }),
-            groups: vec![GroupSent { bins: vec![0; bins], ..GroupSent::default() }; groups.len()],
+            groups: groups.iter().map(|_| GroupSent { bins: spaced(bins), ..GroupSent::default() }).collect(),
             slot_groups: [0; BURST],
             slot_frames: [(0, 0); BURST],
             bin_ns,

@@ -1,5 +1,6 @@
 //! Counts latencies by magnitude, with the resolution of the HDR histogram that they are read off from.
 
+use crate::plan::spaced;
 use hdrhistogram::Histogram;
 
 /// Latencies up to 10 s are resolved, and those up to the next power of two, 17.18 s, because they cost nothing more. Longer
@@ -14,7 +15,7 @@ const HALF: usize = 1 << (BITS - 1);
 /// Counts of latencies, three digits exact. Recording is a shift and an addition; the bookkeeping of the HDR
 /// histogram (smallest, largest, total) is done when it is asked for.
 pub struct Latencies {
-    counts: Box<[u64]>,
+    counts: Vec<u64>,
 }
 
 /// Place of `ns` among the counts: a row of 2^10 for every doubling, the first one twice as long.
@@ -33,7 +34,7 @@ fn smallest_at(place: usize) -> u64 {
 impl Latencies {
     /// None yet.
     pub fn new() -> Latencies {
-        Latencies { counts: vec![0; place(MAX_NS.next_power_of_two() - 1) + 1].into_boxed_slice() }
+        Latencies { counts: spaced(place(MAX_NS.next_power_of_two() - 1) + 1) }
     }
 
     /// Counts one.
@@ -43,6 +44,11 @@ impl Latencies {
             Some(count) => *count += 1,
             None => self.counts[place(MAX_NS)] += 1,
         }
+    }
+
+    /// Adds all that `other` has recorded.
+    pub(crate) fn add(&mut self, other: &Latencies) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, n)| *sum += n);
     }
 
     /// The HDR histogram of all that was recorded.

@@ -1,6 +1,6 @@
 //! A trial laid out before it starts: everything that the packet path needs is computed and allocated here.
 
-use crate::analyzer::{Analyzer, destination};
+use crate::analyzer::{Analyzer, Register, destination};
 use crate::generator::PortGenerator;
 use crate::payload::Pattern;
 use drophammer_model::quantity::Instant;
@@ -78,10 +78,76 @@ pub enum PlanError {
     Empty(String),
 }
 
-/// A trial, ready to run.
-pub struct Plan {
+/// Which lane works which port. A lane is one thread: it sends the flows that leave its ports and receives those that lead
+/// to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    lane_of: Vec<usize>,
+    lanes: usize,
+}
+
+impl Layout {
+    /// `ports` ports on one lane.
+    pub fn one(ports: usize) -> Layout {
+        Layout::round_robin(ports, 1)
+    }
+
+    /// Port i on lane i modulo `lanes`; on no more lanes than there are ports, and on one at least.
+    pub fn round_robin(ports: usize, lanes: usize) -> Layout {
+        let lanes = lanes.clamp(1, ports.max(1));
+        Layout { lane_of: (0..ports).map(|port| port % lanes).collect(), lanes }
+    }
+
+    /// Ports in blocks: the first `ports / lanes` on lane 0, and so on, so that the ports of a pair are on one lane where
+    /// that is possible; on no more lanes than there are ports, and on one at least.
+    pub fn blocks(ports: usize, lanes: usize) -> Layout {
+        let lanes = lanes.clamp(1, ports.max(1));
+        Layout { lane_of: (0..ports).map(|port| port * lanes / ports).collect(), lanes }
+    }
+
+    /// Lanes.
+    pub fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    /// Ports.
+    pub fn ports(&self) -> usize {
+        self.lane_of.len()
+    }
+
+    /// Lane, from 0, of `port`, which must be one of them.
+    pub fn lane_of(&self, port: PortIndex) -> usize {
+        self.lane_of[port]
+    }
+}
+
+/// `n` zeros, with a line of the cache behind them that nobody uses. All that a thread writes per frame either fills whole
+/// lines (types with `repr(align)`) or has such a gap behind it, so two threads never write to the same line.
+pub(crate) fn spaced(n: usize) -> Vec<u64> {
+    let mut zeros = Vec::with_capacity(n + 8);
+    zeros.resize(n, 0);
+    zeros
+}
+
+/// What one lane needs for a trial.
+pub(crate) struct Part {
     pub(crate) generators: Vec<PortGenerator>,
     pub(crate) analyzer: Analyzer,
+}
+
+impl Part {
+    /// The trial starts at `start`.
+    pub(crate) fn begin(&mut self, start: Instant) {
+        self.generators.iter_mut().for_each(|g| g.begin(start));
+        self.analyzer.begin(start);
+    }
+}
+
+/// A trial, ready to run.
+pub struct Plan {
+    /// One per lane.
+    pub(crate) parts: Vec<Part>,
+    pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
     pub(crate) drain_ns: u64,
     pub(crate) maximum: bool,
@@ -93,11 +159,21 @@ const WINDOW_BUDGET: u64 = 1 << 31;
 pub(crate) const MAX_BINS: usize = 1_000_000;
 
 impl Plan {
-    /// Lays out `spec` over `ports`.
+    /// Lays out `spec` over `ports`, for one lane.
     ///
     /// # Errors
     /// [`PlanError`]; nothing has been sent.
     pub fn new(spec: &TrialSpec, ports: &[Neighbour], timing: &Timing) -> Result<Plan, PlanError> {
+        Plan::on_lanes(spec, ports, timing, Layout::one(ports.len()))
+    }
+
+    /// Lays out `spec` over `ports`, for the lanes of `layout`, which must be one of as many ports. The frames are the same
+    /// on any number of lanes, and what a flow needs at its receiver is in the lane that receives it and nowhere else.
+    ///
+    /// # Errors
+    /// [`PlanError`]; nothing has been sent.
+    pub fn on_lanes(spec: &TrialSpec, ports: &[Neighbour], timing: &Timing, layout: Layout) -> Result<Plan, PlanError> {
+        assert_eq!(layout.ports(), ports.len(), "a layout is of the ports of its trial");
         if spec.flows.is_empty() || spec.flows.len() > MAX_FLOWS as usize {
             return Err(PlanError::Empty(format!("a trial has 1 to {MAX_FLOWS} flows, not {}", spec.flows.len())));
         }
@@ -153,26 +229,31 @@ impl Plan {
             frames
         };
         let window = (WINDOW_BUDGET / spec.flows.len() as u64).max(64);
-        let hosts = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
-        let analyzer = Analyzer::new(spec, hosts, &groups, &frames, window, timing, pattern, bin_ns, bins);
+        let hosts: Vec<u64> = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
+        let register = (layout.lanes() > 1).then(|| Register::new(spec, &groups, &frames, &layout));
+        let analyzer = |lane, register, pattern| {
+            let hosts = hosts.clone();
+            Analyzer::new(spec, hosts, &layout, lane, register, &groups, &frames, window, timing, pattern, bin_ns, bins)
+        };
+        let mut parts: Vec<Part> = (0..layout.lanes())
+            .map(|lane| Part { generators: Vec::new(), analyzer: analyzer(lane, register.clone(), pattern.clone()) })
+            .collect();
+        generators.into_iter().for_each(|g| parts[layout.lane_of(g.port())].generators.push(g));
         Ok(Plan {
-            generators,
-            analyzer,
+            parts,
+            layout,
             groups,
             drain_ns: (spec.drain_s.max(0.0) * 1e9).round() as u64,
             maximum: matches!(spec.load, Load::Maximum { .. }),
         })
     }
 
-    /// Generators and analyzer of a trial that starts at `start`, for those who drive them without ports and clock.
+    /// Generators and analyzer of a trial on one lane that starts at `start`, for those who drive them without ports and
+    /// clock.
     pub fn into_parts(mut self, start: Instant) -> (Vec<PortGenerator>, Analyzer) {
-        self.begin(start);
-        (self.generators, self.analyzer)
-    }
-
-    /// The trial starts at `start`.
-    pub(crate) fn begin(&mut self, start: Instant) {
-        self.generators.iter_mut().for_each(|g| g.begin(start));
-        self.analyzer.begin(start);
+        assert_eq!(self.parts.len(), 1, "one lane has all that there is");
+        let mut part = self.parts.swap_remove(0);
+        part.begin(start);
+        (part.generators, part.analyzer)
     }
 }

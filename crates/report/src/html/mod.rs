@@ -311,6 +311,7 @@ fn environment(view: &View) -> Markup {
         ("Distribution", e.distribution.clone()),
         ("Processor", e.cpu_model.clone()),
         ("Processors", e.cpus.clone()),
+        ("Threads of the tester", e.tester_threads.to_string()),
         ("Memory", memory),
         ("Virtualisation", e.virtualization.clone()),
         ("Clock source", e.clock_source.clone()),

@@ -4,6 +4,7 @@ use super::SelfTest;
 use crate::bed::{Bed, Left};
 use crate::hosts::Hosts;
 use crate::observer::Observer;
+use crate::ports::Ports;
 use crate::session::Session;
 use crate::{device, real, simulated};
 use drophammer_lab::Links;
@@ -129,11 +130,12 @@ fn on_device(
     let clock = SystemClock::start();
     let ports = real::open(test.lab, drophammer_lab::Dut::interfaces(&device), backend, clock)
         .map_err(|e| failed("its ports cannot be opened", &e))?;
+    let ports = Ports::real(ports, clock, &[]);
     let hosts = Hosts::new(&test.ports, &[Family::Ipv4], test.seed);
     let none = BTreeMap::new();
     let result = {
         let on_bed = Box::new(real::LabDevice(&mut device));
-        let mut bed = Bed::new(name, &test.ports, ports, Box::new(clock), hosts, on_bed, none, session, observer);
+        let mut bed = Bed::new(name, &test.ports, ports, hosts, on_bed, none, session, observer);
         bed.test = NAME.into();
         bed.left = Left { since: Instant::now(), ..left };
         let params = params(test, words);

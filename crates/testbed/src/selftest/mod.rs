@@ -10,6 +10,7 @@ mod verdict;
 use crate::bed::{Bed, Left};
 use crate::hosts::{Hosts, host_mac};
 use crate::observer::{Observer, Progress};
+use crate::ports::Ports;
 use crate::records::{problem_of, status_of};
 use crate::runner::{RunError, Tally};
 use crate::session::Session;
@@ -267,7 +268,7 @@ impl Runner<'_> {
         };
         let clock = SystemClock::start();
         let ports = match real::open(self.test.lab, joined.interfaces(), backend, clock) {
-            Ok(ports) => ports,
+            Ok(ports) => Ports::real(ports, clock, &[]),
             Err(e) => return Ok(Err(e)),
         };
         let configs = self.test.ports[..ports.len()].to_vec();
@@ -290,7 +291,7 @@ impl Runner<'_> {
         let of = STEPS.len() * self.test.backends.len();
         let device = Box::new(simulated::Immortal);
         let (none, session) = (BTreeMap::new(), &mut self.session);
-        let mut bed = Bed::new(name, &configs, ports, Box::new(clock), hosts, device, none, session, self.observer);
+        let mut bed = Bed::new(name, &configs, ports, hosts, device, none, session, self.observer);
         let mut ended = bed.await_forwarding(&[Family::Ipv4]);
         for (at, step) in STEPS.iter().enumerate() {
             if ended.is_err() {

@@ -13,6 +13,7 @@ use drophammer_port::Port;
 use drophammer_reference::Config;
 use drophammer_testbed::bed::Bed;
 use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::ports::Ports;
 use drophammer_testbed::simulated::{self, Immortal, Reference};
 use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_suite};
 use std::collections::BTreeMap;
@@ -91,6 +92,7 @@ pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::run
         suite,
         lab: None,
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
+        processors: &[],
         work_dir: Path::new("/nonexistent"),
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),
@@ -111,14 +113,14 @@ pub fn with_bed<T>(
     let mut config = simulated::config(dut, &suite.ports, suite.seed);
     change(&mut config);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
-    let ports: Vec<_> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+    let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+    let ports = Ports::One { ports, clock: Box::new(parts.clock) };
     let hosts = Hosts::new(&suite.ports, families, suite.seed);
     let ceilings = BTreeMap::new();
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
-    let clock = Box::new(parts.clock);
     let device = Box::new(Immortal);
-    let mut bed = Bed::new(&dut.name, &suite.ports, ports, clock, hosts, device, ceilings, &mut session, &mut memory);
+    let mut bed = Bed::new(&dut.name, &suite.ports, ports, hosts, device, ceilings, &mut session, &mut memory);
     let mut left = 100;
     while bed.hosts.unresolved().is_some() {
         assert!(left > 0, "the device does not tell its address");

@@ -1,19 +1,22 @@
-//! What the engine can do by itself on one core: generator, analyzer, and both over ports joined in memory.
+//! What the engine can do by itself: generator, analyzer, and both over ports joined in memory; on one thread, and on several.
 //!
 //! In one run, alternating: a bare copy of the same 60-byte frames (64 with FCS) from a batch of templates into slots (the
 //! limit), and each part with everything that it does in a trial. Prints the median of each and its ratio to the limit.
 //!
-//! `cargo bench -p drophammer-traffic --bench engine`; needs no privilege. A word after `--` runs only the parts that
-//! contain it.
+//! `cargo bench -p drophammer-traffic --bench engine`; needs no privilege, but with it runs before other work. A word after
+//! `--` runs only the parts that contain it; `scaling` stands for those on several threads.
+
+mod scaling;
 
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_port::priority::{Favoured, pin, usable};
 use drophammer_port::{
     Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, memory,
 };
 use drophammer_traffic::generator::PortGenerator;
 use drophammer_traffic::permutation::Permutation;
-use drophammer_traffic::{Control, Neighbour, Plan, Timing};
+use drophammer_traffic::{Control, Layout, Neighbour, Plan, SendFrame, Timing};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::hint::black_box;
@@ -78,7 +81,7 @@ impl Control for Nobody {
     fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
         Ok(())
     }
-    fn poll(&mut self, now: Instant, _: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
+    fn poll(&mut self, now: Instant, _: &mut SendFrame<'_>) -> Result<Instant, PortError> {
         Ok(Instant(now.0 + 1_000_000_000))
     }
     fn stop(&self) -> bool {
@@ -86,31 +89,39 @@ impl Control for Nobody {
     }
 }
 
-fn plan(flows: u32, destinations: u32, seconds: f64) -> Plan {
+fn flow(from: usize, to: usize, destinations: u32) -> FlowSpec {
     let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
-    let flow = FlowSpec {
+    FlowSpec {
         group: "all".into(),
-        from: 0,
-        to: 1,
+        from,
+        to,
         family: Family::Ipv4,
         sources: range([10, 200, 0, 2], 1),
         destinations: range([10, 0, 0, 0], destinations),
         weight: 1.0,
-    };
+    }
+}
+
+fn plan(flows: u32, destinations: u32, seconds: f64) -> Plan {
+    plan_of(vec![flow(0, 1, destinations); flows as usize], Layout::one(2), seconds)
+}
+
+fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
     let spec = TrialSpec {
         purpose: "bench".into(),
         size: "64".parse().expect("a size"),
-        flows: vec![flow; flows as usize],
+        flows,
         load: Load::Maximum { limit_pps: LIMIT_PPS },
         duration_s: seconds,
         bin_s: Some(0.1),
         drain_s: 0.2,
     };
     let mac = MacAddr::local;
-    let neighbours = [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None });
+    let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(i ^ 1)), device_ipv6: None };
+    let neighbours: Vec<_> = (0..layout.ports() as u64).map(neighbour).collect();
     let (key, late_ns) = (TrialKey::new(7, 1), 1_000_000_000);
     let timing = Timing { seed: 1, key, earlier: vec![], max_backlog_ns: 200_000, late_ns };
-    Plan::new(&spec, &neighbours, &timing).expect("a plan")
+    Plan::on_lanes(&spec, &neighbours, &timing, layout).expect("a plan")
 }
 
 /// An instant at which everything that this bench sends is due.
@@ -205,7 +216,11 @@ fn both(destinations: u32) -> f64 {
     let mut ports =
         memory::pair([MacAddr::local(0), MacAddr::local(1)], 1_500, clock).map(|p| Box::new(p) as Box<dyn Port>);
     let plan = plan(1, destinations, 0.1);
-    let result = drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).expect("a trial");
+    received_rate(&drophammer_traffic::run(plan, &mut ports, &mut { clock }, &mut Nobody).expect("a trial"))
+}
+
+/// Frames per second of all ports together; what was sent must have arrived.
+fn received_rate(result: &TrialResult) -> f64 {
     assert_eq!(result.lost() + result.sum(|g| g.corrupted + g.stray + g.duplicated + g.reordered), 0, "{result:#?}");
     assert!(result.received() > 0);
     result.received() as f64 / result.sending_s.max(result.receiving_s)
@@ -234,14 +249,27 @@ const PARTS: &[Part] = &[
 
 fn main() {
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
+    let processors = usable();
+    let _favoured = Favoured::new();
+    if only != "scaling" {
+        // The first processor serves more interrupts than others.
+        pin(*processors.last().expect("a processor")).expect("a processor that we may use");
+        one_thread(&only);
+    }
+    if only.is_empty() || only == "scaling" {
+        scaling::run(&processors);
+    }
+}
+
+fn one_thread(only: &str) {
     let parts: Vec<&Part> =
-        PARTS.iter().enumerate().filter(|(i, p)| *i == 0 || p.0.contains(&only)).map(|p| p.1).collect();
+        PARTS.iter().enumerate().filter(|(i, p)| *i == 0 || p.0.contains(only)).map(|p| p.1).collect();
     let mut rates = vec![Vec::new(); parts.len()];
     for _ in 0..ROUNDS {
         parts.iter().zip(&mut rates).for_each(|((_, part), rates)| rates.push(part()));
     }
     let limit = median(&mut rates[0]);
-    println!("64-byte IPv4 frames on one core, medians of {ROUNDS} alternating rounds:");
+    println!("64-byte IPv4 frames on one thread, medians of {ROUNDS} alternating rounds:");
     for ((name, _), rates) in parts.iter().zip(&mut rates) {
         let rate = median(rates);
         println!(

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::{Neighbour, Plan};
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load};
-use drophammer_wire::MacAddr;
+use drophammer_wire::{MacAddr, checksum, udp};
 use proptest::prelude::*;
 
 /// The analyzer of a trial of 1,000 IPv4 and 1,000 IPv6 frames of 128 bytes from port 0 to port 1.
@@ -27,8 +27,8 @@ fn analyzer() -> Analyzer {
     let mac = MacAddr([2; 6]);
     let port = Neighbour { mac, device_ipv4: Some(mac), device_ipv6: Some(mac) };
     let mut plan = Plan::new(&spec, &[port, port], &timing).unwrap();
-    plan.begin(Instant(1_000));
-    plan.analyzer
+    plan.parts[0].begin(Instant(1_000));
+    plan.parts.remove(0).analyzer
 }
 
 /// A frame that looks like test traffic as far as its headers go.

@@ -6,7 +6,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_port::simulated::{self, SimulatedClock};
 use drophammer_port::{Arrival, Clock, Port, PortError};
-use drophammer_traffic::{Control, Neighbour, Plan, Timing, run};
+use drophammer_traffic::{Control, Neighbour, Plan, SendFrame, Timing, run};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::cmp::Reverse;
@@ -112,7 +112,7 @@ impl Control for Still {
         Ok(())
     }
 
-    fn poll(&mut self, now: Instant, _: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
+    fn poll(&mut self, now: Instant, _: &mut SendFrame<'_>) -> Result<Instant, PortError> {
         Ok(now + Duration::from_millis(500))
     }
 

@@ -1,0 +1,128 @@
+//! The tester's ports, and the threads that work them.
+
+use crate::hosts::{HostControl, Hosts};
+use drophammer_model::trial::{PortIndex, TrialResult};
+use drophammer_port::{Clock, Port, PortError, PortInfo, SystemClock};
+use drophammer_traffic::{LaneError, Layout, Plan};
+
+/// The tester's ports: worked by the calling thread, or by several.
+pub enum Ports {
+    /// One thread, in real or virtual time.
+    One {
+        /// Ports.
+        ports: Vec<Box<dyn Port>>,
+        /// Their clock.
+        clock: Box<dyn Clock>,
+    },
+    /// Several threads in real time.
+    Lanes {
+        /// Ports.
+        ports: Vec<Box<dyn Port + Send>>,
+        /// Their clock.
+        clock: SystemClock,
+        /// Processor of each thread; the first is that of the calling one, which its owner has put there.
+        processors: Vec<usize>,
+    },
+}
+
+impl Ports {
+    /// Ports in real time: on one thread, the calling one, where `processors` names none or one; otherwise on one thread per
+    /// processor, but no more than there are ports.
+    pub fn real(ports: Vec<Box<dyn Port + Send>>, clock: SystemClock, processors: &[usize]) -> Ports {
+        let threads = processors.len().min(ports.len());
+        if threads <= 1 {
+            let ports = ports.into_iter().map(|port| port as Box<dyn Port>).collect();
+            return Ports::One { ports, clock: Box::new(clock) };
+        }
+        Ports::Lanes { ports, clock, processors: processors[..threads].to_vec() }
+    }
+
+    /// Number of ports.
+    pub fn len(&self) -> usize {
+        match self {
+            Ports::One { ports, .. } => ports.len(),
+            Ports::Lanes { ports, .. } => ports.len(),
+        }
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Port `index`.
+    pub fn get(&mut self, index: PortIndex) -> &mut dyn Port {
+        match self {
+            Ports::One { ports, .. } => ports[index].as_mut(),
+            Ports::Lanes { ports, .. } => ports[index].as_mut(),
+        }
+    }
+
+    /// What port `index` is.
+    pub fn info(&self, index: PortIndex) -> &PortInfo {
+        match self {
+            Ports::One { ports, .. } => ports[index].info(),
+            Ports::Lanes { ports, .. } => ports[index].info(),
+        }
+    }
+
+    /// Their clock.
+    pub fn clock(&self) -> &dyn Clock {
+        match self {
+            Ports::One { clock, .. } => clock.as_ref(),
+            Ports::Lanes { clock, .. } => clock,
+        }
+    }
+
+    /// Their clock, to wait by.
+    pub fn clock_mut(&mut self) -> &mut dyn Clock {
+        match self {
+            Ports::One { clock, .. } => clock.as_mut(),
+            Ports::Lanes { clock, .. } => clock,
+        }
+    }
+
+    /// Sends one frame that is no test traffic.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<(), PortError> {
+        let port = self.get(port);
+        port.slots().put(0, frame);
+        port.send(1).map(drop)
+    }
+
+    /// Which thread works which port.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Ports::One { ports, .. } => Layout::one(ports.len()),
+            Ports::Lanes { ports, processors, .. } => Layout::round_robin(ports.len(), processors.len()),
+        }
+    }
+
+    /// Processors of the threads after the first.
+    pub fn further_processors(&self) -> &[usize] {
+        match self {
+            Ports::One { .. } => &[],
+            Ports::Lanes { processors, .. } => &processors[1..],
+        }
+    }
+
+    /// Runs `plan`, laid out for [`Ports::layout`], with `hosts` behind the ports, until `stopped` says otherwise.
+    ///
+    /// # Errors
+    /// A port that stopped working, a thread that failed.
+    pub fn run(&mut self, plan: Plan, hosts: &mut Hosts, stopped: &dyn Fn() -> bool) -> Result<TrialResult, LaneError> {
+        let mut lanes = hosts.by_lane(&self.layout()).into_iter();
+        let own = lanes.next().expect("a layout has a lane");
+        let mut own = HostControl { hosts: own, stopped };
+        match self {
+            Ports::One { ports, clock } => Ok(drophammer_traffic::run(plan, ports, clock.as_mut(), &mut own)?),
+            Ports::Lanes { ports, clock, processors } => {
+                // The first lane's wish to stop is everybody's.
+                let mut others: Vec<_> = lanes.map(|hosts| HostControl { hosts, stopped: || false }).collect();
+                drophammer_traffic::run_lanes(plan, ports, *clock, &processors[1..], &mut own, &mut others)
+            }
+        }
+    }
+}

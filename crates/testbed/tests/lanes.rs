@@ -1,0 +1,112 @@
+//! A bed on two threads in front of a real router: each thread's hosts answer for its ports, and every frame is counted.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness.
+
+mod common;
+
+use common::{Memory, read_suite};
+use drophammer_lab::{Lab, LabOptions};
+use drophammer_methods::{TestError, Testbed};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
+use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
+use drophammer_testbed::bed::Bed;
+use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::ports::Ports;
+use drophammer_testbed::{Session, real};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+const SUITE: &str = "suite: lanes\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: linux}\n\
+                     ports:\n  - {name: p1, speed: 100 Mbit/s}\n  - {name: p2, speed: 100 Mbit/s}\n\
+                     tests:\n  - throughput: {families: [ipv4, ipv6]}\n";
+const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+const PER_FLOW: u64 = 300;
+
+/// Both families in both directions, slowly.
+fn trial(bed: &Bed<'_>) -> TrialSpec {
+    let mut flows = Vec::new();
+    for (from, to) in [(0, 1), (1, 0)] {
+        for family in FAMILIES {
+            let addresses = |port: usize| bed.ports()[port].addressing(family).expect("addresses").destinations;
+            let (sources, destinations) = (addresses(from), addresses(to));
+            let group = format!("{family} from {from}");
+            flows.push(FlowSpec { group, from, to, family, sources, destinations, weight: 1.0 });
+        }
+    }
+    TrialSpec {
+        purpose: "two threads".into(),
+        size: "128".parse().expect("a size"),
+        flows,
+        load: Load::Burst { frames: 2 * PER_FLOW, rate_pps: 1_000.0 },
+        duration_s: 0.0,
+        bin_s: None,
+        drain_s: 2.0,
+    }
+}
+
+fn checked() -> Result<(), String> {
+    let suite = read_suite(SUITE);
+    let mut lab = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string())?;
+    let cpus = lab.cpus().clone();
+    lab.pin_current_thread(cpus.tester).map_err(|e| e.to_string())?;
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let kind = drophammer_lab::find("linux").ok_or("no such kind")?;
+    let mut device =
+        kind.bring_up(&mut lab, &suite.duts[0], &suite.ports, folder.path(), &|| false).map_err(|e| e.to_string())?;
+    let clock = SystemClock::start();
+    let ports = real::open(&lab, device.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
+    // At this load the second thread may share a processor with the router.
+    let ports = Ports::real(ports, clock, &[cpus.tester, *cpus.testers.get(1).unwrap_or(&cpus.dut)]);
+    if ports.layout().lanes() != 2 {
+        return Err(format!("{:?}", ports.layout()));
+    }
+    let hosts = Hosts::new(&suite.ports, &FAMILIES, suite.seed);
+    let mut session = Session::new(suite.seed, suite.profile, 5);
+    let mut memory = Memory::default();
+    let device_on_bed = Box::new(real::LabDevice(device.as_mut()));
+    let ceilings = BTreeMap::new();
+    let mut bed = Bed::new("box", &suite.ports, ports, hosts, device_on_bed, ceilings, &mut session, &mut memory);
+    // ARP and Neighbor Discovery on both ports, and the first trials on two threads.
+    bed.await_forwarding(&FAMILIES).map_err(|e| e.to_string())?;
+    let spec = trial(&bed);
+    match bed.trial(&spec) {
+        // On a busy machine the tester may be held up; what it counted must be right all the same.
+        Ok(_) | Err(TestError::Unfit(_)) => {}
+        Err(e) => return Err(e.to_string()),
+    }
+    drop(bed);
+    let result = &memory.trials().last().ok_or("no trial was kept")?.result;
+    for g in &result.groups {
+        let found = (g.intended, g.offered, g.received, g.lost, g.in_sequence);
+        if found != (PER_FLOW, PER_FLOW, PER_FLOW, 0, PER_FLOW) || g.duplicated + g.corrupted + g.stray > 0 {
+            return Err(format!("{g:#?}"));
+        }
+    }
+    if result.groups.len() != 4 || result.health.receive_drops > 0 {
+        return Err(format!("{result:#?}"));
+    }
+    if std::path::Path::new("/proc/stat").exists() && result.health.tester_stolen_ns.is_none() {
+        return Err("nothing is known of stolen time".into());
+    }
+    device.take_down().map_err(|e| e.to_string())
+}
+
+fn main() -> ExitCode {
+    if std::env::args().any(|a| a == "--list") {
+        println!("two_threads_in_front_of_a_router: test");
+        return ExitCode::SUCCESS;
+    }
+    let result = checked();
+    println!("test two_threads_in_front_of_a_router ... {}", if result.is_ok() { "ok" } else { "FAILED" });
+    match result {
+        Ok(()) => {
+            // The line that cargo's own harness ends with, for those who add such lines up.
+            println!("\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            println!("    {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

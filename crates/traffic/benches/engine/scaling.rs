@@ -1,0 +1,85 @@
+//! The engine on 1, 2, 4 ... threads, each with ports and flows of its own and on a processor of its own.
+
+use crate::{FRAMES, Nobody, analyzer, flow, generator, median, plan_of, received_rate};
+use drophammer_port::priority::{Favoured, pin};
+use drophammer_port::{Port, SystemClock, memory};
+use drophammer_traffic::{Layout, run_lanes};
+use drophammer_wire::MacAddr;
+use std::sync::Barrier;
+use std::time::Duration;
+
+const ROUNDS: usize = 9;
+const DESTINATIONS: u32 = 1_000_000;
+/// Length of a trial.
+const SECONDS: f64 = 0.15;
+
+type Part = (&'static str, fn(&[usize]) -> f64);
+
+const PARTS: &[Part] = &[
+    ("generator, 1,000,000 destinations", |on| at_once(on, || generator(1, DESTINATIONS))),
+    ("analyzer, 1 flow", |on| at_once(on, || analyzer(1))),
+    ("both in memory, flows stay on their thread", |on| trial(on, false)),
+    ("both in memory, flows go to the next thread", |on| trial(on, true)),
+];
+
+/// Frames per second of all threads together, one per processor, each of which does `work` of [`FRAMES`] frames.
+fn at_once(processors: &[usize], work: fn() -> Duration) -> f64 {
+    let start = Barrier::new(processors.len());
+    std::thread::scope(|scope| {
+        let thread = |processor: usize| {
+            let start = &start;
+            scope.spawn(move || {
+                pin(processor).expect("a processor that we may use");
+                let _favoured = Favoured::new();
+                start.wait();
+                FRAMES as f64 / work().as_secs_f64()
+            })
+        };
+        let threads: Vec<_> = processors.iter().map(|p| thread(*p)).collect();
+        threads.into_iter().map(|t| t.join().expect("a thread that counts")).sum()
+    })
+}
+
+/// Frames per second of all lanes together through the loop of a trial. Each lane has two ports in memory and sends by the
+/// first; the second end is its own, or the next lane's.
+fn trial(processors: &[usize], crossing: bool) -> f64 {
+    let lanes = processors.len();
+    let clock = SystemClock::start();
+    pin(processors[0]).expect("a processor that we may use");
+    // Port i and port lanes + i are on lane i.
+    let layout = Layout::round_robin(2 * lanes, lanes);
+    let partner = |i: usize| lanes + (i + usize::from(crossing)) % lanes;
+    let mut ports: Vec<Option<Box<dyn Port + Send>>> = (0..2 * lanes).map(|_| None).collect();
+    for i in 0..lanes {
+        let [a, b] = memory::pair([MacAddr::local(0), MacAddr::local(1)], 1_500, clock);
+        ports[i] = Some(Box::new(a));
+        ports[partner(i)] = Some(Box::new(b));
+    }
+    let mut ports: Vec<_> = ports.into_iter().map(|port| port.expect("every port has its partner")).collect();
+    let flows = (0..lanes).map(|i| flow(i, partner(i), DESTINATIONS)).collect();
+    let plan = plan_of(flows, layout, SECONDS);
+    let mut others: Vec<Nobody> = (1..lanes).map(|_| Nobody).collect();
+    let result = run_lanes(plan, &mut ports, clock, &processors[1..], &mut Nobody, &mut others).expect("a trial");
+    received_rate(&result)
+}
+
+/// Prints the table: every part on 1, 2, 4 ... and on all of `processors`.
+pub fn run(processors: &[usize]) {
+    let mut counts: Vec<usize> =
+        std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < processors.len()).collect();
+    counts.push(processors.len());
+    let mut rates = vec![vec![Vec::new(); counts.len()]; PARTS.len()];
+    for _ in 0..ROUNDS {
+        for ((_, part), rates) in PARTS.iter().zip(&mut rates) {
+            counts.iter().zip(rates).for_each(|(n, rates)| rates.push(part(&processors[..*n])));
+        }
+    }
+    println!("64-byte IPv4 frames on several threads, each on its processor, medians of {ROUNDS} alternating rounds:");
+    println!("  {:<44} {:>7}  {:>12}  {:>10}", "", "threads", "M frames/s", "efficiency");
+    for ((name, _), rates) in PARTS.iter().zip(&mut rates) {
+        let medians: Vec<f64> = rates.iter_mut().map(|rates| median(rates)).collect();
+        for (n, rate) in counts.iter().zip(&medians) {
+            println!("  {name:<44} {n:>7}  {:>12.1}  {:>10.3}", rate / 1e6, rate / (*n as f64 * medians[0]));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The same frames at the same times give the same result on any number of lanes.
+
+use super::*;
+use crate::plan::{Layout, Neighbour, Plan, Timing};
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, TrialSpec};
+use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_wire::MacAddr;
+use drophammer_wire::signature::{LEN, Signature, TrialKey};
+use proptest::prelude::*;
+
+/// Keeps what it is handed, and refuses every n-th frame.
+struct Catch {
+    info: PortInfo,
+    slots: Batch,
+    frames: Vec<Vec<u8>>,
+    handed: u64,
+    refuse_every: u64,
+}
+
+impl Port for Catch {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+    fn slots(&mut self) -> &mut Batch {
+        &mut self.slots
+    }
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let mut sent = Sent::default();
+        for i in 0..frames {
+            self.handed += 1;
+            if self.handed.is_multiple_of(self.refuse_every) {
+                sent.refused += 1;
+                sent.refused_mask |= 1 << i;
+            } else {
+                sent.accepted += 1;
+                self.frames.push(self.slots.frame(i).to_vec());
+            }
+        }
+        Ok(sent)
+    }
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        unreachable!("arrivals are handed to the analyzers")
+    }
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        Ok(PortCounters::default())
+    }
+}
+
+/// What a device does to every so-manyth frame; all numbers are at least 1.
+#[derive(Clone, Debug)]
+struct Faults {
+    lose: u64,
+    twice: u64,
+    astray: u64,
+    corrupt: u64,
+    stale: u64,
+    late: u64,
+    refuse: u64,
+    refusal_is_loss: bool,
+}
+
+const START: Instant = Instant(1_000_000);
+const MS: u64 = 1_000_000;
+
+fn timing() -> Timing {
+    let (key, earlier) = (TrialKey::new(1, 2), vec![TrialKey::new(1, 1)]);
+    Timing { seed: 3, key, earlier, max_backlog_ns: 10 * MS, late_ns: 2 * MS }
+}
+
+fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
+    let neighbour = |i| Neighbour {
+        mac: MacAddr::local(i),
+        device_ipv4: Some(MacAddr(*b"device")),
+        device_ipv6: Some(MacAddr(*b"device")),
+    };
+    let ports: Vec<_> = (0..layout.ports() as u64).map(neighbour).collect();
+    Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
+}
+
+/// Runs the trial at fixed times, without ports and threads.
+fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult {
+    let ports = layout.ports();
+    let mut plan = planned(spec, layout.clone());
+    plan.parts.iter_mut().for_each(|part| part.begin(START));
+    let info = |port: usize| PortInfo {
+        interface: format!("c{port}"),
+        backend: "test",
+        driver: "none".into(),
+        mac: MacAddr::local(port as u64),
+        mtu: 1_500,
+        refusal_is_device_loss: faults.refusal_is_loss,
+    };
+    let mut catches: Vec<Catch> = (0..ports)
+        .map(|port| Catch {
+            info: info(port),
+            slots: Batch::new(BURST, 2_048),
+            frames: vec![],
+            handed: 0,
+            refuse_every: faults.refuse,
+        })
+        .collect();
+    // Frames under way: arrival, order, port, frame.
+    let mut under_way: Vec<(u64, u64, usize, Vec<u8>)> = Vec::new();
+    let mut number = 0u64;
+    for step in 0..400 {
+        let now = Instant(START.0 + step * 37_003);
+        for (port, catch) in catches.iter_mut().enumerate() {
+            let generators = &mut plan.parts[layout.lane_of(port)].generators;
+            let Some(generator) = generators.iter_mut().find(|g| g.port() == port) else { continue };
+            while generator.send_due(catch, now).unwrap() > 0 {}
+            for mut frame in catch.frames.drain(..) {
+                number += 1;
+                let nth = |every: u64| number.is_multiple_of(every);
+                let tail = frame.len() - LEN;
+                let flow = Signature::read(frame[tail..].try_into().unwrap()).0.flow as usize;
+                let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
+                if nth(faults.lose) {
+                    continue;
+                }
+                if nth(faults.corrupt) {
+                    // Anywhere in the datagram, the number of the flow among it.
+                    let at = frame.len() - 1 - (number as usize * 7) % 20;
+                    frame[at] ^= 1 << (number % 8);
+                }
+                if nth(faults.stale) {
+                    let signature = Signature::read(frame[tail..].try_into().unwrap()).0;
+                    frame[tail..].copy_from_slice(&signature.emit(TrialKey::new(1, 1)));
+                }
+                let delay = if nth(faults.late) { 3 * MS } else { 20_000 + number * 7_919 % 90_000 };
+                let at = now.0 + delay;
+                under_way.push((at, number, to, frame.clone()));
+                if nth(faults.twice) {
+                    under_way.push((at + 500, number, to, frame));
+                }
+            }
+        }
+    }
+    under_way.sort();
+    for (at, _, port, frame) in &under_way {
+        let analyzer = &mut plan.parts[layout.lane_of(*port)].analyzer;
+        analyzer.look_ahead(std::iter::once(frame.as_slice()));
+        analyzer.take(*port, Arrival { frame, at: Instant(*at) });
+    }
+    let fared: Vec<Fared> = (0..layout.lanes() as u64)
+        .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1 })
+        .collect();
+    result(&plan, &fared, 5)
+}
+
+fn flow(group: u8, from: usize, to: usize, ipv6: bool, weight: f64) -> FlowSpec {
+    let first = if ipv6 { "2001:2::1" } else { "198.18.0.1" };
+    let range = |count| AddressRange { first: first.parse().unwrap(), step: 1, count };
+    let family = if ipv6 { Family::Ipv6 } else { Family::Ipv4 };
+    FlowSpec { group: format!("g{group}"), from, to, family, sources: range(3), destinations: range(5), weight }
+}
+
+fn trial(flows: Vec<FlowSpec>, load: Load, size: &str) -> TrialSpec {
+    TrialSpec {
+        purpose: String::new(),
+        size: size.parse().unwrap(),
+        flows,
+        load,
+        duration_s: 0.01,
+        bin_s: Some(0.001),
+        drain_s: 0.02,
+    }
+}
+
+fn loads() -> impl Strategy<Value = Load> {
+    prop_oneof![
+        (1e4..3e5f64).prop_map(|rate_pps| Load::Constant { rate_pps }),
+        (1u64..3_000).prop_map(|frames| Load::Burst { frames, rate_pps: 3e5 }),
+        (1e4..2e5f64, 1e4..2e5f64).prop_map(|(a, b)| Load::Steps {
+            steps: [a, b].map(|rate_pps| LoadStep { rate_pps, duration_s: 0.005 }).to_vec(),
+        }),
+    ]
+}
+
+prop_compose! {
+    fn all_faults()(
+        every in proptest::array::uniform7(1u64..60), without in proptest::array::uniform7(any::<bool>()), refusal_is_loss: bool
+    ) -> Faults {
+        let every: Vec<u64> =
+            every.iter().zip(without).map(|(every, without)| if without { u64::MAX } else { every + 1 }).collect();
+        let [lose, twice, astray, corrupt, stale, late, refuse] = every.try_into().unwrap();
+        Faults { lose, twice, astray, corrupt, stale, late, refuse, refusal_is_loss }
+    }
+}
+
+/// Without what is told of each lane apart.
+fn of_all_lanes(mut result: TrialResult) -> TrialResult {
+    let health = &mut result.health;
+    (health.max_gap_ns, health.gaps_over_1ms_ns, health.other_received, health.receive_drops) = (0, 0, 0, 0);
+    result
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn lanes_make_no_difference(
+        ports in 2usize..6,
+        flows in proptest::collection::vec((0u8..3, 0usize..6, 0usize..6, any::<bool>(), 1u8..4), 1..20),
+        load in loads(), size in proptest::sample::select(&["64", "128", "imix"]), faults in all_faults(), lanes in 2usize..6, blocks: bool
+    ) {
+        let flows = flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
+        let spec = trial(flows, load, size);
+        let one = carried_out(&spec, Layout::one(ports), &faults);
+        let layout = if blocks { Layout::blocks(ports, lanes) } else { Layout::round_robin(ports, lanes) };
+        let many = carried_out(&spec, layout, &faults);
+        prop_assert_eq!(of_all_lanes(one), of_all_lanes(many));
+    }
+}
+
+#[test]
+fn every_count_is_carried_over() {
+    let pairs = [(0, 1), (1, 0), (2, 3), (3, 2), (0, 3), (1, 2)];
+    let flows: Vec<_> =
+        pairs.iter().enumerate().map(|(i, (a, b))| flow(i as u8 % 2, *a, *b, i % 3 == 0, 1.0)).collect();
+    let spec = trial(flows, Load::Constant { rate_pps: 2e5 }, "imix");
+    let faults =
+        Faults { lose: 31, twice: 7, astray: 11, corrupt: 13, stale: 17, late: 5, refuse: 19, refusal_is_loss: true };
+    let one = carried_out(&spec, Layout::one(4), &faults);
+    for g in &one.groups {
+        let counts =
+            [g.lost, g.refused, g.duplicated, g.reordered, g.reordered_3, g.late, g.corrupted, g.stray, g.in_sequence];
+        assert!(counts.iter().all(|n| *n > 0) && g.last_loss_ns.is_some() && g.max_reordering_extent > 0, "{g:#?}");
+    }
+    assert!(one.health.stale > 0);
+    for layout in [Layout::round_robin(4, 4), Layout::round_robin(4, 3), Layout::blocks(4, 2)] {
+        let lanes = layout.lanes() as u64;
+        let many = carried_out(&spec, layout, &faults);
+        let health = &many.health;
+        assert_eq!((health.max_gap_ns, health.gaps_over_1ms_ns), (lanes - 1, 2 * (lanes - 1)), "the worst lane's");
+        assert_eq!((health.other_received, health.receive_drops), (lanes, lanes), "the sum of all lanes");
+        assert_eq!(of_all_lanes(one.clone()), of_all_lanes(many));
+    }
+}
+
+#[test]
+fn a_layout_has_no_lane_without_a_port() {
+    for (ports, lanes) in [(1, 1), (2, 1), (2, 2), (2, 9), (5, 3), (8, 3), (3, 0)] {
+        for layout in [Layout::round_robin(ports, lanes), Layout::blocks(ports, lanes)] {
+            assert_eq!(layout.lanes(), lanes.clamp(1, ports));
+            let used: std::collections::BTreeSet<_> = (0..ports).map(|port| layout.lane_of(port)).collect();
+            assert_eq!(used.into_iter().collect::<Vec<_>>(), (0..layout.lanes()).collect::<Vec<_>>());
+        }
+    }
+    let lanes = |layout: Layout| (0..4).map(|port| layout.lane_of(port)).collect::<Vec<_>>();
+    assert_eq!(lanes(Layout::blocks(4, 2)), [0, 0, 1, 1]);
+    assert_eq!(lanes(Layout::round_robin(4, 2)), [0, 1, 0, 1]);
+}

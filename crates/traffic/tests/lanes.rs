@@ -1,0 +1,450 @@
+//! Trials on several threads, over ports in memory that cross them. The faults of the device between the ports are decided by
+//! what a frame is, not by when it comes, so the counts are the same on any number of lanes.
+
+mod common;
+
+use common::{flow, key, reconcile, spec};
+use drophammer_model::latency::LatencySummary;
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::{Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec};
+use drophammer_port::memory::{self, MemoryPort};
+use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_traffic::{Control, LaneError, Layout, Neighbour, Plan, SendFrame, Timing, run, run_lanes};
+use drophammer_wire::MacAddr;
+use drophammer_wire::signature::{LEN, Signature};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant as Stopwatch};
+
+/// What the device does to frame n of each flow, from 1, for every n that the number divides.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    lose: u64,
+    twice: u64,
+    astray: u64,
+    corrupt: u64,
+    /// Comes after its successor.
+    swap: u64,
+    /// Comes once more, as a frame of an earlier trial.
+    stale: u64,
+    /// Makes the device say something of its own.
+    other: u64,
+    /// Not by flow: refused by the port.
+    refuse: u64,
+}
+
+const NO: u64 = u64::MAX;
+const NONE: Faults =
+    Faults { lose: NO, twice: NO, astray: NO, corrupt: NO, swap: NO, stale: NO, other: NO, refuse: NO };
+
+/// How a port fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    Never,
+    /// It is gone before the trial starts.
+    Gone,
+    /// By an error, or by a panic, after so many frames.
+    After(u64),
+    Panic(u64),
+}
+
+/// Frames under way to each port.
+type Ways = Arc<Vec<Mutex<VecDeque<Vec<u8>>>>>;
+
+/// A frame of the device's own, or an answer to it.
+const OTHER: [u8; 40] = [9; 40];
+
+/// A port behind which the device is; the ports of a device may be on different threads.
+struct Wired {
+    info: PortInfo,
+    slots: Batch,
+    faults: Faults,
+    failure: Failure,
+    /// Port to which each flow leads.
+    to: Arc<Vec<usize>>,
+    ways: Ways,
+    at: usize,
+    /// The last step to the tester: what the port lends lies in memory of its own.
+    step: [MemoryPort; 2],
+    /// Frames of each flow that wait for their successor.
+    held: Vec<Option<Vec<u8>>>,
+    sent: u64,
+    /// Frames that this port and others have sent, for those who wait for it.
+    progress: Arc<AtomicU64>,
+    answers: Arc<AtomicU64>,
+}
+
+impl Wired {
+    fn put_out(&self, to: usize, frame: &[u8]) {
+        self.ways[to].lock().unwrap().push_back(frame.to_vec());
+    }
+
+    fn carry(&mut self, mut frame: Vec<u8>) {
+        let tail = frame.len() - LEN;
+        let signature = Signature::read(frame[tail..].try_into().unwrap()).0;
+        let (flow, n) = (signature.flow as usize, u64::from(signature.sequence) + 1);
+        let nth = |every: u64| n.is_multiple_of(every);
+        let to = (self.to[flow] + usize::from(nth(self.faults.astray))) % self.ways.len();
+        if nth(self.faults.other) {
+            self.put_out(to, &OTHER);
+        }
+        if nth(self.faults.stale) {
+            let mut stale = frame.clone();
+            let mut old = signature;
+            // One in 65,536 would pass for a frame of this trial; which one, its departure decides.
+            while Signature::read(&old.emit(key(1))).1 == Signature::read(&old.emit(key(2))).1 {
+                old.time = old.time.wrapping_add(1);
+            }
+            stale[tail..].copy_from_slice(&old.emit(key(1)));
+            self.put_out(to, &stale);
+        }
+        if nth(self.faults.lose) {
+            return;
+        }
+        if nth(self.faults.corrupt) {
+            frame[tail - 1] ^= 4;
+        }
+        if nth(self.faults.swap) && self.held[flow].is_none() {
+            self.held[flow] = Some(frame);
+            return;
+        }
+        self.put_out(to, &frame);
+        if nth(self.faults.twice) {
+            self.put_out(to, &frame);
+        }
+        if let Some(late) = self.held[flow].take() {
+            self.put_out(self.to[flow], &late);
+        }
+    }
+
+    fn lost(&self) -> PortError {
+        let source = std::io::Error::other("it was told to");
+        PortError::Lost { interface: self.info.interface.clone(), source }
+    }
+}
+
+impl Port for Wired {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        &mut self.slots
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let mut sent = Sent::default();
+        for i in 0..frames {
+            let frame = self.slots.frame(i).to_vec();
+            if frame == OTHER {
+                self.answers.fetch_add(1, Relaxed);
+                continue;
+            }
+            self.sent += 1;
+            self.progress.fetch_add(1, Relaxed);
+            match self.failure {
+                Failure::After(n) if self.sent > n => return Err(self.lost()),
+                Failure::Panic(n) if self.sent > n => panic!("{} was told to", self.info.interface),
+                _ => {}
+            }
+            if self.sent.is_multiple_of(self.faults.refuse) {
+                sent.refused += 1;
+                sent.refused_mask |= 1 << i;
+            } else {
+                sent.accepted += 1;
+                self.carry(frame);
+            }
+        }
+        Ok(sent)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        let [near, far] = &mut self.step;
+        let mut way = self.ways[self.at].lock().unwrap();
+        let count = way.len().min(BURST);
+        way.drain(..count).enumerate().for_each(|(i, frame)| near.slots().put(i, &frame));
+        drop(way);
+        // The step has room for four bursts, of which at most one is lent and one cut in two at the end of its memory.
+        assert_eq!(near.send(count)?.refused, 0);
+        far.receive()
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        if self.failure == Failure::Gone { Err(self.lost()) } else { Ok(PortCounters::default()) }
+    }
+}
+
+/// Hosts of some ports: they answer what is no test traffic.
+struct Hosts {
+    ports: Vec<usize>,
+    received: u64,
+    due: Vec<usize>,
+    stop: Box<dyn Fn() -> bool + Send>,
+}
+
+impl Control for Hosts {
+    fn receive(&mut self, port: usize, arrival: Arrival<'_>) -> Result<(), PortError> {
+        assert!(self.ports.contains(&port), "port {port} is another lane's");
+        assert_eq!(arrival.frame, OTHER);
+        self.received += 1;
+        self.due.push(port);
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
+        self.due.drain(..).try_for_each(|port| send(port, &OTHER))?;
+        Ok(now + Duration::from_millis(500))
+    }
+
+    fn stop(&self) -> bool {
+        (self.stop)()
+    }
+}
+
+/// A device with its ports, and the tester's hosts behind them.
+struct Bench {
+    ports: Vec<Box<dyn Port + Send>>,
+    hosts: Vec<Hosts>,
+    layout: Layout,
+    clock: SystemClock,
+    progress: Arc<AtomicU64>,
+    answers: Arc<AtomicU64>,
+}
+
+impl Bench {
+    fn new(spec: &TrialSpec, layout: Layout, faults: Faults, fails: impl Fn(usize) -> Failure) -> Bench {
+        let clock = SystemClock::start();
+        let to = Arc::new(spec.flows.iter().map(|f| f.to).collect::<Vec<_>>());
+        let ways: Ways = Arc::new((0..layout.ports()).map(|_| Mutex::default()).collect());
+        let (progress, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let port = |at: usize| {
+            let step = memory::pair([MacAddr::local(0), MacAddr::local(1)], 9_000, clock);
+            let wired = Wired {
+                info: PortInfo {
+                    interface: format!("w{at}"),
+                    refusal_is_device_loss: at.is_multiple_of(2),
+                    ..step[0].info().clone()
+                },
+                slots: Batch::new(BURST, 9_216),
+                faults,
+                failure: fails(at),
+                to: to.clone(),
+                ways: ways.clone(),
+                at,
+                step,
+                held: vec![None; spec.flows.len()],
+                sent: 0,
+                progress: progress.clone(),
+                answers: answers.clone(),
+            };
+            Box::new(wired) as Box<dyn Port + Send>
+        };
+        let hosts = |lane| {
+            let ports = (0..layout.ports()).filter(|port| layout.lane_of(*port) == lane).collect();
+            Hosts { ports, received: 0, due: vec![], stop: Box::new(|| false) }
+        };
+        let (ports, hosts) = ((0..layout.ports()).map(port).collect(), (0..layout.lanes()).map(hosts).collect());
+        Bench { ports, hosts, layout, clock, progress, answers }
+    }
+
+    fn plan(&self, spec: &TrialSpec) -> Plan {
+        let neighbour = |i| {
+            let device = Some(MacAddr::local(100));
+            Neighbour { mac: MacAddr::local(i), device_ipv4: device, device_ipv6: device }
+        };
+        let neighbours: Vec<_> = (0..self.ports.len() as u64).map(neighbour).collect();
+        // However far a lane falls behind it sends everything: a test's machine may be busy.
+        let timing = Timing {
+            seed: 7,
+            key: key(2),
+            earlier: vec![key(1)],
+            max_backlog_ns: 60_000_000_000,
+            late_ns: 60_000_000_000,
+        };
+        Plan::on_lanes(spec, &neighbours, &timing, self.layout.clone()).unwrap()
+    }
+
+    fn run(&mut self, spec: &TrialSpec) -> Result<TrialResult, LaneError> {
+        let plan = self.plan(spec);
+        let (first, others) = self.hosts.split_first_mut().unwrap();
+        run_lanes(plan, &mut self.ports, self.clock, &[], first, others)
+    }
+
+    /// The same by the loop for one thread.
+    fn run_here(mut self, spec: &TrialSpec) -> TrialResult {
+        let plan = self.plan(spec);
+        let mut ports: Vec<_> = self.ports.into_iter().map(|port| port as Box<dyn Port>).collect();
+        run(plan, &mut ports, &mut self.clock, &mut self.hosts[0]).unwrap()
+    }
+}
+
+/// What does not depend on when frames came.
+fn timeless(result: &TrialResult) -> (Vec<GroupCounts>, Health, u32) {
+    let groups = result.groups.iter().map(|g| {
+        let sum = g.bins.iter().fold(Bin::default(), |sum, b| Bin {
+            offered: sum.offered + b.offered,
+            delivered: sum.delivered + b.delivered,
+            arrived: sum.arrived + b.arrived,
+        });
+        GroupCounts {
+            latency: LatencySummary { frames: g.latency.frames, ..LatencySummary::default() },
+            bins: vec![sum],
+            ..g.clone()
+        }
+    });
+    let h = &result.health;
+    let health = Health {
+        unsent: h.unsent,
+        receive_drops: h.receive_drops,
+        stale: h.stale,
+        other_received: h.other_received,
+        ..Health::default()
+    };
+    (groups.collect(), health, result.senders)
+}
+
+fn short_drain(mut spec: TrialSpec) -> TrialSpec {
+    spec.drain_s = 0.2;
+    // Longer than any trial here, so that nothing falls beyond the last bin.
+    spec.bin_s = Some(1.0);
+    spec
+}
+
+fn ring(ports: usize, load: Load, seconds: f64) -> TrialSpec {
+    let flows = (0..ports).flat_map(|from| {
+        let to = (from + 1) % ports;
+        [flow("v4", from, to, Family::Ipv4, 16, 1.0), flow("v6", from, (to + 1) % ports, Family::Ipv6, 16, 2.0)]
+    });
+    short_drain(spec("128", flows.collect(), load, seconds))
+}
+
+const FAULTS: Faults =
+    Faults { lose: 31, twice: 7, astray: 11, corrupt: 13, swap: 17, stale: 23, other: 41, refuse: 19 };
+
+#[test]
+fn every_count_is_the_same_on_one_thread_and_on_several() {
+    let spec = ring(4, Load::Constant { rate_pps: 20_000.0 }, 0.1);
+    let here = Bench::new(&spec, Layout::one(4), FAULTS, |_| Failure::Never).run_here(&spec);
+    for g in &here.groups {
+        let counts = [g.lost, g.refused, g.duplicated, g.reordered, g.corrupted, g.stray, g.in_sequence];
+        assert!(counts.iter().all(|n| *n > 0) && g.last_loss_ns.is_some(), "nothing is proven by this: {g:#?}");
+    }
+    assert!(here.health.unsent > 0 && here.health.stale > 0 && here.health.other_received > 0, "{:?}", here.health);
+    for layout in [1, 2, 3, 4].map(|lanes| Layout::round_robin(4, lanes)).into_iter().chain([Layout::blocks(4, 2)]) {
+        let mut bench = Bench::new(&spec, layout.clone(), FAULTS, |_| Failure::Never);
+        let result = bench.run(&spec).unwrap();
+        reconcile(&spec, &result);
+        assert_eq!(timeless(&result), timeless(&here), "{layout:?}");
+        // Each lane's hosts were handed what came at their ports, and their answers left.
+        assert_eq!(bench.hosts.iter().map(|h| h.received).sum::<u64>(), result.health.other_received);
+        assert!(bench.hosts.iter().all(|h| h.received > 0));
+        assert_eq!(bench.answers.load(Relaxed), result.health.other_received);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn lanes_make_no_difference(
+        ports in 2usize..5, lanes in 2usize..5,
+        flows in proptest::collection::vec((0usize..3, 0usize..5, 0usize..5, any::<bool>(), 1u8..4), 1..8),
+        every in proptest::array::uniform8(2u64..80), without in proptest::array::uniform8(any::<bool>()),
+        frames in 1u64..2_000
+    ) {
+        let flows = flows.into_iter().map(|(group, a, b, v6, weight)| {
+            let family = if v6 { Family::Ipv6 } else { Family::Ipv4 };
+            flow(["a", "b", "c"][group], a % ports, b % ports, family, 9, weight.into())
+        });
+        let spec = short_drain(spec("imix", flows.collect(), Load::Burst { frames, rate_pps: 2e5 }, 0.0));
+        let every: Vec<u64> = every.into_iter().zip(without).map(|(n, no)| if no { NO } else { n }).collect();
+        let [lose, twice, astray, corrupt, swap, stale, other, refuse] = every.try_into().unwrap();
+        let faults = Faults { lose, twice, astray, corrupt, swap, stale, other, refuse };
+        let here = Bench::new(&spec, Layout::one(ports), faults, |_| Failure::Never).run_here(&spec);
+        let many = Bench::new(&spec, Layout::round_robin(ports, lanes), faults, |_| Failure::Never).run(&spec).unwrap();
+        prop_assert_eq!(timeless(&here), timeless(&many));
+    }
+}
+
+/// A trial so long that only its early end is awaited.
+fn endless() -> TrialSpec {
+    ring(3, Load::Constant { rate_pps: 10_000.0 }, 600.0)
+}
+
+/// What `work` gives, which must not take as long as the trial.
+fn soon<T>(work: impl FnOnce() -> T) -> T {
+    let watch = Stopwatch::now();
+    let result = work();
+    assert!(watch.elapsed() < Duration::from_secs(60), "the other lanes went on: {:?}", watch.elapsed());
+    result
+}
+
+#[test]
+fn a_port_that_fails_ends_all_lanes_and_is_named() {
+    let spec = endless();
+    for at in 0..3 {
+        for failure in [Failure::Gone, Failure::After(0), Failure::After(500)] {
+            let fails = |port| if port == at { failure } else { Failure::Never };
+            let mut bench = Bench::new(&spec, Layout::round_robin(3, 3), NONE, fails);
+            match soon(|| bench.run(&spec)) {
+                Err(LaneError::Port(PortError::Lost { interface, .. })) => assert_eq!(interface, format!("w{at}")),
+                other => panic!("{failure:?} at {at}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lane_that_panics_ends_all_lanes_and_is_named() {
+    let spec = endless();
+    for at in 0..3 {
+        let fails = |port| if port == at { Failure::Panic(200) } else { Failure::Never };
+        let mut bench = Bench::new(&spec, Layout::round_robin(3, 3), NONE, fails);
+        let result = soon(|| catch_unwind(AssertUnwindSafe(|| bench.run(&spec))));
+        let wanted = format!("w{at} was told to");
+        match result {
+            // The calling thread's panic is its own.
+            Err(panic) if at == 0 => assert_eq!(panic.downcast_ref::<String>(), Some(&wanted)),
+            Ok(Err(LaneError::Panicked { lane, message })) => assert_eq!((lane, message), (at, wanted)),
+            other => panic!("{at}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_processor_that_cannot_be_had_is_named_before_anything_is_sent() {
+    let spec = endless();
+    let mut bench = Bench::new(&spec, Layout::round_robin(3, 2), NONE, |_| Failure::Never);
+    let plan = bench.plan(&spec);
+    let (first, others) = bench.hosts.split_first_mut().unwrap();
+    let error = soon(|| run_lanes(plan, &mut bench.ports, bench.clock, &[100_000], first, others)).unwrap_err();
+    assert!(error.to_string().starts_with("lane 1 of the tester cannot run on processor 100000"), "{error}");
+    assert_eq!(bench.progress.load(Relaxed), 0);
+}
+
+#[test]
+fn the_wish_to_stop_reaches_all_lanes() {
+    let spec = endless();
+    for lane in 0..3 {
+        let mut bench = Bench::new(&spec, Layout::round_robin(3, 3), NONE, |_| Failure::Never);
+        let progress = bench.progress.clone();
+        bench.hosts[lane].stop = Box::new(move || progress.load(Relaxed) > 3_000);
+        let result = soon(|| bench.run(&spec)).unwrap();
+        assert!(result.offered() > 3_000 && result.offered() < result.intended(), "{result:#?}");
+        assert_eq!(result.offered(), bench.progress.load(Relaxed));
+    }
+}
+
+#[test]
+fn a_trial_ends_when_every_frame_of_every_lane_is_accounted_for() {
+    // One lane sends, another one receives, a third has nothing to do.
+    let flows = vec![flow("all", 0, 1, Family::Ipv4, 4, 1.0)];
+    let mut spec = short_drain(spec("64", flows, Load::Constant { rate_pps: 10_000.0 }, 0.2));
+    spec.drain_s = 600.0;
+    let mut bench = Bench::new(&spec, Layout::round_robin(3, 3), NONE, |_| Failure::Never);
+    let result = soon(|| bench.run(&spec)).unwrap();
+    assert_eq!((result.offered(), result.received(), result.lost()), (2_000, 2_000, 0));
+}

@@ -10,8 +10,8 @@ use drophammer_model::trial::{Bin, Family, GroupCounts, Health, Load, TrialResul
 use drophammer_port::memory::{self, MemoryPort};
 use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_traffic::{Control, LaneError, Layout, Neighbour, Plan, SendFrame, Timing, run, run_lanes};
-use drophammer_wire::MacAddr;
-use drophammer_wire::signature::{LEN, Signature};
+use drophammer_wire::signature::{LEN, Signature, TrialKey};
+use drophammer_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,9 +77,29 @@ struct Wired {
     answers: Arc<AtomicU64>,
 }
 
+/// Signs a frame as one of another trial, as its sender would have: the UDP checksum holds.
+fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
+    let tail = frame.len() - LEN;
+    let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
+    assert_eq!((tail - udp) % 2, 0, "words of the checksum are those of the signature");
+    let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
+    let new = signature.emit(key);
+    let mut sum = word(&frame[udp + 6..]);
+    for i in (0..LEN).step_by(2) {
+        sum = checksum::update(sum, word(&frame[tail + i..]), word(&new[i..]));
+    }
+    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+    frame[tail..].copy_from_slice(&new);
+}
+
 impl Wired {
     fn put_out(&self, to: usize, frame: &[u8]) {
-        self.ways[to].lock().unwrap().push_back(frame.to_vec());
+        let mut frame = frame.to_vec();
+        // What was for the device is for the host on the way out.
+        if frame != OTHER {
+            frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
+        }
+        self.ways[to].lock().unwrap().push_back(frame);
     }
 
     fn carry(&mut self, mut frame: Vec<u8>) {
@@ -98,7 +118,7 @@ impl Wired {
             while Signature::read(&old.emit(key(1))).1 == Signature::read(&old.emit(key(2))).1 {
                 old.time = old.time.wrapping_add(1);
             }
-            stale[tail..].copy_from_slice(&old.emit(key(1)));
+            sign(&mut stale, &old, key(1));
             self.put_out(to, &stale);
         }
         if nth(self.faults.lose) {

@@ -4,7 +4,7 @@ use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
-use drophammer_traffic::{Control, Neighbour, Plan, Timing};
+use drophammer_traffic::{Control, Neighbour, Plan, SendFrame, Timing};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 
@@ -14,7 +14,7 @@ impl Control for Nobody {
     fn receive(&mut self, _: usize, _: Arrival<'_>) -> Result<(), PortError> {
         Ok(())
     }
-    fn poll(&mut self, now: Instant, _: &mut [Box<dyn Port>]) -> Result<Instant, PortError> {
+    fn poll(&mut self, now: Instant, _: &mut SendFrame<'_>) -> Result<Instant, PortError> {
         Ok(Instant(now.0 + 1_000_000_000))
     }
     fn stop(&self) -> bool {

@@ -11,7 +11,8 @@ use drophammer_port::priority::Favoured;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
 use drophammer_reference::{Config, Faults, PortCounters, Truth};
 use drophammer_testbed::bed::{Bed, Device};
-use drophammer_testbed::hosts::{HostControl, Hosts};
+use drophammer_testbed::hosts::Hosts;
+use drophammer_testbed::ports::Ports;
 use drophammer_testbed::{Observer, Progress, Session, device, kinds, real, simulated};
 use drophammer_traffic::{Plan, Timing};
 use drophammer_wire::signature::TrialKey;
@@ -115,8 +116,7 @@ impl Bench<'_> {
         let mut bed = Bed::new(
             &dut.name,
             ports,
-            open,
-            Box::new(clock),
+            Ports::real(open, clock, &[]),
             hosts,
             shared,
             BTreeMap::new(),
@@ -182,9 +182,8 @@ impl Up<'_> {
         let before = self.told()?;
         self.ask(&format!("faults {}", serde_json::to_string(faults).map_err(|e| e.to_string())?))?;
         let bed = &mut self.bed;
-        let mut control = HostControl { hosts: &mut bed.hosts, stopped: &|| false };
         let favoured = Favoured::new();
-        let result = drophammer_traffic::run(plan, &mut bed.ports, bed.clock.as_mut(), &mut control);
+        let result = bed.ports.run(plan, &mut bed.hosts, &|| false);
         drop(favoured);
         let after = self.told()?;
         self.ask("faults {}")?;

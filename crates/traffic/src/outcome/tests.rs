@@ -5,8 +5,8 @@ use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, TrialSpec};
 use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
-use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
+use drophammer_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
 /// Keeps what it is handed, and refuses every n-th frame.
@@ -78,6 +78,21 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
 }
 
+/// Signs a frame as one of another trial, as its sender would have: the UDP checksum holds.
+fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
+    let tail = frame.len() - LEN;
+    let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
+    assert_eq!((tail - udp) % 2, 0, "words of the checksum are those of the signature");
+    let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
+    let new = signature.emit(key);
+    let mut sum = word(&frame[udp + 6..]);
+    for i in (0..LEN).step_by(2) {
+        sum = checksum::update(sum, word(&frame[tail + i..]), word(&new[i..]));
+    }
+    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+    frame[tail..].copy_from_slice(&new);
+}
+
 /// Runs the trial at fixed times, without ports and threads.
 fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult {
     let ports = layout.ports();
@@ -115,6 +130,8 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
                 let tail = frame.len() - LEN;
                 let flow = Signature::read(frame[tail..].try_into().unwrap()).0.flow as usize;
                 let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
+                // What was for the device is for the host on the way out.
+                frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
                 if nth(faults.lose) {
                     continue;
                 }
@@ -125,7 +142,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
                 }
                 if nth(faults.stale) {
                     let signature = Signature::read(frame[tail..].try_into().unwrap()).0;
-                    frame[tail..].copy_from_slice(&signature.emit(TrialKey::new(1, 1)));
+                    sign(&mut frame, &signature, TrialKey::new(1, 1));
                 }
                 let delay = if nth(faults.late) { 3 * MS } else { 20_000 + number * 7_919 % 90_000 };
                 let at = now.0 + delay;

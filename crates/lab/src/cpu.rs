@@ -14,6 +14,8 @@ pub struct CpuPlan {
     pub testers: Vec<usize>,
     /// The DUT: the last processor that we may use.
     pub dut: usize,
+    /// For what the tester can leave to another processor: the second one that we may use, where there are three.
+    pub spare: Option<usize>,
 }
 
 impl CpuPlan {
@@ -31,7 +33,8 @@ impl CpuPlan {
     fn of(usable: &[usize]) -> Option<CpuPlan> {
         let (dut, others) = usable.split_last()?;
         let testers = if others.is_empty() { usable.to_vec() } else { others.to_vec() };
-        Some(CpuPlan { tester: testers[0], testers, dut: *dut })
+        let spare = usable.get(1).copied().filter(|second| second != dut);
+        Some(CpuPlan { tester: testers[0], testers, dut: *dut, spare })
     }
 
     /// The processors of `threads` threads of the tester.

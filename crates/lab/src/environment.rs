@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let here = read(true, &CpuPlan { tester: 0, testers: vec![0], dut: 0 }, 1);
+        let here = read(true, &CpuPlan { tester: 0, testers: vec![0], dut: 0, spare: None }, 1);
         assert!(here.memory_bytes > 1 << 20 && !here.kernel.is_empty());
         assert!(here.cpus.contains("share") && here.tester_threads == 1, "{}", here.cpus);
-        let plan = CpuPlan { tester: 0, testers: vec![0, 2, 4], dut: 5 };
+        let plan = CpuPlan { tester: 0, testers: vec![0, 2, 4], dut: 5, spare: Some(2) };
         let here = read(true, &plan, 2);
         assert!(here.cpus.contains("tester on 0 2, DUT on 5") && here.tester_threads == 2, "{}", here.cpus);
     }

@@ -230,6 +230,9 @@ pub struct Health {
     pub stale: u64,
     /// Frames that are not test traffic (ARP, ND, routing protocols, whatever the DUT says by itself).
     pub other_received: u64,
+    /// Sending ports whose frames were made in the kernel; those of the others were made by the packet loop.
+    #[serde(default)]
+    pub kernel_generators: u32,
 }
 
 /// May this trial be used?

@@ -10,6 +10,7 @@ mod sys;
 
 use crate::af_packet::sys as packet;
 use crate::af_packet::{driver, slot_size};
+use crate::bpf;
 use crate::clock::SystemClock;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_model::quantity::Instant;
@@ -54,7 +55,7 @@ fn forbidden(what: &str) -> String {
 /// # Errors
 /// Why not, and the remedy.
 pub fn usable() -> Result<(), String> {
-    program::socket_map().and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
+    bpf::socket_map().and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden("bpf()"),
         _ => format!("the backend af_xdp does not work here: bpf(): {e}"),
     })
@@ -122,14 +123,14 @@ impl AfXdp {
                 4_096 - 22 - HEADROOM
             ))
         })?;
-        let map = program::socket_map().map_err(explain("bpf()"))?;
+        let map = bpf::socket_map().map_err(explain("bpf()"))?;
         let loaded = program::load(&map).map_err(explain("bpf()"))?;
         let (socket, rings, frames, zero_copy) = bound(index, chunk).map_err(|e| match e.raw_os_error() {
             Some(libc::EBUSY) => fail("another program has an AF_XDP socket on its queue 0".into()),
             _ => explain("an AF_XDP socket")(e),
         })?;
-        program::insert(&map, &socket).map_err(explain("bpf()"))?;
-        let (link, mode) = program::attach(&loaded, index).map_err(|e| match e.raw_os_error() {
+        bpf::insert(&map, &socket).map_err(explain("bpf()"))?;
+        let (link, mode) = bpf::attach(&loaded, index).map_err(|e| match e.raw_os_error() {
             Some(libc::EBUSY) => fail(format!("another XDP program is attached; `ip link set {interface} xdp off`")),
             _ => explain("attaching an XDP program")(e),
         })?;
@@ -147,7 +148,7 @@ impl AfXdp {
                 backend: SPEC.name,
                 driver: format!(
                     "{driver}, {} XDP, {copies}",
-                    if mode == program::Mode::Native { "native" } else { "generic" }
+                    if mode == bpf::Mode::Native { "native" } else { "generic" }
                 ),
                 mac: MacAddr(mac),
                 mtu,
@@ -163,7 +164,7 @@ impl AfXdp {
             wall_offset: clock.wall_offset(),
             clock,
             zero_copy,
-            native: mode == program::Mode::Native,
+            native: mode == bpf::Mode::Native,
             unsent: false,
             slots: Batch::new(BURST, slot),
             received: Vec::with_capacity(BURST),

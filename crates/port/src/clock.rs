@@ -55,6 +55,11 @@ impl SystemClock {
         SystemClock { start: read(libc::CLOCK_MONOTONIC) - 1 }
     }
 
+    /// `CLOCK_MONOTONIC` in ns when this clock was at 0.
+    pub fn origin_ns(&self) -> u64 {
+        self.start as u64
+    }
+
     /// The instant that the wall-clock time `wall_ns` (since 1970) was, with `offset` from [`Clock::wall_offset`].
     #[inline]
     pub fn from_wall(&self, wall_ns: i128, offset: i128) -> Instant {

@@ -8,7 +8,10 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod auto;
 pub mod batch;
+mod bpf;
 pub mod clock;
+pub mod kernel_generator;
+pub mod live_frames;
 pub mod memory;
 pub mod priority;
 pub mod simulated;
@@ -17,6 +20,7 @@ pub mod wait;
 
 pub use batch::{Batch, Received};
 pub use clock::{Clock, SystemClock};
+pub use kernel_generator::{KernelGenerator, LatenessBuckets};
 
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
@@ -24,7 +28,8 @@ use drophammer_wire::MacAddr;
 use std::os::fd::BorrowedFd;
 
 /// All backends, in the order in which `drophammer list backends` shows them.
-pub static BACKENDS: &[&BackendSpec] = &[&af_packet::SPEC, &af_xdp::SPEC, &memory::SPEC, &tap::SPEC, &simulated::SPEC];
+pub static BACKENDS: &[&BackendSpec] =
+    &[&af_packet::SPEC, &af_xdp::SPEC, &live_frames::SPEC, &memory::SPEC, &tap::SPEC, &simulated::SPEC];
 
 /// Opens an interface by its name.
 pub type Open = fn(&str, SystemClock) -> Result<Box<dyn Port + Send>, PortError>;
@@ -50,6 +55,11 @@ pub static INTERFACE_BACKENDS: &[Backend] = &[
         spec: &af_xdp::SPEC,
         usable: af_xdp::usable,
         open: |interface, clock| Ok(Box::new(af_xdp::AfXdp::open(interface, clock)?)),
+    },
+    Backend {
+        spec: &live_frames::SPEC,
+        usable: live_frames::usable,
+        open: |interface, clock| Ok(Box::new(live_frames::LiveFrames::open(interface, clock)?)),
     },
 ];
 
@@ -157,6 +167,11 @@ pub trait Port {
     /// What can be read when frames have come in, to sleep on with [`wait::until_readable`]; `None` where the port has no
     /// such descriptor.
     fn readable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// What makes frames in the kernel for this port, where it has that.
+    fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         None
     }
 }

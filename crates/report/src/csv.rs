@@ -150,7 +150,7 @@ fn ranks(view: &View) -> String {
     csv.0
 }
 
-const TRIAL_HEAD: [&str; 34] = [
+const TRIAL_HEAD: [&str; 35] = [
     "trial",
     "dut",
     "test",
@@ -185,6 +185,7 @@ const TRIAL_HEAD: [&str; 34] = [
     "receive_drops",
     "max_gap_ns",
     "dut_cpu",
+    "kernel_generators",
 ];
 
 /// Rate per sending port that a trial asked for, averaged over its sending time; absent when it had none.
@@ -247,6 +248,7 @@ fn trials(view: &View) -> String {
                 r.health.receive_drops.to_string(),
                 r.health.max_gap_ns.to_string(),
                 r.dut_cpu.map(|c| c.to_string()).unwrap_or_default(),
+                r.health.kernel_generators.to_string(),
             ]);
         }
     }

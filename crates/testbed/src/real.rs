@@ -95,7 +95,11 @@ pub fn open(
                     lab.in_host_netns(|| (backend.open)(&interface.name, clock)).map_err(|e| e.to_string())?
                 }
             };
-            port.map_err(|e| e.to_string())
+            let mut port = port.map_err(|e| e.to_string())?;
+            if let Some(kernel) = port.kernel_generator() {
+                kernel.place(lab.cpus().spare);
+            }
+            Ok(port)
         })
         .collect()
 }

@@ -103,22 +103,54 @@ impl<'a, 'p> Ready<'a, 'p> {
     ) -> Result<Ready<'a, 'p>, PortError> {
         ports.iter_mut().for_each(|at| at.port.slots().forget());
         let place = |port| ports.iter().position(|at| at.index == port).expect("a lane has the ports of its senders");
-        let places = part.generators.iter().map(|g| place(g.port())).collect();
+        let places: Vec<usize> = part.generators.iter().map(|g| place(g.port())).collect();
+        for (generator, place) in part.generators.iter_mut().zip(&places) {
+            generator.prepare_in_kernel(&mut *ports[*place].port)?;
+        }
         let drops_before = receive_drops(ports)?;
         Ok(Ready { part, ports, places, drops_before, drain_ns })
     }
 
     /// Carries the lane's part of the trial out. `board` is how the lanes (this is number `lane`) see each other.
     pub(crate) fn run(
-        self,
+        mut self,
         start: Instant,
         clock: &mut dyn Clock,
         control: &mut dyn Control,
         lane: usize,
         board: &Board,
     ) -> Result<Fared, PortError> {
-        let Ready { part, ports, places, drops_before, drain_ns } = self;
-        part.begin(start);
+        self.part.begin(start);
+        for (generator, place) in self.part.generators.iter().zip(&self.places) {
+            generator.start_in_kernel(&mut *self.ports[*place].port);
+        }
+        let watched = self.turn(start, clock, control, lane, board);
+        // Whatever ended the loop, nothing goes on sending behind its back.
+        let mut stopped = Ok(());
+        for (generator, place) in self.part.generators.iter_mut().zip(&self.places) {
+            stopped = stopped.and(generator.stop_in_kernel(&mut *self.ports[*place].port));
+        }
+        let watch = watched?;
+        stopped?;
+        Ok(Fared {
+            max_gap_ns: watch.max_gap_ns,
+            long_gaps_ns: watch.long_gaps_ns,
+            other: watch.other,
+            receive_drops: receive_drops(self.ports)? - self.drops_before,
+        })
+    }
+
+    /// The loop, until the trial is over.
+    fn turn(
+        &mut self,
+        start: Instant,
+        clock: &mut dyn Clock,
+        control: &mut dyn Control,
+        lane: usize,
+        board: &Board,
+    ) -> Result<Watch, PortError> {
+        let Ready { part, ports, places, drain_ns, .. } = self;
+        let drain_ns = *drain_ns;
         let mut watch = Watch::default();
         let mut control_due = Instant(0);
         // When the last lane had nothing more to send.
@@ -139,7 +171,7 @@ impl<'a, 'p> Ready<'a, 'p> {
             let mut busy = 0;
             let mut next = Instant(u64::MAX);
             let mut sending = false;
-            for (generator, place) in part.generators.iter_mut().zip(&places) {
+            for (generator, place) in part.generators.iter_mut().zip(places.iter()) {
                 if generator.done(now) {
                     continue;
                 }
@@ -213,12 +245,7 @@ impl<'a, 'p> Ready<'a, 'p> {
             }
         }
 
-        Ok(Fared {
-            max_gap_ns: watch.max_gap_ns,
-            long_gaps_ns: watch.long_gaps_ns,
-            other: watch.other,
-            receive_drops: receive_drops(ports)? - drops_before,
-        })
+        Ok(watch)
     }
 }
 

@@ -1,6 +1,7 @@
 //! One port's flows to frames, on time.
 
 mod ahead;
+mod kernel;
 
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
@@ -85,8 +86,7 @@ struct Skip {
 /// Skips and own refusals remembered exactly; departures after more of them are known to the last one remembered.
 const SKIPS: usize = 65_536;
 
-/// Departure errors by power of two of nanoseconds.
-pub type LatenessBuckets = [u64; 40];
+pub use drophammer_port::LatenessBuckets;
 
 /// Bounds how a generator that was held up catches up: at most this much faster than asked for, and never in a burst
 /// longer than [`CATCH_UP_BURST_NS`] of load. A receive ring that takes the load takes this too.
@@ -157,6 +157,8 @@ pub struct PortGenerator {
     /// Flow and sequence number of the frames that the tester's own ring refused, as far as remembered.
     own_refusals: Vec<(u32, u64)>,
     last_departure: Instant,
+    /// Where the kernel makes the frames, what we know of it.
+    kernel: Option<kernel::Following>,
 }
 
 /// Round of flows by weight, at most this long; weights are rounded to its parts.
@@ -259,6 +261,7 @@ impl PortGenerator {
             refused_by_tester: 0,
             own_refusals: Vec::with_capacity(SKIPS),
             last_departure: Instant(0),
+            kernel: None,
             schedule,
             flows,
             round,
@@ -298,6 +301,9 @@ impl PortGenerator {
     /// Has it nothing more to send at `now`, and has all that it sent left?
     #[inline]
     pub fn done(&self, now: Instant) -> bool {
+        if let Some(following) = &self.kernel {
+            return following.finished;
+        }
         (self.index >= self.schedule.total() && now >= self.last_departure)
             || (self.stop_on_time && now.0.saturating_sub(self.start.0) >= self.schedule.end_ns())
     }
@@ -313,6 +319,9 @@ impl PortGenerator {
     /// The port's.
     #[inline]
     pub fn send_due(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
+        if self.kernel.is_some() {
+            return self.follow(port, now);
+        }
         let Some(elapsed) = now.0.checked_sub(self.start.0) else { return Ok(0) };
         if self.stop_on_time && elapsed >= self.schedule.end_ns() {
             return Ok(0);

@@ -52,6 +52,7 @@ pub(crate) fn result(plan: &Plan, fared: &[Fared], clock_step_ns: i64) -> TrialR
             tester_stolen_ns: None,
             stale: plan.parts.iter().map(|p| p.analyzer.stale()).sum(),
             other_received: fared.iter().map(|f| f.other).sum(),
+            kernel_generators: generators.iter().filter(|g| g.is_in_kernel()).count() as u32,
         },
         validity: Validity::Valid,
         dut_cpu: None,

@@ -34,6 +34,11 @@ impl Permutation {
         false
     }
 
+    /// Half of the width in bits, and the keys of the rounds.
+    pub(crate) fn network(&self) -> (u32, [u32; 3]) {
+        (self.half_bits, self.keys)
+    }
+
     /// Member at place `i`, which must be below `n`.
     #[inline]
     pub fn at(&self, i: u32) -> u32 {

@@ -54,6 +54,14 @@ impl Schedule {
         self.end_ns
     }
 
+    /// The rate when it is the same from the first departure, at 0, to the last.
+    pub(crate) fn constant_rate(&self) -> Option<f64> {
+        match self.steps.as_slice() {
+            [step] if step.start_ns == 0.0 => Some(step.rate),
+            _ => None,
+        }
+    }
+
     /// Departure of frame `index` in ns; `index` below [`Schedule::total`].
     pub fn departure(&self, index: u64) -> u64 {
         let step = self.step_of(index);

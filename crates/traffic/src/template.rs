@@ -121,6 +121,26 @@ impl Template {
         self.bytes.len() as u64 + 4
     }
 
+    /// The frame with addresses, signature and checksums zero.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// IP version.
+    pub(crate) fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Sums (of little-endian words) over the IPv4 header, and over pseudo header and datagram, with zeros as above.
+    pub(crate) fn sums(&self) -> (u64, u64) {
+        (self.ip_sum, self.udp_sum)
+    }
+
+    /// Where the signature is.
+    pub(crate) fn signature_at(&self) -> usize {
+        self.signature_at
+    }
+
     /// Writes the unchanging bytes into `slot`, which has the template's length.
     #[inline]
     pub fn write(&self, slot: &mut [u8]) {

@@ -34,6 +34,11 @@ impl TrialKey {
     pub fn new(run: u64, trial: u64) -> TrialKey {
         TrialKey(mix(run ^ trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
+
+    /// As a number, for a sender that makes its frames elsewhere.
+    pub fn word(self) -> u64 {
+        self.0
+    }
 }
 
 #[inline]

@@ -59,7 +59,7 @@ pub fn links(trials: &[&TrialRecord]) -> Markup {
 
 /// What the load was, for the tooltip where one rate does not tell it.
 fn load_text(t: &TrialRecord) -> String {
-    match &t.spec.load {
+    let load = match &t.spec.load {
         Load::Constant { .. } => "constant".into(),
         Load::Maximum { .. } => "as much as the port takes, up to this".into(),
         Load::Steps { steps } => {
@@ -68,6 +68,10 @@ fn load_text(t: &TrialRecord) -> String {
             format!("mean of: {}", each.join(", "))
         }
         Load::Burst { frames, .. } => format!("burst of {} frames", group_digits(*frames)),
+    };
+    match t.result.health.kernel_generators {
+        0 => load,
+        ports => format!("{load}; made in the kernel at {ports} of {} sending ports", t.result.senders),
     }
 }
 

@@ -1,0 +1,309 @@
+//! `bpf()`: maps, programs, links and test runs, as far as the backends need them. Every program is assembled here and
+//! attached by a link, so that it goes with the process, however that ends.
+
+pub(crate) mod assembler;
+
+use crate::af_packet::sys::check;
+use assembler::Instruction;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE: libc::c_long = 2;
+const PROG_LOAD: libc::c_long = 5;
+const PROG_TEST_RUN: libc::c_long = 10;
+const LINK_CREATE: libc::c_long = 28;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_XDP: u32 = 37;
+
+/// Kinds of maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    Array = 2,
+    Sockets = 17,
+}
+
+/// What an XDP program may say of a frame.
+pub mod verdict {
+    /// The kernel throws it away.
+    pub const DROP: i32 = 1;
+    /// The kernel's network stack takes it.
+    pub const PASS: i32 = 2;
+}
+
+/// Where the driver runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver, before the kernel makes a packet of its own of the frame.
+    Native,
+    /// In the kernel's common receive path; works with every driver.
+    Generic,
+}
+
+/// `bpf()` with one of the attribute structs below.
+fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<i32> {
+    let pointer: *mut T = attributes;
+    // SAFETY: `T` is the attribute struct of `command`, zero-padded; its size is told, and the pointers in it live through
+    // the call.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, pointer, mem::size_of::<T>()) };
+    check(result as libc::c_int)
+}
+
+fn owned(fd: i32) -> OwnedFd {
+    // SAFETY: `bpf()` has just given this descriptor to us alone.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Attributes of `BPF_MAP_CREATE`, as far as they are needed.
+#[repr(C)]
+struct MapCreate {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+fn create(kind: MapKind, value_size: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate { kind: kind as u32, key_size: 4, value_size, max_entries: entries, flags };
+    bpf(MAP_CREATE, &mut attributes).map(owned)
+}
+
+/// A map from receive queues to sockets.
+///
+/// # Errors
+/// The system's; `EPERM` without `CAP_BPF`.
+pub fn socket_map() -> io::Result<OwnedFd> {
+    create(MapKind::Sockets, 4, 1, 0)
+}
+
+#[repr(C)]
+struct MapUpdate {
+    map: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Puts `socket` into the map at queue 0.
+///
+/// # Errors
+/// The system's.
+pub fn insert(map: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
+    let key = 0u32;
+    let value = socket.as_raw_fd();
+    let mut attributes = MapUpdate {
+        map: map.as_raw_fd() as u32,
+        pad: 0,
+        key: (&raw const key) as u64,
+        value: (&raw const value) as u64,
+        flags: 0,
+    };
+    bpf(MAP_UPDATE, &mut attributes).map(drop)
+}
+
+/// An array of 64-bit words that programs and this process share: `entries` values of `words` words each.
+#[derive(Debug)]
+pub struct SharedArray {
+    map: OwnedFd,
+    memory: NonNull<std::sync::atomic::AtomicU64>,
+    words: usize,
+    entries: usize,
+}
+
+// SAFETY: the memory is shared with the kernel by its nature and only touched through atomics.
+unsafe impl Send for SharedArray {}
+// SAFETY: as above.
+unsafe impl Sync for SharedArray {}
+
+impl SharedArray {
+    /// All zero.
+    ///
+    /// # Errors
+    /// The system's; `EPERM` without `CAP_BPF`.
+    pub fn new(entries: usize, words: usize) -> io::Result<SharedArray> {
+        const MMAPABLE: u32 = 1 << 10;
+        let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let (entries, words) = (entries.max(1), words.max(1));
+        let map = create(
+            MapKind::Array,
+            (words * 8).try_into().map_err(too_large)?,
+            entries.try_into().map_err(too_large)?,
+            MMAPABLE,
+        )?;
+        let bytes = entries * words * 8;
+        // SAFETY: a new mapping of the map's own memory, at an address of the kernel's choice; unmapped in `drop`.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(SharedArray { map, memory, words, entries })
+    }
+
+    /// Descriptor, for the assembler.
+    pub fn descriptor(&self) -> i32 {
+        self.map.as_raw_fd()
+    }
+
+    /// Number of values.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    fn word(&self, entry: usize, word: usize) -> &std::sync::atomic::AtomicU64 {
+        assert!(entry < self.entries && word < self.words, "outside of the map");
+        // SAFETY: within the mapping, as just checked; it lives as long as `self`, and aligned words of shared memory may
+        // be used as atomics.
+        unsafe { self.memory.add(entry * self.words + word).as_ref() }
+    }
+
+    /// Reads one word.
+    #[inline]
+    pub fn get(&self, entry: usize, word: usize) -> u64 {
+        self.word(entry, word).load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Writes one word.
+    #[inline]
+    pub fn put(&self, entry: usize, word: usize, value: u64) {
+        self.word(entry, word).store(value, std::sync::atomic::Ordering::Release);
+    }
+}
+
+impl Drop for SharedArray {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, with its size; nobody holds a reference any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.entries * self.words * 8) };
+    }
+}
+
+#[repr(C)]
+struct ProgLoad {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+}
+
+/// Loads an XDP program.
+///
+/// # Errors
+/// The system's; what the verifier says is appended.
+pub fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
+    let attempt = |log: &mut [u8]| {
+        let mut attributes = ProgLoad {
+            kind: PROG_TYPE_XDP,
+            count: code.len() as u32,
+            instructions: code.as_ptr() as u64,
+            license: c"MIT OR Apache-2.0".as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_size: log.len() as u32,
+            log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            kernel_version: 0,
+            flags: 0,
+        };
+        bpf(PROG_LOAD, &mut attributes).map(owned)
+    };
+    attempt(&mut []).or_else(|e| {
+        if e.raw_os_error() == Some(libc::EPERM) {
+            return Err(e);
+        }
+        let mut log = vec![0; 1 << 20];
+        attempt(&mut log).map_err(|e| {
+            let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
+            // The end of the log names the mistake.
+            let from = end.saturating_sub(4_000);
+            io::Error::new(e.kind(), format!("{e}; {}", String::from_utf8_lossy(&log[from..end]).trim()))
+        })
+    })
+}
+
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    interface: u32,
+    attach_type: u32,
+    flags: u32,
+}
+
+/// Attaches the program to the interface for as long as the returned link lives: it goes with the process, however that
+/// ends. In the driver where it can, otherwise in the common path.
+///
+/// # Errors
+/// The system's; `EBUSY` when another program is attached.
+pub fn attach(program: &OwnedFd, interface: i32) -> io::Result<(OwnedFd, Mode)> {
+    const GENERIC: u32 = 1 << 1;
+    const NATIVE: u32 = 1 << 2;
+    let attempt = |flags: u32| {
+        let mut attributes = LinkCreate {
+            program: program.as_raw_fd() as u32,
+            interface: interface as u32,
+            attach_type: ATTACH_XDP,
+            flags,
+        };
+        bpf(LINK_CREATE, &mut attributes).map(owned)
+    };
+    match attempt(NATIVE) {
+        Ok(link) => Ok((link, Mode::Native)),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EPERM)) => Err(e),
+        Err(_) => attempt(GENERIC).map(|link| (link, Mode::Generic)),
+    }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    result: u32,
+    data_in_len: u32,
+    data_out_len: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_in_len: u32,
+    context_out_len: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    pad: u32,
+}
+
+/// Runs `program` `repeat` times over live frames that start as copies of `frame`, `batch` of them between two looks of
+/// the kernel at other work. What the program redirects leaves at the end of its batch.
+///
+/// # Errors
+/// The system's; `EINTR` when a signal came in.
+pub fn run_live(program: &OwnedFd, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
+    const LIVE_FRAMES: u32 = 1 << 1;
+    let mut attributes = TestRun {
+        program: program.as_raw_fd() as u32,
+        data_in_len: frame.len() as u32,
+        data_in: frame.as_ptr() as u64,
+        repeat,
+        flags: LIVE_FRAMES,
+        batch,
+        ..TestRun::default()
+    };
+    bpf(PROG_TEST_RUN, &mut attributes).map(drop)
+}

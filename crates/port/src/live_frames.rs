@@ -1,0 +1,300 @@
+//! Live frames: the kernel makes the frames of a trial itself (`BPF_PROG_TEST_RUN` with `BPF_F_TEST_XDP_LIVE_FRAMES`),
+//! millions per second, with sequence, departure time, check, checksums and pseudo-random addresses in every one. All else
+//! goes through packet sockets, as with `af_packet`. For veth; needs root (`bpf()`).
+//!
+//! A program looks whether a frame is due, writes it and redirects it to the interface. It runs in calls of a thread of
+//! its own, and is attached to an unused tap interface, without which every call would cost 25 ms. Program, thread and tap
+//! go with the port, and with the process, however that ends.
+
+mod layout;
+mod program;
+mod sys;
+mod thread;
+
+use crate::af_packet::{AfPacket, sys as packet};
+use crate::bpf;
+use crate::clock::SystemClock;
+use crate::kernel_generator::{KernelGenerator, Stream, StreamProgress, StreamReport};
+use crate::{Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_model::quantity::Instant;
+use drophammer_model::registry::BackendSpec;
+use layout::{Maps, SKIPS, state};
+use program::Shape;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use thread::{Loaded, Place, Runner};
+
+/// This backend.
+pub static SPEC: BackendSpec = BackendSpec {
+    name: "live_frames",
+    summary: "af_packet, but the kernel makes the test frames, millions per second; veth only; needs root",
+};
+
+/// Longest frame: what fits into a page beside the kernel's own data.
+const LONGEST: usize = 3_072;
+/// Flows at most; their state is 256 bytes each.
+const MOST_FLOWS: usize = 65_536;
+/// Time bins for which there is room from the beginning.
+const BINS: usize = 4_096;
+/// A packet loop that shares its processor sleeps this long in each turn, so that the generator gets its own, and longer
+/// when that is behind: as long as it takes to make so many frames at this rate, up to a limit.
+const NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP_NS: u64 = 300_000;
+const NAP_NS_PER_FRAME: u64 = 300;
+
+/// What an ordinary user is told.
+fn forbidden(what: &str) -> String {
+    format!(
+        "{what} is not permitted; the backend live_frames needs root (CAP_BPF and CAP_NET_ADMIN outside of user \
+         namespaces); as an ordinary user take the backend af_packet"
+    )
+}
+
+/// In words; `what` failed.
+fn explain(what: &str, e: &io::Error) -> String {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => forbidden(what),
+        _ => format!("{what}: {e}"),
+    }
+}
+
+/// May this process use the backend? Not: does an interface support it.
+///
+/// # Errors
+/// Why not, and the remedy.
+pub fn usable() -> Result<(), String> {
+    let maps = Maps::new(1, 1, 1).map_err(|e| explain("bpf()", &e))?;
+    let shape = Shape { interface: 1, ipv6: false, frame_len: 60, signature_at: 48 };
+    bpf::load(&program::assemble(shape, &maps)).map(drop).map_err(|e| explain("bpf()", &e))
+}
+
+/// An interface as a tester port.
+pub struct LiveFrames {
+    info: PortInfo,
+    packets: AfPacket,
+    index: i32,
+    clock: SystemClock,
+    // The thread goes before what it runs.
+    runner: Runner,
+    loaded: Option<(Shape, Arc<Loaded>)>,
+    _tap: File,
+    tap_index: i32,
+    processor: Option<usize>,
+    /// Bins of the stream.
+    bins: usize,
+    /// The caller's timer slack before the stream, while it shares its processor.
+    slack: Option<u64>,
+}
+
+impl LiveFrames {
+    /// Opens `interface` in the current network namespace.
+    ///
+    /// # Errors
+    /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it is not veth, its other end
+    /// takes no frames that the kernel makes.
+    pub fn open(interface: &str, clock: SystemClock) -> Result<LiveFrames, PortError> {
+        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
+        let packets = AfPacket::open(interface, clock)?;
+        usable().map_err(fail)?;
+        if packets.info().driver != "veth" {
+            return Err(fail(format!(
+                "its driver is {}; the backend live_frames works on veth only, because no other driver tells what it \
+                 drops; take the backend af_xdp or af_packet",
+                if packets.info().driver.is_empty() { "not known" } else { &packets.info().driver }
+            )));
+        }
+        let index = packet::interface_index(interface).map_err(|e| fail(e.to_string()))?;
+        match sys::takes_redirected(index) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(fail(
+                    "the other end of this veth pair takes no frames that the kernel makes, because it receives without \
+                     NAPI; `ethtool -K PEER gro on` at that end while it is up, or take the backend af_packet"
+                        .into(),
+                ));
+            }
+            Err(e) => {
+                return Err(fail(format!(
+                    "the kernel does not tell whether the other end takes frames that it makes ({e}); the backend \
+                     live_frames needs Linux 6.3 or newer; take the backend af_packet"
+                )));
+            }
+        }
+        let (tap, tap_index) = sys::tap().map_err(|e| fail(explain("a tap interface (/dev/net/tun)", &e)))?;
+        let runner = Runner::new().map_err(|e| fail(format!("a thread: {e}")))?;
+        Ok(LiveFrames {
+            info: PortInfo { backend: SPEC.name, ..packets.info().clone() },
+            packets,
+            index,
+            clock,
+            runner,
+            loaded: None,
+            _tap: tap,
+            tap_index,
+            processor: None,
+            bins: 0,
+            slack: None,
+        })
+    }
+
+    fn lost(&self, source: io::Error) -> PortError {
+        PortError::Lost { interface: self.info.interface.clone(), source }
+    }
+
+    /// Makes `self.loaded` a program for the stream.
+    fn load(&mut self, stream: &Stream) -> io::Result<()> {
+        let shape = Shape {
+            interface: self.index,
+            ipv6: stream.ipv6,
+            frame_len: stream.frame.len(),
+            signature_at: stream.signature_at,
+        };
+        let bins = stream.bins.map_or(0, |(_, bins)| bins);
+        let fits = |(of, loaded): &(Shape, Arc<Loaded>)| {
+            let maps = &loaded.maps;
+            *of == shape
+                && loaded.frame == stream.frame
+                && maps.flows.entries() >= stream.flows.len()
+                && maps.round.entries() >= stream.round.len()
+                && maps.bins.entries() >= bins
+        };
+        if self.loaded.as_ref().is_none_or(|l| !fits(l)) {
+            // The tap carries one program at a time.
+            self.loaded = None;
+            let maps = Maps::new(stream.flows.len(), stream.round.len(), bins.max(BINS))?;
+            let program = bpf::load(&program::assemble(shape, &maps))?;
+            let (link, _) = bpf::attach(&program, self.tap_index)?;
+            self.loaded = Some((shape, Arc::new(Loaded { _link: link, program, maps, frame: stream.frame.clone() })));
+        }
+        Ok(())
+    }
+
+    fn maps(&self) -> Option<&Maps> {
+        self.loaded.as_ref().map(|(_, loaded)| &loaded.maps)
+    }
+
+    fn count(&self, word: usize) -> u64 {
+        self.maps().map_or(0, |maps| maps.state.get(0, word))
+    }
+
+    /// The stream sends nothing more.
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(maps) = self.maps() {
+            maps.state.put(0, state::TOTAL, 0);
+        }
+        if let Some(slack) = self.slack.take() {
+            sys::timer_slack(slack);
+        }
+        self.runner.stop()
+    }
+}
+
+impl Port for LiveFrames {
+    fn info(&self) -> &PortInfo {
+        &self.info
+    }
+
+    fn slots(&mut self) -> &mut Batch {
+        self.packets.slots()
+    }
+
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.packets.send(frames)
+    }
+
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.packets.receive()
+    }
+
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        self.packets.counters()
+    }
+
+    fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
+        Some(self)
+    }
+}
+
+impl KernelGenerator for LiveFrames {
+    fn place(&mut self, processor: Option<usize>) {
+        self.processor = processor;
+    }
+
+    fn longest(&self) -> usize {
+        LONGEST
+    }
+
+    fn most_flows(&self) -> usize {
+        MOST_FLOWS
+    }
+
+    fn prepare(&mut self, stream: &Stream) -> Result<bool, PortError> {
+        self.end().map_err(|e| self.lost(e))?;
+        if !sys::takes_redirected(self.index).map_err(|e| self.lost(e))? {
+            return Ok(false);
+        }
+        self.load(stream).map_err(|e| self.lost(e))?;
+        if let Some(maps) = self.maps() {
+            maps.fill(stream, self.clock.origin_ns());
+        }
+        self.bins = stream.bins.map_or(0, |(_, bins)| bins);
+        Ok(true)
+    }
+
+    fn start(&mut self, start: Instant) {
+        let Some((_, loaded)) = &self.loaded else { return };
+        loaded.maps.state.put(0, state::START, self.clock.origin_ns() + start.0);
+        let shared = self.processor.is_none();
+        let processors = match self.processor {
+            Some(processor) => Ok(sys::Processors::one(processor)),
+            None => {
+                self.slack = Some(sys::timer_slack(1));
+                sys::Processors::mine()
+            }
+        };
+        // Where the kernel does not tell, any processor will do.
+        let processors = processors.unwrap_or_else(|_| sys::Processors::one(0));
+        self.runner.run(loaded.clone(), Place { processors, shared });
+    }
+
+    fn progress(&self) -> Result<StreamProgress, PortError> {
+        // First whether it runs: what has ended does not change any more.
+        let finished = !self.runner.is_running();
+        self.runner.failure().map_err(|e| self.lost(e))?;
+        Ok(StreamProgress { sent: self.count(state::SENT), index: self.count(state::INDEX), finished })
+    }
+
+    fn give_way(&mut self) {
+        if self.processor.is_some() || !self.runner.is_running() {
+            return;
+        }
+        let elapsed = sys::monotonic_ns().saturating_sub(self.count(state::START));
+        let late = elapsed.saturating_sub(self.count(state::DUE)).min(LONGEST_NAP_NS << 16);
+        // In 2^-16 ns, so that no rate is too high for the division.
+        let frames = (late << 16) / self.count(state::INTERVAL_16).max(1);
+        let nap = Duration::from_nanos((frames * NAP_NS_PER_FRAME).min(LONGEST_NAP_NS)).max(NAP);
+        std::thread::sleep(nap);
+    }
+
+    fn stop(&mut self) -> Result<StreamReport, PortError> {
+        self.end().map_err(|e| self.lost(e))?;
+        let maps = self.maps().ok_or_else(|| self.lost(io::ErrorKind::NotFound.into()))?;
+        let skips = (self.count(state::SKIPS) as usize).min(SKIPS);
+        Ok(StreamReport {
+            sent: self.count(state::SENT),
+            index: self.count(state::INDEX),
+            skips: (0..skips).map(|i| (maps.skips.get(i, 0), maps.skips.get(i, 1))).collect(),
+            lateness: maps.lateness(),
+            last_departure_ns: self.count(state::LAST),
+            bins: (0..self.bins).map(|bin| maps.bins.get(bin, 0)).collect(),
+        })
+    }
+}
+
+impl Drop for LiveFrames {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

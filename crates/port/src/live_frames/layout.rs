@@ -1,0 +1,173 @@
+//! The memory that the program in the kernel and this process share, word by word (64 bits each).
+
+use crate::bpf::SharedArray;
+use crate::kernel_generator::{HEAD, Lag, LatenessBuckets, Stream, StreamAddresses, StreamFlow};
+use std::io;
+
+/// Words of the one value with settings and counts. The settings come first, in cache lines of their own.
+pub mod state {
+    /// Start of the trial by `CLOCK_MONOTONIC`, in ns; the rest of the times count from here.
+    pub const START: usize = 0;
+    /// Start of the run's clock by `CLOCK_MONOTONIC`, in ns.
+    pub const CLOCK: usize = 1;
+    /// Nothing leaves from here on.
+    pub const END: usize = 2;
+    /// Frames of the schedule; lowered to stop.
+    pub const TOTAL: usize = 3;
+    /// Distance of departures: ns, and 2^-32 of it.
+    pub const INTERVAL: usize = 4;
+    pub const INTERVAL_FRACTION: usize = 5;
+    pub const KEY: usize = 6;
+    /// Not zero: a late generator leaves out and catches up slowly.
+    pub const BOUNDED: usize = 7;
+    pub const MAX_BACKLOG: usize = 8;
+    /// The bucket of a generator that catches up, in ns / 256: its size, what a frame takes, what a nanosecond gives.
+    pub const BUCKET: usize = 9;
+    pub const COST: usize = 10;
+    pub const SPEED: usize = 11;
+    /// Departure of the last frame of the schedule.
+    pub const LAST_DUE: usize = 12;
+    /// Distance of departures in 2^-16 ns, for divisions.
+    pub const INTERVAL_16: usize = 13;
+    /// Width of a time bin; zero for none.
+    pub const BIN: usize = 14;
+    /// Places of the round.
+    pub const ROUND: usize = 15;
+
+    /// Next place in the schedule.
+    pub const INDEX: usize = 16;
+    pub const SENT: usize = 17;
+    pub const SKIPPED: usize = 18;
+    pub const SKIPS: usize = 19;
+    /// When the next frame is due: ns, and 2^-32 of it.
+    pub const DUE: usize = 20;
+    pub const DUE_FRACTION: usize = 21;
+    pub const TOKENS: usize = 22;
+    /// When tokens were last filled in.
+    pub const FILLED: usize = 23;
+    /// Next place of the round.
+    pub const PLACE: usize = 24;
+    /// When the last frame left.
+    pub const LAST: usize = 25;
+    /// The bin at this time and when it ends.
+    pub const BIN_AT: usize = 26;
+    pub const BIN_END: usize = 27;
+    pub const LATENESS: usize = 32;
+    pub const WORDS: usize = 72;
+}
+
+/// Words of a flow.
+pub mod flow {
+    pub const HEAD: usize = 0;
+    pub const IP_SUM: usize = 8;
+    pub const UDP_SUM: usize = 9;
+    pub const ID: usize = 10;
+    pub const NEXT: usize = 11;
+    pub const SOURCES: usize = 12;
+    pub const DESTINATIONS: usize = 22;
+    pub const WORDS: usize = 32;
+}
+
+/// Words of a range of addresses within a flow.
+pub mod addresses {
+    pub const FIRST_HIGH: usize = 0;
+    pub const FIRST_LOW: usize = 1;
+    pub const STEP: usize = 2;
+    pub const COUNT: usize = 3;
+    /// Next place in the order.
+    pub const NEXT: usize = 4;
+    pub const HALF_BITS: usize = 5;
+    pub const MASK: usize = 6;
+    pub const KEYS: usize = 7;
+}
+
+/// Stretches left out that are remembered.
+pub const SKIPS: usize = 65_536;
+
+/// The maps of a program.
+pub struct Maps {
+    pub state: SharedArray,
+    pub flows: SharedArray,
+    /// One word per place: the flow.
+    pub round: SharedArray,
+    /// Two words per stretch: sent before it, left out up to it.
+    pub skips: SharedArray,
+    pub bins: SharedArray,
+}
+
+impl Maps {
+    /// With room for so many.
+    pub fn new(flows: usize, round: usize, bins: usize) -> io::Result<Maps> {
+        Ok(Maps {
+            state: SharedArray::new(1, state::WORDS)?,
+            flows: SharedArray::new(flows, flow::WORDS)?,
+            round: SharedArray::new(round, 1)?,
+            skips: SharedArray::new(SKIPS, 2)?,
+            bins: SharedArray::new(bins, 1)?,
+        })
+    }
+
+    /// Writes a stream; `clock` is the start of the run's clock. Nothing leaves before [`Maps::start`].
+    pub fn fill(&self, stream: &Stream, clock: u64) {
+        let put = |word, value| self.state.put(0, word, value);
+        (0..state::WORDS).for_each(|word| put(word, 0));
+        put(state::START, u64::MAX);
+        put(state::CLOCK, clock);
+        put(state::END, stream.end_ns.unwrap_or(u64::MAX));
+        put(state::TOTAL, stream.total);
+        put(state::INTERVAL, (stream.interval >> 32) as u64);
+        put(state::INTERVAL_FRACTION, stream.interval as u32 as u64);
+        put(state::KEY, stream.key);
+        if let Some(Lag { max_backlog_ns, burst_ns, speed_256 }) = stream.lag {
+            put(state::BOUNDED, 1);
+            put(state::MAX_BACKLOG, max_backlog_ns);
+            put(state::BUCKET, burst_ns << 8);
+            put(state::TOKENS, burst_ns << 8);
+            put(state::SPEED, u64::from(speed_256));
+        }
+        put(state::COST, (stream.interval >> 24) as u64);
+        put(state::LAST_DUE, stream.last_departure_ns);
+        put(state::INTERVAL_16, (stream.interval >> 16) as u64);
+        if let Some((width, _)) = stream.bins {
+            put(state::BIN, width);
+            put(state::BIN_END, width);
+        }
+        put(state::ROUND, stream.round.len() as u64);
+        for (i, f) in stream.flows.iter().enumerate() {
+            self.fill_flow(i, f);
+        }
+        stream.round.iter().enumerate().for_each(|(place, flow)| self.round.put(place, 0, u64::from(*flow)));
+        (0..self.bins.entries()).for_each(|bin| self.bins.put(bin, 0, 0));
+    }
+
+    fn fill_flow(&self, i: usize, f: &StreamFlow) {
+        let put = |word, value| self.flows.put(i, word, value);
+        for (word, bytes) in f.head.as_chunks::<8>().0.iter().enumerate().take(HEAD / 8) {
+            put(flow::HEAD + word, u64::from_ne_bytes(*bytes));
+        }
+        put(flow::IP_SUM, f.ip_sum);
+        put(flow::UDP_SUM, f.udp_sum);
+        put(flow::ID, u64::from(f.id));
+        put(flow::NEXT, 0);
+        for (at, range) in [(flow::SOURCES, &f.sources), (flow::DESTINATIONS, &f.destinations)] {
+            self.fill_addresses(i, at, range);
+        }
+    }
+
+    fn fill_addresses(&self, i: usize, at: usize, range: &StreamAddresses) {
+        let put = |word, value| self.flows.put(i, at + word, value);
+        put(addresses::FIRST_HIGH, (range.first >> 64) as u64);
+        put(addresses::FIRST_LOW, range.first as u64);
+        put(addresses::STEP, range.step);
+        put(addresses::COUNT, u64::from(range.count));
+        put(addresses::NEXT, 0);
+        put(addresses::HALF_BITS, u64::from(range.half_bits));
+        put(addresses::MASK, (1 << range.half_bits) - 1);
+        range.keys.iter().enumerate().for_each(|(k, key)| put(addresses::KEYS + k, u64::from(*key)));
+    }
+
+    /// How late frames left.
+    pub fn lateness(&self) -> LatenessBuckets {
+        std::array::from_fn(|i| self.state.get(0, state::LATENESS + i))
+    }
+}

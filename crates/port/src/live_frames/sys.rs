@@ -1,0 +1,176 @@
+//! The system calls of this backend: an interface for the program to hang on, where a thread runs, what a driver can do.
+
+use crate::af_packet::sys::{check, interface_index};
+use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Makes a tap interface that is down and goes with the returned file. A program that is attached anywhere is ready to
+/// run; one that is not costs the kernel 25 ms per run.
+///
+/// # Errors
+/// The system's.
+pub fn tap() -> io::Result<(File, i32)> {
+    let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun")?;
+    // SAFETY: all-zero is a valid request.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(c"dhlive%d".to_bytes()) {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    // SAFETY: the call reads and writes one `ifreq`.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as libc::Ioctl, &mut request) })?;
+    // SAFETY: the kernel has written the name with its end into the request.
+    let name = unsafe { CStr::from_ptr(request.ifr_name.as_ptr()) };
+    let index = interface_index(&name.to_string_lossy())?;
+    Ok((file, index))
+}
+
+/// Clock of the packet loop and of the kernel's programs.
+pub fn monotonic_ns() -> u64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is a valid timespec for the call to fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
+    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+}
+
+/// Processors that a thread may use.
+#[derive(Clone, Copy)]
+pub struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those of the calling thread.
+    pub fn mine() -> io::Result<Processors> {
+        // SAFETY: all-zero is a valid set.
+        let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+        // SAFETY: the kernel fills the set, whose size is told; 0 names the calling thread.
+        check(unsafe { libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), &mut set) })?;
+        Ok(Processors(set))
+    }
+
+    /// This one alone.
+    pub fn one(processor: usize) -> Processors {
+        // SAFETY: all-zero is a valid set, and `CPU_SET` ignores what is out of its range.
+        let set = unsafe {
+            let mut set: libc::cpu_set_t = mem::zeroed();
+            libc::CPU_SET(processor, &mut set);
+            set
+        };
+        Processors(set)
+    }
+
+    /// Lets the calling thread run there only.
+    pub fn take(&self) -> io::Result<()> {
+        // SAFETY: the set is valid and its size is told; 0 names the calling thread.
+        check(unsafe { libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &self.0) })?;
+        Ok(())
+    }
+}
+
+/// How much later than asked for the calling thread may be woken, in ns; sets it and returns what it was.
+pub fn timer_slack(ns: u64) -> u64 {
+    // SAFETY: plain calls.
+    unsafe {
+        let before = libc::prctl(libc::PR_GET_TIMERSLACK);
+        libc::prctl(libc::PR_SET_TIMERSLACK, ns as libc::c_ulong);
+        u64::try_from(before).unwrap_or(50_000)
+    }
+}
+
+/// Gives the calling thread this priority and turns of this length on its processor, as far as that may be chosen (the
+/// length: since Linux 6.12).
+pub fn take_short_turns(nice: i32, turn_ns: u64) {
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes = Attributes {
+        size: mem::size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: turn_ns,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the kernel reads the struct, whose size is told; 0 names the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+/// One message over generic netlink: to `family`, with `command` and one attribute.
+fn ask(socket: &mut File, family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+    let attribute = 4 + value.len();
+    let len = 16 + 4 + attribute.next_multiple_of(4);
+    let mut message = Vec::with_capacity(len);
+    message.extend_from_slice(&(len as u32).to_ne_bytes());
+    message.extend_from_slice(&family.to_ne_bytes());
+    message.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    message.extend_from_slice(&[0; 8]);
+    message.extend_from_slice(&[command, 1, 0, 0]);
+    message.extend_from_slice(&(attribute as u16).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(value);
+    message.resize(len, 0);
+    socket.write_all(&message)?;
+    let mut answer = vec![0; 16_384];
+    let n = socket.read(&mut answer)?;
+    answer.truncate(n);
+    let word = |at: usize| answer.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
+    let error = answer.get(4..6) == Some(&(libc::NLMSG_ERROR as u16).to_ne_bytes());
+    match word(16) {
+        Some(code) if error => Err(io::Error::from_raw_os_error((code as i32).wrapping_neg())),
+        Some(_) => Ok(answer.split_off(20.min(n))),
+        None => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+    }
+}
+
+/// Value of the attribute of `kind` among `attributes`.
+fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    while let Some((head, _)) = attributes.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let found = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff == kind;
+        let value = attributes.get(4..len)?;
+        if found {
+            return Some(value);
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// Does the interface take frames that a program redirects to it? On veth that is so when the *other* end receives by
+/// NAPI (`gro on`, or an XDP program): then only is there a ring to put them into.
+///
+/// # Errors
+/// The system's; the kernel is older than 6.3.
+pub fn takes_redirected(interface: i32) -> io::Result<bool> {
+    const CONTROL: u16 = 0x10;
+    const GET_FAMILY: u8 = 3;
+    const FAMILY_ID: u16 = 1;
+    const FAMILY_NAME: u16 = 2;
+    const DEVICE_GET: u8 = 1;
+    const INTERFACE: u16 = 1;
+    const XDP_FEATURES: u16 = 3;
+    const TRANSMIT: u64 = 1 << 2;
+    // SAFETY: plain call; the descriptor is owned from here on.
+    let mut socket = unsafe {
+        let fd = check(libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_GENERIC))?;
+        File::from(OwnedFd::from_raw_fd(fd))
+    };
+    let unexpected = || io::Error::from(io::ErrorKind::InvalidData);
+    let family = ask(&mut socket, CONTROL, GET_FAMILY, FAMILY_NAME, b"netdev\0")?;
+    let id = attribute(&family, FAMILY_ID).and_then(|v| v.try_into().ok()).map(u16::from_ne_bytes);
+    let device = ask(&mut socket, id.ok_or_else(unexpected)?, DEVICE_GET, INTERFACE, &interface.to_ne_bytes())?;
+    let features = attribute(&device, XDP_FEATURES).and_then(|v| v.try_into().ok()).map(u64::from_ne_bytes);
+    Ok(features.ok_or_else(unexpected)? & TRANSMIT != 0)
+}

@@ -1,0 +1,171 @@
+//! The thread that lends the kernel its time: it makes the blocking calls in which frames are made.
+
+use super::layout::{Maps, state};
+use super::sys;
+use crate::bpf;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Runs of the program per call: it ends soon after the last frame, and calls are too rare to be felt.
+const REPEAT: u32 = 16_384;
+/// Runs between two looks of the kernel at other work; frames leave at the end of such a batch at the latest.
+const BATCH: u32 = 32;
+/// A call that does not come back within this time never will.
+const STOP: Duration = Duration::from_secs(5);
+/// Before other ordinary work: on its own processor as the packet loop is on its, otherwise behind that.
+const ALONE: i32 = -20;
+const SHARED: i32 = -10;
+/// Where threads share a processor, each gets it for about this long.
+const TURN_NS: u64 = 100_000;
+
+/// A program that is ready to run.
+pub struct Loaded {
+    // The link goes before the program.
+    pub _link: OwnedFd,
+    pub program: OwnedFd,
+    pub maps: Maps,
+    /// What pages hold when they are new.
+    pub frame: Vec<u8>,
+}
+
+impl Loaded {
+    /// Will it never send another frame?
+    fn finished(&self) -> bool {
+        let state = |word| self.maps.state.get(0, word);
+        let elapsed = sys::monotonic_ns().checked_sub(state(state::START));
+        state(state::INDEX) >= state(state::TOTAL) || elapsed.is_some_and(|ns| ns >= state(state::END))
+    }
+}
+
+/// Where the thread runs.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub processors: sys::Processors,
+    /// With the packet loop.
+    pub shared: bool,
+}
+
+enum Work {
+    None,
+    Run(Arc<Loaded>, Place),
+    End,
+}
+
+struct Shared {
+    work: Mutex<Work>,
+    changed: Condvar,
+    /// From the order to run until the last call has come back.
+    running: AtomicBool,
+    stop: AtomicBool,
+    /// Error of the kernel that ended the run.
+    error: AtomicI32,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        loop {
+            let mut work = self.lock();
+            let (loaded, place) = loop {
+                match std::mem::replace(&mut *work, Work::None) {
+                    Work::Run(loaded, place) => break (loaded, place),
+                    Work::End => return,
+                    Work::None => work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(work);
+            sys::take_short_turns(if place.shared { SHARED } else { ALONE }, TURN_NS);
+            if let Err(e) = place.processors.take().and_then(|()| self.run(&loaded)) {
+                self.error.store(e.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
+            }
+            // The program is the port's again before it is told.
+            drop(loaded);
+            let work = self.lock();
+            self.running.store(false, Ordering::Release);
+            self.changed.notify_all();
+            drop(work);
+        }
+    }
+
+    fn run(&self, loaded: &Loaded) -> io::Result<()> {
+        while !self.stop.load(Ordering::Acquire) && !loaded.finished() {
+            match bpf::run_live(&loaded.program, &loaded.frame, REPEAT, BATCH) {
+                Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The thread; ends when this is dropped.
+pub struct Runner {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Runner {
+    /// Starts it, in the network namespace of the caller, without work.
+    pub fn new() -> io::Result<Runner> {
+        let shared = Arc::new(Shared {
+            work: Mutex::new(Work::None),
+            changed: Condvar::new(),
+            running: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            error: AtomicI32::new(0),
+        });
+        let its = shared.clone();
+        let thread = std::thread::Builder::new().name("live-frames".into()).spawn(move || its.work())?;
+        Ok(Runner { shared, thread: Some(thread) })
+    }
+
+    /// Runs `loaded` at `place` until it has finished or is stopped.
+    pub fn run(&self, loaded: Arc<Loaded>, place: Place) {
+        let mut work = self.shared.lock();
+        self.shared.stop.store(false, Ordering::Release);
+        self.shared.error.store(0, Ordering::Release);
+        self.shared.running.store(true, Ordering::Release);
+        *work = Work::Run(loaded, place);
+        self.shared.changed.notify_all();
+    }
+
+    /// Is it at work?
+    pub fn is_running(&self) -> bool {
+        self.shared.running.load(Ordering::Acquire)
+    }
+
+    /// The error that ended the run.
+    pub fn failure(&self) -> io::Result<()> {
+        match self.shared.error.load(Ordering::Acquire) {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
+    /// Waits until the run has ended; ends it.
+    pub fn stop(&self) -> io::Result<()> {
+        self.shared.stop.store(true, Ordering::Release);
+        let work = self.shared.lock();
+        let waited = self.shared.changed.wait_timeout_while(work, STOP, |_| self.is_running());
+        let (work, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(work);
+        if timeout.timed_out() { Err(io::ErrorKind::TimedOut.into()) } else { self.failure() }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        *self.shared.lock() = Work::End;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

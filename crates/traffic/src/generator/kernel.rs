@@ -1,0 +1,206 @@
+//! Frames of a port made in the kernel, where the port offers that and the plan fits; everything counted as if they had
+//! been made here.
+//!
+//! What fits: one frame size and one IP version for all flows of the port (any number of flows and any weights), and a
+//! constant load, a burst or the maximum. The order of flows, the addresses, the sequence numbers and the rules for a late
+//! generator are those of user space, so what was offered follows from how many frames left.
+
+use super::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED, PortGenerator, SendFlow, Skip};
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::Family;
+use drophammer_port::kernel_generator::{HEAD, Lag, Stream, StreamAddresses, StreamFlow, StreamReport};
+use drophammer_port::{KernelGenerator, Port, PortError};
+
+/// How often the kernel is asked how far it is.
+const LOOK_NS: u64 = 50_000;
+/// Slowest load that the kernel can pace: its departures are less than 2^32 ns apart.
+const SLOWEST_PPS: f64 = 0.25;
+/// Fastest.
+const FASTEST_PPS: f64 = 500e6;
+
+/// What is known of a generator in the kernel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Following {
+    last_look: Instant,
+    /// Nothing more leaves, and everything is counted.
+    pub(super) finished: bool,
+}
+
+impl PortGenerator {
+    /// Lets the kernel make the frames of this port if it can.
+    ///
+    /// # Errors
+    /// The port's.
+    pub(crate) fn prepare_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
+        let Some(kernel) = port.kernel_generator() else { return Ok(()) };
+        if let Some(stream) = self.stream(kernel.longest(), kernel.most_flows())
+            && kernel.prepare(&stream)?
+        {
+            self.kernel = Some(Following::default());
+        }
+        Ok(())
+    }
+
+    /// The first departure is the trial's.
+    pub(crate) fn start_in_kernel(&self, port: &mut dyn Port) {
+        if self.kernel.is_some()
+            && let Some(kernel) = port.kernel_generator()
+        {
+            kernel.start(self.start);
+        }
+    }
+
+    /// Ends what is still being sent: the trial stops early.
+    ///
+    /// # Errors
+    /// The port's.
+    pub(crate) fn stop_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
+        match (self.kernel, port.kernel_generator()) {
+            (Some(Following { finished: false, .. }), Some(kernel)) => self.finish(kernel),
+            _ => Ok(()),
+        }
+    }
+
+    /// Are its frames made in the kernel?
+    pub(crate) fn is_in_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+}
+
+fn addresses(from: &super::Addresses) -> StreamAddresses {
+    let (half_bits, keys) = from.order.network();
+    StreamAddresses { first: from.first, step: from.step as u64, count: from.order.len(), half_bits, keys }
+}
+
+fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
+    let template = flow.templates.first()?;
+    let bytes = template.bytes();
+    let mut head = [0; HEAD];
+    let known = bytes.len().min(HEAD);
+    head[..known].copy_from_slice(&bytes[..known]);
+    let (ip_sum, udp_sum) = template.sums();
+    Some(StreamFlow {
+        id: flow.id,
+        head,
+        ip_sum,
+        udp_sum,
+        sources: addresses(&flow.sources),
+        destinations: addresses(&flow.destinations),
+    })
+}
+
+impl PortGenerator {
+    /// What the kernel is to send; `None` when it cannot.
+    fn stream(&self, longest: usize, most_flows: usize) -> Option<Stream> {
+        let rate = self.schedule.constant_rate()?;
+        let first = self.flows.first()?.templates.first()?;
+        let alike = |flow: &SendFlow| match flow.templates.as_slice() {
+            [one] => (one.len(), one.family()) == (first.len(), first.family()),
+            _ => false,
+        };
+        if !(SLOWEST_PPS..=FASTEST_PPS).contains(&rate)
+            || first.len() > longest
+            || self.flows.len() > most_flows
+            || !self.flows.iter().all(alike)
+        {
+            return None;
+        }
+        let interval_ns = 1e9 / rate;
+        let lag = Lag {
+            max_backlog_ns: (self.max_backlog as f64 * interval_ns) as u64,
+            burst_ns: CATCH_UP_BURST_NS.max(CATCH_UP_FRAMES * interval_ns) as u64,
+            speed_256: (CATCH_UP_SPEED * 256.0) as u32,
+        };
+        Some(Stream {
+            ipv6: first.family() == Family::Ipv6,
+            frame: first.bytes().to_vec(),
+            signature_at: first.signature_at(),
+            flows: self.flows.iter().map(stream_flow).collect::<Option<_>>()?,
+            round: self.round.clone(),
+            key: self.key.word(),
+            total: self.schedule.total(),
+            interval: (interval_ns * f64::from(1u32 << 31) * 2.0) as u128,
+            last_departure_ns: self.schedule.departure(self.schedule.total().saturating_sub(1)),
+            end_ns: self.stop_on_time.then(|| self.schedule.end_ns()),
+            lag: (!self.never_skip).then_some(lag),
+            bins: self.bin_ns.map(|ns| (ns, self.groups.first().map_or(0, |g| g.bins.len()))),
+        })
+    }
+
+    /// Looks now and then how far the kernel is; returns how many frames have left since the last look.
+    pub(super) fn follow(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
+        let (Some(following), Some(kernel)) = (&mut self.kernel, port.kernel_generator()) else { return Ok(0) };
+        if following.finished {
+            return Ok(0);
+        }
+        kernel.give_way();
+        if now.0 < following.last_look.0 + LOOK_NS {
+            return Ok(0);
+        }
+        following.last_look = now;
+        let progress = kernel.progress()?;
+        let before = self.sent;
+        self.sent = progress.sent;
+        if progress.finished {
+            self.finish(kernel)?;
+        }
+        Ok((self.sent - before) as usize)
+    }
+
+    fn finish(&mut self, kernel: &mut dyn KernelGenerator) -> Result<(), PortError> {
+        let report = kernel.stop()?;
+        self.take_report(&report);
+        self.kernel = Some(Following { finished: true, ..Following::default() });
+        Ok(())
+    }
+
+    /// Counts what has left by flow, group and bin: the round tells whose turn each frame was.
+    fn take_report(&mut self, report: &StreamReport) {
+        self.sent = report.sent;
+        self.index = report.index;
+        self.skipped = report.skips.last().map_or(0, |(_, total)| *total);
+        self.skips.extend(report.skips.iter().map(|(sent, total)| Skip { sent: *sent, total: *total }));
+        self.lateness = report.lateness;
+        self.last_departure = Instant(self.start.0 + report.last_departure_ns);
+        let per_round = self.by_flow(0, self.round.len() as u64);
+        let (rounds, rest) = (report.sent / self.round.len() as u64, report.sent % self.round.len() as u64);
+        let more = self.by_flow(0, rest);
+        for (flow, (all, more)) in self.flows.iter_mut().zip(per_round.iter().zip(more)) {
+            flow.next = rounds * all + more;
+            self.groups[flow.group].offered += flow.next;
+        }
+        let mut from = 0;
+        for (bin, frames) in report.bins.iter().enumerate() {
+            self.count_bin(bin, from, *frames);
+            from += frames;
+        }
+    }
+
+    /// Frames of each flow among places `from..to` of the rounds, `to - from` being short.
+    fn by_flow(&self, from: u64, to: u64) -> Vec<u64> {
+        let mut frames = vec![0; self.flows.len()];
+        for place in from..to {
+            frames[self.round[(place % self.round.len() as u64) as usize] as usize] += 1;
+        }
+        frames
+    }
+
+    /// Frames `from..from + frames` left in `bin`.
+    fn count_bin(&mut self, bin: usize, from: u64, frames: u64) {
+        if let [group] = self.groups.as_mut_slice() {
+            group.bins[bin] += frames;
+            return;
+        }
+        let len = self.round.len() as u64;
+        if frames >= len {
+            for place in 0..self.round.len() {
+                let group = self.flows[self.round[place] as usize].group;
+                self.groups[group].bins[bin] += frames / len;
+            }
+        }
+        for place in from..from + frames % len {
+            let group = self.flows[self.round[(place % len) as usize] as usize].group;
+            self.groups[group].bins[bin] += 1;
+        }
+    }
+}

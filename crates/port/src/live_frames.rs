@@ -15,11 +15,12 @@ use crate::af_packet::{AfPacket, sys as packet};
 use crate::bpf;
 use crate::clock::SystemClock;
 use crate::kernel_generator::{KernelGenerator, Stream, StreamProgress, StreamReport};
-use crate::{Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use crate::{BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use layout::{Maps, SKIPS, state};
 use program::Shape;
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -43,6 +44,21 @@ const BINS: usize = 4_096;
 const NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP_NS: u64 = 300_000;
 const NAP_NS_PER_FRAME: u64 = 300;
+
+/// Turns of a packet loop that shares its processor.
+const TURN_NS: u64 = 100_000;
+
+thread_local! {
+    /// Ports of this thread with more to receive than they gave at last.
+    static BEHIND: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A port was (`before`) and is behind.
+fn note_behind(before: &mut bool, is: bool) {
+    if std::mem::replace(before, is) != is {
+        BEHIND.set(if is { BEHIND.get() + 1 } else { BEHIND.get().saturating_sub(1) });
+    }
+}
 
 /// What an ordinary user is told.
 fn forbidden(what: &str) -> String {
@@ -82,6 +98,8 @@ pub struct LiveFrames {
     _tap: File,
     tap_index: i32,
     processor: Option<usize>,
+    /// There may be more to receive.
+    behind: bool,
     /// Bins of the stream.
     bins: usize,
     /// The caller's timer slack before the stream, while it shares its processor.
@@ -134,6 +152,7 @@ impl LiveFrames {
             _tap: tap,
             tap_index,
             processor: None,
+            behind: false,
             bins: 0,
             slack: None,
         })
@@ -186,6 +205,7 @@ impl LiveFrames {
         }
         if let Some(slack) = self.slack.take() {
             sys::timer_slack(slack);
+            sys::take_turns(0, None);
         }
         self.runner.stop()
     }
@@ -205,7 +225,9 @@ impl Port for LiveFrames {
     }
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.packets.receive()
+        let frames = self.packets.receive()?;
+        note_behind(&mut self.behind, frames.len() == BURST);
+        Ok(frames)
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
@@ -251,6 +273,7 @@ impl KernelGenerator for LiveFrames {
             Some(processor) => Ok(sys::Processors::one(processor)),
             None => {
                 self.slack = Some(sys::timer_slack(1));
+                sys::take_turns(TURN_NS, None);
                 sys::Processors::mine()
             }
         };
@@ -268,6 +291,10 @@ impl KernelGenerator for LiveFrames {
 
     fn give_way(&mut self) {
         if self.processor.is_some() || !self.runner.is_running() {
+            return;
+        }
+        // What has come in is taken first; then less is sent, and less comes in.
+        if BEHIND.get() > 0 {
             return;
         }
         let elapsed = sys::monotonic_ns().saturating_sub(self.count(state::START));
@@ -296,5 +323,6 @@ impl KernelGenerator for LiveFrames {
 impl Drop for LiveFrames {
     fn drop(&mut self) {
         let _ = self.end();
+        note_behind(&mut self.behind, false);
     }
 }

@@ -79,31 +79,30 @@ pub fn timer_slack(ns: u64) -> u64 {
     }
 }
 
-/// Gives the calling thread this priority and turns of this length on its processor, as far as that may be chosen (the
-/// length: since Linux 6.12).
-pub fn take_short_turns(nice: i32, turn_ns: u64) {
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Gives the calling thread turns of this length on its processor (0: the usual ones) and this priority (`None`: that which
+/// it has), as far as they may be chosen; the length since Linux 6.12.
+pub fn take_turns(turn_ns: u64, nice: Option<i32>) {
+    let mut attributes = Attributes { size: mem::size_of::<Attributes>() as u32, ..Attributes::default() };
+    // SAFETY: the kernel fills the struct, whose size is told; 0 names the calling thread.
+    if unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, attributes.size, 0) } != 0 {
+        return;
     }
-    let attributes = Attributes {
-        size: mem::size_of::<Attributes>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice,
-        priority: 0,
-        runtime: turn_ns,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: the kernel reads the struct, whose size is told; 0 names the calling thread.
+    attributes.runtime = turn_ns;
+    attributes.nice = nice.unwrap_or(attributes.nice);
+    // SAFETY: the kernel reads the struct, whose size is told.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 

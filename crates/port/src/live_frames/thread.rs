@@ -18,8 +18,9 @@ const STOP: Duration = Duration::from_secs(5);
 /// Before other ordinary work: on its own processor as the packet loop is on its, otherwise behind that.
 const ALONE: i32 = -20;
 const SHARED: i32 = -10;
-/// Where threads share a processor, each gets it for about this long.
-const TURN_NS: u64 = 100_000;
+/// Where several such threads share a processor, each gets it for about this long; longer than the turns of the packet loop
+/// ([`super::TURN_NS`]), so that it comes first whenever it wakes up.
+const TURN_NS: u64 = 300_000;
 
 /// A program that is ready to run.
 pub struct Loaded {
@@ -80,7 +81,7 @@ impl Shared {
                 }
             };
             drop(work);
-            sys::take_short_turns(if place.shared { SHARED } else { ALONE }, TURN_NS);
+            sys::take_turns(TURN_NS, Some(if place.shared { SHARED } else { ALONE }));
             if let Err(e) = place.processors.take().and_then(|()| self.run(&loaded)) {
                 self.error.store(e.raw_os_error().unwrap_or(libc::EIO), Ordering::Release);
             }

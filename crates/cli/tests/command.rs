@@ -184,6 +184,7 @@ fn lists_and_schema_come_from_the_registries() {
     }
     assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet\n"));
     assert!(text(&run(&["list", "backends"]).stdout).contains("af_xdp\n"));
+    assert!(text(&run(&["list", "backends"]).stdout).contains("live_frames\n"));
     let schema: serde_json::Value = serde_json::from_slice(&run(&["schema"]).stdout).unwrap();
     assert!(schema["properties"]["duts"].is_object());
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites/quick-look.yaml");

@@ -186,7 +186,7 @@ impl Port for Spoiled {
     }
 }
 
-/// A clock whose wall is set by a millisecond in the middle of the trial, if at all.
+/// A clock whose wall is set by 2.5 ms in the middle of the trial, if at all.
 struct Set {
     inner: SystemClock,
     fuse: Option<Rc<Fuse>>,
@@ -204,7 +204,7 @@ impl Clock for Set {
 
     fn wall_offset(&self) -> i128 {
         if self.fuse.as_ref().is_some_and(|f| f.burns()) {
-            self.step.set(1_000_000);
+            self.step.set(2_500_000);
         }
         self.inner.wall_offset() + self.step.get()
     }
@@ -238,7 +238,7 @@ const CASES: [Case; 9] = [
     },
     case("the_sender_is_refused", Spoil::RingFull, "less than intended"),
     case("the_process_is_stopped", Spoil::Stopped, "held off the processor"),
-    case("the_wall_clock_is_set", Spoil::ClockSet, "the wall clock was set by 1"),
+    case("the_wall_clock_is_set", Spoil::ClockSet, "the wall clock was set by 2"),
     case("the_sending_interface_goes_down", Spoil::SendingDown, "`t0` stopped working"),
     case("the_receiving_interface_goes_down", Spoil::ReceivingDown, "`t1` stopped working"),
     case("the_testers_end_drops", Spoil::EndFull, "in its own receive path"),

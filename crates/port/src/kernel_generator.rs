@@ -114,8 +114,12 @@ pub struct StreamReport {
 /// Makes frames in the kernel and hands them to the port's interface, while the process does other things.
 pub trait KernelGenerator {
     /// Where frames are made from now on: on this processor, or (`None`, as after opening) on that of whoever starts a
-    /// stream, who then lets it run by [`KernelGenerator::give_way`].
-    fn place(&mut self, processor: Option<usize>);
+    /// stream, who then lets it run by [`KernelGenerator::give_way`]. Loads below `slowest_pps` frames per second are not
+    /// made in the kernel: where both share a processor, user space sends what it can more evenly.
+    fn place(&mut self, processor: Option<usize>, slowest_pps: f64);
+
+    /// The slowest load that is made in the kernel, as [`KernelGenerator::place`] was told; 0 after opening.
+    fn slowest_pps(&self) -> f64;
 
     /// Longest frame without FCS that can be made, in bytes.
     fn longest(&self) -> usize;

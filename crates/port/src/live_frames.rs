@@ -98,6 +98,7 @@ pub struct LiveFrames {
     _tap: File,
     tap_index: i32,
     processor: Option<usize>,
+    slowest_pps: f64,
     /// There may be more to receive.
     behind: bool,
     /// Bins of the stream.
@@ -152,6 +153,7 @@ impl LiveFrames {
             _tap: tap,
             tap_index,
             processor: None,
+            slowest_pps: 0.0,
             behind: false,
             bins: 0,
             slack: None,
@@ -240,8 +242,13 @@ impl Port for LiveFrames {
 }
 
 impl KernelGenerator for LiveFrames {
-    fn place(&mut self, processor: Option<usize>) {
+    fn place(&mut self, processor: Option<usize>, slowest_pps: f64) {
         self.processor = processor;
+        self.slowest_pps = slowest_pps;
+    }
+
+    fn slowest_pps(&self) -> f64 {
+        self.slowest_pps
     }
 
     fn longest(&self) -> usize {

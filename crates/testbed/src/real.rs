@@ -76,6 +76,10 @@ pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String
     device.take_down().map_err(|e| e.to_string()).and(kept)
 }
 
+/// Where the kernel's generator shares the processor of the packet loop, it makes loads from this one on, in frames per
+/// second; user space offers slower ones more evenly.
+const SHARED_PPS: f64 = 300e3;
+
 /// Opens the tester's interfaces as ports of `backend`.
 ///
 /// # Errors
@@ -97,7 +101,8 @@ pub fn open(
             };
             let mut port = port.map_err(|e| e.to_string())?;
             if let Some(kernel) = port.kernel_generator() {
-                kernel.place(lab.cpus().spare);
+                let spare = lab.cpus().spare;
+                kernel.place(spare, if spare.is_some() { 0.0 } else { SHARED_PPS });
             }
             Ok(port)
         })

@@ -88,7 +88,7 @@ fn processor_ns() -> u64 {
 
 fn live(clock: SystemClock, processor: Option<usize>) -> Box<dyn Port> {
     let mut port = LiveFrames::open("t0", clock).unwrap_or_else(|e| panic!("{e}"));
-    port.kernel_generator().expect("this backend has one").place(processor);
+    port.kernel_generator().expect("this backend has one").place(processor, 0.0);
     Box::new(port)
 }
 

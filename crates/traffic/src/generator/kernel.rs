@@ -33,7 +33,7 @@ impl PortGenerator {
     /// The port's.
     pub(crate) fn prepare_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
         let Some(kernel) = port.kernel_generator() else { return Ok(()) };
-        if let Some(stream) = self.stream(kernel.longest(), kernel.most_flows())
+        if let Some(stream) = self.stream(kernel)
             && kernel.prepare(&stream)?
         {
             self.kernel = Some(Following::default());
@@ -91,14 +91,15 @@ fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
 
 impl PortGenerator {
     /// What the kernel is to send; `None` when it cannot.
-    fn stream(&self, longest: usize, most_flows: usize) -> Option<Stream> {
+    fn stream(&self, kernel: &dyn KernelGenerator) -> Option<Stream> {
+        let (longest, most_flows) = (kernel.longest(), kernel.most_flows());
         let rate = self.schedule.constant_rate()?;
         let first = self.flows.first()?.templates.first()?;
         let alike = |flow: &SendFlow| match flow.templates.as_slice() {
             [one] => (one.len(), one.family()) == (first.len(), first.family()),
             _ => false,
         };
-        if !(SLOWEST_PPS..=FASTEST_PPS).contains(&rate)
+        if !(SLOWEST_PPS.max(kernel.slowest_pps())..=FASTEST_PPS).contains(&rate)
             || first.len() > longest
             || self.flows.len() > most_flows
             || !self.flows.iter().all(alike)

@@ -3,6 +3,8 @@
 use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_port::af_xdp::AfXdp;
+use drophammer_port::live_frames;
 use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, SendFrame, Timing};
 use drophammer_wire::MacAddr;
@@ -66,8 +68,41 @@ fn run(plan: Plan, ports: &mut [Box<dyn Port>], clock: SystemClock) -> Result<(T
     Ok((result, cpu_seconds("thread-self") - cpu))
 }
 
+/// Processor time of all threads of this process, in seconds.
+fn all_threads() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.map(|task| cpu_seconds(&format!("self/task/{}", task.file_name().to_string_lossy()))).sum()
+}
+
+/// Sends frames that the kernel makes, in a thread of the port. Only a far end with NAPI takes such frames: here one with a
+/// program of XDP and a ring that nobody reads, so that they end there, on the sender's processor. What is sent is what
+/// the far end's receive work has seen.
+fn send_from_kernel(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
+    let clock = SystemClock::start();
+    let far = AfXdp::open(TO, clock).map_err(|e| e.to_string())?;
+    let mut ports = [open(backend, FROM, clock)?];
+    let count = || counter(TO, "rx_packets");
+    let (before, cpu) = (count(), all_threads());
+    let plan = plan(0, destinations, seconds, clock.now().0);
+    let (result, _) = run(plan, &mut ports, clock)?;
+    let cpu = all_threads() - cpu;
+    drop(ports);
+    let sent = count() - before;
+    drop(far);
+    if result.health.kernel_generators != 1 {
+        return Err("the frames were not made in the kernel".into());
+    }
+    if sent > result.offered() {
+        return Err(format!("{} frames offered, but the far end has seen {sent}", result.offered()));
+    }
+    Ok(Sample { rate: sent as f64 / result.sending_s, per_cpu: sent as f64 / cpu, lost: 0.0 })
+}
+
 /// Sends only: the other interface is nobody's. The port is asked for what came in after every burst, as in any trial.
 pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
+    if backend.spec.name == live_frames::SPEC.name {
+        return send_from_kernel(backend, destinations, seconds);
+    }
     let clock = SystemClock::start();
     let mut ports = [open(backend, FROM, clock)?];
     let count = || ["tx_packets", "tx_dropped"].map(|name| counter(FROM, name));
@@ -89,6 +124,9 @@ pub fn send(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample
 
 /// Sends and receives on one thread, with full accounting of what comes.
 pub fn both(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
+    if backend.spec.name == live_frames::SPEC.name {
+        return Err("it sends from a thread of its own, and receives as af_packet does".into());
+    }
     let clock = SystemClock::start();
     let mut ports = [open(backend, FROM, clock)?, open(backend, TO, clock)?];
     let plan = plan(1, destinations, seconds, clock.now().0);

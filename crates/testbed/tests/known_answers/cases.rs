@@ -375,7 +375,7 @@ pub fn account(bench: &Bench, frames: u64) -> Checked {
             while left > 0 {
                 let per_trial = left.min(1_000_000) as f64;
                 let mut spec = up.spec(true, RATE / 2.0, per_trial / RATE + 0.01);
-                spec.drain_s = 0.2;
+                spec.drain_s = 1.0;
                 let story = up.story(&spec, &faults)?;
                 let offered = story.offered();
                 check(offered > 0, || "nothing was offered".into())?;

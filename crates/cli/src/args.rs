@@ -149,7 +149,7 @@ pub struct SelftestArgs {
     #[arg(long = "backend", value_name = "NAME", value_parser = backends())]
     pub backends: Vec<String>,
     /// Two interfaces of this machine that a cable joins, instead of virtual links
-    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 2)]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub interfaces: Vec<String>,
     /// Speed of the ports, by which line rate is told
     #[arg(long, value_name = "SPEED", default_value = "10 Gbit/s")]

@@ -20,8 +20,12 @@ use std::time::Duration;
 /// Two ports with the addresses that suites give them, and the user's interfaces where he named some.
 fn suite(args: &SelftestArgs) -> Result<Suite, Exit> {
     let dut = match args.interfaces.as_slice() {
+        [] => "{name: loop, kind: linux}".into(),
         [a, b] => format!("{{name: cable, kind: external, interfaces: [{a:?}, {b:?}]}}"),
-        _ => "{name: loop, kind: linux}".into(),
+        other => {
+            let text = format!("--interfaces takes two, joined by a cable, as in `eth1,eth2`; not {}", other.len());
+            return Err(fail(Exit::Usage, text));
+        }
     };
     let speed = &args.speed;
     let text = format!(

@@ -165,6 +165,22 @@ fn a_wrong_suite_starts_nothing() {
 }
 
 #[test]
+fn a_self_test_is_told_what_it_can_be_run_on() {
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--interfaces", "eth1"], 2, "takes two"),
+        (&["--interfaces", "eth1,eth2,eth3"], 2, "takes two"),
+        (&["--frame-sizes", "63"], 2, "--frame-sizes"),
+        (&["--speed", "fast"], 2, "speed"),
+        (&["--backend", "none-such"], 2, "none-such"),
+    ];
+    for (arguments, code, word) in cases {
+        let output = run(&[&["selftest"], arguments].concat());
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(word), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_folder_without_a_run_is_no_report() {
     let dir = tempfile::tempdir().unwrap();
     let output = run(&["report", dir.path().to_str().unwrap()]);

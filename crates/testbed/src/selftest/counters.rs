@@ -46,9 +46,10 @@ fn devices() -> Vec<(&'static str, Faults)> {
             "changes a byte of every 83rd frame",
             Faults { corrupt: Some(Corrupt { every: 83, offset: None, fix_checksum: false }), ..none.clone() },
         ),
+        // Not in the signature: its check has 16 bits, and a mended frame may by chance pass for one of an earlier trial.
         (
             "changes a byte and mends the checksum of every 79th frame",
-            Faults { corrupt: Some(Corrupt { every: 79, offset: None, fix_checksum: true }), ..none.clone() },
+            Faults { corrupt: Some(Corrupt { every: 79, offset: Some(0), fix_checksum: true }), ..none.clone() },
         ),
         (
             "sends every 103rd frame to port 1",

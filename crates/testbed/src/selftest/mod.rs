@@ -384,6 +384,8 @@ impl Runner<'_> {
         let mut outcome = Outcome::default();
         let result = counters::prove(&mut self.test, backend, &mut self.session, self.observer, left, &mut outcome);
         found.take(&outcome);
+        // The verdict says it once for all devices.
+        outcome.verdicts.clear();
         let status = status_of(&result);
         match problem_of(&status) {
             None => self.tally.completed += 1,

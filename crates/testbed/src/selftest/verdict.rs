@@ -42,8 +42,11 @@ impl Found {
     pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
         let floors = column(&self.tables, loss_floor::TABLE, loss_floor::FLOOR);
-        let latency = |name| column(&self.tables, latency_floor::TABLE, name).into_iter().map(|(_, us)| us).next();
-        let (floor, resolution) = (latency(latency_floor::FLOOR), latency(latency_floor::RESOLUTION));
+        // Of this size, at the first load: one frame at a time.
+        let latency = |size: &Cell, name| {
+            let all = column(&self.tables, latency_floor::TABLE, name);
+            all.into_iter().find(|(of, _)| *of == size).map(|(_, us)| us)
+        };
         let equal = self.counters.iter().filter(|v| v.pass).count();
         let proven = (!self.counters.is_empty()).then(|| format!("{equal} of {}", self.counters.len()));
         table(
@@ -74,14 +77,15 @@ impl Found {
                     port.driver.as_str().into(),
                     (*size).clone(),
                     (*pps).into(),
-                    floor.into(),
-                    resolution.into(),
+                    latency(size, latency_floor::FLOOR).into(),
+                    latency(size, latency_floor::RESOLUTION).into(),
                     proven.clone().into(),
                 ];
                 row(&mut outcome, NAME, Row { cells, ..Row::default() });
             }
         }
-        self.say(&mut outcome, &floors, floor.zip(resolution));
+        let first = |name| column(&self.tables, latency_floor::TABLE, name).into_iter().map(|(_, us)| us).next();
+        self.say(&mut outcome, &floors, first(latency_floor::FLOOR).zip(first(latency_floor::RESOLUTION)));
         outcome
     }
 
@@ -117,5 +121,38 @@ impl Found {
             pass: wrong.is_empty() && all > 0,
             found: if all == 0 { "not proven".into() } else { found },
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_frame_size_has_its_own_figures() {
+        let mut steps = Outcome::default();
+        table(&mut steps, loss_floor::TABLE, "", &[("frame_size", "", ""), (loss_floor::FLOOR, "", "")]);
+        let columns = [("frame_size", "", ""), (latency_floor::FLOOR, "", ""), (latency_floor::RESOLUTION, "", "")];
+        table(&mut steps, latency_floor::TABLE, "", &columns);
+        let mut add = |key: &str, cells: Vec<Cell>| row(&mut steps, key, Row { cells, ..Row::default() });
+        for (size, load, floors) in [("64", 9e4, [3.0, 4.0]), ("1518", 8e4, [5.0, 6.0])] {
+            add(loss_floor::TABLE, vec![size.into(), load.into()]);
+            // At two loads, of which the first counts.
+            for us in floors {
+                add(latency_floor::TABLE, vec![size.into(), us.into(), (us / 10.0).into()]);
+            }
+        }
+        let mut found = Found { ports: vec![PortRecord::default()], ..Found::default() };
+        found.take(&steps);
+        let rows = &found.outcome().tables[0].rows;
+        let figures = |i: usize| rows[i].cells[3..7].to_vec();
+        assert_eq!(figures(0), ["64".into(), 9e4.into(), 3.0.into(), Cell::from(0.3)]);
+        assert_eq!(figures(1), ["1518".into(), 8e4.into(), 5.0.into(), Cell::from(0.5)]);
+    }
+
+    #[test]
+    fn what_was_not_proven_fails() {
+        let verdicts = Found::default().outcome().verdicts;
+        assert!(verdicts.len() == 3 && verdicts.iter().all(|v| !v.pass), "{verdicts:?}");
     }
 }

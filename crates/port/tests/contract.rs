@@ -3,6 +3,9 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
 //! more as an ordinary user, who must be told what he may not do.
 
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
+
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
@@ -10,6 +13,7 @@ use drophammer_port::{BURST, Backend, Clock, INTERFACE_BACKENDS, Port, PortError
 use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
@@ -343,18 +347,8 @@ fn main() -> ExitCode {
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
     let user = args.iter().any(|a| a == AS_USER);
-    let (mut passed, mut failed) = (0, 0);
-    let begun = std::time::Instant::now();
-    let mut count = |name: &str, result: Checked| {
-        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-        match result {
-            Ok(()) => passed += 1,
-            Err(e) => {
-                println!("    {e}");
-                failed += 1;
-            }
-        }
-    };
+    let mut verdicts = Verdicts::begin();
+    let mut count = |name: &str, result: Checked| verdicts.count(name, result);
     // Running as root is known by what the kernel lets us write.
     let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("\nUid:\t0\t0\t"));
     if root && !user && filter.is_empty() {
@@ -401,15 +395,7 @@ fn main() -> ExitCode {
             count(&format!("{case} with {name}"), links(&bench).and_then(|()| run(&bench)));
         }
     }
-    if !user {
-        // The line that cargo's own harness ends with, for those who add such lines up.
-        println!(
-            "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-            if failed == 0 { "ok" } else { "FAILED" },
-            begun.elapsed().as_secs_f64()
-        );
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.end()
 }
 
 /// This program once more, as an ordinary user, from a place where he may read it.

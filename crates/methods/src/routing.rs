@@ -88,12 +88,15 @@ pub struct Settled {
     pub last_change_s: f64,
     /// From the call until the first change, in seconds; `None` if nothing came.
     pub first_change_s: Option<f64>,
+    /// From the call until the last byte of what had to be said was taken by the session, in seconds; `None` if there was nothing to say
+    /// or not all of it was taken.
+    pub sent_s: Option<f64>,
     /// Why it is not complete, for people; empty when it is.
     pub cause: String,
 }
 
 /// What a DUT re-advertised, held against what it must have, over one watch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Verified {
     /// Routes that must be there.
     pub expected: u64,
@@ -113,6 +116,8 @@ pub struct Verified {
     pub announcements: u64,
     /// Withdrawals received.
     pub withdrawals: u64,
+    /// When the last of these came, on the clock of [`Routing::now_s`].
+    pub last_change_s: Option<f64>,
 }
 
 /// What a session is at.

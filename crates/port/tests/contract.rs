@@ -18,13 +18,14 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("overflow_is_counted", overflow),
     ("what_cannot_be_opened_says_why", refusals),
     ("a_port_opens_again_at_once", again),
     ("what_the_device_drops_is_no_frame_for_ever", dropped),
+    ("a_link_that_is_taken_down_loses_frames_and_comes_back", unplugged),
     ("a_deleted_interface_is_lost", deleted),
 ];
 const KEY: u64 = 11;
@@ -119,6 +120,29 @@ fn take_all(clock: &SystemClock, port: &mut dyn Port, mut see: impl FnMut(Instan
             last = clock.now();
         }
         frames.iter().try_for_each(|a| see(a.at, a.frame))?;
+    }
+    Ok(())
+}
+
+fn unplugged(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    if let Err(e) = ports[0].set_link(false) {
+        return check(matches!(e, PortError::Link { .. }) && bench.name != "af_packet", || e.to_string());
+    }
+    let clock = bench.clock;
+    let mut template = frame(false, 60, 3, 0);
+    for (up, expected) in [(false, 0), (true, 500), (false, 0), (true, 500)] {
+        ports[0].set_link(up).map_err(|e| e.to_string())?;
+        let accepted = send(&mut ports, 0, &mut template, 500, |_| Ok(()))?;
+        let mut came = 0;
+        let (left, right) = ports.split_at_mut(1);
+        take_all(&clock, right[0].as_mut(), |_, frame| {
+            came += u64::from(frame.len() == 60);
+            Ok(())
+        })?;
+        // Its own end of the link says nothing and is no error.
+        take_all(&clock, left[0].as_mut(), |_, _| Ok(()))?;
+        check(accepted == 500 && came == expected, || format!("up {up}: {accepted} accepted, {came} came"))?;
     }
     Ok(())
 }

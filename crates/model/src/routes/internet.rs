@@ -112,7 +112,7 @@ impl Internet {
             lengths.iter().map(|(length, share)| (*length, (total * share + 500_000) / 1_000_000)).collect();
 
         // Space lost where the first region ends within a block, and to rounding in each block of the second.
-        let budget = (all_blocks - 1 << bits) - all_blocks * 32;
+        let budget = ((all_blocks - 1) << bits) - all_blocks * 32;
         let mut needed = total + lengths.iter().map(|(length, n)| n * (units(*length) - 1)).sum::<u64>();
         for (length, n) in &mut lengths {
             let gain = units(*length) - 1;

@@ -35,6 +35,8 @@ pub(crate) fn mix(n: u64) -> u64 {
 /// Routes with indices from 0, in groups of consecutive ones that share their attributes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+// There are a handful of them, each behind an `Arc`, and a range is read for every route.
+#[allow(clippy::large_enum_variant)]
 pub enum Routes {
     /// By arithmetic.
     Range(RouteRange),

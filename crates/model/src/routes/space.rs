@@ -1,7 +1,6 @@
 //! Which addresses routes may have: unicast space that a router takes for the Internet's, and none that the test itself uses.
 
 use super::Prefix;
-use super::prefix::width;
 use crate::trial::Family;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -113,6 +112,7 @@ pub(super) mod blocks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::prefix::width;
     use super::*;
 
     #[test]

@@ -3,6 +3,10 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness: `main` starts itself again for
 //! each scenario, as root and as an ordinary user, and compares what the host has before and after.
 
+mod bgp;
+#[path = "../verdicts/mod.rs"]
+mod verdicts;
+
 use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::suite::{Addressing, DutConfig, ParamValue, Params, PortConfig};
@@ -16,6 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 
@@ -33,8 +38,8 @@ fn main() -> ExitCode {
         };
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let (mut passed, mut failed) = (0, 0);
-    let begun = Instant::now();
+    let mut verdicts = Verdicts::begin();
+    let mut asked_for = 0;
     let root = nix::unistd::geteuid().is_root();
     for (name, user) in cases(root).into_iter().filter(|(n, u)| format!("{n} as {u}").contains(&filter)) {
         if args.iter().any(|a| a == "--list") {
@@ -43,30 +48,31 @@ fn main() -> ExitCode {
         }
         let start = Instant::now();
         let result = run(name, user);
-        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
-        println!("test {name} as {user} ... {verdict} ({:.2} s)", start.elapsed().as_secs_f64());
-        if let Err(e) = result {
-            println!("{e}");
-            failed += 1;
-        } else {
-            passed += 1;
-        }
+        verdicts.count(&format!("{name} as {user} ({:.2} s)", start.elapsed().as_secs_f64()), result);
+        asked_for += 1;
     }
-    // The line that cargo's own harness ends with, for those who add such lines up.
-    println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s",
-        if failed == 0 { "ok" } else { "FAILED" },
-        cases(root).len() - passed - failed,
-        begun.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.leave_out(cases(root).len() - asked_for);
+    verdicts.end()
 }
 
 fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
-    let all = ["linux", "frr", "bird", "twice", "loop", "broken", "killed"];
+    let all = [
+        "linux",
+        "frr",
+        "bird",
+        "twice",
+        "loop",
+        "broken",
+        "killed",
+        "bgp-frr",
+        "bgp-bird",
+        "bgp-refused",
+        "peers-frr",
+        "peers-bird",
+    ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
-        cases.extend(["external", "external-refused"].map(|name| (name, "root")));
+        cases.extend(["external", "external-refused", "bgp-openbgpd", "peers-openbgpd"].map(|name| (name, "root")));
         cases.extend(all.map(|name| (name, "nobody")));
     }
     cases
@@ -214,6 +220,7 @@ fn ports() -> Vec<PortConfig> {
         mtu,
         ipv4: Some(ipv4),
         ipv6: Some(ipv6),
+        bgp: None,
     };
     vec![
         port(
@@ -239,6 +246,12 @@ fn scenario(name: &str, work: &Path) -> Checked {
     if name.starts_with("external") {
         return external(&mut lab, name, work);
     }
+    match name.split_once('-') {
+        Some(("bgp", "refused")) => return bgp::refused(&mut lab, work),
+        Some(("bgp", kind)) => return bgp::speaks(&mut lab, kind, work),
+        Some(("peers", kind)) => return bgp::many(&mut lab, kind, work),
+        _ => {}
+    }
     match name {
         "loop" => joined(&lab),
         "broken" => broken(&mut lab, work),
@@ -262,10 +275,14 @@ fn scenario(name: &str, work: &Path) -> Checked {
 }
 
 fn up(lab: &mut Lab, kind: &str, work: &Path) -> Result<Box<dyn Dut>, String> {
+    up_with(lab, kind, work, &ports())
+}
+
+fn up_with(lab: &mut Lab, kind: &str, work: &Path, ports: &[PortConfig]) -> Result<Box<dyn Dut>, String> {
     let config = DutConfig { name: format!("{kind}-1"), kind: kind.into(), params: Params::default() };
     let start = Instant::now();
     let found = find(kind).ok_or("no such kind")?;
-    let dut = found.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())?;
+    let dut = found.bring_up(lab, &config, ports, work, &|| false).map_err(|e| e.to_string())?;
     let took = start.elapsed();
     println!("{kind} up in {:.3} s: {}", took.as_secs_f64(), dut.record().version);
     ensure(took < Duration::from_secs(10), "bring-up takes too long")?;

@@ -1,6 +1,8 @@
 //! How fast emulated TCP is over a veth pair into a kernel that reads and throws away, against the kernel's own TCP without
 //! segmentation offload (one frame per segment, as ours): the same bytes, alternating, in one run. Prints medians and their
-//! ratio. "From the kernel" is the other direction, where the kernel sends segments of up to 64 KiB.
+//! ratio. "From the kernel" is the other direction, where the kernel sends segments of up to 64 KiB. In brackets: milliseconds that the
+//! processor worked for the sending (or receiving) thread, so that others on the machine matter less; what the kernel receives for
+//! the other side on the same processor is in them.
 //!
 //! `cargo bench -p drophammer-testbed --bench tcp_blast`; the lab needs a user namespace or root.
 
@@ -15,8 +17,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 31;
+const ROUNDS: usize = 21;
 const SIZES: [usize; 2] = [4_100_000, 16_400_000];
+const SEND_BUFFERS: [usize; 2] = [256 << 10, 1 << 20];
 const LIMIT: Duration = Duration::from_secs(10);
 /// Of the kernel, when it is the one who sends into itself.
 const KERNEL_SOURCE: &str = "198.18.1.9";
@@ -116,6 +119,20 @@ fn inward(station: &mut Station, peer: &Netns, bytes: usize) -> Outcome<f64> {
     if taken != bytes { Err(format!("{taken} of {bytes} came")) } else { Ok(seconds) }
 }
 
+/// Seconds that a processor has worked for this thread.
+fn worked_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}
+
+/// What `work` says, and how long the processor worked for it on this thread.
+fn with_work(into: &mut [Vec<f64>; 2], work: impl FnOnce() -> Outcome<f64>) -> Outcome<()> {
+    let begun = worked_s();
+    into[0].push(work()?);
+    into[1].push(worked_s() - begun);
+    Ok(())
+}
+
 fn median(seconds: &mut [f64]) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds[seconds.len() / 2]
@@ -130,22 +147,29 @@ fn bench() -> Outcome<()> {
     lab.tester().and_then(|t| t.ip(&["route add 198.18.1.1/32 dev t0 mtu 1500".to_owned()])).map_err(text)?;
     let config = TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, 1) };
     let mut station = Station::open(config)?;
-    for bytes in SIZES {
-        let (mut us, mut them, mut inwards) = (Vec::new(), Vec::new(), Vec::new());
+    for (bytes, send_buffer) in SIZES.into_iter().flat_map(|b| SEND_BUFFERS.map(|s| (b, s))) {
+        station.tcp.set_buffers(send_buffer, config.receive_buffer);
+        let mut seconds: [[Vec<f64>; 2]; 3] = Default::default();
         for _ in 0..ROUNDS {
-            us.push(ours(&mut station, &peer, bytes)?);
-            them.push(kernel(&peer, bytes)?);
-            inwards.push(inward(&mut station, &peer, bytes)?);
+            let [us, them, inwards] = &mut seconds;
+            with_work(us, || ours(&mut station, &peer, bytes))?;
+            with_work(them, || kernel(&peer, bytes))?;
+            with_work(inwards, || inward(&mut station, &peer, bytes))?;
         }
-        let (us, them, inwards) = (median(&mut us), median(&mut them), median(&mut inwards));
+        let [us, them, inwards] = seconds.map(|s| s.map(|mut s| median(&mut s) * 1e3));
         println!(
-            "{:5.1} MB  ours {:6.1} ms  kernel without GSO {:6.1} ms  ratio {:4.2}   from the kernel {:6.1} ms ({:.0} MB/s)",
+            "{:5.1} MB, send buffer {:4} KiB: ours {:6.1} ms ({:5.1} of the processor), kernel without GSO {:6.1} ms ({:5.1}), \
+             ratio {:4.2} ({:4.2}); from the kernel {:6.1} ms ({:5.1})",
             bytes as f64 / 1e6,
-            us * 1e3,
-            them * 1e3,
-            us / them,
-            inwards * 1e3,
-            bytes as f64 / 1e6 / inwards,
+            send_buffer >> 10,
+            us[0],
+            us[1],
+            them[0],
+            them[1],
+            us[0] / them[0],
+            us[1] / them[1],
+            inwards[0],
+            inwards[1],
         );
     }
     println!("frames refused: {}", station.refused);

@@ -228,6 +228,7 @@ pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let peer = Peer::start(&near, work, 65001, last, (0, 0))?;
     let start = Instant::now();
     await_that(60, || peer.established())?;
+    ensure(start.elapsed() < Duration::from_secs(20), "it does not turn away who comes first")?;
     println!("{kind}: the last of 1,000 neighbours established after {:.2} s", start.elapsed().as_secs_f64());
     drop(peer);
     dut.take_down().map_err(text)

@@ -106,16 +106,18 @@ fn flow(group: &str, family: Family, destinations: u32, weight: f64) -> FlowSpec
         group: group.into(),
         from: 0,
         to: 1,
+        also: vec![],
         family,
         sources: range(source, 1),
-        destinations: range(first, destinations),
+        destinations: range(first, destinations).into(),
+        per_destination: false,
         weight,
     }
 }
 
 fn spec(size: &str, flows: Vec<FlowSpec>, load: Load, duration_s: f64) -> TrialSpec {
     let size = size.parse().expect("a size");
-    TrialSpec { purpose: "test".into(), size, flows, load, duration_s, bin_s: None, drain_s: 0.5 }
+    TrialSpec { purpose: "test".into(), size, flows, load, duration_s, bin_s: None, drain_s: 0.5, events: vec![] }
 }
 
 impl Bench<'_> {
@@ -224,7 +226,7 @@ fn same_frames(bench: &Bench) -> Checked {
             ];
             flows[1].sources.count = 3;
             flows[1].sources.step = 1 << 40;
-            flows[1].destinations.step = u64::MAX;
+            flows[1].destinations = range(first_of(family), 5, u64::MAX).into();
             let spec = spec(size, flows, Load::Constant { rate_pps: 20_000.0 }, 0.05);
             let mut seen = Vec::new();
             for live in [true, false] {

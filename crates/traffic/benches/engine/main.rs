@@ -95,9 +95,11 @@ fn flow(from: usize, to: usize, destinations: u32) -> FlowSpec {
         group: "all".into(),
         from,
         to,
+        also: vec![],
         family: Family::Ipv4,
         sources: range([10, 200, 0, 2], 1),
-        destinations: range([10, 0, 0, 0], destinations),
+        destinations: range([10, 0, 0, 0], destinations).into(),
+        per_destination: false,
         weight: 1.0,
     }
 }
@@ -115,6 +117,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
         duration_s: seconds,
         bin_s: Some(0.1),
         drain_s: 0.2,
+        events: vec![],
     };
     let mac = |port: usize| MacAddr::local(port as u64);
     // Frames are for whoever is at the far end; who only receives needs no far end.

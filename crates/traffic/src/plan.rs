@@ -6,7 +6,7 @@ pub use crate::layout::Layout;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, MAX_TARGETS, PortIndex, Targets, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 
@@ -173,10 +173,7 @@ fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
     if families != [flow.family; 2] || flow.sources.count == 0 {
         return Err(PlanError::WrongAddresses { flow: i, family: flow.family });
     }
-    let exist = match &flow.destinations {
-        Targets::Addresses(_) => true,
-    };
-    if !exist || !(1..=MAX_TARGETS).contains(&flow.destinations.count()) {
+    if !flow.destinations.exist() || !(1..=MAX_TARGETS).contains(&flow.destinations.count()) {
         return Err(PlanError::NoSuchDestinations { flow: i });
     }
     Ok(())

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, LoadStep, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, Targets, TrialSpec};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

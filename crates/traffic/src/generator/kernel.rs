@@ -78,7 +78,7 @@ fn addresses(from: &Addresses) -> StreamAddresses {
 
 fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
     let template = flow.templates.first()?;
-    let Aim::Addresses(destinations) = &flow.destinations;
+    let Aim::Addresses(destinations) = &flow.destinations else { return None };
     let bytes = template.bytes();
     let mut head = [0; HEAD];
     let known = bytes.len().min(HEAD);

@@ -227,7 +227,17 @@ impl<'a> Bed<'a> {
                     let range = |port: usize| self.views[port].addressing(*family).map(|x| x.destinations);
                     let (Some(sources), Some(destinations)) = (range(from), range(to)) else { continue };
                     let group = format!("{family} {} to {}", self.views[from].name, self.views[to].name);
-                    flows.push(FlowSpec { group, from, to, family: *family, sources, destinations, weight: 1.0 });
+                    flows.push(FlowSpec {
+                        group,
+                        from,
+                        to,
+                        also: vec![],
+                        family: *family,
+                        sources,
+                        destinations: destinations.into(),
+                        per_destination: false,
+                        weight: 1.0,
+                    });
                 }
             }
         }
@@ -239,6 +249,7 @@ impl<'a> Bed<'a> {
             duration_s: 0.2,
             bin_s: None,
             drain_s: 0.3,
+            events: vec![],
         }
     }
 
@@ -275,7 +286,8 @@ impl<'a> Bed<'a> {
     fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, self.ports.layout())
+        let layout = self.ports.layout().for_flows(&spec.flows);
+        let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, layout)
             .map_err(|e| TestError::Failed(e.to_string()))?;
         let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
         let before = (self.ports.clock().now(), self.device.cpu_time(), self.stolen());
@@ -340,6 +352,9 @@ impl<'a> Bed<'a> {
             dut_cpu: None,
             dut_counters: BTreeMap::new(),
             senders: spec.senders().len() as u32,
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
         }
     }
 
@@ -357,7 +372,7 @@ impl<'a> Bed<'a> {
             attempt,
             time: self.observer.time(),
             spec: spec.clone(),
-            result: result.clone(),
+            result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)
     }

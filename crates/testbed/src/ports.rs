@@ -108,12 +108,12 @@ impl Ports {
         }
     }
 
-    /// Runs `plan`, laid out for [`Ports::layout`], with `hosts` behind the ports, until `stopped` says otherwise.
+    /// Runs `plan`, laid out for [`Ports::layout`] or no more lanes, with `hosts` behind the ports, until `stopped` says otherwise.
     ///
     /// # Errors
     /// A port that stopped working, a thread that failed.
     pub fn run(&mut self, plan: Plan, hosts: &mut Hosts, stopped: &dyn Fn() -> bool) -> Result<TrialResult, LaneError> {
-        let mut lanes = hosts.by_lane(&self.layout()).into_iter();
+        let mut lanes = hosts.by_lane(plan.layout()).into_iter();
         let own = lanes.next().expect("a layout has a lane");
         let mut own = HostControl { hosts: own, stopped };
         match self {
@@ -121,7 +121,7 @@ impl Ports {
             Ports::Lanes { ports, clock, processors } => {
                 // The first lane's wish to stop is everybody's.
                 let mut others: Vec<_> = lanes.map(|hosts| HostControl { hosts, stopped: || false }).collect();
-                drophammer_traffic::run_lanes(plan, ports, *clock, &processors[1..], &mut own, &mut others)
+                drophammer_traffic::run_lanes(plan, ports, *clock, &processors[1..=others.len()], &mut own, &mut others)
             }
         }
     }

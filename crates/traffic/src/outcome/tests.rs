@@ -160,7 +160,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
         analyzer.take(*port, Arrival { frame, at: Instant(*at) });
     }
     let fared: Vec<Fared> = (0..layout.lanes() as u64)
-        .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1 })
+        .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1, events: vec![] })
         .collect();
     result(&plan, &fared, 5)
 }
@@ -169,7 +169,17 @@ fn flow(group: u8, from: usize, to: usize, ipv6: bool, weight: f64) -> FlowSpec 
     let first = if ipv6 { "2001:2::1" } else { "198.18.0.1" };
     let range = |count| AddressRange { first: first.parse().unwrap(), step: 1, count };
     let family = if ipv6 { Family::Ipv6 } else { Family::Ipv4 };
-    FlowSpec { group: format!("g{group}"), from, to, family, sources: range(3), destinations: range(5), weight }
+    FlowSpec {
+        group: format!("g{group}"),
+        from,
+        to,
+        also: vec![],
+        family,
+        sources: range(3),
+        destinations: range(5).into(),
+        per_destination: false,
+        weight,
+    }
 }
 
 fn trial(flows: Vec<FlowSpec>, load: Load, size: &str) -> TrialSpec {
@@ -181,6 +191,7 @@ fn trial(flows: Vec<FlowSpec>, load: Load, size: &str) -> TrialSpec {
         duration_s: 0.01,
         bin_s: Some(0.001),
         drain_s: 0.02,
+        events: vec![],
     }
 }
 

@@ -34,6 +34,7 @@ mod moment;
 mod neighbours;
 mod pool;
 mod random;
+pub mod rib;
 mod router;
 mod server;
 mod table;

@@ -52,7 +52,7 @@ impl Router {
             self.truth.ignored += 1;
             return;
         }
-        let target = self.table.find4(destination);
+        let target = self.fib.find4(destination);
         if target == Some(Target::Local) {
             self.truth.control += 1;
             return self.take_own_ipv4(now, port, from, packet);
@@ -86,6 +86,10 @@ impl Router {
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
+                return;
+            }
+            Some(Target::Sink) => {
+                self.truth.dropped.fault_blackhole += 1;
                 return;
             }
             Some(Target::Broadcast | Target::Local) | None => {
@@ -144,7 +148,7 @@ impl Router {
             self.truth.ignored += 1;
             return;
         }
-        let target = self.table.find6(destination);
+        let target = self.fib.find6(destination);
         if target == Some(Target::Local) {
             return self.take_own_ipv6(now, port, from, packet);
         }
@@ -175,6 +179,10 @@ impl Router {
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V6(destination)),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
+                return;
+            }
+            Some(Target::Sink) => {
+                self.truth.dropped.fault_blackhole += 1;
                 return;
             }
             Some(Target::Broadcast | Target::Local) | None => {

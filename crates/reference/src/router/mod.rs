@@ -8,12 +8,13 @@ use crate::classes::{ClassCounters, Classes};
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter};
+use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
 use crate::server::Server;
-use crate::table::{Table, Target};
+use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
@@ -26,7 +27,6 @@ use std::time::Duration;
 /// A reference device; see the crate for what is exact about it.
 pub struct Router {
     ports: Vec<Port>,
-    table: Table,
     fib: Fib,
     filter: Filter,
     neighbours: Neighbours,
@@ -46,12 +46,6 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
-}
-
-/// Room of the forwarding table for static routes.
-struct Fib {
-    limit: usize,
-    used: usize,
 }
 
 struct Port {
@@ -79,25 +73,27 @@ impl Router {
     /// [`ConfigError`] when the configuration contradicts itself.
     pub fn new(config: Config) -> Result<Router, ConfigError> {
         check(&config)?;
-        let mut table = Table::default();
+        let room = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
+        let (all, ipv4, ipv6) = (room(config.fib_limit), room(config.fib_limit_ipv4), room(config.fib_limit_ipv6));
+        let mut fib = Fib::new(Room { all, ipv4, ipv6 });
         for (i, port) in config.ports.iter().enumerate() {
             if let Some((address, len)) = port.ipv4 {
-                table.insert(address.into(), len, Target::Connected(i))?;
+                fib.add_own(address.into(), len, Target::Connected(i))?;
                 if len < 31 {
                     let broadcast =
                         Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(len.into()).unwrap_or(0));
-                    table.insert(broadcast.into(), 32, Target::Broadcast)?;
+                    fib.add_own(broadcast.into(), 32, Target::Broadcast)?;
                 }
             }
             if let Some((address, len)) = port.ipv6 {
-                table.insert(address.into(), len, Target::Connected(i))?;
+                fib.add_own(address.into(), len, Target::Connected(i))?;
             }
         }
         for port in &config.ports {
             for address in
                 [port.ipv4.map(|a| IpAddr::V4(a.0)), port.ipv6.map(|a| IpAddr::V6(a.0))].into_iter().flatten()
             {
-                table.insert(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
+                fib.add_own(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
             }
         }
         let count = config.ports.len();
@@ -119,9 +115,8 @@ impl Router {
         let mut router = Router {
             classes,
             ports: ports.collect(),
-            table,
+            fib,
             filter: Filter::new(config.filter)?,
-            fib: Fib { limit: config.fib_limit.unwrap_or(usize::MAX), used: 0 },
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
             delay: config.delay,
@@ -156,23 +151,13 @@ impl Router {
             return Err(ConfigError::Family(route));
         }
         let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
-        let before = self.table.exact(route.prefix, route.prefix_len);
-        // A route that changes keeps its place.
-        let has_place = matches!(before, Some(Target::Via(_)));
-        let has_room = has_place || self.fib.used < self.fib.limit;
-        let target = if has_room { Target::Via(next_hop) } else { Target::Blackhole };
-        self.table.insert(route.prefix, route.prefix_len, target)?;
-        self.fib.used += usize::from(has_room && !has_place);
-        Ok(())
+        self.fib.add_static(route.prefix, route.prefix_len, next_hop)
     }
 
     /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:
     /// those that found no room before stay without.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
-        if let Some(Target::Via(_)) = self.table.exact(prefix, prefix_len) {
-            self.fib.used -= 1;
-        }
-        self.table.remove(prefix, prefix_len)
+        self.fib.remove_static(prefix, prefix_len)
     }
 
     /// Changes what it does wrong from now on. Numbering of frames goes on; its own frames start one interval from now.

@@ -10,6 +10,7 @@ pub mod outcome;
 pub mod quantity;
 pub mod record;
 pub mod registry;
+pub mod routes;
 pub mod size;
 pub mod suite;
 pub mod trial;

@@ -4,6 +4,7 @@
 //! into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
 
 pub mod arp;
+pub mod bgp;
 pub mod checksum;
 pub mod ethernet;
 pub mod icmpv4;

@@ -1,0 +1,332 @@
+//! Path attributes of routes: given, or derived from a pattern and the number of their group.
+
+use super::mix;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Where a route comes from (RFC 4271 section 5.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Interior to the originating AS.
+    #[default]
+    Igp,
+    /// Learned by EGP.
+    Egp,
+    /// Learned otherwise.
+    Incomplete,
+}
+
+impl Origin {
+    /// Its value in the attribute.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The origin with this value.
+    pub fn from_code(code: u8) -> Option<Origin> {
+        [Origin::Igp, Origin::Egp, Origin::Incomplete].get(usize::from(code)).copied()
+    }
+}
+
+/// Path attributes that the routes of a group share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RouteAttributes {
+    /// Origin.
+    pub origin: Origin,
+    /// ASes from the nearest to the originating one, in one sequence, without the speaker's own; at most 254.
+    pub as_path: Vec<u32>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// LOCAL_PREF, which only a speaker of the same AS sends.
+    pub local_pref: Option<u32>,
+    /// Communities (RFC 1997), ascending.
+    pub communities: Vec<u32>,
+    /// Large communities (RFC 8092), ascending.
+    pub large_communities: Vec<[u32; 3]>,
+    /// Next hop; `None` for the speaker itself.
+    pub next_hop: Option<IpAddr>,
+}
+
+/// How many consecutive routes share their attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupSizes {
+    /// So many, the last group perhaps fewer.
+    Fixed(u32),
+    /// As in a table of the Internet: few on average, in some groups hundreds.
+    Internet,
+}
+
+/// How many there are of something in a group's attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// Always so many, up to 200.
+    Fixed(u8),
+    /// As in a table of the Internet.
+    Internet,
+}
+
+/// Rule that gives each group of routes its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttributePattern {
+    /// Sizes of groups.
+    pub routes_per_group: GroupSizes,
+    /// ASes in a path, without the speaker's own.
+    pub as_path: Amount,
+    /// Communities.
+    pub communities: Amount,
+    /// Large communities.
+    pub large_communities: Amount,
+    /// Share of groups with a MED, in per cent.
+    pub med_percent: u8,
+    /// What all random choices follow from.
+    pub seed: u64,
+}
+
+impl Default for AttributePattern {
+    /// One origin, three ASes, nothing optional, 100 routes per group.
+    fn default() -> AttributePattern {
+        AttributePattern {
+            routes_per_group: GroupSizes::Fixed(100),
+            as_path: Amount::Fixed(3),
+            communities: Amount::Fixed(0),
+            large_communities: Amount::Fixed(0),
+            med_percent: 0,
+            seed: 1,
+        }
+    }
+}
+
+/// Sizes of groups and how many of 256 groups have each, after public collectors' tables: half of all attribute sets have one
+/// route, a few have hundreds.
+const GROUP_SIZES: [(u16, u16); 15] = [
+    (1, 106),
+    (2, 43),
+    (3, 23),
+    (4, 17),
+    (5, 11),
+    (6, 9),
+    (8, 14),
+    (11, 11),
+    (16, 8),
+    (24, 6),
+    (40, 4),
+    (70, 2),
+    (130, 1),
+    (250, 1),
+    (0, 0),
+];
+/// Groups in a cycle of sizes.
+const CYCLE_GROUPS: u32 = 256;
+
+/// First route of each group of a cycle, and the end of the last one.
+const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
+    let mut starts = [0; CYCLE_GROUPS as usize + 1];
+    let mut place = 0;
+    while place < CYCLE_GROUPS as usize {
+        // An odd factor modulo a power of two: sizes come in no order.
+        let rank = (place * 157 % CYCLE_GROUPS as usize) as u16;
+        let (mut kind, mut below) = (0, GROUP_SIZES[0].1);
+        while rank >= below {
+            kind += 1;
+            below += GROUP_SIZES[kind].1;
+        }
+        starts[place + 1] = starts[place] + GROUP_SIZES[kind].0;
+        place += 1;
+    }
+    starts
+};
+/// Routes in a cycle of sizes.
+const CYCLE_ROUTES: u32 = CYCLE[CYCLE_GROUPS as usize] as u32;
+
+impl GroupSizes {
+    /// Group of route `i`.
+    #[inline]
+    pub fn group_of(self, i: u32) -> u32 {
+        match self {
+            GroupSizes::Fixed(size) => i / size.max(1),
+            GroupSizes::Internet => {
+                let within = (i % CYCLE_ROUTES) as u16;
+                i / CYCLE_ROUTES * CYCLE_GROUPS + CYCLE.partition_point(|start| *start <= within) as u32 - 1
+            }
+        }
+    }
+
+    /// First route of group `group`.
+    #[inline]
+    pub fn start(self, group: u32) -> u64 {
+        match self {
+            GroupSizes::Fixed(size) => u64::from(group) * u64::from(size.max(1)),
+            GroupSizes::Internet => {
+                let cycles = u64::from(group / CYCLE_GROUPS) * u64::from(CYCLE_ROUTES);
+                cycles + u64::from(CYCLE[(group % CYCLE_GROUPS) as usize])
+            }
+        }
+    }
+}
+
+/// (value, weight) of AS path lengths: 2 to 8, 4.0 on average.
+const PATH_LENGTHS: [(u8, u32); 7] = [(2, 14), (3, 26), (4, 28), (5, 17), (6, 8), (7, 4), (8, 3)];
+/// (value, weight) of the number of communities.
+const COMMUNITIES: [(u8, u32); 10] =
+    [(0, 32), (1, 14), (2, 14), (3, 11), (4, 9), (6, 8), (8, 6), (11, 3), (16, 2), (24, 1)];
+/// (value, weight) of the number of large communities.
+const LARGE_COMMUNITIES: [(u8, u32); 4] = [(0, 90), (1, 4), (3, 4), (6, 2)];
+/// (value, weight) of ORIGIN.
+const ORIGINS: [(u8, u32); 3] = [(0, 91), (1, 1), (2, 8)];
+/// Share of groups in per cent whose originating AS stands several times in the path.
+const PREPENDED: u64 = 12;
+
+fn weighted(table: &[(u8, u32)], random: u64) -> u8 {
+    let total: u32 = table.iter().map(|(_, w)| w).sum();
+    let mut left = (random % u64::from(total)) as u32;
+    for (value, weight) in table {
+        if left < *weight {
+            return *value;
+        }
+        left -= weight;
+    }
+    table[0].0
+}
+
+impl Amount {
+    fn draw(self, table: &[(u8, u32)], random: u64) -> usize {
+        usize::from(match self {
+            Amount::Fixed(n) => n.min(200),
+            Amount::Internet => weighted(table, random),
+        })
+    }
+}
+
+/// Public 16-bit ASes: 1 to 64495 without 23456 (RFC 7607, 6793, 5398).
+const ASES_16: u64 = 64_494;
+/// 32-bit ASes from 131072 that registries assign from.
+const ASES_32: u64 = 270_000;
+/// Number of ASes that paths are made of: no divisor of the step below, so that origins differ for as many groups.
+const ASES: u64 = ASES_16 + ASES_32;
+const AS_STEP: u64 = 206_911;
+
+fn as_number(n: u64) -> u32 {
+    match n % ASES {
+        n if n < 23_455 => n as u32 + 1,
+        n if n < ASES_16 => n as u32 + 2,
+        n => (n - ASES_16) as u32 + 131_072,
+    }
+}
+
+impl AttributePattern {
+    /// As in a table of the Internet.
+    pub fn internet(seed: u64) -> AttributePattern {
+        AttributePattern {
+            routes_per_group: GroupSizes::Internet,
+            as_path: Amount::Internet,
+            communities: Amount::Internet,
+            large_communities: Amount::Internet,
+            med_percent: 15,
+            seed,
+        }
+    }
+
+    /// Attributes of group `group`. No two of the first 334,494 groups have the same path, if paths have an AS.
+    pub fn attributes(&self, group: u32) -> RouteAttributes {
+        let mut state = mix(self.seed ^ mix(u64::from(group)));
+        let mut random = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            mix(state)
+        };
+        let origin_as = as_number((u64::from(group) * AS_STEP) + mix(self.seed) % ASES);
+        let length = self.as_path.draw(&PATH_LENGTHS, random());
+        let distinct = if self.as_path == Amount::Internet && random() % 100 < PREPENDED {
+            1 + random() as usize % length.max(1)
+        } else {
+            length
+        };
+        // Transit is in few hands, so an AS near the speaker is one of few.
+        let as_path: Vec<u32> = (0..length)
+            .map(|hop| if hop + 1 < distinct { as_number(mix(random() % (40 << (3 * hop.min(4))))) } else { origin_as })
+            .collect();
+        let owner = |random: u64| as_number(random % ASES_16) << 16;
+        let mut communities: Vec<u32> = (0..self.communities.draw(&COMMUNITIES, random()))
+            .map(|n| owner(mix(random() % 600)) | n as u32 * 256 | (random() & 0xff) as u32)
+            .collect();
+        communities.sort_unstable();
+        communities.dedup();
+        let mut large_communities: Vec<[u32; 3]> = (0..self.large_communities.draw(&LARGE_COMMUNITIES, random()))
+            .map(|n| [as_number(mix(random() % 600)), n as u32, (random() & 0xffff) as u32])
+            .collect();
+        large_communities.sort_unstable();
+        large_communities.dedup();
+        RouteAttributes {
+            origin: match self.as_path {
+                Amount::Internet => Origin::from_code(weighted(&ORIGINS, random())).unwrap_or_default(),
+                Amount::Fixed(_) => Origin::Igp,
+            },
+            as_path,
+            med: (random() % 100 < u64::from(self.med_percent)).then(|| (random() % 500) as u32),
+            local_pref: None,
+            communities,
+            large_communities,
+            next_hop: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn groups_like_those_of_the_internet() {
+        assert_eq!(GROUP_SIZES.iter().map(|(_, n)| u32::from(*n)).sum::<u32>(), CYCLE_GROUPS);
+        let mean = f64::from(CYCLE_ROUTES) / f64::from(CYCLE_GROUPS);
+        assert!((5.0..8.0).contains(&mean), "{mean}");
+        let sizes = GroupSizes::Internet;
+        for i in 0..3 * CYCLE_ROUTES {
+            let group = sizes.group_of(i);
+            assert!(sizes.start(group) <= u64::from(i) && u64::from(i) < sizes.start(group + 1), "{i}");
+        }
+        assert_eq!(GroupSizes::Fixed(7).group_of(14), 2);
+        assert_eq!(GroupSizes::Fixed(0).group_of(14), 14);
+    }
+
+    #[test]
+    fn attributes_like_those_of_the_internet() {
+        let pattern = AttributePattern::internet(3);
+        let groups = 40_000;
+        let all: Vec<_> = (0..groups).map(|g| pattern.attributes(g)).collect();
+        let mean =
+            |of: &dyn Fn(&RouteAttributes) -> usize| all.iter().map(of).sum::<usize>() as f64 / f64::from(groups);
+        assert!((3.8..4.2).contains(&mean(&|a| a.as_path.len())));
+        assert!(all.iter().all(|a| (2..=8).contains(&a.as_path.len())));
+        assert!((2.0..4.0).contains(&mean(&|a| a.communities.len())));
+        assert!((0.13..0.17).contains(&mean(&|a| usize::from(a.med.is_some()))));
+        assert!((0.9..0.93).contains(&mean(&|a| usize::from(a.origin == Origin::Igp))));
+        let paths: HashSet<_> = all.iter().map(|a| a.as_path.clone()).collect();
+        assert_eq!(paths.len(), groups as usize, "each group has a path of its own");
+        for a in &all {
+            let public = |n: u32| (1..=64_495).contains(&n) && n != 23_456 || (131_072..402_000).contains(&n);
+            assert!(a.as_path.iter().copied().all(public), "{a:?}");
+            assert!(a.communities.is_sorted() && a.communities.iter().all(|c| public(c >> 16)), "{a:?}");
+            assert!(a.large_communities.is_sorted() && a.local_pref.is_none() && a.next_hop.is_none());
+        }
+        assert_eq!(all[7], pattern.attributes(7));
+        assert_ne!(all[7], AttributePattern::internet(4).attributes(7));
+    }
+
+    #[test]
+    fn the_default_is_plain() {
+        let a = AttributePattern::default().attributes(5);
+        assert_eq!((a.as_path.len(), a.communities.len(), a.med, a.origin), (3, 0, None, Origin::Igp));
+        assert_eq!(serde_json::from_str::<AttributePattern>("{}").unwrap(), AttributePattern::default());
+    }
+
+    #[test]
+    fn origins_differ_for_as_many_groups_as_there_are_ases() {
+        let origins: HashSet<_> = (0..ASES).map(|g| as_number(g * AS_STEP)).collect();
+        assert_eq!(origins.len() as u64, ASES);
+    }
+}

@@ -1,0 +1,209 @@
+//! Where the prefixes of a table like the Internet's lie.
+//!
+//! There are two regions: one of a few blocks (/8, /16) with the short prefixes, and one of many blocks with the others. A
+//! region's prefixes lie one after the other from the shortest to the longest, so that each is aligned and none nests; the
+//! blocks of the second region are all alike. A mask for each block, under which aligned prefixes stay aligned, then gives each
+//! block an order of its own.
+
+use super::affine::Affine;
+use super::prefix::{number, width};
+use super::range::RouteError;
+use super::space::blocks;
+use super::{Prefix, mix};
+use crate::trial::Family;
+
+/// Where the prefixes of a table like the Internet's lie.
+#[derive(Clone, Debug)]
+pub(super) struct Internet {
+    /// Length of the longest prefixes.
+    finest: u8,
+    seed: u64,
+    block_order: Affine,
+    regions: [Region; 2],
+}
+
+/// Places `start` and above lie in blocks `at`, ...: `copies` of the same layout side by side.
+#[derive(Clone, Debug)]
+struct Region {
+    start: u32,
+    at: u32,
+    copies: u32,
+    classes: Vec<Class>,
+}
+
+/// Prefixes of one length.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    /// Its first place in a copy.
+    start: u32,
+    /// Where that lies, in prefixes of the longest length.
+    unit: u64,
+    length: u8,
+}
+
+/// (length, how many in a million routes) of IPv4, without the longest, which are the rest. Tables of route collectors have
+/// more of the short ones, whose space the long ones share.
+const LENGTHS_IPV4: [(u8, u64); 16] = [
+    (8, 10),
+    (9, 8),
+    (10, 25),
+    (11, 60),
+    (12, 160),
+    (13, 330),
+    (14, 700),
+    (15, 1_300),
+    (16, 13_000),
+    (17, 8_000),
+    (18, 13_500),
+    (19, 24_500),
+    (20, 43_000),
+    (21, 50_000),
+    (22, 118_000),
+    (23, 102_000),
+];
+/// The same of IPv6.
+const LENGTHS_IPV6: [(u8, u64); 24] = [
+    (20, 60),
+    (24, 90),
+    (26, 120),
+    (27, 130),
+    (28, 1_200),
+    (29, 42_000),
+    (30, 4_000),
+    (31, 2_500),
+    (32, 125_000),
+    (33, 18_000),
+    (34, 12_000),
+    (35, 8_000),
+    (36, 62_000),
+    (37, 4_000),
+    (38, 8_000),
+    (39, 3_500),
+    (40, 78_000),
+    (41, 3_400),
+    (42, 16_000),
+    (43, 3_000),
+    (44, 88_000),
+    (45, 8_000),
+    (46, 34_000),
+    (47, 19_000),
+];
+
+/// Routes that a block of the second region has at least, so that it can hold the mix of lengths.
+const LEAST_IN_BLOCK: u64 = 256;
+
+/// (length, how many in a million), the length that all others have, the first length of the second region.
+fn mix_of(family: Family) -> (&'static [(u8, u64)], u8, u8) {
+    match family {
+        Family::Ipv4 => (&LENGTHS_IPV4, 24, 16),
+        Family::Ipv6 => (&LENGTHS_IPV6, 48, 29),
+    }
+}
+
+impl Internet {
+    /// A layout of `count` prefixes, at least one.
+    pub fn new(family: Family, count: u32, seed: u64) -> Result<Internet, RouteError> {
+        let (lengths, finest, fine_from) = mix_of(family);
+        let bits = finest - blocks::length(family);
+        let all_blocks = u64::from(blocks::count(family));
+        let units = |length: u8| 1u64 << (finest - length);
+        let total = u64::from(count);
+        let mut lengths: Vec<(u8, u64)> =
+            lengths.iter().map(|(length, share)| (*length, (total * share + 500_000) / 1_000_000)).collect();
+
+        // Space lost where the first region ends within a block, and to rounding in each block of the second.
+        let budget = ((all_blocks - 1) << bits) - all_blocks * 32;
+        let mut needed = total + lengths.iter().map(|(length, n)| n * (units(*length) - 1)).sum::<u64>();
+        for (length, n) in &mut lengths {
+            let gain = units(*length) - 1;
+            let fewer = needed.saturating_sub(budget).div_ceil(gain).min(*n);
+            *n -= fewer;
+            needed -= fewer * gain;
+        }
+        if needed > budget {
+            return Err(RouteError::TooMany { asked: count, fit: budget as u32 });
+        }
+
+        let coarse = lengths.iter().filter(|(length, n)| *length < fine_from && *n > 0);
+        let mut first = Region { start: 0, at: 0, copies: 1, classes: Vec::new() };
+        let (mut places, mut unit) = (0, 0);
+        for (length, n) in coarse {
+            first.classes.push(Class { start: places, unit, length: *length });
+            places += *n as u32;
+            unit += n * units(*length);
+        }
+        let coarse_blocks = unit.div_ceil(1 << bits);
+
+        let left = total - u64::from(places);
+        let copies = (all_blocks - coarse_blocks).min((left / LEAST_IN_BLOCK).max(1));
+        let mut second = Region { start: places, at: coarse_blocks as u32, copies: copies as u32, classes: Vec::new() };
+        let (mut places, mut unit) = (0, 0);
+        for (length, n) in lengths.iter().filter(|(length, n)| *length >= fine_from && *n >= copies) {
+            second.classes.push(Class { start: places, unit, length: *length });
+            places += (n / copies) as u32;
+            unit += n / copies * units(*length);
+        }
+        second.classes.push(Class { start: places, unit, length: finest });
+        let block_order = Affine::new(all_blocks as u32, mix(seed ^ 0xb10c));
+        Ok(Internet { finest, seed, block_order, regions: [first, second] })
+    }
+
+    /// Bytes beside itself.
+    #[cfg(test)]
+    pub fn heap(&self) -> usize {
+        self.regions.iter().map(|r| r.classes.capacity() * size_of::<Class>()).sum()
+    }
+
+    /// Bits of a unit's number in its block, and the mask of the block at position `at`.
+    #[inline]
+    fn mask(&self, family: Family, at: u32) -> (u8, u64) {
+        let bits = self.finest - blocks::length(family);
+        (bits, mix(self.seed ^ u64::from(at) << 40) & ((1 << bits) - 1))
+    }
+
+    /// The prefix at `place`.
+    #[inline]
+    pub fn at(&self, family: Family, place: u32) -> Prefix {
+        let region = &self.regions[usize::from(place >= self.regions[1].start)];
+        let within = place - region.start;
+        let (row, copy) = (within / region.copies, within % region.copies);
+        // Most are of the last class.
+        let class = region.classes.iter().rev().find(|c| c.start <= row).unwrap_or(&region.classes[0]);
+        let host_units = self.finest - class.length;
+        let unit = class.unit + (u64::from(row - class.start) << host_units);
+        let bits = self.finest - blocks::length(family);
+        let at = region.at + copy + (unit >> bits) as u32;
+        let (bits, mask) = self.mask(family, at);
+        let unit = ((unit & ((1 << bits) - 1)) ^ mask) >> host_units << host_units;
+        let block = u64::from(blocks::bits(family, self.block_order.at(at)));
+        Prefix::trusted(family, u128::from(block << bits | unit) << (width(family) - self.finest), class.length)
+    }
+
+    /// The place of `prefix`, which has this family; perhaps one beyond the last that is in use.
+    pub fn place(&self, family: Family, prefix: &Prefix) -> Option<u32> {
+        if prefix.length() > self.finest || prefix.length() < blocks::length(family) {
+            return None;
+        }
+        let units = (number(prefix.address()) >> (width(family) - self.finest)) as u64;
+        let bits = self.finest - blocks::length(family);
+        let at = self.block_order.place(blocks::index(family, (units >> bits) as u32)?);
+        let second = at >= self.regions[1].at;
+        let region = &self.regions[usize::from(second)];
+        let copy = if region.copies > 1 { at - region.at } else { 0 };
+        if copy >= region.copies {
+            return None;
+        }
+        let class = region.classes.iter().position(|c| c.length == prefix.length())?;
+        let (next, class) = (region.classes.get(class + 1), region.classes[class]);
+        let (bits, mask) = self.mask(family, at);
+        let host_units = self.finest - class.length;
+        let unit = ((units ^ mask) & ((1 << bits) - 1)) >> host_units << host_units;
+        let unit = unit | u64::from(at - region.at - copy) << bits;
+        let row = u64::from(class.start) + (unit.checked_sub(class.unit)? >> host_units);
+        if next.is_some_and(|next| row >= u64::from(next.start)) {
+            return None;
+        }
+        let place = u32::try_from(u64::from(region.start) + row * u64::from(region.copies) + u64::from(copy)).ok()?;
+        (second || place < self.regions[1].start).then_some(place)
+    }
+}

@@ -1,0 +1,206 @@
+//! Routes: a million of them in a few hundred bytes.
+//!
+//! A [`RouteRange`] is arithmetic: route `i` has a prefix and a group, a group has attributes, and a prefix says which route it
+//! is, all computed when it is asked for. So a table is expanded while it is sent and recognised while it is received. A
+//! [`RouteTable`] has routes one by one. [`Routes`] is either.
+
+mod affine;
+mod attributes;
+mod internet;
+mod prefix;
+mod range;
+mod space;
+mod table;
+
+pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
+pub use prefix::{Prefix, PrefixError};
+pub use range::{Description, RouteError, RouteRange};
+pub use space::reserved;
+pub use table::RouteTable;
+
+use crate::trial::Family;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A number that looks random, from one that does not (finalizer of splitmix64).
+#[inline]
+pub(crate) fn mix(n: u64) -> u64 {
+    let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ n >> 31
+}
+
+/// Routes with indices from 0, in groups of consecutive ones that share their attributes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+// There are a handful of them, each behind an `Arc`, and a range is read for every route.
+#[allow(clippy::large_enum_variant)]
+pub enum Routes {
+    /// By arithmetic.
+    Range(RouteRange),
+    /// One by one; only its description is written to a record.
+    Table(Arc<RouteTable>),
+}
+
+impl From<RouteRange> for Routes {
+    fn from(range: RouteRange) -> Routes {
+        Routes::Range(range)
+    }
+}
+
+impl From<RouteTable> for Routes {
+    fn from(table: RouteTable) -> Routes {
+        Routes::Table(Arc::new(table))
+    }
+}
+
+impl Routes {
+    /// What they are, in words.
+    pub fn name(&self) -> String {
+        match self {
+            Routes::Range(range) => match range.description() {
+                Description::Uniform { first, count, step: 1, .. } => {
+                    format!("{count} × /{} from {first}", first.length())
+                }
+                Description::Uniform { first, count, step, .. } => {
+                    format!("{count} × /{} from {first}, every {step}th", first.length())
+                }
+                Description::Internet { family, count, seed } => {
+                    format!("{count} {family} routes like the Internet's (seed {seed})")
+                }
+            },
+            Routes::Table(table) => table.name().to_owned(),
+        }
+    }
+
+    /// IP version.
+    pub fn family(&self) -> Family {
+        match self {
+            Routes::Range(range) => range.family,
+            Routes::Table(table) => table.family(),
+        }
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> u32 {
+        match self {
+            Routes::Range(range) => range.count,
+            Routes::Table(table) => table.len(),
+        }
+    }
+
+    /// Without routes? Only a table can be.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Prefix of route `i`, which is below [`Routes::len`].
+    #[inline]
+    pub fn prefix(&self, i: u32) -> Prefix {
+        match self {
+            Routes::Range(range) => range.at(range.order.at(i)),
+            Routes::Table(table) => table.prefix(i),
+        }
+    }
+
+    /// The route with exactly this prefix.
+    #[inline]
+    pub fn index_of(&self, prefix: &Prefix) -> Option<u32> {
+        match self {
+            Routes::Range(range) => range.place(prefix).map(|place| range.order.place(place)),
+            Routes::Table(table) => table.index_of(prefix),
+        }
+    }
+
+    /// Prefixes of consecutive routes, faster than one by one. The part is cut to what there is.
+    pub fn iter(&self, part: Range<u32>) -> Prefixes<'_> {
+        let part = part.start.min(self.len())..part.end.min(self.len());
+        let left = part.end.saturating_sub(part.start);
+        match self {
+            Routes::Range(range) => Prefixes::Range { range, place: range.order.at(part.start % range.count), left },
+            Routes::Table(table) => Prefixes::Table(table.slice(part.start..part.start + left).iter()),
+        }
+    }
+
+    /// Group of route `i`.
+    #[inline]
+    pub fn group_of(&self, i: u32) -> u32 {
+        match self {
+            Routes::Range(range) => range.attributes.routes_per_group.group_of(i),
+            Routes::Table(table) => table.group_of(i),
+        }
+    }
+
+    /// Number of groups.
+    pub fn groups(&self) -> u32 {
+        match self {
+            Routes::Range(range) => self.group_of(range.count - 1) + 1,
+            Routes::Table(table) => table.groups(),
+        }
+    }
+
+    /// Routes of group `group`, which is below [`Routes::groups`].
+    pub fn group(&self, group: u32) -> Range<u32> {
+        match self {
+            Routes::Range(range) => {
+                let start = |g: u32| range.attributes.routes_per_group.start(g).min(u64::from(range.count)) as u32;
+                start(group)..start(group.saturating_add(1))
+            }
+            Routes::Table(table) => table.group(group),
+        }
+    }
+
+    /// Attributes of group `group`.
+    pub fn attributes(&self, group: u32) -> RouteAttributes {
+        match self {
+            Routes::Range(range) => range.attributes.attributes(group),
+            Routes::Table(table) => table.attributes(group),
+        }
+    }
+
+    /// A host address that longest match among these routes resolves to route `i`, another one for each `salt`. Of a route
+    /// that longer ones of a table cover entirely it is the network address (see [`RouteTable::reachable`]).
+    pub fn address(&self, i: u32, salt: u32) -> IpAddr {
+        match self {
+            Routes::Range(_) => self.prefix(i).host(salt),
+            Routes::Table(table) => table.host(i, salt),
+        }
+    }
+}
+
+/// Prefixes of consecutive routes.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum Prefixes<'a> {
+    Range { range: &'a RouteRange, place: u32, left: u32 },
+    Table(std::slice::Iter<'a, Prefix>),
+}
+
+impl Iterator for Prefixes<'_> {
+    type Item = Prefix;
+
+    #[inline]
+    fn next(&mut self) -> Option<Prefix> {
+        match self {
+            Prefixes::Range { range, place, left } => {
+                *left = left.checked_sub(1)?;
+                let prefix = range.at(*place);
+                *place = range.order.after(*place);
+                Some(prefix)
+            }
+            Prefixes::Table(rest) => rest.next().copied(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Prefixes::Range { left, .. } => (*left as usize, Some(*left as usize)),
+            Prefixes::Table(rest) => rest.size_hint(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

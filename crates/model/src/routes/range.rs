@@ -1,0 +1,232 @@
+//! Routes by arithmetic: what a range of them is made from, and where each one lies.
+//!
+//! Route `i` has a place in a permutation of all, and the place says which prefix it is. A uniform range counts prefixes of
+//! one length and leaves forbidden space out; for a table like the Internet's see [`super::internet`].
+
+use super::affine::Affine;
+use super::attributes::AttributePattern;
+use super::internet::Internet;
+use super::prefix::{number, width};
+use super::space;
+use super::{Prefix, mix};
+use crate::trial::Family;
+use serde::{Deserialize, Serialize};
+
+/// Why there is no such range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// A range has one route at least.
+    #[error("a range of no routes")]
+    Empty,
+    /// Step 0 would repeat one prefix.
+    #[error("the step from one prefix to the next is 0")]
+    Step,
+    /// The first prefix is where no route may be.
+    #[error("{first} touches {reserved}, which is no space for routes of a test")]
+    Forbidden {
+        /// First prefix.
+        first: Prefix,
+        /// The block that it touches.
+        reserved: Prefix,
+    },
+    /// More routes than there is space for.
+    #[error("{asked} routes, but there is space for {fit} of this kind")]
+    TooMany {
+        /// Asked for.
+        asked: u32,
+        /// What fits.
+        fit: u32,
+    },
+}
+
+/// What a range is made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Description {
+    /// Prefixes of one length at equal distances.
+    Uniform {
+        /// The lowest one.
+        first: Prefix,
+        /// How many.
+        count: u32,
+        /// Distance from one to the next, in prefixes.
+        step: u32,
+        /// Their attributes.
+        attributes: AttributePattern,
+    },
+    /// Lengths, group sizes and attributes as in a table of the Internet.
+    Internet {
+        /// IP version.
+        family: Family,
+        /// How many.
+        count: u32,
+        /// What the choices follow from.
+        seed: u64,
+    },
+}
+
+/// Routes by arithmetic, in some hundred bytes whatever their number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Description", into = "Description")]
+pub struct RouteRange {
+    description: Description,
+    pub(super) family: Family,
+    pub(super) count: u32,
+    pub(super) attributes: AttributePattern,
+    pub(super) order: Affine,
+    layout: Layout,
+}
+
+impl PartialEq for RouteRange {
+    fn eq(&self, other: &RouteRange) -> bool {
+        self.description == other.description
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Layout {
+    Uniform { length: u8, step: u32, pieces: Vec<Piece> },
+    Internet(Internet),
+}
+
+/// Prefixes of a uniform range between two forbidden blocks.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Place of its first prefix.
+    start: u32,
+    /// Its first prefix as a number, without host bits.
+    first: u128,
+}
+
+impl RouteRange {
+    /// `count` prefixes of the length of `first`: that one and those above it, each `step` prefixes after the last, forbidden
+    /// space left out. Route 0 is `first`.
+    pub fn uniform(
+        first: Prefix,
+        count: u32,
+        step: u32,
+        attributes: AttributePattern,
+    ) -> Result<RouteRange, RouteError> {
+        if count == 0 {
+            return Err(RouteError::Empty);
+        }
+        if step == 0 {
+            return Err(RouteError::Step);
+        }
+        if let Some(reserved) = space::reserved(&first) {
+            return Err(RouteError::Forbidden { first, reserved });
+        }
+        let (family, length) = (first.family(), first.length());
+        let host_bits = u32::from(width(family) - length);
+        let origin = number(first.address()) >> host_bits;
+        let step_wide = u128::from(step);
+        let mut pieces = Vec::new();
+        let mut placed = 0u32;
+        for (low, high) in space::usable(family) {
+            // The first and last whole prefix of the piece, `origin` being the first of all.
+            let low = low.div_ceil(1 << host_bits).max(origin);
+            let Some(high) = ((high + 1) >> host_bits).checked_sub(1).filter(|high| *high >= low) else { continue };
+            let low = origin + (low - origin).div_ceil(step_wide) * step_wide;
+            if low > high || placed == count {
+                continue;
+            }
+            pieces.push(Piece { start: placed, first: low });
+            let here = (high - low) / step_wide + 1;
+            placed += u32::try_from(here).unwrap_or(u32::MAX).min(count - placed);
+        }
+        if placed < count {
+            return Err(RouteError::TooMany { asked: count, fit: placed });
+        }
+        Ok(RouteRange {
+            description: Description::Uniform { first, count, step, attributes },
+            family,
+            count,
+            attributes,
+            order: Affine::new(count, 0),
+            layout: Layout::Uniform { length, step, pieces },
+        })
+    }
+
+    /// `count` prefixes of the lengths, in groups of the sizes and with the attributes of a table of the Internet. Where space
+    /// is short, the shortest prefixes become long ones.
+    pub fn internet(family: Family, count: u32, seed: u64) -> Result<RouteRange, RouteError> {
+        if count == 0 {
+            return Err(RouteError::Empty);
+        }
+        Ok(RouteRange {
+            description: Description::Internet { family, count, seed },
+            family,
+            count,
+            attributes: AttributePattern::internet(seed),
+            order: Affine::new(count, mix(seed)),
+            layout: Layout::Internet(Internet::new(family, count, seed)?),
+        })
+    }
+
+    /// What it is made from.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Bytes beside itself.
+    #[cfg(test)]
+    pub(super) fn heap(&self) -> usize {
+        match &self.layout {
+            Layout::Uniform { pieces, .. } => pieces.capacity() * size_of::<Piece>(),
+            Layout::Internet(internet) => internet.heap(),
+        }
+    }
+
+    /// The prefix at a place of the order.
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> Prefix {
+        match &self.layout {
+            Layout::Uniform { length, step, pieces } => {
+                let piece = pieces.iter().rev().find(|p| p.start <= place).unwrap_or(&pieces[0]);
+                let n = piece.first + u128::from(place - piece.start) * u128::from(*step);
+                Prefix::trusted(self.family, n << (width(self.family) - length), *length)
+            }
+            Layout::Internet(internet) => internet.at(self.family, place),
+        }
+    }
+
+    /// The place of a prefix.
+    pub(super) fn place(&self, prefix: &Prefix) -> Option<u32> {
+        if prefix.family() != self.family {
+            return None;
+        }
+        let place = match &self.layout {
+            Layout::Uniform { length, step, pieces } => {
+                if prefix.length() != *length {
+                    return None;
+                }
+                let n = number(prefix.address()) >> (width(self.family) - length);
+                let at = pieces.iter().rposition(|p| p.first <= n)?;
+                let (distance, step) = (n - pieces[at].first, u128::from(*step));
+                let end = pieces.get(at + 1).map_or(self.count, |next| next.start);
+                let place = u128::from(pieces[at].start) + distance / step;
+                (distance % step == 0 && place < u128::from(end)).then_some(place as u32)
+            }
+            Layout::Internet(internet) => internet.place(self.family, prefix),
+        };
+        place.filter(|place| *place < self.count)
+    }
+}
+
+impl TryFrom<Description> for RouteRange {
+    type Error = RouteError;
+    fn try_from(description: Description) -> Result<RouteRange, RouteError> {
+        match description {
+            Description::Uniform { first, count, step, attributes } => {
+                RouteRange::uniform(first, count, step, attributes)
+            }
+            Description::Internet { family, count, seed } => RouteRange::internet(family, count, seed),
+        }
+    }
+}
+
+impl From<RouteRange> for Description {
+    fn from(range: RouteRange) -> Description {
+        range.description
+    }
+}

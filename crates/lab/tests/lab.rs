@@ -214,6 +214,7 @@ fn ports() -> Vec<PortConfig> {
         mtu,
         ipv4: Some(ipv4),
         ipv6: Some(ipv6),
+        bgp: None,
     };
     vec![
         port(

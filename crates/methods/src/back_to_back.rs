@@ -70,6 +70,7 @@ static SPEC: TestSpec = TestSpec {
         key: "back_to_back_{size}_frames",
         help: "average back-to-back value per sending port in frames",
     }],
+    needs: &[],
 };
 
 const TABLE: &str = "back_to_back";

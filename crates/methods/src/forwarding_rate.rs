@@ -40,6 +40,7 @@ static SPEC: TestSpec = TestSpec {
         key: "forwarding_rate_{size}_pps",
         help: "forwarding rate per sending port at maximum offered load in fps, mean",
     }],
+    needs: &[],
 };
 
 const TABLE: &str = "forwarding_rate";

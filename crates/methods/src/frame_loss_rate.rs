@@ -43,6 +43,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::DRAIN,
     ],
     figures: &[FigureSpec { key: "frame_loss_{size}_percent", help: "share of frames lost at the highest load in %" }],
+    needs: &[],
 };
 
 const TABLE: &str = "frame_loss_rate";

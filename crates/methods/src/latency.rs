@@ -68,6 +68,7 @@ static SPEC: TestSpec = TestSpec {
             help: "worst-case latency (99.9th percentile) in µs at the same load",
         },
     ],
+    needs: &[],
 };
 
 const TABLE: &str = "latency";

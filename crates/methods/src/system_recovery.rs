@@ -55,6 +55,7 @@ static SPEC: TestSpec = TestSpec {
         key: "system_recovery_{size}_ms",
         help: "mean time from the end of the overload to the last lost frame in ms",
     }],
+    needs: &[],
 };
 
 const TABLE: &str = "system_recovery";

@@ -36,6 +36,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::DRAIN,
     ],
     figures: &[],
+    needs: &[],
 };
 
 const TABLE: &str = NAME;

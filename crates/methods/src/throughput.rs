@@ -46,6 +46,7 @@ static SPEC: TestSpec = TestSpec {
         FigureSpec { key: "throughput_{size}_pps", help: "throughput NDR(0) per sending port in fps" },
         FigureSpec { key: "pdr_{size}_pps", help: "rate per sending port in fps at 0.5 % loss, PDR(0.5%)" },
     ],
+    needs: &[],
 };
 
 const TABLE: &str = "throughput";

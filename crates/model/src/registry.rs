@@ -96,7 +96,12 @@ pub struct TestSpec {
     pub params: &'static [ParamSpec],
     /// Figures that it ranks by.
     pub figures: &'static [FigureSpec],
+    /// Roles ([`KindSpec::roles`]) that a DUT must be able to play, all of them.
+    pub needs: &'static [&'static str],
 }
+
+/// The role of a router that speaks BGP-4 (RFC 4271). A test that needs it also needs the section `bgp` of the suite.
+pub const BGP: &str = "bgp";
 
 /// A DUT kind.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +110,7 @@ pub struct KindSpec {
     pub name: &'static str,
     /// One line: what it is.
     pub summary: &'static str,
-    /// Roles that it can play: `ipv4-router`, `ipv6-router`.
+    /// Roles that it can play: `ipv4-router`, `ipv6-router`, [`BGP`].
     pub roles: &'static [&'static str],
     /// What must be installed: `(program, Debian package)`.
     pub needs: &'static [(&'static str, &'static str)],

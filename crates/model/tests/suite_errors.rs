@@ -123,6 +123,24 @@ const CASES: &[Case] = &[
     Case(11, "  - latency: {loads: [.nan]}", (11, 23), "a percentage is a number, not `.nan`", "bare number"),
     Case(11, "  - latency: {trials: 1.5}", (11, 23), "whole number, not `1.5`", "1 or more"),
     Case(11, "  - reset", (11, 5), "the test `reset` needs `reset_command`", "systemctl"),
+    // BGP.
+    Case(10, "  - routes", (10, 5), "needs BGP, but the suite has no `bgp:`", "add `bgp: {}`"),
+    Case(1, "suite: good\nbgp: 65000", (2, 6), "`bgp` is a map of keys and values", "{dut_as: 65000"),
+    Case(1, "suite: good\nbgp: {dut_sa: 1}", (2, 7), "no key `dut_sa`", "did you mean `dut_as`?"),
+    Case(1, "suite: good\nbgp: {dut_as: 0}", (2, 15), "is 0, which is out of range", "1 or more"),
+    Case(1, "suite: good\nbgp: {dut_as: AS1}", (2, 15), "whole number, not `AS1`", "digits only"),
+    Case(1, "suite: good\nbgp: {dut_as: 4294967296}", (2, 15), "more than four octets", "private use"),
+    Case(1, "suite: good\nbgp: {dut_as: 23456}", (2, 15), "AS_TRANS", "64512 to 65534"),
+    Case(1, "suite: good\nbgp: {dut_as: 65002}", (2, 15), "is also that of a port: they have 65001 to 65002", "of its own"),
+    Case(1, "suite: good\nbgp: {tester_as: 65000}", (2, 1), "the DUT's AS number 65000", "of its own"),
+    Case(1, "suite: good\nbgp: {tester_as: 65534}", (2, 18), "65534 to 65535; 65535 is one", "4200000000"),
+    Case(1, "suite: good\nbgp: {tester_as: 4294967295}", (2, 18), "reserved (RFC 7300)", "4294967294"),
+    Case(1, "suite: good\nbgp: {peers_per_port: 254}", (2, 23), "port `p1` has room for 253 IPv4 peers from 198.18.1.2 on, not for 254", "`peers_per_port: 253` or less"),
+    Case(1, "suite: good\nbgp: {peers_per_port: 10001}", (2, 23), "is 10001, which is out of range", "from 1 to 10000"),
+    Case(1, "suite: good\nbgp: {hold_time: 90}", (2, 18), "`90` is not a duration", "60 s"),
+    Case(1, "suite: good\nbgp: {hold_time: 2 s}", (2, 18), "cannot carry this Hold Time", "from `3 s` to `65535 s`"),
+    Case(1, "suite: good\nbgp: {hold_time: 3500 ms}", (2, 18), "cannot carry this Hold Time", "whole seconds"),
+    Case(1, "suite: good\nbgp: {families: ipv4}", (2, 17), "is a list, not `ipv4`", "[ipv4, ipv6]"),
     // Criteria.
     Case(10, "  - throughput: {expect: {throughput_65_pps: \">= 1\"}}", (10, 27), "a size that this test does not send", "`64` and `1518`"),
     Case(10, "  - throughput: {expect: {troughput_64_pps: \">= 1\"}}", (10, 27), "no figure of the test `throughput`", "did you mean `throughput_64_pps`?"),
@@ -204,7 +222,7 @@ t.yaml:10:5: there is no test `throughptu`
   10 |   - throughptu   # my favourite
      |     ^^^^^^^^^^
      = help: did you mean `throughput`? known: `throughput`, `forwarding_rate`, `frame_loss_rate`, `latency`, \
-`back_to_back`, `system_recovery` and `reset`
+`back_to_back`, `system_recovery`, `reset` and `routes`
 ";
     assert_eq!(errors.to_string(), want);
 }
@@ -290,4 +308,34 @@ fn the_command_line_selects_and_unknown_names_are_told_with_the_known() {
     assert!(errors.errors[1].message.contains("`--test reset`"), "{errors}");
     assert!(errors.errors[1].help.contains("`throughput`, `forwarding_rate`"), "{errors}");
     assert!(QUICK_LOOK[errors.errors[0].span.clone()].starts_with("duts"));
+}
+
+#[test]
+fn bgp_needs_routers_that_speak_it_and_families_that_the_ports_have() {
+    let only = |duts: &[&str], tests: &[&str]| Overrides {
+        duts: duts.iter().map(ToString::to_string).collect(),
+        tests: tests.iter().map(ToString::to_string).collect(),
+        ..Overrides::default()
+    };
+    let text = changed(3, "  - {name: frr, kind: frr}\n  - {name: b, kind: bird}\nbgp: {}")
+        .replace("latency: {loads: [50]}", "routes");
+    let errors = suite(&text).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.errors[0].line), (1, 13), "{errors}");
+    assert!(errors.errors[0].message.contains("role `bgp`, which `b` of kind `bird` cannot play"), "{errors}");
+    assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
+    // What the command line leaves out need not agree.
+    for fine in [only(&["frr"], &[]), only(&["b"], &["throughput"])] {
+        read(&text, "t.yaml", &REGISTRY, &fine).unwrap_or_else(|e| panic!("{e}"));
+    }
+    assert!(read(&text, "t.yaml", &REGISTRY, &only(&["b"], &["routes"])).is_err());
+
+    let text = changed(1, "suite: good\nbgp: {families: [ipv4, ipv6]}").replace("10 Gbit/s}", "10 Gbit/s, ipv6: off}");
+    let errors = suite(&text).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.errors[0].line), (1, 2), "{errors}");
+    assert!(errors.errors[0].message.contains("IPv6 routes, but the ports have `ipv6: off`"), "{errors}");
+    // The host stands below the DUT: its followers must not run into it.
+    let text = changed(5, "  - {name: p1, speed: 10 Gbit/s, ipv4: {dut: 10.0.0.9/24, host: 10.0.0.2}}");
+    assert!(suite(&format!("{text}\nbgp: {{peers_per_port: 7}}")).is_ok());
+    let errors = suite(&format!("{text}\nbgp: {{peers_per_port: 8}}")).unwrap_err();
+    assert!(errors.errors[0].message.contains("room for 7 IPv4 peers from 10.0.0.2"), "{errors}");
 }

@@ -167,6 +167,7 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
             ParamSpec::optional("duration", ParamKind::Count, ""),
         ],
         figures: &[FigureSpec { key: "x_{size}", help: "" }],
+        needs: &[],
     };
     let found = check_specs(&Registry { tests: &[&BAD], kinds: &[] });
     for part in [
@@ -203,4 +204,35 @@ fn the_suites_in_the_manual_are_right() {
     for block in blocks {
         suite(block).unwrap_or_else(|e| panic!("{e}"));
     }
+}
+
+#[test]
+fn bgp_has_defaults_and_reaches_every_port() {
+    let with = |section: &str| {
+        suite(&format!(
+            "suite: s\nduts: [{{name: a, kind: frr}}]\nports: [{{name: p1, speed: 1 Gbit/s}}, {{name: p2, speed: 1 Gbit/s}}]\n\
+             tests: [throughput]\n{section}"
+        ))
+        .unwrap_or_else(|e| panic!("{e}"))
+    };
+    assert!(
+        with("").bgp.is_none() && with("").ports.iter().all(|p| p.bgp.is_none() && p.peers(Family::Ipv4).is_empty())
+    );
+    for section in ["bgp: {}", "bgp:"] {
+        let read = with(section);
+        let bgp = read.bgp.unwrap();
+        assert_eq!((bgp.dut_as, bgp.tester_as, bgp.peers_per_port), (65000, 65001, 1));
+        assert_eq!((bgp.hold_time.as_secs(), bgp.families), (90, vec![Family::Ipv4, Family::Ipv6]));
+        let ases = read.ports.iter().map(|p| p.bgp.as_ref().map(|b| (b.asn, b.dut_as)));
+        assert!(ases.eq([Some((65001, 65000)), Some((65002, 65000))]));
+    }
+    let read = with("bgp: {peers_per_port: 3, families: [ipv6], hold_time: 9 s, dut_as: 4200000000, tester_as: 64512}");
+    assert_eq!(
+        read.ports[1].bgp.as_ref().map(|b| (b.asn, b.dut_as, b.hold.as_secs())),
+        Some((64513, 4_200_000_000, 9))
+    );
+    let peers =
+        ["2001:2:0:8001::2", "2001:2:0:8001::3", "2001:2:0:8001::4"].map(|a| a.parse::<std::net::IpAddr>().unwrap());
+    assert_eq!(read.ports[1].peers(Family::Ipv6), peers);
+    assert!(read.ports[1].peers(Family::Ipv4).is_empty());
 }

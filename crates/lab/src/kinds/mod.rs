@@ -83,6 +83,7 @@ pub(crate) mod tests_support {
             mtu: 1500,
             ipv4: Some(ipv4),
             ipv6: Some(ipv6),
+            bgp: None,
         };
         vec![
             port(

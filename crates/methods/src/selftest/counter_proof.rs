@@ -31,6 +31,7 @@ static SPEC: TestSpec = TestSpec {
         ParamSpec::optional("fault", ParamKind::Text, "what the device does wrong, in words, for the table"),
     ],
     figures: &[],
+    needs: &[],
 };
 
 /// Name of the test and key of its table.

@@ -30,6 +30,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::DRAIN,
     ],
     figures: &[],
+    needs: &[],
 };
 
 /// Key of the table; [`FLOOR`] is the column that says how far the tester is good.

@@ -29,6 +29,7 @@ static SPEC: TestSpec = TestSpec {
         parameters::DRAIN,
     ],
     figures: &[],
+    needs: &[],
 };
 
 const TABLE: &str = "pacing";

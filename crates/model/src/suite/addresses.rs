@@ -44,14 +44,14 @@ fn family_of(address: IpAddr) -> Family {
     if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
 }
 
-fn to_number(address: IpAddr) -> u128 {
+pub(crate) fn to_number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(a) => u128::from(u32::from(a)),
         IpAddr::V6(a) => u128::from(a),
     }
 }
 
-fn to_address(family: Family, number: u128) -> IpAddr {
+pub(crate) fn to_address(family: Family, number: u128) -> IpAddr {
     match family {
         Family::Ipv4 => Ipv4Addr::from(number as u32).into(),
         Family::Ipv6 => Ipv6Addr::from(number).into(),
@@ -74,7 +74,7 @@ impl Prefix {
         }
     }
 
-    fn last(&self) -> u128 {
+    pub fn last(&self) -> u128 {
         self.network | self.host_mask()
     }
 
@@ -92,7 +92,7 @@ impl Prefix {
     }
 
     /// Does this length leave room for a network and a broadcast address (IPv6: the subnet-router anycast address)?
-    fn has_reserved_ends(&self) -> bool {
+    pub fn has_reserved_ends(&self) -> bool {
         bits(self.family) - self.len >= 2
     }
 }

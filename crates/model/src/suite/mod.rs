@@ -2,6 +2,7 @@
 //! with errors that name line and remedy, is in `suite::read`.
 
 mod addresses;
+mod bgp;
 mod dut_list;
 pub mod errors;
 mod expect;
@@ -14,6 +15,7 @@ pub mod schema;
 mod test_list;
 pub(crate) mod values;
 
+pub use bgp::{BgpConfig, PortBgp};
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
 pub use read::Overrides;
@@ -57,6 +59,8 @@ pub struct Suite {
     pub duts: Vec<DutConfig>,
     /// Ports of the tester, at least two, names unique. Port i of the tester faces port i of the DUT.
     pub ports: Vec<PortConfig>,
+    /// BGP between tester and DUT, if the suite has any.
+    pub bgp: Option<BgpConfig>,
     /// Tests in order, at least one.
     pub tests: Vec<TestConfig>,
 }
@@ -85,6 +89,8 @@ pub struct PortConfig {
     pub ipv4: Option<Addressing>,
     /// IPv6 addressing, if IPv6 is used.
     pub ipv6: Option<Addressing>,
+    /// BGP on this port, if the suite has any.
+    pub bgp: Option<PortBgp>,
 }
 
 impl PortConfig {
@@ -94,6 +100,13 @@ impl PortConfig {
             Family::Ipv4 => self.ipv4.as_ref(),
             Family::Ipv6 => self.ipv6.as_ref(),
         }
+    }
+
+    /// Addresses of the BGP peers that the tester emulates on this port for `family`; empty without BGP or where BGP does
+    /// not exchange routes of this family.
+    pub fn peers(&self, family: Family) -> Vec<IpAddr> {
+        let bgp = self.bgp.as_ref().filter(|b| b.families.contains(&family));
+        bgp.zip(self.addressing(family)).map_or_else(Vec::new, |(bgp, a)| bgp.addresses(a).collect())
     }
 }
 

@@ -58,6 +58,7 @@ fn finish(port: Port) -> PortConfig {
         mtu: port.mtu,
         ipv4: port.ipv4.map(|p| p.addressing),
         ipv6: port.ipv6.map(|p| p.addressing),
+        bgp: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::raw::{self, Node};
-use super::{Profile, Suite, dut_list, port_list, test_list};
+use super::{DutConfig, Profile, Suite, bgp, dut_list, port_list, test_list};
 use crate::registry::Registry;
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 9] =
-    ["suite", "title", "profile", "seed", "duts", "ports", "defaults", "tests", "allow_public_addresses"];
+pub(crate) const KEYS: [&str; 10] =
+    ["suite", "title", "profile", "seed", "duts", "ports", "bgp", "defaults", "tests", "allow_public_addresses"];
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,12 +75,22 @@ fn suite(root: &Node, registry: &Registry, overrides: &Overrides, problems: &mut
     let duts_node = top.required("duts", "a suite", "duts: [{name: frr, kind: frr}]", problems);
     let tests_node = top.required("tests", "a suite", "tests: [throughput]", problems);
     // After an error in one section the others are still read, with the most lenient assumption.
-    let ports = ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), problems));
+    let mut ports = ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), problems));
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
     let count = ports.as_ref().map(Vec::len);
+    let bgp_entry = fields.get("bgp");
+    let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
     let duts = duts_node.and_then(|n| dut_list::read(n, registry, profile_used, count, problems));
-    let tests = tests_node
-        .and_then(|n| test_list::read(n, fields.get("defaults"), registry, profile_used, ports.as_deref(), problems));
+    // What will not run need not suit the rest.
+    let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
+    let around = test_list::Around {
+        profile: profile_used,
+        ports: ports.as_deref(),
+        duts: duts.iter().flatten().filter(runs).collect(),
+        bgp: bgp.is_some(),
+        only: &overrides.tests,
+    };
+    let tests = tests_node.and_then(|n| test_list::read(n, fields.get("defaults"), registry, &around, problems));
 
     let mut duts = duts?;
     let mut tests = tests?;
@@ -94,6 +104,10 @@ fn suite(root: &Node, registry: &Registry, overrides: &Overrides, problems: &mut
         seed: overrides.seed.or(seed)?,
         duts,
         ports: ports?,
+        bgp: match bgp {
+            Some(bgp) => Some(bgp?),
+            None => None,
+        },
         tests,
     })
 }

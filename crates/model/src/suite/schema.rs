@@ -50,6 +50,7 @@ fn section(key: &str, registry: &Registry) -> Value {
             "description": "Ports of the tester, in pairs. Port i of the tester faces port i of the DUT.",
             "type": "array", "minItems": 2, "maxItems": MAX_PORTS, "items": port(),
         }),
+        "bgp" => bgp(),
         "defaults" => defaults(registry),
         "tests" => json!({
             "description": "Tests, in the order in which they run.",
@@ -125,6 +126,15 @@ fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
                 },
             },
         ],
+    })
+}
+
+fn bgp() -> Value {
+    let mut properties = Map::new();
+    add_params(&super::bgp::PARAMS, &mut properties);
+    json!({
+        "description": "BGP between the DUT and emulated routers on every port (RFC 4271), each port an AS of its own.",
+        "type": ["object", "null"], "additionalProperties": false, "properties": properties,
     })
 }
 

@@ -5,8 +5,8 @@ use super::expect;
 use super::fields::{Fields, items};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, params, resolve};
-use super::{ParamValue, PortConfig, Profile, TestConfig};
-use crate::registry::{Registry, TestSpec};
+use super::{DutConfig, ParamValue, PortConfig, Profile, TestConfig};
+use crate::registry::{BGP, Registry, TestSpec};
 use crate::trial::Family;
 use std::ops::Range;
 
@@ -19,13 +19,26 @@ struct Written<'n> {
     fields: Option<Fields<'n>>,
 }
 
-/// Reads the tests. `ports` are those of the suite where they are known to be right.
+/// The rest of the suite, with which tests must agree.
+pub(crate) struct Around<'a> {
+    /// Profile.
+    pub profile: Profile,
+    /// Ports, where they are known to be right.
+    pub ports: Option<&'a [PortConfig]>,
+    /// DUTs that will run, those that are known to be right.
+    pub duts: Vec<&'a DutConfig>,
+    /// Is there a section `bgp`?
+    pub bgp: bool,
+    /// Tests that will run, by name; all when empty.
+    pub only: &'a [String],
+}
+
+/// Reads the tests.
 pub(crate) fn read(
     node: &Node,
     defaults: Option<&Entry>,
     registry: &Registry,
-    profile: Profile,
-    ports: Option<&[PortConfig]>,
+    around: &Around,
     problems: &mut Problems,
 ) -> Option<Vec<TestConfig>> {
     let nodes = items(node, "`tests`", EXAMPLE, problems)?;
@@ -39,7 +52,11 @@ pub(crate) fn read(
     if let Some(defaults) = defaults {
         refuse_unused(defaults, &written, written.len() == nodes.len(), registry, problems);
     }
-    let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, profile, ports, problems)).collect();
+    for test in written.iter().filter(|t| around.only.is_empty() || around.only.iter().any(|n| n == t.spec.name)) {
+        check_needs(test, registry, around, problems);
+    }
+    let tests: Vec<_> =
+        written.iter().filter_map(|t| configure(t, defaults, around.profile, around.ports, problems)).collect();
     (tests.len() == nodes.len()).then_some(tests)
 }
 
@@ -139,6 +156,29 @@ fn configure(
         _ => Vec::new(),
     };
     Some(TestConfig { test: spec.name.to_owned(), params: params(&resolved), expect })
+}
+
+/// Every DUT must be able to play the roles that a test needs, and a test of BGP needs the section.
+fn check_needs(test: &Written, registry: &Registry, around: &Around, problems: &mut Problems) {
+    let spec = test.spec;
+    for role in spec.needs {
+        for dut in &around.duts {
+            let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.roles.contains(role)) else { continue };
+            let able: Vec<_> = registry.kinds.iter().filter(|k| k.roles.contains(role)).map(|k| k.name).collect();
+            problems.add(
+                test.name_span,
+                format!(
+                    "the test `{}` needs routers of role `{role}`, which `{}` of kind `{}` cannot play",
+                    spec.name, dut.name, kind.name
+                ),
+                format!("put one of them into a suite of its own; kinds that can: {}", list(able)),
+            );
+        }
+    }
+    if spec.needs.contains(&BGP) && !around.bgp {
+        let message = format!("the test `{}` needs BGP, but the suite has no `bgp:`", spec.name);
+        problems.add(test.name_span, message, "add `bgp: {}` at the top of the suite; every key of it has a default");
+    }
 }
 
 /// The node of the `i`-th value of a list, or the name of the test when the list is a default of the profile.

@@ -1,7 +1,7 @@
 //! A small registry for the tests of suite reading.
 #![allow(dead_code, missing_docs)]
 
-use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use drophammer_model::registry::{BGP, FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use drophammer_model::suite::read::{Overrides, read};
 use drophammer_model::suite::{Suite, SuiteErrors};
 
@@ -45,6 +45,7 @@ macro_rules! test {
             source: "RFC 2544",
             params: &[COMMON[0], COMMON[1], COMMON[2], COMMON[3] $(, $param)*],
             figures: &[$(FigureSpec { key: $figure, help: "A figure." }),*],
+            needs: &[],
         };
     };
 }
@@ -57,10 +58,20 @@ test!(BACK, "back_to_back", [TRIALS], ["burst_{size}_frames"]);
 test!(RECOVERY, "system_recovery", [], ["recovery_{size}_s"]);
 test!(RESET_TEST, "reset", [RESET], []);
 
+static ROUTES: TestSpec = TestSpec {
+    name: "routes",
+    title: "routes",
+    summary: "A test of BGP.",
+    source: "RFC 4271",
+    params: &[],
+    figures: &[],
+    needs: &[BGP],
+};
+
 static FRR: KindSpec = KindSpec {
     name: "frr",
     summary: "FRRouting.",
-    roles: &["ipv4-router"],
+    roles: &["ipv4-router", BGP],
     needs: &[("zebra", "frr")],
     params: &[ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads")],
     simulated: false,
@@ -81,7 +92,7 @@ static EXTERNAL: KindSpec = KindSpec {
 
 /// The registry of these tests.
 pub const REGISTRY: Registry<'static> = Registry {
-    tests: &[&THROUGHPUT, &FORWARDING, &LOSS, &LATENCY, &BACK, &RECOVERY, &RESET_TEST],
+    tests: &[&THROUGHPUT, &FORWARDING, &LOSS, &LATENCY, &BACK, &RECOVERY, &RESET_TEST, &ROUTES],
     kinds: &[&FRR, &BIRD, &EXTERNAL],
 };
 
@@ -115,6 +126,7 @@ ports:
     mtu: 9000
     ipv4:
       dut: 10.0.0.5/30
+bgp: {dut_as: 65100, tester_as: 4200000000, peers_per_port: 2, families: [ipv6], hold_time: 30 s}
 defaults:
   frame_sizes: &sizes [64, ip40, imix]
   families: [ipv6, ipv4]

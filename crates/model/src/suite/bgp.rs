@@ -1,0 +1,242 @@
+//! The `bgp:` section: AS numbers and peers of all ports.
+
+use super::addresses::{Prefix, to_address, to_number};
+use super::errors::Problems;
+use super::fields::Fields;
+use super::raw::{Entry, Node, Value};
+use super::values::{Given, Resolved, resolve};
+use super::{Addressing, ParamValue, PortConfig, Profile};
+use crate::registry::{ParamKind, ParamSpec};
+use crate::trial::Family;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::time::Duration;
+
+/// What all ports have in common (RFC 4271): the DUT is one AS, each port of the tester another, sessions are external.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BgpConfig {
+    /// AS number of the DUT.
+    pub dut_as: u32,
+    /// AS number of the peers on the first port; those on port i have `tester_as` + i.
+    pub tester_as: u32,
+    /// Emulated routers on each port, at least 1.
+    pub peers_per_port: u32,
+    /// IP versions whose routes are exchanged, each over sessions of its own version; at least one.
+    pub families: Vec<Family>,
+    /// Hold Time that both sides propose (RFC 4271 section 4.2): 3 to 65,535 whole seconds.
+    pub hold_time: Duration,
+}
+
+/// BGP on one port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortBgp {
+    /// AS number of the tester's peers on this port.
+    pub asn: u32,
+    /// AS number of the DUT.
+    pub dut_as: u32,
+    /// Emulated routers on this port: the host and the addresses that follow it.
+    pub peers: u32,
+    /// Hold Time that both sides propose; whole seconds.
+    pub hold: Duration,
+    /// IP versions whose routes are exchanged, each over sessions of its own version.
+    pub families: Vec<Family>,
+}
+
+impl PortBgp {
+    /// Addresses of the peers on a port of this addressing: the host's and those that follow it.
+    pub fn addresses(&self, addressing: &Addressing) -> impl Iterator<Item = IpAddr> + use<> {
+        let (host, first) = (addressing.host, to_number(addressing.host));
+        let family = if host.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+        (0..self.peers).map(move |i| to_address(family, first + u128::from(i)))
+    }
+}
+
+/// Most emulated routers on a port.
+pub(crate) const MAX_PEERS: u64 = 10_000;
+/// Hold Time in seconds: 3 at least (RFC 4271 section 4.2), and a field of 16 bits.
+const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
+
+/// Keys of the section.
+pub(crate) static PARAMS: [ParamSpec; 5] = [
+    ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
+    ParamSpec::new(
+        "tester_as",
+        ParamKind::Count,
+        "65001",
+        "65001",
+        "AS number of the peers on the first port; each further port has the next",
+    ),
+    ParamSpec::new(
+        "peers_per_port",
+        ParamKind::Count,
+        "1",
+        "1",
+        "emulated routers on each port: the host and the addresses that follow it",
+    ),
+    ParamSpec::optional(
+        "families",
+        ParamKind::Families,
+        "IP versions whose routes are exchanged, each over sessions of its own; default: those of the ports",
+    ),
+    ParamSpec::new(
+        "hold_time",
+        ParamKind::Duration,
+        "90 s",
+        "90 s",
+        "Hold Time, 3 s to 65535 s (RFC 4271 section 4.2)",
+    ),
+];
+
+/// Reads the section and gives each port its part. `ports` are those of the suite where they are known to be right.
+pub(crate) fn read(
+    entry: &Entry,
+    profile: Profile,
+    ports: Option<&mut Vec<PortConfig>>,
+    problems: &mut Problems,
+) -> Option<BgpConfig> {
+    let before = problems.len();
+    let fields = match &entry.value.value {
+        Value::Null => None,
+        _ => Some(Fields::of(&entry.value, "`bgp`", "bgp: {dut_as: 65000, tester_as: 65001}", problems)?),
+    };
+    let keys = PARAMS.each_ref().map(|p| p.key);
+    fields.inspect(|f| f.refuse_unknown("`bgp`", &keys, problems));
+    let find = |key: &str| -> Option<&Node> { fields.and_then(|f| f.get(key)).map(|e| &e.value) };
+    let given = resolve(&PARAMS, profile, find, (&entry.key_span, "`bgp`"), problems)?;
+    let span = |key: &str| given.get(key).and_then(|g: &Given| g.node).map_or(&entry.key_span, |n| &n.span);
+
+    let dut_as = as_number(&given, "dut_as", span("dut_as"), problems);
+    let tester_as = as_number(&given, "tester_as", span("tester_as"), problems);
+    let peers = match count(&given, "peers_per_port") {
+        n if n <= MAX_PEERS => u32::try_from(n).ok(),
+        n => {
+            let help = format!("write a number from 1 to {MAX_PEERS}");
+            problems.add(span("peers_per_port"), format!("`peers_per_port` is {n}, which is out of range"), help);
+            None
+        }
+    };
+    let hold_time = match given.get("hold_time").map(|g| &g.value) {
+        Some(ParamValue::Duration(d)) if d.subsec_nanos() == 0 && HOLD.contains(&d.as_secs()) => Some(*d),
+        _ => {
+            let help = "write whole seconds, from `3 s` to `65535 s` (RFC 4271 section 4.2)";
+            problems.add(span("hold_time"), "a BGP message cannot carry this Hold Time", help);
+            None
+        }
+    };
+    let families = given.get("families").map(|g| match &g.value {
+        ParamValue::Families(families) => families.clone(),
+        _ => Vec::new(),
+    });
+    let ports = ports?;
+    let has = |family: Family| ports.iter().all(|p| p.addressing(family).is_some());
+    let both = || [Family::Ipv4, Family::Ipv6].into_iter().filter(|f| has(*f)).collect();
+    let families: Vec<Family> = families.unwrap_or_else(both);
+    for family in families.iter().filter(|f| !has(**f)) {
+        let word = family.to_string().to_lowercase();
+        problems.add(
+            span("families"),
+            format!("BGP is to exchange {family} routes, but the ports have `{word}: off`"),
+            format!("remove `{word}: off` from the ports, or {family} from `families`"),
+        );
+    }
+    let config =
+        BgpConfig { dut_as: dut_as?, tester_as: tester_as?, peers_per_port: peers?, families, hold_time: hold_time? };
+    check_as_numbers(&config, ports.len(), [span("dut_as"), span("tester_as")], problems);
+    for port in ports.iter() {
+        config
+            .families
+            .iter()
+            .for_each(|f| check_room(port, *f, config.peers_per_port, span("peers_per_port"), problems));
+    }
+    if problems.len() > before {
+        return None;
+    }
+    for (i, port) in ports.iter_mut().enumerate() {
+        port.bgp = Some(PortBgp {
+            asn: config.tester_as + i as u32,
+            dut_as: config.dut_as,
+            peers: config.peers_per_port,
+            hold: config.hold_time,
+            families: config.families.clone(),
+        });
+    }
+    Some(config)
+}
+
+fn count(given: &Resolved, key: &str) -> u64 {
+    match given.get(key).map(|g| &g.value) {
+        Some(ParamValue::Count(n)) => *n,
+        _ => 0,
+    }
+}
+
+/// Why nobody can be this AS; `None` when somebody can.
+fn reserved(asn: u64) -> Option<&'static str> {
+    match asn {
+        0 => Some("which stands for no AS (RFC 7607)"),
+        23_456 => Some("AS_TRANS, which stands for AS numbers of four octets (RFC 6793)"),
+        65_535 | 0xffff_ffff => Some("the last of its range, which is reserved (RFC 7300)"),
+        asn if asn > 0xffff_ffff => Some("which has more than four octets"),
+        _ => None,
+    }
+}
+
+const AS_HELP: &str = "write a number for private use, 64512 to 65534 or 4200000000 to 4294967294 (RFC 6996)";
+
+fn as_number(given: &Resolved, key: &str, span: &Range<usize>, problems: &mut Problems) -> Option<u32> {
+    let asn = count(given, key);
+    match reserved(asn) {
+        None => u32::try_from(asn).ok(),
+        Some(why) => {
+            problems.add(span, format!("`{key}` is {asn}, {why}"), AS_HELP);
+            None
+        }
+    }
+}
+
+/// The AS numbers of the ports must exist, and differ from the DUT's: sessions are external.
+fn check_as_numbers(config: &BgpConfig, ports: usize, spans: [&Range<usize>; 2], problems: &mut Problems) {
+    let own = |i: usize| u64::from(config.tester_as) + i as u64;
+    if let Some((asn, why)) = (0..ports).find_map(|i| Some((own(i), reserved(own(i))?))) {
+        let message =
+            format!("the {ports} ports have the AS numbers {} to {}; {asn} is one {why}", own(0), own(ports - 1));
+        problems.add(spans[1], message, AS_HELP);
+    } else if (own(0)..own(ports)).contains(&u64::from(config.dut_as)) {
+        problems.add(
+            spans[0],
+            format!(
+                "the DUT's AS number {} is also that of a port: they have {} to {}",
+                config.dut_as,
+                own(0),
+                own(ports - 1)
+            ),
+            "give the DUT a number of its own, below `tester_as` or beyond the last port's",
+        );
+    }
+}
+
+/// All peers of a port must be on its link, beside the DUT.
+fn check_room(port: &PortConfig, family: Family, peers: u32, span: &Range<usize>, problems: &mut Problems) {
+    let Some(addressing) = port.addressing(family) else { return };
+    let link = Prefix::around(addressing.dut, addressing.prefix_len);
+    let (host, dut) = (to_number(addressing.host), to_number(addressing.dut));
+    let broadcast = u128::from(family == Family::Ipv4 && link.has_reserved_ends());
+    let top = link.last() - broadcast;
+    let top = if dut > host { top.min(dut - 1) } else { top };
+    let room = (top + 1).saturating_sub(host);
+    if u128::from(peers) > room {
+        problems.add(
+            span,
+            format!(
+                "port `{}` has room for {room} {family} peers from {} on, not for {peers}",
+                port.name, addressing.host
+            ),
+            format!(
+                "write `peers_per_port: {room}` or less, or give the ports a shorter prefix with \
+                 `{}: {{dut: …, host: …}}`",
+                family.to_string().to_lowercase()
+            ),
+        );
+    }
+}

@@ -4,6 +4,7 @@
 //! pings, and keeps the DUT's own address resolved. [`compose`] builds the few control frames that this takes, and
 //! [`tally`] names what a DUT says by itself.
 
+pub mod bgp;
 pub mod compose;
 pub mod hosts;
 pub mod tally;

@@ -1,0 +1,121 @@
+//! Why a session or an attempt at one ended.
+
+use drophammer_wire::bgp::Notification;
+use std::fmt;
+use std::time::Duration;
+
+/// What became of a TCP connection, or of the attempt at one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// The peer has closed it in order (FIN).
+    ByPeer,
+    /// The peer has reset it (RST).
+    Reset,
+    /// Nobody listens there (RST on SYN).
+    Refused,
+    /// There is no way there (ICMP, or no answer to ARP or Neighbor Discovery).
+    Unreachable,
+    /// Nothing came back for too long.
+    TimedOut,
+}
+
+/// Why a session ended, or why it did not come up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The peer said so.
+    PeerNotification(Notification),
+    /// This speaker said so, for a reason of its own (reset, collision).
+    SentNotification(Notification),
+    /// The peer sent bytes that are wrong, or a message where none belongs; `0` is what it was told.
+    Malformed(Notification),
+    /// The peer's OPEN is sound but not acceptable.
+    Rejected {
+        /// What the peer was told.
+        answer: Notification,
+        /// A clause: `the peer says AS 65010, AS 65000 was expected`.
+        why: String,
+    },
+    /// Nothing was heard for the hold time; the peer was told.
+    HoldTimerExpired(Duration),
+    /// The connection was closed in order, without a NOTIFICATION.
+    TcpClosed,
+    /// The connection was reset.
+    TcpReset,
+    /// The peer does not listen.
+    Refused,
+    /// There is no way to the peer.
+    Unreachable,
+    /// The peer does not answer.
+    TimedOut,
+    /// [`super::Session::stop`]; what the peer was told, if there was a connection.
+    LocalStop(Option<Notification>),
+    /// [`super::Session::abort`]: the connection was reset without a word.
+    LocalAbort,
+    /// The OPEN of this speaker cannot be written.
+    BadConfiguration(&'static str),
+}
+
+impl Cause {
+    /// The NOTIFICATION that was sent or received, if there was one.
+    pub fn notification(&self) -> Option<&Notification> {
+        match self {
+            Cause::PeerNotification(said)
+            | Cause::SentNotification(said)
+            | Cause::Malformed(said)
+            | Cause::Rejected { answer: said, .. } => Some(said),
+            Cause::LocalStop(said) => said.as_ref(),
+            _ => None,
+        }
+    }
+}
+
+impl From<Closed> for Cause {
+    fn from(how: Closed) -> Cause {
+        match how {
+            Closed::ByPeer => Cause::TcpClosed,
+            Closed::Reset => Cause::TcpReset,
+            Closed::Refused => Cause::Refused,
+            Closed::Unreachable => Cause::Unreachable,
+            Closed::TimedOut => Cause::TimedOut,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    /// A sentence without its full stop.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::PeerNotification(said) => write!(f, "the peer ended the session: {said}"),
+            Cause::SentNotification(said) => write!(f, "the tester ended the session: {said}"),
+            Cause::Malformed(said) => write!(f, "the peer sent a message that is not allowed: {said}"),
+            Cause::Rejected { answer, why } => write!(f, "{why}: {answer}"),
+            Cause::HoldTimerExpired(hold) => {
+                write!(f, "nothing was heard from the peer for the hold time of {} s", hold.as_secs())
+            }
+            Cause::TcpClosed => f.write_str("the peer closed the TCP connection without a NOTIFICATION"),
+            Cause::TcpReset => f.write_str("the TCP connection was reset"),
+            Cause::Refused => f.write_str("the peer refuses TCP connections"),
+            Cause::Unreachable => f.write_str("the peer cannot be reached"),
+            Cause::TimedOut => f.write_str("the peer does not answer on TCP"),
+            Cause::LocalStop(Some(said)) => write!(f, "the tester stopped the session: {said}"),
+            Cause::LocalStop(None) => f.write_str("the tester stopped before there was a session"),
+            Cause::LocalAbort => f.write_str("the tester reset the TCP connection on purpose"),
+            Cause::BadConfiguration(why) => write!(f, "the tester cannot write its OPEN: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_sentences() {
+        let said = Notification::cease(2, "bye");
+        let text = Cause::PeerNotification(said.clone()).to_string();
+        assert_eq!(text, "the peer ended the session: Cease / Administrative Shutdown (6/2): \"bye\"");
+        assert_eq!(Cause::from(Closed::Reset), Cause::TcpReset);
+        assert_eq!(Cause::LocalStop(Some(said.clone())).notification(), Some(&said));
+        assert_eq!(Cause::HoldTimerExpired(Duration::from_secs(9)).notification(), None);
+    }
+}

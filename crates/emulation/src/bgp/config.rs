@@ -1,0 +1,187 @@
+//! What a speaker wants of a session.
+
+use drophammer_wire::Malformed;
+use drophammer_wire::bgp::open::{self, Open};
+use drophammer_wire::bgp::{AfiSafi, Capability, GracefulRestart, PathDirection};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// What a speaker says of graceful restart (RFC 4724).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GracefulRestartConfig {
+    /// For how long the peer shall keep routes, in whole seconds below 4096.
+    pub restart_time: Duration,
+    /// Also after a NOTIFICATION (RFC 8538).
+    pub notification: bool,
+    /// This speaker has restarted (flag R).
+    pub restarted: bool,
+    /// It went on forwarding meanwhile, in all families (flag F).
+    pub forwarding: bool,
+}
+
+/// One side of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// AS number of this speaker.
+    pub local_as: u32,
+    /// AS number that the peer must have.
+    pub peer_as: u32,
+    /// BGP identifier of this speaker; not zero.
+    pub router_id: Ipv4Addr,
+    /// Proposed hold time in whole seconds: 0 (the session never expires), or 3 to 65535. The smaller proposal of the two is used.
+    pub hold_time: Duration,
+    /// Time between KEEPALIVEs; a third of the negotiated hold time when absent or longer than that.
+    pub keepalive: Option<Duration>,
+    /// How long an attempt to connect may last, and the time between two attempts.
+    pub connect_retry: Duration,
+    /// Time between the end of a session and the next attempt ("IdleHoldTime").
+    pub idle_hold: Duration,
+    /// Never connects, only takes connections.
+    pub passive: bool,
+    /// Families to exchange routes of; none: no capability, which means IPv4 unicast.
+    pub families: Vec<AfiSafi>,
+    /// What to do with path identifiers, by family.
+    pub add_path: Vec<(AfiSafi, PathDirection)>,
+    /// Understands messages of up to 65535 bytes (RFC 8654).
+    pub extended_messages: bool,
+    /// Offers graceful restart.
+    pub graceful_restart: Option<GracefulRestartConfig>,
+    /// Understands ROUTE-REFRESH (RFC 2918, RFC 7313).
+    pub route_refresh: bool,
+    /// Seed of the jitter of timers.
+    pub seed: u64,
+}
+
+impl SessionConfig {
+    /// An active speaker of IPv4 unicast with a hold time of 90 s, which knows route refresh and extended messages, tries to
+    /// connect every 5 s and waits 1 s after the end of a session.
+    pub fn new(local_as: u32, peer_as: u32, router_id: Ipv4Addr) -> SessionConfig {
+        SessionConfig {
+            local_as,
+            peer_as,
+            router_id,
+            hold_time: Duration::from_secs(90),
+            keepalive: None,
+            connect_retry: Duration::from_secs(5),
+            idle_hold: Duration::from_secs(1),
+            passive: false,
+            families: vec![AfiSafi::IPV4_UNICAST],
+            add_path: Vec::new(),
+            extended_messages: true,
+            graceful_restart: None,
+            route_refresh: true,
+            seed: 0,
+        }
+    }
+
+    /// The families of routes: those named, or the one that needs no name.
+    pub fn effective_families(&self) -> &[AfiSafi] {
+        if self.families.is_empty() { &[AfiSafi::IPV4_UNICAST] } else { &self.families }
+    }
+
+    /// The OPEN of this speaker.
+    pub fn open(&self) -> Open {
+        let mut capabilities: Vec<_> = self.families.iter().copied().map(Capability::Multiprotocol).collect();
+        if self.route_refresh {
+            capabilities.extend([Capability::RouteRefresh, Capability::EnhancedRouteRefresh]);
+        }
+        if self.extended_messages {
+            capabilities.push(Capability::ExtendedMessage);
+        }
+        if let Some(restart) = self.graceful_restart {
+            capabilities.push(Capability::GracefulRestart(GracefulRestart {
+                restarted: restart.restarted,
+                notification: restart.notification,
+                seconds: restart.restart_time.as_secs().min(4095) as u16,
+                families: self.effective_families().iter().map(|&family| (family, restart.forwarding)).collect(),
+            }));
+        }
+        capabilities.push(Capability::FourOctetAs(self.local_as));
+        if !self.add_path.is_empty() {
+            capabilities.push(Capability::AddPath(self.add_path.clone()));
+        }
+        Open {
+            my_as: open::two_octets(self.local_as),
+            hold_time: self.hold_time.as_secs().min(65535) as u16,
+            identifier: self.router_id,
+            capabilities,
+        }
+    }
+
+    /// The OPEN as a message.
+    ///
+    /// # Errors
+    /// A value that a peer would refuse (AS 0, identifier 0.0.0.0, a hold time of 1 or 2 s), or too many families.
+    pub fn open_message(&self) -> Result<Vec<u8>, Malformed> {
+        let wrong = |reason| Err(Malformed::new("bgp open", reason));
+        match self.open() {
+            _ if self.local_as == 0 => wrong("AS 0 is nobody's"),
+            open if open.identifier.is_unspecified() => wrong("the BGP identifier is zero"),
+            open if matches!(open.hold_time, 1 | 2) => wrong("the hold time is 1 or 2 s"),
+            open => open.message(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_wire::bgp::frame;
+
+    fn config() -> SessionConfig {
+        SessionConfig::new(4_200_000_000, 65000, Ipv4Addr::new(192, 0, 2, 1))
+    }
+
+    #[test]
+    fn what_is_wanted_is_said() {
+        let restart = GracefulRestartConfig {
+            restart_time: Duration::from_secs(9999),
+            notification: true,
+            restarted: false,
+            forwarding: true,
+        };
+        let both = PathDirection { receive: true, send: true };
+        let config = SessionConfig {
+            families: vec![AfiSafi::IPV4_UNICAST, AfiSafi::VPNV6],
+            add_path: vec![(AfiSafi::VPNV6, both)],
+            graceful_restart: Some(restart),
+            ..config()
+        };
+        let message = config.open_message().unwrap();
+        let open = Open::parse(frame(&message, 4096).unwrap().unwrap().body).unwrap();
+        assert_eq!((open.my_as, open.speaker_as(), open.hold_time), (23456, 4_200_000_000, 90));
+        let said = GracefulRestart {
+            restarted: false,
+            notification: true,
+            seconds: 4095,
+            families: vec![(AfiSafi::IPV4_UNICAST, true), (AfiSafi::VPNV6, true)],
+        };
+        for capability in [
+            Capability::Multiprotocol(AfiSafi::VPNV6),
+            Capability::RouteRefresh,
+            Capability::EnhancedRouteRefresh,
+            Capability::ExtendedMessage,
+            Capability::GracefulRestart(said),
+            Capability::AddPath(vec![(AfiSafi::VPNV6, both)]),
+        ] {
+            assert!(open.capabilities.contains(&capability), "{capability:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_said() {
+        let bare = SessionConfig { families: vec![], route_refresh: false, extended_messages: false, ..config() };
+        assert_eq!(bare.open().capabilities, [Capability::FourOctetAs(4_200_000_000)]);
+        assert_eq!(bare.effective_families(), [AfiSafi::IPV4_UNICAST]);
+    }
+
+    #[test]
+    fn what_a_peer_would_refuse_is_not_sent() {
+        let hold = Duration::from_secs(2);
+        assert!(SessionConfig { hold_time: hold, ..config() }.open_message().is_err());
+        assert!(SessionConfig { local_as: 0, ..config() }.open_message().is_err());
+        assert!(SessionConfig { router_id: Ipv4Addr::UNSPECIFIED, ..config() }.open_message().is_err());
+        let families = (0..900).map(|afi| AfiSafi::new(afi, 1)).collect();
+        assert!(SessionConfig { families, ..config() }.open_message().is_err());
+    }
+}

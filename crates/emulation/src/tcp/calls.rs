@@ -1,0 +1,195 @@
+//! What the user asks of the stack: connections, listeners, bytes.
+
+use super::connection::{Connection, Holder};
+use super::host::PORTS;
+use super::segment::Tuple;
+use super::stack::{Listener, slot_of};
+use super::{CloseReason, ConnState, ConnectionId, ListenerId, TcpStack};
+use drophammer_model::Instant;
+use smoltcp::wire::IpAddress;
+use std::net::{IpAddr, SocketAddr};
+
+impl TcpStack {
+    /// Opens a connection from `local` to `remote`. What cannot be tried ends as [`CloseReason::Unaddressable`].
+    pub fn connect(&mut self, now: Instant, local: IpAddr, remote: SocketAddr) -> ConnectionId {
+        self.now = self.now.max(now);
+        let tuple = Tuple { local, local_port: 0, remote: remote.ip(), remote_port: remote.port() };
+        let Some(tuple) = self.with_port(tuple) else {
+            let id = self.insert(tuple, usize::MAX, Holder::User);
+            let connection = self.get_mut(id).expect("just made");
+            connection.abort(CloseReason::Unaddressable);
+            return id;
+        };
+        let host = self.by_address[&local];
+        let id = self.insert(tuple, host, Holder::User);
+        self.by_tuple.insert(tuple, id.slot);
+        let context = self.hosts[host].interface.context();
+        let connection = self.slots[id.slot as usize].connection.as_mut().expect("just made");
+        let remote = (IpAddress::from(tuple.remote), tuple.remote_port);
+        let local = (IpAddress::from(tuple.local), tuple.local_port);
+        if connection.socket_mut().connect(context, remote, local).is_err() {
+            connection.abort(CloseReason::Unaddressable);
+        }
+        connection.observe(false);
+        self.touch(id.slot);
+        id
+    }
+
+    /// The same with a free ephemeral port.
+    fn with_port(&mut self, tuple: Tuple) -> Option<Tuple> {
+        let same_family = tuple.local.is_ipv4() == tuple.remote.is_ipv4();
+        let host = &mut self.hosts[*self.by_address.get(&tuple.local)?];
+        if !same_family || tuple.remote_port == 0 || tuple.remote.is_unspecified() || tuple.remote.is_multicast() {
+            return None;
+        }
+        (0..PORTS)
+            .map(|_| Tuple { local_port: host.next_port(), ..tuple })
+            .find(|t| !self.by_tuple.contains_key(t) && !self.by_port.contains_key(&(t.local, t.local_port)))
+    }
+
+    /// Accepts connections to `port` of `local`, which need not be a host yet. Listening twice is the same listener.
+    pub fn listen(&mut self, local: IpAddr, port: u16) -> ListenerId {
+        let next = ListenerId(self.listeners.len() as u32);
+        let id = *self.by_port.entry((local, port)).or_insert(next);
+        if id == next {
+            self.listeners.push(Some(Listener { local, port, pending: 0 }));
+        }
+        id
+    }
+
+    /// Ends a listener; connections that nobody has accepted are reset.
+    pub fn unlisten(&mut self, listener: ListenerId) {
+        let Some(Listener { local, port, .. }) = self.listeners.get_mut(listener.0 as usize).and_then(Option::take)
+        else {
+            return;
+        };
+        self.by_port.remove(&(local, port));
+        self.accepted.retain(|(l, _)| *l != listener);
+        for slot in 0..self.slots.len() as u32 {
+            let Some(connection) = &mut self.slots[slot as usize].connection else { continue };
+            if matches!(connection.holder, Holder::Embryo(l) | Holder::Queued(l) if l == listener) {
+                connection.holder = Holder::Nobody;
+                connection.abort(CloseReason::Local);
+                self.touch(slot);
+            }
+        }
+    }
+
+    /// The next connection that `listener` has got, in the order in which they were established.
+    pub fn accept(&mut self, listener: ListenerId) -> Option<ConnectionId> {
+        let at = self.accepted.iter().position(|(l, _)| *l == listener)?;
+        self.take_accepted(at).map(|(_, id)| id)
+    }
+
+    /// The next connection that any listener has got.
+    pub fn accept_any(&mut self) -> Option<(ListenerId, ConnectionId)> {
+        self.take_accepted(0)
+    }
+
+    fn take_accepted(&mut self, at: usize) -> Option<(ListenerId, ConnectionId)> {
+        let (listener, id) = self.accepted.remove(at)?;
+        if let Some(Some(listener)) = self.listeners.get_mut(listener.0 as usize) {
+            listener.pending -= 1;
+        }
+        self.get_mut(id)?.holder = Holder::User;
+        self.mark_ready(id.slot);
+        Some((listener, id))
+    }
+
+    /// Where the connection is; one that was removed is closed.
+    pub fn state(&self, id: ConnectionId) -> ConnState {
+        self.get(id).map_or(ConnState::Closed(CloseReason::Local), Connection::state)
+    }
+
+    /// Local address and port, remote address and port.
+    pub fn ends(&self, id: ConnectionId) -> Option<(SocketAddr, SocketAddr)> {
+        let tuple = self.get(id)?.tuple;
+        Some(((tuple.local, tuple.local_port).into(), (tuple.remote, tuple.remote_port).into()))
+    }
+
+    /// Bytes that the send buffer has room for; 0 when nothing may be sent (any more, or yet).
+    pub fn can_send(&self, id: ConnectionId) -> usize {
+        self.get(id).map_or(0, Connection::can_send)
+    }
+
+    /// Bytes that the peer has not acknowledged yet, sent or not.
+    pub fn unacknowledged(&self, id: ConnectionId) -> usize {
+        self.get(id).map_or(0, |c| c.socket().send_queue())
+    }
+
+    /// Bytes that have come in and were not taken yet.
+    pub fn can_receive(&self, id: ConnectionId) -> usize {
+        self.get(id).map_or(0, |c| c.socket().recv_queue())
+    }
+
+    /// Lets `fill` write into the send buffer, once: it gets at least all that is free or 64 KiB in one piece, and returns how
+    /// many bytes it has written at the front. Returns the same.
+    pub fn send_with(&mut self, id: ConnectionId, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
+        let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
+        let sent = connection.send_with(&mut self.stage, fill);
+        if sent > 0 {
+            self.touch(id.slot);
+        }
+        sent
+    }
+
+    /// Shows `take` what has come in, in order, until it takes no more of it; it returns how many bytes it is done
+    /// with. What it left is shown again together with what follows, however the buffer wraps. Returns the bytes taken.
+    pub fn receive_with(&mut self, id: ConnectionId, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
+        let Some(connection) = slot_of(&mut self.slots, id) else { return 0 };
+        let taken = connection.receive_with(&mut self.stage, take);
+        if taken > 0 {
+            self.touch(id.slot);
+        }
+        taken
+    }
+
+    /// Sends no more than what is in the send buffer; the peer is told after that.
+    pub fn close(&mut self, id: ConnectionId) {
+        let Some(connection) = slot_of(&mut self.slots, id) else { return };
+        if connection.state() == ConnState::Connecting {
+            return self.abort(id);
+        }
+        connection.socket_mut().close();
+        connection.observe(false);
+        self.touch(id.slot);
+    }
+
+    /// Ends the connection at once, with RST.
+    pub fn abort(&mut self, id: ConnectionId) {
+        if let Some(connection) = slot_of(&mut self.slots, id) {
+            connection.abort(CloseReason::Local);
+            self.touch(id.slot);
+        }
+    }
+
+    /// Forgets the connection: `id` is of no use any more. One that is closing goes on to do so, any other is aborted.
+    pub fn remove(&mut self, id: ConnectionId) {
+        let Some(connection) = slot_of(&mut self.slots, id) else { return };
+        if connection.socket().may_send() || connection.state() == ConnState::Connecting {
+            connection.abort(CloseReason::Local);
+        }
+        connection.holder = Holder::Nobody;
+        self.touch(id.slot);
+        self.settle(id.slot);
+    }
+
+    /// Connections that changed, got data or got room to send since the last call; each once.
+    pub fn ready(&mut self) -> impl Iterator<Item = ConnectionId> + use<> {
+        let mut ids = Vec::new();
+        self.take_ready(&mut ids);
+        ids.into_iter()
+    }
+
+    /// The same into memory that is used again: replaces what is in `ids`.
+    pub fn take_ready(&mut self, ids: &mut Vec<ConnectionId>) {
+        ids.clear();
+        std::mem::swap(ids, &mut self.ready);
+        ids.retain(|id| slot_of(&mut self.slots, *id).is_some_and(|c| std::mem::take(&mut c.ready)));
+    }
+
+    /// Connections that there are, those included that nobody holds any more.
+    pub fn connections(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

@@ -1,0 +1,222 @@
+//! One connection: a smoltcp socket, how it ended, and the patience with its peer.
+
+use super::segment::Tuple;
+use super::{CloseReason, ConnState, ListenerId, TcpConfig};
+use drophammer_model::Instant;
+use smoltcp::iface::{SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
+use std::time::Duration;
+
+/// Who looks after a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// A listener: the handshake is not over.
+    Embryo(ListenerId),
+    /// A listener: it waits to be accepted.
+    Queued(ListenerId),
+    /// The user.
+    User,
+    /// Nobody any more; it goes when it is over.
+    Nobody,
+}
+
+/// Most bytes that are staged where a ring buffer wraps: the longest message of the protocols above (an extended BGP
+/// message, RFC 8654) fits.
+pub(super) const STAGE: usize = 65_536;
+
+pub(super) struct Connection {
+    pub tuple: Tuple,
+    pub host: usize,
+    pub holder: Holder,
+    pub sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    /// Is it in the list of those that may have something to send?
+    pub dirty: bool,
+    /// Is it in the list of those that the user should look at?
+    pub ready: bool,
+    /// Earliest entry in the heap of deadlines.
+    pub scheduled: Option<Instant>,
+    ended: Option<CloseReason>,
+    /// State when it was last observed.
+    seen: State,
+    peer_closed: bool,
+    /// Since when the peer has been silent while something is expected of it.
+    silent_since: Option<Instant>,
+}
+
+impl Connection {
+    pub fn new(tuple: Tuple, host: usize, holder: Holder, config: &TcpConfig) -> Connection {
+        let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes.clamp(1 << 10, 1 << 29)]);
+        let mut socket = Socket::new(buffer(config.receive_buffer), buffer(config.send_buffer));
+        socket.set_nagle_enabled(false);
+        socket.set_ack_delay(None);
+        socket.set_hop_limit(Some(config.hop_limit.max(1)));
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        Connection {
+            tuple,
+            host,
+            holder,
+            sockets,
+            handle,
+            dirty: false,
+            ready: false,
+            scheduled: None,
+            ended: None,
+            seen: State::Closed,
+            peer_closed: false,
+            silent_since: None,
+        }
+    }
+
+    pub fn socket(&self) -> &Socket<'static> {
+        self.sockets.get(self.handle)
+    }
+
+    pub fn socket_mut(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    pub fn state(&self) -> ConnState {
+        if let Some(reason) = self.ended {
+            return ConnState::Closed(reason);
+        }
+        match self.seen {
+            State::Closed | State::Listen | State::SynSent | State::SynReceived => ConnState::Connecting,
+            State::CloseWait | State::Closing | State::LastAck => ConnState::PeerClosed,
+            State::Established | State::FinWait1 | State::FinWait2 | State::TimeWait => ConnState::Established,
+        }
+    }
+
+    /// Takes note of a change of state; `reset`: by a segment with RST. True when there was one.
+    pub fn observe(&mut self, reset: bool) -> bool {
+        let (was, state) = (self.seen, self.socket().state());
+        self.seen = state;
+        let ended = match state {
+            State::CloseWait => {
+                self.peer_closed = true;
+                None
+            }
+            State::TimeWait => Some(CloseReason::Local),
+            State::Closed if !reset && self.peer_closed => Some(CloseReason::Peer),
+            State::Closed if !reset => Some(CloseReason::Local),
+            State::Closed if matches!(was, State::SynSent | State::SynReceived) => Some(CloseReason::Refused),
+            State::Closed => Some(CloseReason::Reset),
+            _ => None,
+        };
+        self.ended = self.ended.or(ended);
+        was != state
+    }
+
+    /// Ends it at once; the peer gets an RST with the next packets, if it knows of the connection.
+    pub fn abort(&mut self, reason: CloseReason) {
+        self.ended.get_or_insert(reason);
+        self.socket_mut().abort();
+        self.observe(false);
+    }
+
+    /// Something came from the peer.
+    pub fn heard(&mut self, now: Instant) {
+        // Repeated SYNs do not keep a handshake alive.
+        if !matches!(self.seen, State::SynSent | State::SynReceived) {
+            self.silent_since = self.silent_since.map(|_| now);
+        }
+    }
+
+    /// When it is given up unless the peer is heard of: something is expected of it.
+    pub fn gives_up_at(&mut self, now: Instant, config: &TcpConfig) -> Option<Instant> {
+        let opens = matches!(self.seen, State::SynSent | State::SynReceived);
+        let closes = matches!(self.seen, State::FinWait1 | State::Closing | State::LastAck)
+            || self.seen == State::FinWait2 && self.holder == Holder::Nobody;
+        let open = !matches!(self.seen, State::Closed | State::Listen | State::TimeWait);
+        if !(open && (opens || closes || self.socket().send_queue() > 0)) {
+            self.silent_since = None;
+            return None;
+        }
+        let since = *self.silent_since.get_or_insert(now);
+        Some(since + if opens { config.connect_timeout } else { config.timeout })
+    }
+
+    /// Nothing will be sent or received any more.
+    pub fn is_over(&self) -> bool {
+        self.socket().state() == State::Closed && self.socket().remote_endpoint().is_none()
+    }
+
+    /// The peer may open a new connection with the same ends (RFC 9293 section 3.6.1).
+    pub fn may_be_replaced(&self) -> bool {
+        matches!(self.socket().state(), State::Closed | State::TimeWait)
+    }
+
+    pub fn can_send(&self) -> usize {
+        let socket = self.socket();
+        if socket.may_send() { socket.send_capacity() - socket.send_queue() } else { 0 }
+    }
+
+    /// Offers room in the send buffer, in one piece of all that is free or of [`STAGE`] bytes or more.
+    pub fn send_with(&mut self, stage: &mut Vec<u8>, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
+        let free = self.can_send();
+        if free == 0 {
+            return 0;
+        }
+        let wanted = free.min(STAGE);
+        let socket = self.socket_mut();
+        let direct = socket.send(|room| {
+            let filled = (room.len() >= wanted).then(|| fill(room).min(room.len()));
+            (filled.unwrap_or(0), filled)
+        });
+        match direct {
+            Ok(Some(filled)) => filled,
+            // The ring wraps before: what writes whole messages must not be held up by that.
+            Ok(None) => {
+                stage.resize(stage.len().max(wanted), 0);
+                let filled = fill(&mut stage[..wanted]).min(wanted);
+                socket.send_slice(&stage[..filled]).unwrap_or(0)
+            }
+            Err(_) => 0,
+        }
+    }
+
+    /// Shows what has come in until the user takes no more; what is left over where the ring wraps is shown again
+    /// together with what follows it.
+    pub fn receive_with(&mut self, stage: &mut Vec<u8>, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
+        let socket = self.socket_mut();
+        let mut total = 0;
+        while socket.recv_queue() > 0 {
+            let Ok((taken, left)) = socket.recv(|bytes| {
+                let taken = take(bytes).min(bytes.len());
+                (taken, (taken, bytes.len() - taken))
+            }) else {
+                break;
+            };
+            total += taken;
+            if left == 0 {
+                continue;
+            }
+            let queued = socket.recv_queue();
+            if queued == left || left >= STAGE {
+                break;
+            }
+            let shown = queued.min(left + STAGE);
+            stage.resize(stage.len().max(shown), 0);
+            let shown = socket.peek_slice(&mut stage[..shown]).unwrap_or(0);
+            let taken = take(&stage[..shown]).min(shown);
+            let mut rest = taken;
+            while rest > 0 {
+                match socket.recv(|bytes| (rest.min(bytes.len()), rest.min(bytes.len()))) {
+                    Ok(n) if n > 0 => rest -= n,
+                    _ => break,
+                }
+            }
+            total += taken - rest;
+            if taken <= left {
+                break;
+            }
+        }
+        total
+    }
+}
+
+/// How long a connection waits.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long an established one does.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,517 @@
+//! Two stacks with a link between them, in virtual time.
+
+use super::*;
+use drophammer_model::Instant;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::Hasher;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What the link does to packets, in shares of 1,000.
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    lost: u64,
+    doubled: u64,
+    delayed: u64,
+}
+
+/// Packets under way by arrival and number, with the side at which they arrive.
+struct World {
+    now: Instant,
+    sides: [TcpStack; 2],
+    under_way: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
+    trouble: Trouble,
+    random: u64,
+    packets: u64,
+    trace: DefaultHasher,
+    longest: usize,
+    /// Packets of this side vanish.
+    silent: Option<usize>,
+}
+
+const DELAY: Duration = Duration::from_micros(50);
+
+impl World {
+    fn new(config: TcpConfig, trouble: Trouble) -> World {
+        let sides = [0, 1].map(|i| TcpStack::new(TcpConfig { seed: config.seed + i, ..config }));
+        World {
+            now: Instant(0),
+            sides,
+            under_way: BTreeMap::new(),
+            trouble,
+            random: config.seed | 1,
+            packets: 0,
+            trace: DefaultHasher::new(),
+            longest: 0,
+            silent: None,
+        }
+    }
+
+    fn chance(&mut self, share: u64) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % 1_000 < share
+    }
+
+    /// Polls both sides and puts what they send on the link.
+    fn poll(&mut self) {
+        for side in 0..2 {
+            let mut sent = Vec::new();
+            self.sides[side].poll(self.now, &mut |packet| sent.push(packet.to_vec()));
+            for packet in sent {
+                self.trace.write(&packet);
+                self.trace.write_u64(self.now.0);
+                self.packets += 1;
+                self.longest = self.longest.max(packet.len());
+                etherparse::SlicedPacket::from_ip(&packet).unwrap();
+                let Trouble { lost, doubled, delayed } = self.trouble;
+                let copies = 1 + usize::from(self.chance(doubled));
+                for _ in 0..copies {
+                    let late = if self.chance(delayed) { DELAY * 3 } else { Duration::ZERO };
+                    if !self.chance(lost) && self.silent != Some(side) {
+                        let number = self.under_way.len() as u64 + self.packets * 2;
+                        self.under_way.insert((self.now + DELAY + late, number), (1 - side, packet.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// One step: to the next arrival or deadline. False when there is nothing to wait for until `end`.
+    fn step(&mut self, end: Instant) -> bool {
+        self.poll();
+        let arrival = self.under_way.first_key_value().map(|((at, _), _)| *at);
+        let deadlines = self.sides.iter().filter_map(TcpStack::next_deadline).map(|at| at.max(self.now));
+        let Some(next) = deadlines.chain(arrival).min().filter(|at| *at <= end) else { return false };
+        self.now = next;
+        while let Some(entry) = self.under_way.first_entry().filter(|e| e.key().0 <= next) {
+            let (side, packet) = entry.remove();
+            assert!(self.sides[side].receive(next, &packet));
+        }
+        self.poll();
+        true
+    }
+
+    /// Until `done`, at most for `limit`.
+    fn run(&mut self, limit: Duration, mut done: impl FnMut(&mut World) -> bool) {
+        let end = self.now + limit;
+        while !done(self) {
+            assert!(self.step(end), "not within {limit:?}");
+        }
+    }
+
+    fn connect(&mut self, from: IpAddr, to: SocketAddr) -> ConnectionId {
+        self.sides[0].connect(self.now, from, to)
+    }
+
+    /// A connection from host 1 of side 0 to port 179 of host 1 of side 1, both ends.
+    fn pair(&mut self, v6: bool) -> [ConnectionId; 2] {
+        let (a, b) = (address(0, 1, v6), address(1, 1, v6));
+        self.sides[0].add_host(a);
+        self.sides[1].add_host(b);
+        let listener = self.sides[1].listen(b, 179);
+        let active = self.connect(a, (b, 179).into());
+        let mut passive = None;
+        self.run(Duration::from_secs(30), |world| {
+            passive = passive.or_else(|| world.sides[1].accept(listener));
+            passive.is_some() && world.sides[0].state(active) == ConnState::Established
+        });
+        [active, passive.unwrap()]
+    }
+}
+
+fn address(side: u16, host: u16, v6: bool) -> IpAddr {
+    if v6 {
+        Ipv6Addr::new(0x2001, 2, 0, side, 0, 0, 0, host).into()
+    } else {
+        Ipv4Addr::from_bits(0xc612_0000 + (u32::from(side) << 16) + u32::from(host)).into()
+    }
+}
+
+/// Byte `i` of the stream of `side`.
+fn byte(side: usize, i: usize) -> u8 {
+    (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15 + side as u64).to_be_bytes()[0]
+}
+
+/// Sends `len` bytes each way and checks them; sent and taken as whole messages of 19 bytes.
+fn exchange(world: &mut World, ids: [ConnectionId; 2], len: usize, limit: Duration) {
+    let (mut sent, mut received) = ([0; 2], [0; 2]);
+    world.run(limit, |world| {
+        for side in 0..2 {
+            let (stack, id) = (&mut world.sides[side], ids[side]);
+            while sent[side] < len
+                && stack.send_with(id, &mut |room| {
+                    let n = (room.len() / 19 * 19).min(len - sent[side]);
+                    room[..n].iter_mut().enumerate().for_each(|(i, b)| *b = byte(side, sent[side] + i));
+                    sent[side] += n;
+                    n
+                }) > 0
+            {}
+            stack.receive_with(id, &mut |bytes| {
+                let left = len - received[side];
+                let n = if bytes.len() >= left { left } else { bytes.len() / 19 * 19 };
+                for (i, b) in bytes[..n].iter().enumerate() {
+                    assert_eq!(*b, byte(1 - side, received[side] + i), "byte {} to {side}", received[side] + i);
+                }
+                received[side] += n;
+                n
+            });
+        }
+        received == [len; 2] && (0..2).all(|i| world.sides[i].unacknowledged(ids[i]) == 0)
+    });
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn connects_carries_both_ways_and_closes() {
+    for v6 in [false, true] {
+        let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
+        let ids = world.pair(v6);
+        let (local, remote) = world.sides[0].ends(ids[0]).unwrap();
+        assert_eq!(world.sides[1].ends(ids[1]), Some((remote, local)));
+        exchange(&mut world, ids, 3_000_000, Duration::from_secs(2));
+        assert_eq!(world.longest, 1500);
+
+        // The last bytes before the close arrive, and the other side sees first the end, then that it is over.
+        world.sides[0].send_with(ids[0], &mut |room| {
+            room[..3].copy_from_slice(b"bye");
+            3
+        });
+        world.sides[0].close(ids[0]);
+        assert_eq!((world.sides[0].state(ids[0]), world.sides[0].can_send(ids[0])), (ConnState::Established, 0));
+        world.run(LONG, |world| world.sides[1].state(ids[1]) == ConnState::PeerClosed);
+        let mut said = Vec::new();
+        world.sides[1].receive_with(ids[1], &mut |bytes| {
+            said.extend_from_slice(bytes);
+            bytes.len()
+        });
+        assert_eq!(said, b"bye");
+        assert!(world.sides[1].can_send(ids[1]) > 0, "half closed");
+        world.sides[1].close(ids[1]);
+        world.run(LONG, |world| world.sides[1].state(ids[1]) == ConnState::Closed(CloseReason::Peer));
+        world.run(LONG, |world| world.sides[0].state(ids[0]) == ConnState::Closed(CloseReason::Local));
+        world.sides[1].remove(ids[1]);
+        world.sides[0].remove(ids[0]);
+        assert_eq!((world.sides[0].connections(), world.sides[1].connections()), (1, 0), "the first is in TIME-WAIT");
+        world.run(LONG, |world| world.sides[0].connections() == 0);
+        assert!(!world.step(world.now + LONG), "nothing is left to do");
+    }
+}
+
+#[test]
+fn carries_over_a_bad_link() {
+    let trouble = Trouble { lost: 10, doubled: 20, delayed: 100 };
+    for (v6, seed) in [(false, 3), (true, 4)] {
+        let config = TcpConfig { send_buffer: 32 << 10, ..TcpConfig::new(1280, seed) };
+        let mut world = World::new(config, trouble);
+        let ids = world.pair(v6);
+        exchange(&mut world, ids, 400_000, LONG);
+        assert!(world.longest <= 1280);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_packets() {
+    let run = |seed| {
+        let mut world = World::new(TcpConfig::new(1500, seed), Trouble { lost: 5, doubled: 5, delayed: 50 });
+        let ids = world.pair(false);
+        exchange(&mut world, ids, 200_000, LONG);
+        (world.trace.finish(), world.packets, world.now)
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7).0, run(8).0);
+}
+
+#[test]
+fn each_end_has_its_reason() {
+    let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
+    let ids = world.pair(false);
+    let (a, b) = (address(0, 1, false), address(1, 1, false));
+    // Nobody listens there.
+    let refused = world.connect(a, (b, 180).into());
+    let state = |world: &mut World, side: usize, id| world.sides[side].state(id);
+    assert_eq!(state(&mut world, 0, refused), ConnState::Connecting);
+    world.run(LONG, |w| state(w, 0, refused) == ConnState::Closed(CloseReason::Refused));
+    // Aborted: reset for the peer, which can still read what came before.
+    world.sides[0].send_with(ids[0], &mut |room| {
+        room[0] = 42;
+        1
+    });
+    world.run(LONG, |w| w.sides[1].can_receive(ids[1]) == 1);
+    world.sides[0].abort(ids[0]);
+    assert_eq!(state(&mut world, 0, ids[0]), ConnState::Closed(CloseReason::Local));
+    world.run(LONG, |w| state(w, 1, ids[1]) == ConnState::Closed(CloseReason::Reset));
+    assert_eq!(world.sides[1].receive_with(ids[1], &mut |bytes| bytes.len()), 1);
+    // No such host, or no such family.
+    for (from, to) in [(address(0, 9, false), b), (a, address(1, 1, true))] {
+        let id = world.connect(from, (to, 179).into());
+        assert_eq!(state(&mut world, 0, id), ConnState::Closed(CloseReason::Unaddressable));
+        world.sides[0].remove(id);
+    }
+    // Nobody answers: the handshake is given up.
+    world.silent = Some(1);
+    let begun = world.now;
+    let lonely = world.connect(a, (b, 179).into());
+    world.run(LONG, |w| state(w, 0, lonely) == ConnState::Closed(CloseReason::TimedOut));
+    assert_eq!(world.now.since(begun), connection::CONNECT_TIMEOUT);
+    [ids[0], refused, lonely].into_iter().for_each(|id| world.sides[0].remove(id));
+    assert_eq!(world.sides[0].connections(), 0);
+    assert_eq!(state(&mut world, 0, lonely), ConnState::Closed(CloseReason::Local), "removed");
+}
+
+#[test]
+fn a_peer_that_falls_silent_is_given_up_only_when_something_is_owed() {
+    let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
+    let ids = world.pair(true);
+    world.silent = Some(1);
+    let begun = world.now;
+    while world.step(begun + Duration::from_secs(86_400)) {}
+    assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "a day of silence is no reason");
+    world.now = begun + Duration::from_secs(86_400);
+    let asked = world.now;
+    world.sides[0].send_with(ids[0], &mut |_| 100);
+    world.run(LONG, |w| w.sides[0].state(ids[0]) == ConnState::Closed(CloseReason::TimedOut));
+    assert_eq!(world.now.since(asked), connection::TIMEOUT);
+}
+
+#[test]
+fn a_window_that_was_closed_opens_again() {
+    let config = TcpConfig { receive_buffer: 4_096, ..TcpConfig::new(1500, 1) };
+    let mut world = World::new(config, Trouble::default());
+    let ids = world.pair(false);
+    world.sides[0].send_with(ids[0], &mut |_| 50_000);
+    world.run(LONG, |w| w.sides[1].can_receive(ids[1]) == 4_096);
+    let end = world.now + Duration::from_secs(300);
+    while world.step(end) {}
+    assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "probed, answered, not given up");
+    let mut total = 0;
+    world.run(LONG, |w| {
+        total += w.sides[1].receive_with(ids[1], &mut |bytes| bytes.len());
+        total == 50_000
+    });
+}
+
+#[test]
+fn many_hosts_connect_to_one_listener_and_idle_for_nothing() {
+    const HOSTS: u16 = 1_504;
+    let config = TcpConfig { send_buffer: 4 << 10, receive_buffer: 4 << 10, ..TcpConfig::new(1500, 1) };
+    let mut world = World::new(config, Trouble::default());
+    let server = address(1, 1, false);
+    world.sides[1].add_host(server);
+    let listener = world.sides[1].listen(server, 179);
+    let ids: Vec<_> = (0..HOSTS)
+        .map(|i| {
+            let host = address(0, 2 + i, false);
+            world.sides[0].add_host(host);
+            world.connect(host, (server, 179).into())
+        })
+        .collect();
+    let mut accepted = Vec::new();
+    world.run(Duration::from_millis(10), |world| {
+        accepted.extend(std::iter::from_fn(|| world.sides[1].accept_any()));
+        accepted.len() == usize::from(HOSTS)
+    });
+    world.run(LONG, |world| ids.iter().all(|id| world.sides[0].state(*id) == ConnState::Established));
+    assert!(accepted.iter().all(|(l, _)| *l == listener));
+    assert_eq!(world.sides[0].hosts().count(), usize::from(HOSTS));
+    let ready: Vec<_> = world.sides[0].ready().collect();
+    assert_eq!(ready, ids, "each once");
+    assert_eq!(world.sides[0].ready().count(), 0);
+    // What comes in from one peer is seen at one connection.
+    let (_, one) = accepted[700];
+    world.sides[1].send_with(one, &mut |_| 19);
+    world.run(LONG, |world| world.sides[1].unacknowledged(one) == 0);
+    let ready: Vec<_> = world.sides[0].ready().collect();
+    assert_eq!(ready.len(), 1);
+    assert_eq!(world.sides[0].can_receive(ready[0]), 19);
+    while world.step(world.now + Duration::from_secs(60)) {}
+    assert_eq!([0, 1].map(|i: usize| world.sides[i].next_deadline()), [None, None]);
+}
+
+#[test]
+fn a_listener_takes_as_many_as_its_backlog_and_the_port_can_be_taken_again() {
+    let mut world = World::new(TcpConfig { backlog: 2, ..TcpConfig::new(1500, 1) }, Trouble::default());
+    let (a, b) = (address(0, 1, false), address(1, 1, false));
+    world.sides[0].add_host(a);
+    world.sides[1].add_host(b);
+    let listener = world.sides[1].listen(b, 179);
+    assert_eq!(world.sides[1].listen(b, 179), listener);
+    let ids = [(); 3].map(|()| world.connect(a, (b, 179).into()));
+    while world.step(world.now + Duration::from_millis(10)) {}
+    let established = |w: &World| ids.iter().filter(|i| w.sides[0].state(**i) == ConnState::Established).count();
+    assert_eq!((established(&world), world.sides[1].connections()), (2, 2));
+    let first = world.sides[1].accept(listener).unwrap();
+    // The one that was left out asks again and finds room.
+    world.run(LONG, |w| established(w) == 3);
+    world.sides[1].unlisten(listener);
+    assert_eq!(world.sides[1].accept(listener), None);
+    let reset = ConnState::Closed(CloseReason::Reset);
+    world.run(LONG, |w| ids.iter().filter(|i| w.sides[0].state(**i) == reset).count() == 2);
+    assert_eq!(world.sides[1].state(first), ConnState::Established);
+    assert_eq!(world.sides[1].connections(), 1);
+    assert_ne!(world.sides[1].listen(b, 179), listener);
+}
+
+#[test]
+fn long_segments_and_unfinished_checksums_are_taken_when_asked() {
+    for verify in [true, false] {
+        let config = TcpConfig { verify_checksums: verify, ..TcpConfig::new(1500, 1) };
+        let mut world = World::new(config, Trouble::default());
+        let ids = world.pair(false);
+        // The next segment of the active side, as long as an IPv4 packet gets, without a checksum.
+        world.sides[0].send_with(ids[0], &mut |_| 1);
+        let mut packet = Vec::new();
+        world.sides[0].poll(world.now, &mut |p| packet = p.to_vec());
+        let payload = 65_535 - packet.len() + 1;
+        packet.resize(65_535, 7);
+        packet[2..4].copy_from_slice(&[0xff, 0xff]);
+        let checksum = etherparse::Ipv4HeaderSlice::from_slice(&packet).unwrap().to_header().calc_header_checksum();
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        assert!(world.sides[1].receive(world.now, &packet));
+        assert_eq!(world.sides[1].can_receive(ids[1]), if verify { 0 } else { payload });
+    }
+}
+
+#[test]
+fn what_is_for_others_is_ignored() {
+    let mut stack = TcpStack::new(TcpConfig::default());
+    for address in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1)] {
+        stack.add_host(address.into());
+    }
+    assert_eq!(stack.hosts().count(), 0);
+    let mut packet = Vec::new();
+    let builder = etherparse::PacketBuilder::ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64);
+    builder.tcp(1000, 179, 7, 100).syn().write(&mut packet, b"").unwrap();
+    assert!(!stack.receive(Instant(0), &packet));
+    stack.add_host(Ipv4Addr::new(198, 18, 0, 1).into());
+    assert_eq!(stack.next_deadline(), None);
+    assert!(stack.receive(Instant(0), &packet));
+    assert_eq!(stack.next_deadline(), Some(Instant(0)));
+    let mut answers = Vec::new();
+    stack.poll(Instant(0), &mut |p| answers.push(p.to_vec()));
+    let sliced = etherparse::SlicedPacket::from_ip(&answers[0]).unwrap();
+    let Some(etherparse::TransportSlice::Tcp(tcp)) = sliced.transport else { panic!("not TCP") };
+    assert!(tcp.rst() && answers.len() == 1, "nobody listens");
+}
+
+#[test]
+fn a_stack_can_go_to_another_thread() {
+    fn check<T: Send>() {}
+    check::<TcpStack>();
+}
+
+/// A segment from the peer of an established connection, right in its ends and checksum and wild in the rest.
+#[derive(Clone, Debug)]
+struct Wild {
+    sequence: i64,
+    acknowledgment: i64,
+    flags: u8,
+    window: u16,
+    options: Vec<u8>,
+    payload: usize,
+    wait_ms: u64,
+}
+
+fn wild() -> impl Strategy<Value = Wild> {
+    let near = prop_oneof![Just(0i64), Just(-1), Just(1), -70_000i64..70_000, any::<i32>().prop_map(i64::from)];
+    let flags = prop_oneof![Just(0x10u8), Just(0x18), Just(0x11), Just(0x02), Just(0x12), Just(0x14), any::<u8>()];
+    let options = proptest::collection::vec(any::<u8>(), 0..40);
+    let payload = prop_oneof![Just(0usize), 1usize..3_000, Just(65_000)];
+    let window = prop_oneof![Just(0u16), any::<u16>()];
+    let wait = prop_oneof![Just(0u64), 0u64..5_000];
+    (near.clone(), near, flags, window, options, payload, wait).prop_map(
+        |(sequence, acknowledgment, flags, window, options, payload, wait_ms)| Wild {
+            sequence,
+            acknowledgment,
+            flags,
+            window,
+            options,
+            payload,
+            wait_ms,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn wild_segments_never_panic(segments in proptest::collection::vec(wild(), 1..30), passive in any::<bool>(),
+                                 close_after in 0usize..40) {
+        let config = TcpConfig { verify_checksums: false, backlog: 8, ..TcpConfig::new(1500, 5) };
+        let mut world = World::new(config, Trouble::default());
+        let ids = world.pair(false);
+        let side = usize::from(passive);
+        // What the peer sent last tells its numbers.
+        let (stack, id) = (&mut world.sides[side], ids[side]);
+        stack.send_with(id, &mut |_| 10_000);
+        let mut last = Vec::new();
+        stack.poll(world.now, &mut |p| last = p.to_vec());
+        let number = |at: usize| u32::from_be_bytes([last[at], last[at + 1], last[at + 2], last[at + 3]]);
+        let (mut peer_next, acknowledged) = (number(28), number(24).wrapping_sub(8_000));
+        let mut now = world.now;
+        let (mut answers, mut longest) = (0, 0);
+        for (i, w) in segments.iter().enumerate() {
+            now = now + Duration::from_millis(w.wait_ms);
+            if i == close_after {
+                stack.close(id);
+            }
+            let mut packet = last[..40].to_vec();
+            packet[12..16].copy_from_slice(&last[16..20]);
+            packet[16..20].copy_from_slice(&last[12..16]);
+            packet[20..22].copy_from_slice(&last[22..24]);
+            packet[22..24].copy_from_slice(&last[20..22]);
+            packet[24..28].copy_from_slice(&peer_next.wrapping_add(w.sequence as u32).to_be_bytes());
+            packet[28..32].copy_from_slice(&acknowledged.wrapping_add(w.acknowledgment as u32).to_be_bytes());
+            let options = w.options.len() / 4 * 4;
+            packet[32] = (5 + options as u8 / 4) << 4;
+            packet[33] = w.flags;
+            packet[34..36].copy_from_slice(&w.window.to_be_bytes());
+            packet.extend_from_slice(&w.options[..options]);
+            packet.resize(packet.len() + w.payload, 1);
+            let len = packet.len() as u16;
+            packet[2..4].copy_from_slice(&len.to_be_bytes());
+            let sum = etherparse::Ipv4HeaderSlice::from_slice(&packet).unwrap().to_header().calc_header_checksum();
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            prop_assert!(stack.receive(now, &packet));
+            if w.sequence == 0 && w.flags & 7 == 0 {
+                peer_next = peer_next.wrapping_add(w.payload as u32);
+            }
+            if i % 3 == 0 {
+                stack.receive_with(id, &mut |bytes| bytes.len() / 2);
+            }
+            stack.poll(now, &mut |p| {
+                answers += 1;
+                longest = longest.max(p.len());
+            });
+            if let Some(at) = stack.next_deadline() {
+                stack.poll(at, &mut |_| answers += 1);
+            }
+        }
+        prop_assert!(longest <= 1500 && answers < 64 * (segments.len() + 1), "{answers} answers");
+        prop_assert!(stack.connections() <= 1 + 8);
+    }
+
+    #[test]
+    fn floods_never_take_more_than_the_backlog(ports in proptest::collection::vec(1u16.., 1..300), tail in any::<u8>()) {
+        let mut stack = TcpStack::new(TcpConfig { backlog: 16, ..TcpConfig::default() });
+        stack.add_host(Ipv4Addr::new(198, 18, 0, 1).into());
+        stack.listen(Ipv4Addr::new(198, 18, 0, 1).into(), 179);
+        for port in &ports {
+            let mut packet = Vec::new();
+            let builder = etherparse::PacketBuilder::ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64);
+            builder.tcp(*port, 179, u32::from(tail), 100).syn().write(&mut packet, b"").unwrap();
+            stack.receive(Instant(0), &packet);
+        }
+        prop_assert!(stack.connections() <= 16);
+        // Half-open connections go again.
+        let mut answers = 0;
+        while let Some(at) = stack.next_deadline() {
+            stack.poll(at, &mut |_| answers += 1);
+        }
+        prop_assert!(stack.connections() == 0 && answers < 16 * 10 + ports.len());
+    }
+}

@@ -173,6 +173,18 @@ impl PortConfig {
     pub fn new(mac: MacAddr) -> PortConfig {
         PortConfig { mac, ipv4: None, ipv6: None, mtu: 1500, speed: None, egress_buffer: 1024 }
     }
+
+    /// Can a neighbour on its link have this address?
+    pub(crate) fn is_neighbour(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(a) => self.ipv4.is_some_and(|(own, len)| {
+                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
+            }),
+            IpAddr::V6(a) => self.ipv6.is_some_and(|(own, len)| {
+                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
+            }),
+        }
+    }
 }
 
 /// A static route.

@@ -168,6 +168,8 @@ pub struct Rib {
     exports: VecDeque<(Instant, u32, Option<Path>)>,
     fib: FibQueue<(u32, Option<u32>)>,
     scratch: Vec<Candidate>,
+    /// Peers that had no news and have some now.
+    awake: Vec<PeerId>,
 }
 
 impl Rib {
@@ -188,6 +190,7 @@ impl Rib {
             exports: VecDeque::new(),
             fib: FibQueue::new(timing.fib_delay, timing.fib_time_per_route),
             scratch: Vec::new(),
+            awake: Vec::new(),
         }
     }
 
@@ -236,6 +239,18 @@ impl Rib {
         for (i, entry) in self.entries.iter().enumerate() {
             if wanted(entry, id, &peer, &self.interned).is_some() {
                 out.mark(i as u32);
+            }
+        }
+        self.awake.extend(out.first().map(|_| id));
+    }
+
+    /// A peer asks to be told all routes of a family again (RFC 2918).
+    pub fn refresh(&mut self, id: PeerId, ipv6: bool) {
+        let Some((Some(peer), out)) = self.peers.get_mut(usize::from(id)) else { return };
+        for (i, entry) in (0..).zip(&self.entries) {
+            if entry.net.0.is_ipv6() == ipv6 && wanted(entry, id, peer, &self.interned).is_some() {
+                out.tell(i, None);
+                out.mark(i);
             }
         }
     }
@@ -391,9 +406,15 @@ impl Rib {
             if let Some(peer) = peer
                 && wanted(entry, id as PeerId, peer, &self.interned) != out.told(i)
             {
+                self.awake.extend(out.first().is_none().then_some(id as PeerId));
                 out.mark(i);
             }
         }
+    }
+
+    /// The next peer about which there is something to tell since this was asked last.
+    pub fn take_awake(&mut self) -> Option<PeerId> {
+        self.awake.pop()
     }
 
     /// When something is due that peers are to be told.

@@ -1,5 +1,6 @@
 //! UPDATEs that leave.
 
+use super::input::Table;
 use super::read::{attribute, flag};
 use crate::faults::{BgpFaults, is_nth};
 use crate::rib::{Attributes, Net, Path, PeerId, Rib, Telling, prepended};
@@ -32,17 +33,17 @@ struct Common {
     doubled: bool,
 }
 
-/// How many routes may still be told before something happens; `None` for as many as there are.
-pub(super) type Until = Option<u64>;
-
-/// Appends UPDATEs for what there is to tell until `out` has `enough` bytes or more, or `until` routes have been announced.
+/// Appends UPDATEs for what there is to tell until `out` has `enough` bytes or more, or the routes before a malformed one
+/// have been told.
 pub(super) fn write(
-    rib: &mut Rib,
+    table: &mut Table,
     way: &Way,
-    (faults, until): (&BgpFaults, &mut Until),
-    (out, enough): (&mut Vec<u8>, usize),
-    (truth, now): (&mut BgpTruth, Instant),
+    faults: &BgpFaults,
+    out: &mut Vec<u8>,
+    enough: usize,
+    now: Instant,
 ) {
+    let Table { rib, truth, until_malformed: until, .. } = table;
     let mut nets = Vec::new();
     while out.len() < enough && *until != Some(0) {
         let Some((_, common)) = next(rib, way, faults, truth) else { return };

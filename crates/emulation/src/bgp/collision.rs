@@ -1,0 +1,64 @@
+//! Two connections with one peer (RFC 4271 section 6.8): each side has opened one, and one is too many.
+//!
+//! Whoever owns the transport keeps a second [`Session`] for a connection that the peer opens while the first one is busy,
+//! asks [`resolve`] after every [`Session::receive`], and drops the one that was closed when its connection is gone.
+
+use super::session::{Session, State, collision};
+use drophammer_model::Instant;
+use std::net::Ipv4Addr;
+
+/// Who has opened a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initiator {
+    /// This speaker.
+    Local,
+    /// The peer.
+    Remote,
+}
+
+/// Which of two connections stays: the one that the speaker with the higher BGP identifier has opened, and with equal
+/// identifiers the one of the higher AS (RFC 6286 section 2.3). Each speaker is `(identifier, AS)`.
+pub fn survivor(local: (Ipv4Addr, u32), peer: (Ipv4Addr, u32)) -> Initiator {
+    if local > peer { Initiator::Local } else { Initiator::Remote }
+}
+
+/// Closes one of two sessions with the same peer if they collide, and says which. `local` is on the connection that this
+/// speaker has opened. They collide when the OPEN of the peer has come on both; when one is Established before, the other
+/// one is closed as soon as its OPEN is sent. The closed one does not start again.
+pub fn resolve(now: Instant, local: &mut Session, remote: &mut Session) -> Option<Initiator> {
+    if local.state().min(remote.state()) < State::OpenSent {
+        return None;
+    }
+    let loser = match (local.state(), remote.state()) {
+        (State::Established, State::OpenSent | State::OpenConfirm) => Initiator::Remote,
+        (State::OpenSent | State::OpenConfirm, State::Established) => Initiator::Local,
+        _ => {
+            let agreed = local.negotiated()?;
+            remote.negotiated()?;
+            match survivor((agreed.local_id, agreed.local_as), (agreed.peer_id, agreed.peer_as)) {
+                Initiator::Local => Initiator::Remote,
+                Initiator::Remote => Initiator::Local,
+            }
+        }
+    };
+    match loser {
+        Initiator::Local => local.stop_with(now, collision()),
+        Initiator::Remote => remote.stop_with(now, collision()),
+    }
+    Some(loser)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_higher_identifier_then_the_higher_as() {
+        let id = |last| Ipv4Addr::new(10, 0, 0, last);
+        assert_eq!(survivor((id(200), 1), (id(100), 9)), Initiator::Local);
+        assert_eq!(survivor((id(100), 9), (id(200), 1)), Initiator::Remote);
+        assert_eq!(survivor((Ipv4Addr::new(9, 255, 0, 0), 1), (Ipv4Addr::new(10, 0, 0, 0), 1)), Initiator::Remote);
+        assert_eq!(survivor((id(7), 9), (id(7), 1)), Initiator::Local);
+        assert_eq!(survivor((id(7), 1), (id(7), 9)), Initiator::Remote);
+    }
+}

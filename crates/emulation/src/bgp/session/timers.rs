@@ -1,0 +1,125 @@
+//! The timers of a session.
+
+use super::{Cause, Session, State, Wish};
+use drophammer_model::Instant;
+use drophammer_wire::bgp::notification::{Notification, code};
+use std::time::Duration;
+
+/// When each timer expires, if it runs.
+#[derive(Clone, Debug)]
+pub(super) struct Timers {
+    /// The attempt to connect is given up and another one made.
+    pub connect_retry: Option<Instant>,
+    /// The peer is silent.
+    pub hold: Option<Instant>,
+    /// A KEEPALIVE is due.
+    pub keepalive: Option<Instant>,
+    /// The next attempt after an end.
+    pub idle_hold: Option<Instant>,
+    /// The last message could not be written for too long.
+    pub linger: Option<Instant>,
+    hold_time: Duration,
+    random: u64,
+}
+
+impl Timers {
+    pub fn new(seed: u64) -> Timers {
+        Timers {
+            connect_retry: None,
+            hold: None,
+            keepalive: None,
+            idle_hold: None,
+            linger: None,
+            hold_time: Duration::ZERO,
+            random: seed,
+        }
+    }
+
+    pub fn next(&self) -> Option<Instant> {
+        [self.connect_retry, self.hold, self.keepalive, self.idle_hold, self.linger].into_iter().flatten().min()
+    }
+
+    /// Stops what belongs to an attempt or a session; `idle_hold` and `linger` outlive it.
+    pub fn stop_session(&mut self) {
+        (self.connect_retry, self.hold, self.keepalive) = (None, None, None);
+    }
+
+    /// 75 to 100 % of `time` (RFC 4271 section 10).
+    fn jittered(&mut self, time: Duration) -> Duration {
+        // SplitMix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.random;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let fraction = f64::from((x >> 32) as u32) / f64::from(u32::MAX);
+        time.mul_f64(0.75 + 0.25 * fraction)
+    }
+
+    /// (Re)starts ConnectRetryTimer.
+    pub fn start_connect_retry(&mut self, now: Instant, time: Duration) {
+        // A time of zero would have it expire for ever at the same instant.
+        self.connect_retry = Some(now + self.jittered(time.max(Duration::from_millis(1))));
+    }
+
+    /// Starts HoldTimer with a new time; zero stops it.
+    pub fn start_hold(&mut self, now: Instant, time: Duration) {
+        self.hold_time = time;
+        self.restart_hold(now);
+    }
+
+    /// Something was heard.
+    pub fn restart_hold(&mut self, now: Instant) {
+        self.hold = (!self.hold_time.is_zero()).then(|| now + self.hold_time);
+    }
+
+    /// (Re)starts KeepaliveTimer; zero stops it.
+    pub fn start_keepalive(&mut self, now: Instant, time: Duration) {
+        self.keepalive = (!time.is_zero()).then(|| now + self.jittered(time));
+    }
+}
+
+impl Session {
+    /// Runs what is due at `now`.
+    pub(super) fn run_timers(&mut self, now: Instant) {
+        let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        if due(self.timers.linger) {
+            self.timers.linger = None;
+            self.out.clear();
+            self.wishes.push_back(Wish::Abort);
+        }
+        if due(self.timers.hold) {
+            let expired = Notification::bare(code::HOLD_TIMER_EXPIRED, 0);
+            self.end(now, Cause::HoldTimerExpired(self.timers.hold_time), Some(expired));
+        }
+        if due(self.timers.keepalive) {
+            self.push_keepalive();
+            self.restart_keepalive(now);
+        }
+        if due(self.timers.connect_retry) {
+            if self.state == State::Connect {
+                self.wishes.push_back(Wish::Abort);
+                self.go(now, State::Connect, Some(Cause::TimedOut));
+            } else {
+                self.go(now, State::Connect, None);
+            }
+            self.timers.start_connect_retry(now, self.config.connect_retry);
+            self.wishes.push_back(Wish::Connect);
+        }
+        if due(self.timers.idle_hold) {
+            self.timers.idle_hold = None;
+            if self.timers.linger.take().is_some() {
+                self.out.clear();
+                self.wishes.push_back(Wish::Abort);
+            }
+            self.begin(now);
+        }
+    }
+
+    /// Something is sent, so that the next KEEPALIVE has time.
+    pub(super) fn restart_keepalive(&mut self, now: Instant) {
+        if self.state >= State::OpenConfirm {
+            let time = self.negotiated.as_ref().map_or(Duration::ZERO, |n| n.keepalive);
+            self.timers.start_keepalive(now, time);
+        }
+    }
+}

@@ -176,14 +176,19 @@ impl PortConfig {
 
     /// Can a neighbour on its link have this address?
     pub(crate) fn is_neighbour(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(a) => self.ipv4.is_some_and(|(own, len)| {
-                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
-            }),
-            IpAddr::V6(a) => self.ipv6.is_some_and(|(own, len)| {
-                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
-            }),
-        }
+        is_neighbour(self.ipv4, self.ipv6, address)
+    }
+}
+
+/// Is an address within one of these prefixes and not the address that comes with it?
+pub(crate) fn is_neighbour(ipv4: Option<(Ipv4Addr, u8)>, ipv6: Option<(Ipv6Addr, u8)>, address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => ipv4.is_some_and(|(own, len)| {
+            a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
+        }),
+        IpAddr::V6(a) => ipv6.is_some_and(|(own, len)| {
+            a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
+        }),
     }
 }
 

@@ -38,6 +38,7 @@ mod random;
 pub mod rib;
 mod router;
 mod server;
+mod speaker;
 mod table;
 mod truth;
 

@@ -110,7 +110,7 @@ struct Entry {
 enum Paths {
     None,
     One(Path),
-    Many(Box<Vec<Path>>),
+    Many(Vec<Path>),
 }
 
 impl Paths {
@@ -126,7 +126,7 @@ impl Paths {
         match self {
             Paths::None => *self = Paths::One(path),
             Paths::One(own) if own.peer == path.peer => *own = path,
-            Paths::One(own) => *self = Paths::Many(Box::new(vec![*own, path])),
+            Paths::One(own) => *self = Paths::Many(vec![*own, path]),
             Paths::Many(paths) => match paths.iter_mut().find(|p| p.peer == path.peer) {
                 Some(own) => *own = path,
                 None => paths.push(path),
@@ -212,7 +212,7 @@ impl Rib {
 
     /// Changes on their way to the forwarding table.
     pub fn fib_backlog(&self) -> usize {
-        self.fib.len()
+        self.fib.backlog()
     }
 
     /// The best path of a prefix.
@@ -301,7 +301,7 @@ impl Rib {
         let idle = self.paths == 0
             && self.late.is_empty()
             && self.exports.is_empty()
-            && self.fib.len() == 0
+            && self.fib.backlog() == 0
             && self.peers.iter().all(|(_, out)| out.is_empty());
         if idle && !self.entries.is_empty() {
             self.entries.clear();

@@ -40,7 +40,7 @@ impl<T> FibQueue<T> {
     }
 
     /// How many wait.
-    pub fn len(&self) -> usize {
+    pub fn backlog(&self) -> usize {
         self.waiting.len()
     }
 }
@@ -59,14 +59,14 @@ mod tests {
         let mut queue = FibQueue::new(Duration::from_nanos(1_000), Duration::from_nanos(7));
         let done: Vec<_> = (0..3).map(|n| queue.push(Instant(50), n).0).collect();
         assert_eq!(done, [1_050, 1_057, 1_064]);
-        assert_eq!((queue.len(), queue.end()), (3, Some(Instant(1_064))));
+        assert_eq!((queue.backlog(), queue.end()), (3, Some(Instant(1_064))));
         assert_eq!(queue.take(Instant(1_049)), None);
         assert_eq!(queue.take(Instant(1_050)), Some((Instant(1_050), 0)));
         // While it is busy the delay is over before its turn comes; when it is idle the delay counts again.
         assert_eq!(queue.push(Instant(60), 3).0, 1_071);
         assert_eq!(queue.push(Instant(2_000), 4).0, 3_000);
         assert_eq!(times(&mut queue), [(1_057, 1), (1_064, 2), (1_071, 3), (3_000, 4)]);
-        assert_eq!((queue.len(), queue.end()), (0, None));
+        assert_eq!((queue.backlog(), queue.end()), (0, None));
         let mut at_once = FibQueue::new(Duration::ZERO, Duration::ZERO);
         assert_eq!((0..3).map(|n| at_once.push(Instant(9), n).0).collect::<Vec<_>>(), [9, 9, 9]);
     }

@@ -1,6 +1,7 @@
 //! The data plane: from the check of the header to the line.
 
 use super::Router;
+use super::routing::TCP;
 use crate::egress::Parked;
 use crate::faults::{REORDER_LIMIT, is_nth};
 use crate::filter::Packet;
@@ -306,6 +307,10 @@ impl Router {
 
     fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let out = &mut self.ports[port];
+        if out.down {
+            self.discard(slot, |d| &mut d.link_down);
+            return None;
+        }
         let departure = out.line.offer(ready, self.pool.get(slot).len());
         if departure.is_none() {
             out.counters.out_discards += 1;
@@ -408,7 +413,6 @@ fn dscp(frame: &[u8]) -> u8 {
 
 /// The destination port of a TCP or UDP packet.
 fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
-    const TCP: u8 = 6;
     let ports: &[u8; 4] = payload.first_chunk()?;
     matches!(protocol, TCP | protocol::UDP).then_some(u16::from_be_bytes([ports[2], ports[3]]))
 }

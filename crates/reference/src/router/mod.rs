@@ -3,6 +3,7 @@
 mod control;
 mod forward;
 mod icmp;
+mod routing;
 
 use crate::classes::{ClassCounters, Classes};
 use crate::config::{Config, ConfigError, Route};
@@ -14,6 +15,7 @@ use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
 use crate::server::Server;
+use crate::speaker::Speaker;
 use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use drophammer_model::Instant;
@@ -28,6 +30,9 @@ use std::time::Duration;
 pub struct Router {
     ports: Vec<Port>,
     fib: Fib,
+    speaker: Option<Box<Speaker>>,
+    /// Packets of the speaker, one behind the other, and where each ends and by which port it goes.
+    spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
     neighbours: Neighbours,
     server: Server,
@@ -50,6 +55,8 @@ pub struct Router {
 
 struct Port {
     mac: MacAddr,
+    /// The link is down.
+    down: bool,
     ipv4: Option<(Ipv4Addr, u8)>,
     ipv6: Option<(Ipv6Addr, u8)>,
     link_local: Ipv6Addr,
@@ -97,8 +104,10 @@ impl Router {
             }
         }
         let count = config.ports.len();
+        let speaker = config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp).map(Box::new)).transpose()?;
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
+            down: false,
             ipv4: p.ipv4,
             ipv6: p.ipv6,
             link_local: ndp::link_local(p.mac),
@@ -116,6 +125,8 @@ impl Router {
             classes,
             ports: ports.collect(),
             fib,
+            speaker,
+            spoken: (Vec::new(), Vec::new()),
             filter: Filter::new(config.filter)?,
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
@@ -173,6 +184,9 @@ impl Router {
             self.server.set_sag(faults.sag);
         }
         self.next_own = faults.own_frames.map_or(Instant(0), |own| self.now + own.interval);
+        if let Some(speaker) = &mut self.speaker {
+            speaker.set_faults(faults.bgp);
+        }
         self.faults = faults;
         Ok(())
     }
@@ -230,8 +244,13 @@ impl Router {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
+        self.install_routes(now);
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
+        if ingress.down {
+            self.truth.ignored += 1;
+            return;
+        }
         ingress.counters.in_octets += frame.len() as u64 + 4;
         let Ok((header, packet)) = ethernet::Repr::parse(frame) else {
             ingress.counters.in_errors += 1;
@@ -260,6 +279,8 @@ impl Router {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
+        self.speak(now);
+        self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
         self.release_parked(now);
@@ -283,7 +304,8 @@ impl Router {
 
     /// When [`Router::poll`] has something to do next; `None` while nothing is under way.
     pub fn next_deadline(&self) -> Option<Instant> {
-        earlier(self.departures.next(), self.next_timer())
+        let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
+        earlier(installed, earlier(self.departures.next(), self.next_timer()))
     }
 
     /// The same without test frames on their way out: until then one call of [`Router::poll`] is as good as many.
@@ -295,6 +317,7 @@ impl Router {
         let own = self.faults.own_frames.map(|_| self.next_own);
         let served = self.classes.as_ref().and_then(Classes::deadline);
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
+        next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         for port in &self.ports {
             // Asked for at every frame, and mostly empty.
             if !port.parked.is_empty() {

@@ -74,7 +74,14 @@ impl Speaker {
             fib_time_per_route: bgp.fib_time_per_route,
         };
         let rib = Rib::new(timing, bgp.peers.len(), bgp.rib_limit.map(|l| l.paths));
-        let table = Table { rib, asn: bgp.asn, limit: bgp.rib_limit, until_reset: None, until_malformed: None, truth: BgpTruth::default() };
+        let table = Table {
+            rib,
+            asn: bgp.asn,
+            limit: bgp.rib_limit,
+            until_reset: None,
+            until_malformed: None,
+            truth: BgpTruth::default(),
+        };
         let peers: Vec<Peer> = bgp.peers.iter().map(|peer| Peer::new(config, bgp, peer)).collect();
         let by_address = (0..).zip(&bgp.peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
         let mut speaker = Speaker {
@@ -134,8 +141,8 @@ impl Speaker {
             return;
         }
         self.work(now, hops);
-        // Polling may make room to send.
-        for _ in 0..4 {
+        // What TCP has sent may make room for more.
+        for _ in 0..64 {
             for (port, stack) in self.stacks.iter_mut().enumerate() {
                 stack.poll(now, &mut |packet| out(port, packet));
             }

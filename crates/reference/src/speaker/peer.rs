@@ -229,13 +229,8 @@ impl Speaker {
                 }
             }
             let Some(with) = peer.session.negotiated().filter(|_| peer.up) else { return };
-            let way = write::Way {
-                peer: id,
-                asn: table.asn,
-                own: peer.own,
-                internal: with.ibgp,
-                longest: with.max_send,
-            };
+            let way =
+                write::Way { peer: id, asn: table.asn, own: peer.own, internal: with.ibgp, longest: with.max_send };
             write::write(table, &way, faults, &mut peer.staged, AHEAD, now);
             if table.until_malformed == Some(0) {
                 table.until_malformed = None;
@@ -244,7 +239,8 @@ impl Speaker {
             }
             if peer.end_of_rib && !table.rib.has_news(id) {
                 peer.end_of_rib = false;
-                write::end_of_rib(&mut peer.staged, peer.is_ipv6());
+                let ipv6 = peer.is_ipv6();
+                write::end_of_rib(&mut peer.staged, ipv6);
             }
             if peer.staged.is_empty() {
                 return;
@@ -272,7 +268,11 @@ impl Speaker {
                 wish @ (Wish::Close | Wish::Abort) => {
                     let Some(connection) = peer.connection.take() else { continue };
                     by_connection.remove(&(port, connection));
-                    if wish == Wish::Close { stack.close(connection) } else { stack.abort(connection) }
+                    if wish == Wish::Close {
+                        stack.close(connection)
+                    } else {
+                        stack.abort(connection)
+                    }
                     stack.remove(connection);
                 }
             }

@@ -180,7 +180,9 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             (attribute::EXTENDED_COMMUNITIES, value) if value.len().is_multiple_of(8) && !value.is_empty() => {
                 pass_on(flags);
             }
-            (attribute::LARGE_COMMUNITIES, value) if value.len().is_multiple_of(12) && !value.is_empty() => pass_on(flags),
+            (attribute::LARGE_COMMUNITIES, value) if value.len().is_multiple_of(12) && !value.is_empty() => {
+                pass_on(flags)
+            }
             (attribute::MP_REACH_NLRI, value) => reached = reach(value)?,
             (attribute::MP_UNREACH_NLRI, value) => unreached = unreach(value)?,
             // Of no use where all speak in 4 octets (RFC 6793 section 6).
@@ -291,7 +293,11 @@ mod tests {
         let update = read(&body, false).unwrap();
         assert_eq!(all(update.withdrawn[0]), ["11.0.0.0/8", "0.0.0.0/0"]);
         assert_eq!(all(update.withdrawn[1]), ["2002::/16"]);
-        assert_eq!(all(update.announced[0].0), ["203.0.113.0/24", "10.1.128.0/17"], "bits beyond the length do not count");
+        assert_eq!(
+            all(update.announced[0].0),
+            ["203.0.113.0/24", "10.1.128.0/17"],
+            "bits beyond the length do not count"
+        );
         assert_eq!(all(update.announced[1].0), ["2001:db8:1::/48"]);
         assert_eq!(update.announced[0].1, Some("198.18.0.2".parse().unwrap()));
         assert_eq!(update.announced[1].1, Some(hop6.into()));

@@ -35,14 +35,7 @@ struct Common {
 
 /// Appends UPDATEs for what there is to tell until `out` has `enough` bytes or more, or the routes before a malformed one
 /// have been told.
-pub(super) fn write(
-    table: &mut Table,
-    way: &Way,
-    faults: &BgpFaults,
-    out: &mut Vec<u8>,
-    enough: usize,
-    now: Instant,
-) {
+pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut Vec<u8>, enough: usize, now: Instant) {
     let Table { rib, truth, until_malformed: until, .. } = table;
     let mut nets = Vec::new();
     while out.len() < enough && *until != Some(0) {

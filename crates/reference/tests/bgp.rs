@@ -33,7 +33,7 @@ fn withdrawn(heard: &[Heard]) -> Vec<String> {
 }
 
 fn names(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
-    numbers.into_iter().map(|n| format!("10.{}.{}.0/24", n >> 8, n & 255)).collect()
+    numbers.into_iter().map(|n| format!("{}.{}.{}.0/24", 10 + (n >> 16), n >> 8 & 255, n & 255)).collect()
 }
 
 /// A test frame from a port to a route of [`speakers::net24`].
@@ -184,9 +184,11 @@ fn a_better_path_takes_over_and_its_end_brings_the_alternate_back() {
         assert_eq!((goes_to(&mut world, 5), goes_to(&mut world, 25)), (Some(0), Some(0)));
         // It comes back, and tells its routes anew.
         world.router.set_link(now, 1, true);
+        world.speakers[1].say(&update(&[8, 99], &[], &[]));
+        world.run_until(now + Duration::from_secs(8));
+        assert_eq!(world.router.truth().bgp.sessions, 3, "{i}");
         world.speakers[1].say(&update(&[], &short, &nets));
         world.run_until(now + Duration::from_secs(9));
-        assert_eq!(world.router.truth().bgp.sessions, 3, "{i}");
         assert_eq!(announced(&world.heard(2)), names(0..20));
     }
 }
@@ -423,4 +425,22 @@ fn silence_ends_a_session_after_the_hold_time() {
     world.router.set_faults(Faults::default()).unwrap();
     world.run_until(Instant(60 * SECOND));
     assert!(world.speakers.iter().all(|s| s.session.state() == State::Established));
+}
+
+#[test]
+fn two_hundred_thousand_routes_come_out_whole() {
+    const ROUTES: u32 = 200_000;
+    let mut world = plain(3);
+    world.speakers[0].say(&announce(0, 0, ROUTES));
+    world.run_until(Instant(SECOND));
+    let truth = *world.router.truth();
+    assert_eq!((truth.bgp.routes, truth.bgp.routes_sent), (ROUTES.into(), 2 * u64::from(ROUTES)));
+    assert_eq!((truth.fib.ipv4, truth.bgp.fib_changes), (ROUTES.into(), ROUTES.into()));
+    let all = names(0..ROUTES);
+    assert_eq!((announced(&world.heard(1)) == all, announced(&world.heard(2)) == all), (true, true));
+    // The session ends: all of them go at once.
+    world.router.set_link(world.now, 0, false);
+    world.run_until(Instant(2 * SECOND));
+    assert!(withdrawn(&world.heard(1)) == all && withdrawn(&world.heard(2)) == all);
+    assert_eq!((world.router.truth().bgp.routes, world.router.truth().fib.ipv4), (0, 0));
 }

@@ -340,11 +340,10 @@ pub fn next_hop(address: Ipv4Addr) -> Vec<u8> {
     out
 }
 
-/// Route number `n` of 10.0.0.0/8 in 24s.
+/// Route number `n` of 10.0.0.0/8, 11.0.0.0/8 and so on in 24s.
 pub fn net24(n: u32) -> [u8; 4] {
     let [_, a, b, c] = n.to_be_bytes();
-    assert_eq!(a, 0);
-    [24, 10, b, c]
+    [24, 10 + a, b, c]
 }
 
 /// UPDATEs that announce routes `from..to` by way of the speaker on `port`, 100 in each.

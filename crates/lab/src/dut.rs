@@ -1,5 +1,6 @@
 //! What a DUT kind and a DUT that is up can be asked.
 
+use crate::bgp::Speaker;
 use crate::cpu;
 use crate::process::Daemon;
 use crate::router::{self, Route};
@@ -9,6 +10,7 @@ use crate::{Lab, LabError, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -81,6 +83,26 @@ pub trait Dut: Send {
     /// Processor time of its forwarding and daemons since it was brought up; `None` where not all of it can be read.
     fn cpu_time(&mut self) -> Option<Duration>;
 
+    /// Processor time of each of its daemons since it was brought up, by name: `zebra`, `bgpd -R`. Empty
+    /// where it has none, or none that can be seen.
+    fn daemon_times(&mut self) -> Vec<(String, Duration)> {
+        Vec::new()
+    }
+
+    /// Memory in RAM of each of its daemons in bytes, by the same names.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Routes that its forwarding plane holds, those to its own addresses and links included: compare with the value
+    /// before routes were sent. `None` where that is not known.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    fn fib_routes(&mut self, _family: Family) -> Result<Option<u64>, LabError> {
+        Ok(None)
+    }
+
     /// Time that the hypervisor took from the DUT's processor since boot; `None` where that is not known.
     fn stolen(&mut self) -> Option<Duration>;
 
@@ -110,12 +132,15 @@ pub trait Dut: Send {
 
 /// Time in which a DUT in a namespace must become ready.
 pub(crate) const READY: Duration = Duration::from_secs(20);
+/// And so much longer for each BGP neighbour: bgpd of FRR takes 2 ms for each of 4,000.
+const NEIGHBOUR: Duration = Duration::from_millis(10);
 
 /// A router in a namespace: links, and daemons that may be none.
 pub(crate) struct NamespaceDut {
     topology: Topology,
     daemons: Vec<Daemon>,
     record: DutRecord,
+    bgp: Option<Speaker>,
 }
 
 impl NamespaceDut {
@@ -135,7 +160,17 @@ impl NamespaceDut {
             confinement: topology.confinement().into(),
             ..DutRecord::default()
         };
-        Ok(NamespaceDut { topology, daemons: Vec::new(), record })
+        Ok(NamespaceDut { topology, daemons: Vec::new(), record, bgp: Speaker::of(ports) })
+    }
+
+    /// BGP that the ports ask for; whoever starts no daemon for it clears it with [`NamespaceDut::without_bgp`].
+    pub(crate) fn bgp(&self) -> Option<&Speaker> {
+        self.bgp.as_ref()
+    }
+
+    /// This router does not speak BGP, whatever the ports ask for.
+    pub(crate) fn without_bgp(&mut self) {
+        self.bgp = None;
     }
 
     pub(crate) fn netns(&self) -> &crate::Netns {
@@ -167,7 +202,9 @@ impl NamespaceDut {
         stop: &dyn Fn() -> bool,
         mut look: impl FnMut(&NamespaceDut) -> Result<Option<String>, LabError>,
     ) -> Result<(), LabError> {
-        let result = wait::until(READY, stop, || {
+        // What has many neighbours to read about may take longer.
+        let neighbours = self.bgp.as_ref().map_or(0, Speaker::neighbours) as u32;
+        let result = wait::until(READY + NEIGHBOUR * neighbours, stop, || {
             self.check_daemons()?;
             Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
         });
@@ -177,13 +214,27 @@ impl NamespaceDut {
         })
     }
 
-    /// Waits until every link has carrier and every route is in the kernel: the DUT is ready.
+    /// Waits until every link has carrier and every route is in the kernel, and BGP listens where the ports
+    /// have it: the DUT is ready.
     pub(crate) fn ready(mut self, routes: &[Route], stop: &dyn Fn() -> bool) -> Result<Box<dyn Dut>, LabError> {
         self.wait(stop, |dut| match dut.topology.link_not_up() {
             Some(link) => Ok(Some(format!("{link} has no carrier"))),
-            None => router::missing(dut.netns(), routes),
+            None => match router::missing(dut.netns(), routes)? {
+                None => dut.bgp.as_ref().map_or(Ok(None), |bgp| bgp.deaf(dut.netns())),
+                missing => Ok(missing),
+            },
         })?;
         Ok(Box::new(self))
+    }
+
+    /// Asks every process of every daemon; one that has just ended has no answer.
+    fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
+        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
+        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
+            true => daemon.name().to_owned(),
+            false => probe::child_name(daemon.name(), pid),
+        };
+        processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
     }
 
     fn check_daemons(&mut self) -> Result<(), LabError> {
@@ -213,7 +264,22 @@ impl Dut for NamespaceDut {
 
     fn cpu_time(&mut self) -> Option<Duration> {
         let forwarding = self.topology.cpu_time()?;
-        self.daemons.iter().try_fold(forwarding, |sum, d| Some(sum + probe::process_time(d.pid())?))
+        self.daemons.iter().try_fold(forwarding, |sum, d| {
+            let children = probe::family_tree(d.pid()).into_iter().skip(1);
+            Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
+        })
+    }
+
+    fn daemon_times(&mut self) -> Vec<(String, Duration)> {
+        self.each_process(probe::process_time)
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.each_process(probe::resident)
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
+        probe::fib_routes(self.netns(), family)
     }
 
     fn stolen(&mut self) -> Option<Duration> {

@@ -1,6 +1,7 @@
 //! Reading what the kernel counts: processor time, interfaces, IP, softnet.
 
 use crate::{LabError, Netns};
+use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
@@ -52,6 +53,60 @@ fn ticks(n: u64) -> Duration {
 pub(crate) fn process_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat_time(&stat).map(ticks)
+}
+
+/// A process and all that descend from it, in the order in which they were started where the kernel keeps it.
+pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
+    let mut tree = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = tree.get(next).copied() {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let text = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            tree.extend(text.split_whitespace().filter_map(|p| p.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    tree
+}
+
+/// Name of a child of the daemon `parent`, with its first option where it has one, since that tells what it is for:
+/// `bgpd -R`.
+pub(crate) fn child_name(parent: &str, pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let option = line.split(|b| *b == 0).nth(1).filter(|w| w.starts_with(b"-"));
+    option.map_or_else(|| parent.to_owned(), |option| format!("{parent} {}", String::from_utf8_lossy(option)))
+}
+
+/// Memory of a process that is in RAM (VmRSS), in bytes.
+pub(crate) fn resident(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status_kib(&status, "VmRSS:").map(|kib| kib * 1024)
+}
+
+fn status_kib(status: &str, key: &str) -> Option<u64> {
+    status.lines().find_map(|l| l.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
+}
+
+/// Routes that the kernel of `netns` holds, those to its own addresses and links included. Costs a walk over the IPv4
+/// trie (about 40 ms for a million routes), nothing for IPv6.
+pub(crate) fn fib_routes(netns: &Netns, family: Family) -> Result<Option<u64>, LabError> {
+    let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    netns.run(|| match family {
+        Family::Ipv4 => trie_prefixes(&read("fib_triestat")),
+        Family::Ipv6 => rt6_entries(&read("rt6_stats")),
+    })
+}
+
+/// Prefixes of the main table in `/proc/net/fib_triestat`. Without policy rules it holds the local one as well.
+fn trie_prefixes(text: &str) -> Option<u64> {
+    let main = text.lines().skip_while(|l| !l.starts_with("Main:"));
+    main.skip(1).find_map(|l| l.trim().strip_prefix("Prefixes:"))?.trim().parse().ok()
+}
+
+/// The fourth field of `/proc/net/rt6_stats`: entries of all tables, in hexadecimal digits.
+fn rt6_entries(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.split_whitespace().nth(3)?, 16).ok()
 }
 
 /// utime + stime of a line of `/proc/PID/stat`.
@@ -163,6 +218,35 @@ mod tests {
         }
         assert!(process_time(std::process::id()).unwrap() >= Duration::from_millis(10));
         assert!(thread_time(std::process::id()).unwrap() >= before);
+    }
+
+    #[test]
+    fn children_are_found_and_have_memory() {
+        let sh = crate::process::find("sh", "dash").unwrap();
+        let mut child = std::process::Command::new(sh);
+        child.args(["-c", "sleep 600 & echo started; wait"]).stdout(std::process::Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        let tree = family_tree(child.id());
+        assert_eq!((child_name("a", tree[0]).as_str(), child_name("a", tree[1]).as_str()), ("a -c", "a"));
+        assert!(tree.len() == 2 && tree[0] == child.id(), "{tree:?}");
+        assert!(tree.iter().all(|p| resident(*p).is_some_and(|bytes| bytes > 10_000)));
+        for pid in tree {
+            let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn routes_of_the_kernel() {
+        let triestat = "Basic info: size of leaf: 56 bytes, size of tnode: 56 bytes.\nMain:\n\tAver depth:     2.45\n\
+                        \tMax depth:      5\n\tLeaves:         11\n\tPrefixes:       13\n\tInternal nodes: 9\n\
+                        Local:\n\tLeaves:         11\n\tPrefixes:       99\n";
+        assert_eq!((trie_prefixes(triestat), trie_prefixes("Local:\n\tPrefixes: 9\n")), (Some(13), None));
+        assert_eq!(rt6_entries("0014 000a 0024 00ff 0000 000d 0002\n"), Some(255));
+        assert_eq!(status_kib("VmPeak:\t  9 kB\nVmRSS:\t    1200 kB\n", "VmRSS:"), Some(1200));
     }
 
     #[test]

@@ -109,6 +109,11 @@ impl Daemon {
         Ok(Daemon { name: name.into(), child, log })
     }
 
+    /// Name, as in [`Daemon::start`].
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Process id in the tester's own numbering.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -24,13 +24,26 @@ pub(crate) fn dut_interface(i: usize) -> String {
     format!("d{i}")
 }
 
+/// How templates and suites write a family.
+pub(crate) fn word(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4",
+        Family::Ipv6 => "ipv6",
+    }
+}
+
+/// Lines of ip(8) that give the DUT the routes.
+pub(crate) fn route_lines(routes: &[Route]) -> Vec<String> {
+    routes.iter().map(|r| format!("route add {} via {} dev {}", r.prefix, r.via, r.interface)).collect()
+}
+
 /// Routes of all ports, IPv4 before IPv6.
 pub(crate) fn routes(ports: &[PortConfig]) -> Vec<Route> {
-    let of = |family: Family, name: &'static str| {
+    let of = |family: Family| {
         ports.iter().enumerate().filter_map(move |(i, port)| {
             let a = port.addressing(family)?;
             Some(Route {
-                family: name,
+                family: word(family),
                 prefix: format!("{}/{}", a.behind.0, a.behind.1),
                 via: a.host,
                 interface: dut_interface(i),
@@ -38,7 +51,7 @@ pub(crate) fn routes(ports: &[PortConfig]) -> Vec<Route> {
             })
         })
     };
-    of(Family::Ipv4, "ipv4").chain(of(Family::Ipv6, "ipv6")).collect()
+    of(Family::Ipv4).chain(of(Family::Ipv6)).collect()
 }
 
 /// Lines of ip(8) that give the DUT's ports their addresses.

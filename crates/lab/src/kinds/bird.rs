@@ -1,16 +1,16 @@
-//! BIRD 2 with static routes, exported to the kernel, which forwards.
+//! BIRD 2 with static routes and BGP, exported to the kernel, which forwards.
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, kinds, process, router};
-use drophammer_model::registry::KindSpec;
+use drophammer_model::registry::{BGP, KindSpec};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use std::path::Path;
 
 static SPEC: KindSpec = KindSpec {
     name: "bird",
-    summary: "BIRD 2 in a network namespace: static protocol into the kernel's table",
-    roles: &["ipv4-router", "ipv6-router"],
+    summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
+    roles: &["ipv4-router", "ipv6-router", BGP],
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[],
     simulated: false,
@@ -44,7 +44,7 @@ impl DutKind for Bird {
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
         let routes = router::routes(ports);
-        router.configuration(work_dir, "bird.conf", &kinds::render(TEMPLATE, &dut.name, &routes)?)?;
+        router.configuration(work_dir, "bird.conf", &kinds::render(TEMPLATE, &dut.name, &routes, router.bgp())?)?;
         let state = lab.shared().fresh_state(&dut.name)?;
         let mut command = router.netns().command(&program);
         command.arg("-f").arg("-c").arg(work_dir.join("bird.conf"));
@@ -57,15 +57,27 @@ impl DutKind for Bird {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::two_ports;
+    use crate::bgp::Speaker;
+    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_route() {
-        let text = kinds::render(TEMPLATE, "bird", &router::routes(&two_ports())).unwrap();
+        let text = kinds::render(TEMPLATE, "bird", &router::routes(&two_ports()), None).unwrap();
         for line in ["route 198.18.64.0/18 via 198.18.1.2;", "route 2001:2:0:8000::/50 via 2001:2::2;"] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
         assert_eq!(text.matches("route 198.").count(), 2);
         assert_eq!(text.matches("route 2001:").count(), 2);
+        assert!(!text.to_lowercase().contains("bgp"), "{text}");
+    }
+
+    #[test]
+    fn the_configuration_holds_every_peer() {
+        let ports = two_ports_with_bgp(1000);
+        let text = kinds::render(TEMPLATE, "bird", &router::routes(&ports), Speaker::of(&ports).as_ref()).unwrap();
+        assert_eq!(text.matches("protocol bgp p").count(), 4000);
+        for line in ["local 198.19.1.1 as 65000;", "neighbor 198.19.1.2 as 65002;", "neighbor 2001:2::3e9 as 65001;"] {
+            assert!(text.contains(line), "{line}");
+        }
     }
 }

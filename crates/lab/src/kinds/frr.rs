@@ -1,24 +1,32 @@
-//! FRRouting: staticd's routes, put into the kernel by zebra; the kernel forwards.
+//! FRRouting: staticd's and bgpd's routes, put into the kernel by zebra; the kernel forwards.
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, kinds, mounts, process, router};
-use drophammer_model::registry::KindSpec;
+use drophammer_model::registry::{BGP, KindSpec};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 static SPEC: KindSpec = KindSpec {
     name: "frr",
-    summary: "FRRouting in a network namespace: zebra and staticd, the kernel forwards",
-    roles: &["ipv4-router", "ipv6-router"],
+    summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
+    roles: &["ipv4-router", "ipv6-router", BGP],
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[],
     simulated: false,
 };
 
 const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
+const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
+
+/// Receive buffer of zebra's netlink sockets, in bytes: a million routes at once overflow the default of 212,992. The
+/// kernel gives an ordinary user less.
+const NETLINK_BUFFER: &str = "90000000";
 
 /// Groups that the daemons insist on.
 const GROUPS: [&str; 2] = ["frr", "frrvty"];
@@ -41,6 +49,8 @@ impl DutKind for Frr {
     ) -> Result<Box<dyn Dut>, LabError> {
         let zebra = process::find("zebra", "frr")?;
         let staticd = process::find("staticd", "frr")?;
+        // Not by name: OpenBGPD's program is called so too.
+        let bgpd = zebra.with_file_name("bgpd");
         let mut ask = process::command(&zebra, &lab.shared().mark);
         ask.arg("--version");
         let told = process::output(ask, None)?;
@@ -51,21 +61,59 @@ impl DutKind for Frr {
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
         let routes = router::routes(ports);
-        router.configuration(work_dir, "frr.conf", &kinds::render(TEMPLATE, &dut.name, &routes)?)?;
+        router.configuration(work_dir, "frr.conf", &kinds::render(TEMPLATE, &dut.name, &routes, None)?)?;
         let socket = state.join("zserv.api");
         let start = |name: &str, program: &Path, config: &Path, router: &mut NamespaceDut| {
             let mut command = router.netns().command(program);
             command.args(["-u", "root", "-g", "root", "-P", "0", "--log", "stdout", "--log-level", "informational"]);
             command.arg("-f").arg(config).arg("-z").arg(&socket).arg("--vty_socket").arg(&state);
             command.arg("-i").arg(state.join(format!("{name}.pid")));
+            if name == "zebra" {
+                command.arg("-s").arg(NETLINK_BUFFER);
+            }
             router.daemon(name, command, work_dir)
         };
         start("zebra", &zebra, Path::new("/dev/null"), &mut router)?;
-        // staticd that finds zebra not listening tries again only ten seconds later.
+        // Who finds zebra not listening tries again only ten seconds later.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &work_dir.join("frr.conf"), &mut router)?;
+        if let Some(bgp) = router.bgp() {
+            let (text, locals) = (kinds::render(BGP_TEMPLATE, &dut.name, &routes, Some(bgp))?, bgp.locals());
+            router.configuration(work_dir, "bgpd.conf", &text)?;
+            start("bgpd", &bgpd, &work_dir.join("bgpd.conf"), &mut router)?;
+            let vty = state.join("bgpd.vty");
+            router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
+        }
         router.ready(&routes, stop)
     }
+}
+
+/// bgpd listens before it has read its neighbours and heard of its interfaces, and turns away who comes so early. In words
+/// which address it does not know yet.
+fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
+    let told = match ask(vty, "show bgp martian next-hop") {
+        Ok(told) => told,
+        Err(e) => return Some(format!("bgpd does not answer: {e}")),
+    };
+    let missing = locals.iter().find(|a| !told.contains(&format!("addr: {a},")));
+    missing.map(|address| format!("bgpd has not heard of its address {address}"))
+}
+
+/// Asks a daemon by the socket that vtysh uses: a command ends with NUL, its answer with three of them and a status.
+fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(vty)?;
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    stream.write_all(command.as_bytes())?;
+    stream.write_all(&[0])?;
+    let mut answer = Vec::new();
+    let mut bytes = [0; 4096];
+    while !(answer.len() >= 4 && answer[answer.len() - 4..].starts_with(&[0, 0, 0])) {
+        match stream.read(&mut bytes)? {
+            0 => break,
+            n => answer.extend_from_slice(&bytes[..n]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).trim_end_matches('\0').to_owned())
 }
 
 /// Gives FRR an empty /etc/frr, so that the host's configuration has no say, and groups that exist in every user
@@ -93,15 +141,32 @@ fn with_groups(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::two_ports;
+    use crate::bgp::Speaker;
+    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_route() {
-        let text = kinds::render(TEMPLATE, "frr", &router::routes(&two_ports())).unwrap();
+        let text = kinds::render(TEMPLATE, "frr", &router::routes(&two_ports()), None).unwrap();
         for line in ["ip route 198.18.64.0/18 198.18.1.2 d0", "ipv6 route 2001:2:0:8000::/50 2001:2::2 d0"] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }
         assert_eq!(text.lines().filter(|l| l.starts_with("ip route") || l.starts_with("ipv6 route")).count(), 4);
+    }
+
+    #[test]
+    fn the_configuration_holds_every_peer() {
+        let text = kinds::render(BGP_TEMPLATE, "frr", &[], Speaker::of(&two_ports_with_bgp(1000)).as_ref()).unwrap();
+        assert_eq!(text.matches(" peer-group p").count(), 4000);
+        for line in [
+            "router bgp 65000",
+            " neighbor p1_ipv4 remote-as 65002",
+            " neighbor 198.18.1.2 peer-group p0_ipv4",
+            " neighbor 2001:2:0:1::3e9 peer-group p1_ipv6",
+            " timers bgp 30 90",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}");
+        }
+        assert_eq!(text.matches(" activate").count(), 4);
     }
 
     #[test]

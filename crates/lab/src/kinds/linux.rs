@@ -35,9 +35,9 @@ impl DutKind for Linux {
     ) -> Result<Box<dyn Dut>, LabError> {
         let version = format!("Linux {}", kernel_release());
         let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
+        router.without_bgp();
         let routes = router::routes(ports);
-        let lines: Vec<_> =
-            routes.iter().map(|r| format!("route add {} via {} dev {}", r.prefix, r.via, r.interface)).collect();
+        let lines = router::route_lines(&routes);
         router.configuration(work_dir, "routes.ip", &(lines.join("\n") + "\n"))?;
         router.netns().ip(&lines)?;
         router.ready(&routes, stop)

@@ -4,14 +4,16 @@ pub mod bird;
 pub mod external;
 pub mod frr;
 pub mod linux;
+pub mod openbgpd;
 
+use crate::bgp::Speaker;
 use crate::router::Route;
 use crate::{DutKind, LabError, process};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
-pub static KINDS: &[&dyn DutKind] = &[&linux::Linux, &frr::Frr, &bird::Bird, &external::External];
+pub static KINDS: &[&dyn DutKind] = &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &external::External];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {
@@ -24,8 +26,9 @@ pub fn missing(name: &str) -> Vec<LabError> {
     needs.iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
-/// Renders a router's configuration from its template, which sees `name` and `routes`.
-fn render(template: &str, name: &str, routes: &[Route]) -> Result<String, LabError> {
+/// Renders a router's configuration from its template, which sees `name`, `routes`, and `bgp` ([`Speaker::context`]; none
+/// where the ports have no BGP).
+fn render(template: &str, name: &str, routes: &[Route], bgp: Option<&Speaker>) -> Result<String, LabError> {
     let failed = |e: minijinja::Error| LabError::Io {
         what: "cannot render a configuration template".into(),
         source: std::io::Error::other(e.to_string()),
@@ -37,7 +40,8 @@ fn render(template: &str, name: &str, routes: &[Route]) -> Result<String, LabErr
     environment.set_syntax(syntax.map_err(failed)?);
     let route = |r: &Route| context! { family => r.family, prefix => &r.prefix, via => r.via.to_string(), interface => &r.interface };
     let routes: Vec<Value> = routes.iter().map(route).collect();
-    environment.render_str(template, context! { name, routes }).map_err(failed)
+    let bgp = bgp.map(Speaker::context);
+    environment.render_str(template, context! { name, routes, bgp }).map_err(failed)
 }
 
 #[cfg(test)]
@@ -57,7 +61,7 @@ mod tests {
 
     #[test]
     fn an_unknown_variable_is_an_error() {
-        assert!(render("{{ nme }}", "a", &[]).is_err());
+        assert!(render("{{ nme }}", "a", &[], None).is_err());
     }
 }
 
@@ -65,8 +69,19 @@ mod tests {
 #[cfg(test)]
 pub(crate) mod tests_support {
     use drophammer_model::quantity::Bandwidth;
-    use drophammer_model::suite::{Addressing, PortConfig};
-    use drophammer_model::trial::AddressRange;
+    use drophammer_model::suite::{Addressing, PortBgp, PortConfig};
+    use drophammer_model::trial::{AddressRange, Family};
+    use std::time::Duration;
+
+    /// The same with `peers` BGP peers on each port in each family.
+    pub(crate) fn two_ports_with_bgp(peers: u32) -> Vec<PortConfig> {
+        let mut ports = two_ports();
+        for (port, asn) in ports.iter_mut().zip(65001..) {
+            let families = vec![Family::Ipv4, Family::Ipv6];
+            port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold: Duration::from_secs(90), families });
+        }
+        ports
+    }
 
     /// Two ports with both families.
     pub(crate) fn two_ports() -> Vec<PortConfig> {

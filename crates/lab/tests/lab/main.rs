@@ -3,6 +3,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness: `main` starts itself again for
 //! each scenario, as root and as an ordinary user, and compares what the host has before and after.
 
+mod bgp;
+
 use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::suite::{Addressing, DutConfig, ParamValue, Params, PortConfig};
@@ -63,10 +65,23 @@ fn main() -> ExitCode {
 }
 
 fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
-    let all = ["linux", "frr", "bird", "twice", "loop", "broken", "killed"];
+    let all = [
+        "linux",
+        "frr",
+        "bird",
+        "twice",
+        "loop",
+        "broken",
+        "killed",
+        "bgp-frr",
+        "bgp-bird",
+        "bgp-refused",
+        "peers-frr",
+        "peers-bird",
+    ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
-        cases.extend(["external", "external-refused"].map(|name| (name, "root")));
+        cases.extend(["external", "external-refused", "bgp-openbgpd", "peers-openbgpd"].map(|name| (name, "root")));
         cases.extend(all.map(|name| (name, "nobody")));
     }
     cases
@@ -240,6 +255,12 @@ fn scenario(name: &str, work: &Path) -> Checked {
     if name.starts_with("external") {
         return external(&mut lab, name, work);
     }
+    match name.split_once('-') {
+        Some(("bgp", "refused")) => return bgp::refused(&mut lab, work),
+        Some(("bgp", kind)) => return bgp::speaks(&mut lab, kind, work),
+        Some(("peers", kind)) => return bgp::many(&mut lab, kind, work),
+        _ => {}
+    }
     match name {
         "loop" => joined(&lab),
         "broken" => broken(&mut lab, work),
@@ -263,13 +284,18 @@ fn scenario(name: &str, work: &Path) -> Checked {
 }
 
 fn up(lab: &mut Lab, kind: &str, work: &Path) -> Result<Box<dyn Dut>, String> {
+    up_with(lab, kind, work, &ports())
+}
+
+fn up_with(lab: &mut Lab, kind: &str, work: &Path, ports: &[PortConfig]) -> Result<Box<dyn Dut>, String> {
     let config = DutConfig { name: format!("{kind}-1"), kind: kind.into(), params: Params::default() };
     let start = Instant::now();
     let found = find(kind).ok_or("no such kind")?;
-    let dut = found.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())?;
+    let dut = found.bring_up(lab, &config, ports, work, &|| false).map_err(|e| e.to_string())?;
     let took = start.elapsed();
     println!("{kind} up in {:.3} s: {}", took.as_secs_f64(), dut.record().version);
-    ensure(took < Duration::from_secs(10), "bring-up takes too long")?;
+    let many = ports.iter().any(|p| p.bgp.as_ref().is_some_and(|b| b.peers > 100));
+    ensure(took < Duration::from_secs(if many { 40 } else { 10 }), "bring-up takes too long")?;
     Ok(dut)
 }
 

@@ -1,0 +1,126 @@
+//! OpenBGPD: a control plane. On Linux it puts no routes into the kernel, whose static routes forward.
+
+use crate::dut::NamespaceDut;
+use crate::environment::kernel_release;
+use crate::{Dut, DutKind, Lab, LabError, kinds, process, router};
+use drophammer_model::registry::{BGP, KindSpec};
+use drophammer_model::suite::{DutConfig, PortConfig};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+static SPEC: KindSpec = KindSpec {
+    name: "openbgpd",
+    summary: "OpenBGPD in a network namespace, control plane only: its BGP routes do not reach the kernel, which forwards \
+              by static routes",
+    roles: &[BGP],
+    needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
+    params: &[],
+    simulated: false,
+};
+
+const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");
+
+/// The user as which its processes run, in whose home they lock themselves up.
+const USER: &str = "_openbgpd";
+
+/// Kind `openbgpd`.
+pub struct OpenBgpd;
+
+impl DutKind for OpenBgpd {
+    fn spec(&self) -> &'static KindSpec {
+        &SPEC
+    }
+
+    fn bring_up(
+        &self,
+        lab: &mut Lab,
+        dut: &DutConfig,
+        ports: &[PortConfig],
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn Dut>, LabError> {
+        // FRR has a program of the same name.
+        let program = process::find("bgpctl", "openbgpd")?.with_file_name("bgpd");
+        if !lab.is_root() {
+            return Err(LabError::Forbidden {
+                what: "OpenBGPD must become another user, which an ordinary user's lab does not have".into(),
+                remedy: "run as root, or leave the kind openbgpd out".into(),
+            });
+        }
+        let mut ask = process::command(&program, &lab.shared().mark);
+        // It tells its version on the error stream.
+        ask.arg("-V").stderr(std::process::Stdio::piped());
+        let told = ask.output().map_err(LabError::io("cannot start bgpd"))?;
+        let version = format!("{}, Linux {}", String::from_utf8_lossy(&told.stderr).trim(), kernel_release());
+        let cage = home(USER)?;
+        fs::create_dir_all(&cage).map_err(LabError::file("create", &cage))?;
+        let state = lab.shared().fresh_state(&dut.name)?;
+
+        let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
+        let Some(bgp) = router.bgp() else {
+            return Err(LabError::Unusable {
+                what: "openbgpd speaks BGP and nothing else, but the suite has no `bgp:`".into(),
+                remedy: "add `bgp: {}` to the suite".into(),
+            });
+        };
+        let socket = state.join("bgpd.sock");
+        let text = kinds::render(TEMPLATE, &dut.name, &[], Some(bgp))?;
+        let text = text.replace("@SOCKET@", &socket.display().to_string());
+        // The bed and the tests reach the networks behind the ports as with every other kind.
+        let routes = router::routes(ports);
+        let lines = router::route_lines(&routes);
+        router.netns().ip(&lines)?;
+        router.configuration(work_dir, "routes.ip", &(lines.join("\n") + "\n"))?;
+        router.configuration(work_dir, "bgpd.conf", &text)?;
+        // It refuses a file that others may read.
+        let config = state.join("bgpd.conf");
+        fs::write(&config, &text).map_err(LabError::file("write", &config))?;
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).map_err(LabError::file("protect", &config))?;
+        let mut command = router.netns().command(&program);
+        command.arg("-d").arg("-f").arg(&config);
+        router.daemon("bgpd", command, work_dir)?;
+        router.ready(&routes, stop)
+    }
+}
+
+/// Home of a user of this machine.
+fn home(user: &str) -> Result<PathBuf, LabError> {
+    let path = Path::new("/etc/passwd");
+    let text = fs::read_to_string(path).map_err(LabError::file("read", path))?;
+    home_in(&text, user).ok_or_else(|| LabError::Unusable {
+        what: format!("this machine has no user {user}"),
+        remedy: "install the package openbgpd again: it makes the user".into(),
+    })
+}
+
+/// The sixth field of the user's line in the text of `/etc/passwd`.
+fn home_in(text: &str, user: &str) -> Option<PathBuf> {
+    let mut fields = text.lines().map(|l| l.split(':')).find(|l| l.clone().next() == Some(user))?;
+    fields.nth(5).filter(|h| h.starts_with('/')).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bgp::Speaker;
+    use crate::kinds::tests_support::two_ports_with_bgp;
+
+    #[test]
+    fn the_configuration_holds_every_peer() {
+        let text = kinds::render(TEMPLATE, "obgpd", &[], Speaker::of(&two_ports_with_bgp(1000)).as_ref()).unwrap();
+        assert_eq!(text.matches("\tneighbor ").count(), 4000);
+        assert_eq!(text.matches("announce IPv6 unicast").count(), 2);
+        for line in ["AS 65000", "\tlocal-address 2001:2:0:1::1", "\tneighbor 198.19.1.2", "holdtime 90"] {
+            assert!(text.lines().any(|l| l == line), "{line}");
+        }
+    }
+
+    #[test]
+    fn homes_are_the_sixth_field() {
+        let text =
+            "root:x:0:0:root:/root:/bin/sh\n_openbgpdx:x:1:1::/x:/y\n_openbgpd:x:9:9:Daemon:/run/openbgpd:/bin/false\n";
+        assert_eq!(home_in(text, "_openbgpd"), Some("/run/openbgpd".into()));
+        assert_eq!((home_in(text, "bgpd"), home_in("a:x:1:1:", "a")), (None, None));
+    }
+}

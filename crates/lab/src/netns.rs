@@ -128,7 +128,7 @@ impl Netns {
     }
 
     /// Path by which other programs reach the namespace while this process lives.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 }

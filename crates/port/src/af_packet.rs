@@ -45,6 +45,8 @@ pub struct AfPacket {
     receive_memory: Box<[u8]>,
     receive_headers: sys::Headers,
     receive_drops: u64,
+    /// Is the link down because we were told to take it down?
+    unplugged: bool,
 }
 
 // The message headers point into boxes that the port owns and never moves; sending the port to another thread is fine.
@@ -105,6 +107,7 @@ impl AfPacket {
             receive_memory,
             receive_headers,
             receive_drops: 0,
+            unplugged: false,
         };
         port.drain();
         Ok(port)
@@ -182,6 +185,11 @@ impl Port for AfPacket {
                         sent.refused_mask |= 1 << at;
                         at += 1;
                     }
+                    Some(libc::ENETDOWN) if self.unplugged => {
+                        // Like frames into a pulled cable: gone.
+                        sent.accepted += (frames - at) as u32;
+                        at = frames;
+                    }
                     _ => return Err(self.lost(e)),
                 },
             }
@@ -207,6 +215,7 @@ impl Port for AfPacket {
                 }
             }
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
+            Err(e) if self.unplugged && e.raw_os_error() == Some(libc::ENETDOWN) => {}
             Err(e) => return Err(self.lost(e)),
         }
         Ok(Received::new(&self.receive_memory, self.slots.slot_size(), &self.received))
@@ -221,5 +230,16 @@ impl Port for AfPacket {
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         Some(self.receiver.as_fd())
+    }
+
+    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
+        let fail = |e: io::Error| PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() };
+        sys::set_interface_up(&self.sender, &self.info.interface, up).map_err(fail)?;
+        if up {
+            // Each socket tells once that the link was down.
+            let _ = sys::take_error(&self.sender).and_then(|_| sys::take_error(&self.receiver)).map_err(fail)?;
+        }
+        self.unplugged = !up;
+        Ok(())
     }
 }

@@ -121,6 +121,14 @@ pub enum PortError {
         /// The system's word.
         source: std::io::Error,
     },
+    /// The link cannot be taken down or up.
+    #[error("the link of interface `{interface}` cannot be switched: {reason}")]
+    Link {
+        /// Interface.
+        interface: String,
+        /// Reason.
+        reason: String,
+    },
 }
 
 /// A tester port.
@@ -168,6 +176,17 @@ pub trait Port {
     /// such descriptor.
     fn readable(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Takes the link down, as a pulled cable would, or up again, at once. While it is down what is sent is lost, nothing comes in, and
+    /// neither is an error.
+    ///
+    /// # Errors
+    /// [`PortError::Link`] where this port cannot do that.
+    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
+        let _ = up;
+        let reason = format!("the backend {} cannot take a link down", self.info().backend);
+        Err(PortError::Link { interface: self.info().interface.clone(), reason })
     }
 
     /// What makes frames in the kernel for this port, where it has that.

@@ -29,6 +29,11 @@ pub trait Device {
     /// When it has something to do next.
     fn next_deadline(&self) -> Option<Instant>;
 
+    /// The link of a port goes down or comes up.
+    fn link(&mut self, now: Instant, port: usize, up: bool) {
+        let _ = (now, port, up);
+    }
+
     /// The same without frames on their way out that nobody answers: until then it makes no difference whether it is
     /// polled at each event or once.
     fn next_notice(&self) -> Option<Instant> {
@@ -65,10 +70,14 @@ struct Link {
     out_spare: Vec<Burst>,
     back: VecDeque<Block>,
     back_spare: Vec<Block>,
+    down: bool,
 }
 
 impl Link {
     fn deliver(&mut self, at: Instant, frame: &[u8]) {
+        if self.down {
+            return;
+        }
         if self.back.back().is_none_or(|b| b.slots.len() == BURST) {
             self.back.push_back(self.back_spare.pop().unwrap_or_else(Block::new));
         }
@@ -115,7 +124,9 @@ impl World {
         let link = &mut self.links[port];
         let Some(burst) = link.out.front_mut() else { return };
         self.now = self.now.max(burst.at[burst.next]);
-        self.device.receive(self.now, port, burst.slots.frame(burst.next));
+        if !link.down {
+            self.device.receive(self.now, port, burst.slots.frame(burst.next));
+        }
         burst.next += 1;
         if burst.next == burst.at.len() {
             link.out_spare.extend(link.out.pop_front());
@@ -221,7 +232,8 @@ impl Port for SimulatedPort {
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut world = self.world.borrow_mut();
         let now = world.now;
-        for i in 0..frames {
+        let frames_up = if world.links[self.index].down { 0 } else { frames };
+        for i in 0..frames_up {
             world.device.receive(now, self.index, self.slots.frame(i));
         }
         Ok(Sent { accepted: frames as u32, ..Sent::default() })
@@ -235,7 +247,8 @@ impl Port for SimulatedPort {
         let mut world = self.world.borrow_mut();
         let world = &mut *world;
         let due = at.iter().take_while(|at| **at <= world.now).count();
-        for i in 0..due {
+        let due_up = if world.links[self.index].down { 0 } else { due };
+        for i in 0..due_up {
             world.device.receive(world.now, self.index, self.slots.frame(i));
         }
         if due < at.len() {
@@ -268,6 +281,14 @@ impl Port for SimulatedPort {
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
         Ok(PortCounters::default())
+    }
+
+    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
+        let mut world = self.world.borrow_mut();
+        let now = world.now;
+        world.links[self.index].down = !up;
+        world.device.link(now, self.index, up);
+        Ok(())
     }
 }
 
@@ -304,6 +325,26 @@ mod tests {
 
     fn take(port: &mut SimulatedPort) -> Vec<(u64, Vec<u8>)> {
         port.receive().unwrap().iter().map(|a| (a.at.0, a.frame.to_vec())).collect()
+    }
+
+    #[test]
+    fn nothing_passes_a_link_that_is_down() {
+        let (mut clock, mut ports) = relay();
+        let send = |ports: &mut Vec<SimulatedPort>, frame: u8| {
+            ports[0].slots().put(0, &[0, frame]);
+            assert_eq!(ports[0].send(1).unwrap().accepted, 1);
+        };
+        for (down, arrives) in [(None, true), (Some(0), false), (None, true), (Some(1), false)] {
+            if let Some(port) = down {
+                ports[port].set_link(false).unwrap();
+            }
+            send(&mut ports, 7);
+            clock.wait(Instant(clock.now().0 + 100));
+            assert_eq!(take(&mut ports[1]).len(), usize::from(arrives));
+            if let Some(port) = down {
+                ports[port].set_link(true).unwrap();
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
 //! more as an ordinary user, who must be told what he may not do.
 
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
+
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
@@ -10,17 +13,19 @@ use drophammer_port::{BURST, Backend, Clock, INTERFACE_BACKENDS, Port, PortError
 use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("overflow_is_counted", overflow),
     ("what_cannot_be_opened_says_why", refusals),
     ("a_port_opens_again_at_once", again),
     ("what_the_device_drops_is_no_frame_for_ever", dropped),
+    ("a_link_that_is_taken_down_loses_frames_and_comes_back", unplugged),
     ("a_deleted_interface_is_lost", deleted),
 ];
 const KEY: u64 = 11;
@@ -115,6 +120,29 @@ fn take_all(clock: &SystemClock, port: &mut dyn Port, mut see: impl FnMut(Instan
             last = clock.now();
         }
         frames.iter().try_for_each(|a| see(a.at, a.frame))?;
+    }
+    Ok(())
+}
+
+fn unplugged(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    if let Err(e) = ports[0].set_link(false) {
+        return check(matches!(e, PortError::Link { .. }) && bench.name != "af_packet", || e.to_string());
+    }
+    let clock = bench.clock;
+    let mut template = frame(false, 60, 3, 0);
+    for (up, expected) in [(false, 0), (true, 500), (false, 0), (true, 500)] {
+        ports[0].set_link(up).map_err(|e| e.to_string())?;
+        let accepted = send(&mut ports, 0, &mut template, 500, |_| Ok(()))?;
+        let mut came = 0;
+        let (left, right) = ports.split_at_mut(1);
+        take_all(&clock, right[0].as_mut(), |_, frame| {
+            came += u64::from(frame.len() == 60);
+            Ok(())
+        })?;
+        // Its own end of the link says nothing and is no error.
+        take_all(&clock, left[0].as_mut(), |_, _| Ok(()))?;
+        check(accepted == 500 && came == expected, || format!("up {up}: {accepted} accepted, {came} came"))?;
     }
     Ok(())
 }
@@ -343,18 +371,8 @@ fn main() -> ExitCode {
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
     let user = args.iter().any(|a| a == AS_USER);
-    let (mut passed, mut failed) = (0, 0);
-    let begun = std::time::Instant::now();
-    let mut count = |name: &str, result: Checked| {
-        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-        match result {
-            Ok(()) => passed += 1,
-            Err(e) => {
-                println!("    {e}");
-                failed += 1;
-            }
-        }
-    };
+    let mut verdicts = Verdicts::begin();
+    let mut count = |name: &str, result: Checked| verdicts.count(name, result);
     // Running as root is known by what the kernel lets us write.
     let root = std::fs::read_to_string("/proc/self/status").is_ok_and(|s| s.contains("\nUid:\t0\t0\t"));
     if root && !user && filter.is_empty() {
@@ -401,15 +419,7 @@ fn main() -> ExitCode {
             count(&format!("{case} with {name}"), links(&bench).and_then(|()| run(&bench)));
         }
     }
-    if !user {
-        // The line that cargo's own harness ends with, for those who add such lines up.
-        println!(
-            "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-            if failed == 0 { "ok" } else { "FAILED" },
-            begun.elapsed().as_secs_f64()
-        );
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.end()
 }
 
 /// This program once more, as an ordinary user, from a place where he may read it.

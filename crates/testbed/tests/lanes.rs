@@ -3,6 +3,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
 
 use common::{Memory, read_suite};
 use drophammer_lab::{Lab, LabOptions};
@@ -15,6 +17,7 @@ use drophammer_testbed::ports::Ports;
 use drophammer_testbed::{Session, real};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use verdicts::Verdicts;
 
 const SUITE: &str = "suite: lanes\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: linux}\n\
                      ports:\n  - {name: p1, speed: 100 Mbit/s}\n  - {name: p2, speed: 100 Mbit/s}\n\
@@ -96,17 +99,7 @@ fn main() -> ExitCode {
         println!("two_threads_in_front_of_a_router: test");
         return ExitCode::SUCCESS;
     }
-    let result = checked();
-    println!("test two_threads_in_front_of_a_router ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-    match result {
-        Ok(()) => {
-            // The line that cargo's own harness ends with, for those who add such lines up.
-            println!("\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            println!("    {e}");
-            ExitCode::FAILURE
-        }
-    }
+    let mut verdicts = Verdicts::begin();
+    verdicts.count("two_threads_in_front_of_a_router", checked());
+    verdicts.end()
 }

@@ -4,6 +4,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
 
 use common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, LabOptions};
@@ -25,6 +27,7 @@ use std::collections::BTreeMap;
 use std::process::{Child, Command, ExitCode};
 use std::rc::Rc;
 use std::time::Duration;
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 
@@ -377,7 +380,6 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let begun = std::time::Instant::now();
     let mut lab = match Lab::enter(&LabOptions::default()) {
         Ok(lab) => lab,
         Err(e) => {
@@ -390,7 +392,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let suite = suite();
-    let (mut passed, mut failed) = (0, 0);
+    let mut verdicts = Verdicts::begin();
     for case in CASES.iter().filter(|c| c.name.contains(&filter)) {
         let folder = std::env::temp_dir().join(format!("drophammer-spoilt-{}", std::process::id()));
         let made = std::fs::create_dir_all(&folder).map_err(|e| e.to_string());
@@ -403,19 +405,7 @@ fn main() -> ExitCode {
             result
         });
         let _ = std::fs::remove_dir_all(&folder);
-        println!("test {} ... {}", case.name, if result.is_ok() { "ok" } else { "FAILED" });
-        match result {
-            Ok(()) => passed += 1,
-            Err(e) => {
-                println!("    {e}");
-                failed += 1;
-            }
-        }
+        verdicts.count(case.name, result);
     }
-    println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-        if failed == 0 { "ok" } else { "FAILED" },
-        begun.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.end()
 }

@@ -2,6 +2,9 @@
 //!
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
+
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
@@ -11,6 +14,7 @@ use drophammer_traffic::{Control, Layout, Neighbour, Plan, SendFrame, Timing, ru
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::process::ExitCode;
+use verdicts::Verdicts;
 
 /// Nobody is behind these ports.
 struct Nobody;
@@ -101,17 +105,7 @@ fn main() -> ExitCode {
         println!("two_threads_count_every_frame: test");
         return ExitCode::SUCCESS;
     }
-    let result = checked();
-    println!("test two_threads_count_every_frame ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-    match result {
-        Ok(()) => {
-            // The line that cargo's own harness ends with, for those who add such lines up.
-            println!("\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
-            ExitCode::SUCCESS
-        }
-        Err(e) => {
-            println!("    {e}");
-            ExitCode::FAILURE
-        }
-    }
+    let mut verdicts = Verdicts::begin();
+    verdicts.count("two_threads_count_every_frame", checked());
+    verdicts.end()
 }

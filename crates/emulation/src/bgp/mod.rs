@@ -13,4 +13,4 @@ pub mod session;
 pub use cause::{Cause, Closed};
 pub use config::{GracefulRestartConfig, SessionConfig};
 pub use negotiated::Negotiated;
-pub use session::{Event, Session, State, Wish};
+pub use session::{Counters, Event, Session, State, Wish};

@@ -10,6 +10,7 @@
 //! back to learn of a collision early, and here [`super::collision`] decides on two whole sessions. Without it an attempt that
 //! fails would lead to Idle; here it leads to Active, as it does with DelayOpen, so that the peer's own attempt finds an open door.
 
+mod counters;
 mod messages;
 #[cfg(test)]
 mod tests;
@@ -18,8 +19,9 @@ mod timers;
 use super::cause::{Cause, Closed};
 use super::config::SessionConfig;
 use super::negotiated::Negotiated;
+pub use counters::Counters;
 use drophammer_model::Instant;
-use drophammer_wire::bgp::message::{HEADER_LEN, emit_keepalive, kind};
+use drophammer_wire::bgp::message::{HEADER_LEN, emit_keepalive};
 use drophammer_wire::bgp::notification::{Notification, cease, code};
 use drophammer_wire::bgp::{AfiSafi, RouteRefresh, route_refresh};
 use std::collections::VecDeque;
@@ -78,33 +80,6 @@ pub struct Event {
     pub cause: Option<Cause>,
 }
 
-/// Messages that were received or written, by type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// OPENs.
-    pub opens: u64,
-    /// UPDATEs; of those sent it is not this machine that knows.
-    pub updates: u64,
-    /// NOTIFICATIONs.
-    pub notifications: u64,
-    /// KEEPALIVEs.
-    pub keepalives: u64,
-    /// ROUTE-REFRESHes.
-    pub route_refreshes: u64,
-}
-
-impl Counters {
-    fn count(&mut self, kind: u8) {
-        match kind {
-            kind::OPEN => self.opens += 1,
-            kind::UPDATE => self.updates += 1,
-            kind::NOTIFICATION => self.notifications += 1,
-            kind::KEEPALIVE => self.keepalives += 1,
-            _ => self.route_refreshes += 1,
-        }
-    }
-}
-
 /// What takes the body of an UPDATE. An error is sent to the peer and ends the session; what RFC 7606 treats otherwise is
 /// not an error here.
 pub type Updates<'a> = &'a mut dyn FnMut(&[u8], &Negotiated) -> Result<(), Notification>;
@@ -122,6 +97,7 @@ pub struct Session {
     out: VecDeque<Vec<u8>>,
     negotiated: Option<Negotiated>,
     ended: Option<(Instant, Cause)>,
+    lost: Option<(Instant, Cause)>,
     established: Option<Instant>,
     events: VecDeque<Event>,
     events_dropped: u64,
@@ -143,6 +119,7 @@ impl Session {
             out: VecDeque::new(),
             negotiated: None,
             ended: None,
+            lost: None,
             established: None,
             events: VecDeque::new(),
             events_dropped: 0,
@@ -210,6 +187,9 @@ impl Session {
         }
         if let Some(cause) = &cause {
             self.ended = Some((now, cause.clone()));
+            if self.state == State::Established {
+                self.lost.clone_from(&self.ended);
+            }
         }
         self.events.push_back(Event { at: now, from: self.state, to, cause });
         self.state = to;
@@ -408,6 +388,11 @@ impl Session {
     /// When that was.
     pub fn ended_at(&self) -> Option<Instant> {
         self.ended.as_ref().map(|(at, _)| *at)
+    }
+
+    /// When and why it was last lost after it had been Established; attempts that failed since do not count.
+    pub fn lost(&self) -> Option<(Instant, &Cause)> {
+        self.lost.as_ref().map(|(at, cause)| (*at, cause))
     }
 
     /// Since when it is Established.

@@ -5,16 +5,19 @@
 //! without FCS and gives whole frames without FCS. Arbitrary bytes never panic; frames that are not what they claim are
 //! counted. After the first frames nothing here allocates.
 
+mod also;
 mod gateway;
 mod ping;
 #[cfg(test)]
 mod tests;
 
+pub use also::MOST as MOST_ALSO;
 pub use gateway::REFRESH;
 pub use ping::PingStats;
 
 use crate::compose::{self, Link};
 use crate::tally::Tally;
+use also::Also;
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_wire::ethernet::{self, ethertype};
@@ -23,7 +26,7 @@ use drophammer_wire::ipv4::protocol;
 use drophammer_wire::{MacAddr, Malformed, arp, icmpv4, icmpv6, ipv4, ipv6};
 use gateway::{Ask, Gateway};
 use ping::Pinger;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Addresses of a host in one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,7 @@ pub struct HostStack {
     link_local: Ipv6Addr,
     v4: Option<Side<Ipv4Addr>>,
     v6: Option<Side<Ipv6Addr>>,
+    also: Also,
     tally: Tally,
     oddities: Oddities,
     scratch: Vec<u8>,
@@ -90,10 +94,18 @@ impl HostStack {
             link_local: ndp::link_local(config.mac),
             v4: config.ipv4.map(|address| Side::new(address, identifier)),
             v6: config.ipv6.map(|address| Side::new(address, identifier.wrapping_add(1))),
+            also: Also::default(),
             tally: Tally::default(),
             oddities: Oddities::default(),
             scratch: Vec::with_capacity(2048),
         }
+    }
+
+    /// Gives it `count` further addresses, `first` and those that follow: it answers requests, solicitations and pings for
+    /// them as for its own. Takes up to [`MOST_ALSO`] at a time; false when the count is 0, too large, or the range leaves the
+    /// address space. They have an effect where the host uses their family; the gateway among them stays the gateway.
+    pub fn also(&mut self, first: IpAddr, count: u32) -> bool {
+        self.also.add(first, count)
     }
 
     /// Its Ethernet address.
@@ -252,7 +264,10 @@ impl HostStack {
     fn take_arp(&mut self, now: Instant, payload: &[u8], out: Out<'_>) -> Result<(), Malformed> {
         let Some(side) = &mut self.v4 else { return Ok(()) };
         let packet = arp::Repr::parse(payload)?;
-        if packet.sender_ip == side.address.address && packet.sender_mac != self.mac {
+        let HostAddress { address: own, gateway, .. } = side.address;
+        let owns = |address| address == own || address != gateway && self.also.has_v4(address);
+        let (from_own, for_own) = (owns(packet.sender_ip), owns(packet.target_ip));
+        if from_own && packet.sender_mac != self.mac {
             self.oddities.conflicts += 1;
             return Ok(());
         }
@@ -260,7 +275,7 @@ impl HostStack {
         if packet.sender_ip == side.address.gateway {
             side.gateway.confirm(now, packet.sender_mac);
         }
-        if packet.operation == arp::Operation::Request && packet.target_ip == side.address.address {
+        if packet.operation == arp::Operation::Request && for_own {
             let link = Link { source: self.mac, destination: packet.sender_mac };
             compose::arp(&mut self.scratch, link, &arp::Repr::reply_to(&packet, self.mac));
             out(&self.scratch);
@@ -271,12 +286,13 @@ impl HostStack {
 
     fn take_ipv4(&mut self, now: Instant, from: MacAddr, payload: &[u8], out: Out<'_>) -> Result<(), Malformed> {
         let Some(side) = &mut self.v4 else { return Ok(()) };
-        let own = side.address.address;
         // Fragments (which `parse` refuses) are legitimate and of no use here, and so is what is meant for others.
-        if payload.len() >= ipv4::LEN
-            && (payload[16..20] != own.octets() || u16::from_be_bytes([payload[6], payload[7]]) & 0x3fff != 0)
-        {
-            return Ok(());
+        if payload.len() >= ipv4::LEN {
+            let destination = Ipv4Addr::new(payload[16], payload[17], payload[18], payload[19]);
+            let mine = destination == side.address.address || self.also.has_v4(destination);
+            if !mine || u16::from_be_bytes([payload[6], payload[7]]) & 0x3fff != 0 {
+                return Ok(());
+            }
         }
         let (ip, message) = ipv4::Repr::parse(payload)?;
         if ip.protocol != protocol::ICMP {
@@ -286,7 +302,7 @@ impl HostStack {
             icmpv4::Repr::EchoRequest { identifier, sequence, data } => {
                 let reply = icmpv4::Repr::EchoReply { identifier, sequence, data };
                 let link = Link { source: self.mac, destination: from };
-                compose::icmpv4(&mut self.scratch, link, own, ip.source, ip.identification, &reply);
+                compose::icmpv4(&mut self.scratch, link, ip.destination, ip.source, ip.identification, &reply);
                 out(&self.scratch);
             }
             icmpv4::Repr::EchoReply { identifier, sequence, .. } if ip.source == side.address.gateway => {
@@ -306,7 +322,8 @@ impl HostStack {
         }
         match icmpv6::Repr::parse(message, ip.pseudo_header_sum())? {
             icmpv6::Repr::EchoRequest { identifier, sequence, data } => {
-                let source = if ip.destination == self.link_local { self.link_local } else { own };
+                // A ping to a group is answered by the address of its own.
+                let source = if self.owns(ip.destination) { ip.destination } else { own };
                 let reply = icmpv6::Repr::EchoReply { identifier, sequence, data };
                 let link = Link { source: self.mac, destination: from };
                 compose::icmpv6(&mut self.scratch, link, source, ip.source, 64, &reply);
@@ -327,7 +344,9 @@ impl HostStack {
     }
 
     fn owns(&self, address: Ipv6Addr) -> bool {
-        address == self.link_local || self.v6.as_ref().is_some_and(|s| s.address.address == address)
+        address == self.link_local
+            || self.v6.as_ref().is_some_and(|s| s.address.address == address)
+            || self.also.has_v6(address) && self.v6.as_ref().is_none_or(|s| s.address.gateway != address)
     }
 
     fn take_ndp(&mut self, now: Instant, source: Ipv6Addr, from: MacAddr, message: ndp::Repr, out: Out<'_>) {

@@ -176,6 +176,70 @@ fn rtt_is_the_time_between_poll_and_receive() {
 }
 
 #[test]
+fn further_addresses_are_answered_for_like_its_own() {
+    let [mut host, other] = pair();
+    let (own, more, beyond) = ("198.18.1.1", "198.18.2.3", "198.18.2.4");
+    assert!(host.also("198.18.1.100".parse().unwrap(), 160) && host.also("2001:2:0:1::100".parse().unwrap(), 16));
+    assert!(!host.also("198.18.1.100".parse().unwrap(), 0));
+    // The gateway among them stays what it is.
+    assert!(host.also("198.18.1.1".parse().unwrap(), 3) && host.also("2001:2:0:1::1".parse().unwrap(), 3));
+    let mut hosts = [host, other];
+    exchange(&mut hosts, Instant(0));
+    let [mut host, other] = hosts;
+    assert!(host.is_ready() && host.oddities() == Oddities::default());
+    let asker: Ipv4Addr = [198, 18, 1, 2].into();
+    let link = Link { source: other.mac(), destination: host.mac() };
+    let ask = |host: &mut HostStack, frame: &[u8]| {
+        let mut answers = Vec::new();
+        host.receive(Instant(0), frame, &mut |f| answers.push(f.to_vec()));
+        answers
+    };
+    let mut frame = Vec::new();
+    for (target, answered) in [(own, true), (more, true), (beyond, false)] {
+        let target: Ipv4Addr = target.parse().unwrap();
+        compose::request(&mut frame, other.mac(), asker, target);
+        let answers = ask(&mut host, &frame);
+        assert_eq!(answers.len(), usize::from(answered));
+        if answered {
+            let reply = arp::Repr::parse(&answers[0][14..]).unwrap();
+            assert_eq!((reply.sender_ip, reply.sender_mac), (target, host.mac()));
+        }
+        let echo = icmpv4::Repr::EchoRequest { identifier: 1, sequence: 1, data: b"x" };
+        compose::icmpv4(&mut frame, link, asker, target, 0, &echo);
+        let answers = ask(&mut host, &frame);
+        assert_eq!(answers.len(), usize::from(answered));
+        if answered {
+            assert_eq!(ipv4::Repr::parse(&answers[0][14..]).unwrap().0.source, target);
+        }
+    }
+    let asker = ndp::link_local(other.mac());
+    for (target, answered) in [("2001:2:0:1::ff", false), ("2001:2:0:1::100", true), ("2001:2:0:1::10f", true)] {
+        let target: Ipv6Addr = target.parse().unwrap();
+        compose::solicitation(&mut frame, other.mac(), asker, target);
+        let answers = ask(&mut host, &frame);
+        assert_eq!(answers.len(), usize::from(answered));
+        if answered {
+            let (ip, message) = ipv6::Repr::parse(&answers[0][14..]).unwrap();
+            let message = icmpv6::Repr::parse(message, ip.pseudo_header_sum()).unwrap();
+            let told = matches!(message, icmpv6::Repr::Ndp(ndp::Repr::NeighborAdvertisement { target: t, target_mac, .. })
+                if t == target && target_mac == Some(host.mac()));
+            assert!(told && ip.source == target, "{message:?}");
+        }
+        let echo = icmpv6::Repr::EchoRequest { identifier: 1, sequence: 1, data: b"x" };
+        compose::icmpv6(&mut frame, link, asker, target, 64, &echo);
+        let answers = ask(&mut host, &frame);
+        assert_eq!(answers.len(), usize::from(answered));
+        if answered {
+            assert_eq!(ipv6::Repr::parse(&answers[0][14..]).unwrap().0.source, target);
+        }
+    }
+    // Somebody else says that it has one of them.
+    compose::request(&mut frame, other.mac(), more.parse().unwrap(), more.parse().unwrap());
+    assert!(ask(&mut host, &frame).is_empty());
+    assert_eq!(host.oddities(), Oddities { malformed: 0, conflicts: 1 });
+}
+
+#[test]
 fn what_is_for_others_is_counted_and_left_alone() {
     let [mut host, other] = pair();
     let mut frame = Vec::new();

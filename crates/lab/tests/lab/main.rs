@@ -4,6 +4,8 @@
 //! each scenario, as root and as an ordinary user, and compares what the host has before and after.
 
 mod bgp;
+#[path = "../verdicts/mod.rs"]
+mod verdicts;
 
 use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
 use drophammer_model::quantity::Bandwidth;
@@ -18,6 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 
@@ -35,8 +38,8 @@ fn main() -> ExitCode {
         };
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let (mut passed, mut failed) = (0, 0);
-    let begun = Instant::now();
+    let mut verdicts = Verdicts::begin();
+    let mut asked_for = 0;
     let root = nix::unistd::geteuid().is_root();
     for (name, user) in cases(root).into_iter().filter(|(n, u)| format!("{n} as {u}").contains(&filter)) {
         if args.iter().any(|a| a == "--list") {
@@ -45,23 +48,11 @@ fn main() -> ExitCode {
         }
         let start = Instant::now();
         let result = run(name, user);
-        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
-        println!("test {name} as {user} ... {verdict} ({:.2} s)", start.elapsed().as_secs_f64());
-        if let Err(e) = result {
-            println!("{e}");
-            failed += 1;
-        } else {
-            passed += 1;
-        }
+        verdicts.count(&format!("{name} as {user} ({:.2} s)", start.elapsed().as_secs_f64()), result);
+        asked_for += 1;
     }
-    // The line that cargo's own harness ends with, for those who add such lines up.
-    println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s",
-        if failed == 0 { "ok" } else { "FAILED" },
-        cases(root).len() - passed - failed,
-        begun.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.leave_out(cases(root).len() - asked_for);
+    verdicts.end()
 }
 
 fn cases(root: bool) -> Vec<(&'static str, &'static str)> {

@@ -250,7 +250,7 @@ impl AttributePattern {
             .collect();
         let owner = |random: u64| as_number(random % ASES_16) << 16;
         let mut communities: Vec<u32> = (0..self.communities.draw(&COMMUNITIES, random()))
-            .map(|n| owner(mix(random() % 600)) | n as u32 * 256 | (random() & 0xff) as u32)
+            .map(|n| owner(mix(random() % 600)) | (n as u32 * 256) | (random() & 0xff) as u32)
             .collect();
         communities.sort_unstable();
         communities.dedup();

@@ -178,6 +178,17 @@ pub fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
     Ok(stats.tp_drops)
 }
 
+/// The error that waits at a socket, if one does; it is told once.
+pub fn take_error(socket: &OwnedFd) -> io::Result<Option<io::Error>> {
+    let mut error: libc::c_int = 0;
+    let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `error` is what the option fills; its size is told.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut error).cast(), &mut len)
+    })?;
+    Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
+}
+
 /// Index of an interface of the current namespace.
 pub fn interface_index(name: &str) -> io::Result<i32> {
     let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -240,6 +251,17 @@ pub fn interface_is_up(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
     // SAFETY: the call filled this variant of the union.
     Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+}
+
+/// Takes it administratively up or down; at once, also for whoever is at the other end of a veth pair.
+pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()> {
+    let mut request = request(name)?;
+    ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the call filled this variant of the union.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    let flag = libc::IFF_UP as libc::c_short;
+    request.ifr_ifru.ifru_flags = if up { flags | flag } else { flags & !flag };
+    ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
 #[repr(C)]

@@ -6,6 +6,8 @@
 
 mod decode;
 mod leftovers;
+#[path = "../../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
 
 use decode::{decode, is_whole};
 use drophammer_lab::{Lab, LabOptions};
@@ -22,6 +24,7 @@ use drophammer_wire::signature::{LEN, TrialKey};
 use leftovers::{dropped, killed, send_for_ever};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex};
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
@@ -411,8 +414,7 @@ fn main() -> ExitCode {
         return send_for_ever();
     }
     let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let begun = std::time::Instant::now();
-    let (mut passed, mut failed) = (0, 0);
+    let mut verdicts = Verdicts::begin();
     let lab = match Lab::enter(&LabOptions::default()) {
         Ok(lab) => lab,
         Err(e) => {
@@ -429,23 +431,9 @@ fn main() -> ExitCode {
         Ok(()) => {
             let bench = Bench { lab: &lab, clock: SystemClock::start() };
             for (name, run) in CASES.iter().filter(|(name, _)| name.contains(&filter)) {
-                let result = links(&bench).and_then(|()| run(&bench));
-                println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-                match result {
-                    Ok(()) => passed += 1,
-                    Err(e) => {
-                        println!("    {e}");
-                        failed += 1;
-                    }
-                }
+                verdicts.count(name, links(&bench).and_then(|()| run(&bench)));
             }
         }
     }
-    // The line that cargo's own harness ends with, for those who add such lines up.
-    println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-        if failed == 0 { "ok" } else { "FAILED" },
-        begun.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.end()
 }

@@ -56,7 +56,7 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let listener = UnixListener::bind(socket).and_then(|l| l.set_nonblocking(true).map(|()| l));
     let listener = listener.map_err(|e| format!("cannot listen on {}: {e}", Path::new(socket).display()))?;
     let filled = vec![0; ports.len()];
-    Process { clock, router, ports, filled, faults, listener, overflow: 0 }.serve()
+    Process { clock, router, ports, filled, faults, listener, overflow: 0, longest_wait: Duration::ZERO }.serve()
 }
 
 struct Process {
@@ -70,6 +70,8 @@ struct Process {
     listener: UnixListener,
     /// Overflow of the links that the router knows of.
     overflow: u64,
+    /// Longest time between a frame's arrival and a look at it since somebody asked: how long the process was held up.
+    longest_wait: Duration,
 }
 
 impl Process {
@@ -107,6 +109,7 @@ impl Process {
         for port in &mut self.ports {
             bursts.push((port.receive()?, 0));
         }
+        let now = self.clock.now();
         let mut came = 0;
         loop {
             let heads = bursts.iter().enumerate().filter(|(_, (burst, next))| *next < burst.len());
@@ -114,6 +117,7 @@ impl Process {
                 return Ok(came);
             };
             let (burst, next) = &mut bursts[port];
+            self.longest_wait = self.longest_wait.max(now.since(at));
             self.router.receive(at, port, burst.get(*next).frame);
             *next += 1;
             came += 1;
@@ -174,6 +178,7 @@ impl Process {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
             "counters" => self.counters(),
+            "wait" => Ok(json!(std::mem::take(&mut self.longest_wait).as_nanos() as u64)),
             "begin" => self.begin(self.faults.clone()),
             "faults" => self.begin(serde_json::from_str(rest).map_err(|e| format!("no faults: {e}"))?),
             _ => Err(format!("nobody knows what `{verb}` means")),

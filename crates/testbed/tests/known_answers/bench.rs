@@ -85,6 +85,8 @@ pub struct Up<'a> {
 pub struct Told {
     pub truth: Truth,
     pub ports: [PortCounters; 2],
+    /// Longest time for which a frame waited for the device's process since it was asked before.
+    pub longest_wait_ns: u64,
 }
 
 /// One trial, by tester and device.
@@ -96,6 +98,13 @@ pub struct Story {
 
 /// What a judge says first of a trial that proves nothing because the machine held the device up.
 pub const DISTURBED: &str = "disturbed: ";
+/// Tester or device are not on the processor for milliseconds every now and then; after so long nothing can be told of a trial
+/// that did not go as it ought to.
+const HELD_UP_NS: u64 = 50_000_000;
+/// A step of the wall clock, which the kernel's times of arrival come from, that shows.
+const CLOCK_STEP_NS: u64 = 1_000_000;
+/// Trials until one is undisturbed.
+pub const ATTEMPTS: u32 = 8;
 
 impl Bench<'_> {
     /// Brings a device up, changed by `change`, that never forgets a neighbour; `use_it` gets it once it forwards.
@@ -145,7 +154,8 @@ impl Up<'_> {
         let all = self.ask("counters")?;
         let port = |i: &str| serde_json::from_value(all[i].clone()).map_err(|e| e.to_string());
         let truth = serde_json::from_value(all["truth"].clone()).map_err(|e| e.to_string())?;
-        Ok(Told { truth, ports: [port("d0")?, port("d1")?] })
+        let longest_wait_ns = self.ask("wait")?.as_u64().ok_or("no longest wait")?;
+        Ok(Told { truth, ports: [port("d0")?, port("d1")?], longest_wait_ns })
     }
 
     /// IPv4 test frames of 64 bytes from port 0 to port 1 in one flow, or both families in both directions.
@@ -191,7 +201,7 @@ impl Up<'_> {
         let after = self.told()?;
         self.ask("faults {}")?;
         let story = Story { result: result.map_err(|e| e.to_string())?, before, after };
-        story.accounted()?;
+        story.accounted().map_err(|e| story.blamed(e))?;
         Ok(story)
     }
 
@@ -204,20 +214,20 @@ impl Up<'_> {
         mut judge: impl FnMut(&Story) -> Checked,
     ) -> Checked {
         let mut last = String::new();
-        for _ in 0..8 {
-            let story = self.story(&spec, faults)?;
-            match story.disturbance() {
-                None => match judge(&story) {
-                    Err(e) if e.starts_with(DISTURBED) => last = e,
-                    other => return other,
-                },
-                Some(what) => last = what,
+        for _ in 0..ATTEMPTS {
+            let verdict = self.story(&spec, faults).and_then(|story| match story.disturbance() {
+                None => judge(&story).map_err(|e| story.blamed(e)),
+                Some(what) => Err(format!("{DISTURBED}{what}")),
+            });
+            match verdict {
+                Err(e) if e.starts_with(DISTURBED) => last = e,
+                other => return other,
             }
             if let Load::Constant { rate_pps } = &mut spec.load {
                 *rate_pps *= 0.7;
             }
         }
-        Err(format!("no trial of eight was undisturbed; the last: {last}"))
+        Err(format!("no trial of {ATTEMPTS} was undisturbed; the last: {last}"))
     }
 }
 
@@ -242,6 +252,19 @@ impl Story {
     /// Frames that were lost although the device did not want that: the machine did not keep up.
     pub fn beside(&self) -> u64 {
         self.sum(|g| g.refused) + self.grew(|t| t.receive_overflow + t.transmit_refused)
+    }
+
+    /// A complaint, which the machine is to blame for if it held tester or device up for long.
+    fn blamed(&self, complaint: String) -> String {
+        let (health, wait) = (&self.result.health, self.after.longest_wait_ns);
+        let held_up = health.max_gap_ns.max(wait) > HELD_UP_NS;
+        if (held_up || health.clock_step_ns.unsigned_abs() > CLOCK_STEP_NS) && !complaint.starts_with(DISTURBED) {
+            let (gap, step) = (health.max_gap_ns, health.clock_step_ns);
+            return format!(
+                "{DISTURBED}tester held up {gap} ns, device {wait} ns, clock set by {step} ns: {complaint}"
+            );
+        }
+        complaint
     }
 
     fn disturbance(&self) -> Option<String> {

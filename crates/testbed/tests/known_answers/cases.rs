@@ -1,6 +1,6 @@
 //! The cases: one fault or counter each, held against the device's own account.
 
-use crate::bench::{Bench, DISTURBED, Story, suite};
+use crate::bench::{ATTEMPTS, Bench, DISTURBED, Story, suite};
 use crate::{Case, Checked, check};
 use drophammer_model::Instant;
 use drophammer_reference::{
@@ -269,7 +269,10 @@ fn own_frames(bench: &Bench) -> Checked {
             let mut told = BTreeSet::new();
             for _ in 0..5 {
                 let spec = up.spec(false, RATE / 10.0, TIME);
-                let s = up.story(&spec, &Faults { own_frames, ..Faults::default() })?;
+                let s = match up.story(&spec, &Faults { own_frames, ..Faults::default() }) {
+                    Err(e) if e.starts_with(DISTURBED) => continue,
+                    other => other?,
+                };
                 let other = s.result.health.other_received;
                 let own = s.grew(|t| t.own_frames);
                 check(other <= own && own > 4, || format!("{other} of {own}"))?;
@@ -371,12 +374,19 @@ pub fn account(bench: &Bench, frames: u64) -> Checked {
                 ..Faults::default()
             };
             let mut left = frames;
-            let mut number = 0;
+            let (mut number, mut disturbed) = (0, 0);
             while left > 0 {
                 let per_trial = left.min(1_000_000) as f64;
                 let mut spec = up.spec(true, RATE / 2.0, per_trial / RATE + 0.01);
                 spec.drain_s = 1.0;
-                let story = up.story(&spec, &faults)?;
+                let story = match up.story(&spec, &faults) {
+                    Err(e) if e.starts_with(DISTURBED) && disturbed < ATTEMPTS => {
+                        println!("    {e}");
+                        disturbed += 1;
+                        continue;
+                    }
+                    other => other?,
+                };
                 let offered = story.offered();
                 check(offered > 0, || "nothing was offered".into())?;
                 left = left.saturating_sub(offered);

@@ -6,12 +6,15 @@
 
 mod bench;
 mod cases;
+#[path = "../../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
 
 use bench::Bench;
 use drophammer_lab::{Lab, LabOptions, Links};
 use drophammer_testbed::device;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
@@ -54,49 +57,32 @@ fn main() -> ExitCode {
         println!("{e}");
         return ExitCode::FAILURE;
     }
-    let (mut passed, mut failed, mut left_out) = (0, 0, 0);
-    let begun = std::time::Instant::now();
-    let mut count = |name: &str, result: Checked| {
-        println!("test {name} ... {}", if result.is_ok() { "ok" } else { "FAILED" });
-        match result {
-            Ok(()) => passed += 1,
-            Err(e) => {
-                println!("    {e}");
-                failed += 1;
-            }
-        }
-    };
+    let mut verdicts = Verdicts::begin();
     if let Ok(frames) = std::env::var("DROPHAMMER_FRAMES") {
         let frames = frames.parse().map_err(|e| format!("DROPHAMMER_FRAMES: {e}"));
         for links in [Links::Veth, Links::Tap] {
             let name = title(links, "all_faults_at_once");
             if name.contains(&filter) {
                 let result = frames.clone().and_then(|frames| cases::account(&Bench { lab: &lab, links }, frames));
-                count(&name, result);
+                verdicts.count(&name, result);
             }
         }
     } else {
         for (links, (name, run)) in all {
             let name = title(links, name);
             if !name.contains(&filter) {
-                left_out += 1;
+                verdicts.leave_out(1);
                 continue;
             }
             // What the machine does not allow must be said, with the remedy.
             if links == Links::Tap
                 && let Err(why) = drophammer_port::tap::usable()
             {
-                count(&format!("{name} is refused"), cases::refused(&Bench { lab: &lab, links }, &why));
+                verdicts.count(&format!("{name} is refused"), cases::refused(&Bench { lab: &lab, links }, &why));
                 continue;
             }
-            count(&name, run(&Bench { lab: &lab, links }));
+            verdicts.count(&name, run(&Bench { lab: &lab, links }));
         }
     }
-    // The line that cargo's own harness ends with, for those who add such lines up.
-    println!(
-        "\ntest result: {}. {passed} passed; {failed} failed; 0 ignored; 0 measured; {left_out} filtered out; finished in {:.2}s",
-        if failed == 0 { "ok" } else { "FAILED" },
-        begun.elapsed().as_secs_f64()
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    verdicts.end()
 }

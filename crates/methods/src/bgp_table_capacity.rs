@@ -1,0 +1,234 @@
+//! BGP table capacity in steps: one emulated router advertises more and more routes, another one checks that each of them is
+//! passed on, until one is missing (the core router test of 2001; no RFC defines it).
+
+use crate::Method;
+use crate::parameters::seconds;
+use crate::report::{SeriesKind, note, plot, point, row, table};
+use crate::route_tests::{self, complaint, for_each_family, memory_mib, one_per_port, patience, routes, thousands};
+use crate::routing::RouteAction;
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::suite::Params;
+use drophammer_model::trial::Family;
+use std::time::Duration;
+
+/// The test.
+pub struct BgpTableCapacity;
+
+static SPEC: TestSpec = TestSpec {
+    name: "bgp_table_capacity",
+    title: "BGP table capacity",
+    summary: "how many routes the router takes from one peer and passes on to another, every one verified",
+    source: "core router test of 2001, in steps of 40,000 routes; terms of RFC 4098",
+    needs: route_tests::NEEDS,
+    params: &[
+        route_tests::FAMILIES,
+        route_tests::TABLE,
+        ParamSpec::new("step", ParamKind::Count, "40000", "40000", "routes added per step"),
+        ParamSpec::new("max_routes", ParamKind::Count, "200000", "2400000", "routes at which the test ends in any case"),
+        ParamSpec::new("hold", ParamKind::Duration, "1 s", "120 s", "time for which the last full table must stay"),
+        route_tests::PER_UPDATE,
+        route_tests::PATIENCE,
+        route_tests::ESTABLISH,
+    ],
+    figures: &[
+        FigureSpec { key: "bgp_capacity_ipv4_routes", help: "IPv4 routes taken and passed on without one missing" },
+        FigureSpec { key: "bgp_capacity_ipv6_routes", help: "the same for IPv6" },
+        FigureSpec { key: "bgp_load_ipv4_s", help: "seconds for all IPv4 steps together, each to its last verified route" },
+        FigureSpec { key: "bgp_load_ipv6_s", help: "the same for IPv6" },
+    ],
+};
+
+const TABLE: &str = "bgp_table_capacity";
+const TIMES: &str = "bgp_table_capacity_time";
+const MEMORY: &str = "bgp_table_capacity_memory";
+
+impl Method for BgpTableCapacity {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        prepare(outcome);
+        let mut notes = Vec::new();
+        let result = for_each_family(bed, params, &mut notes, |bed, family, _| climb(bed, family, params, outcome));
+        notes.into_iter().for_each(|text| note(outcome, text));
+        result
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        // Routers take some tens of thousands of routes per second, and as long to let go of them.
+        let routes = f64::from(routes(params, "max_routes")) * route_tests::families(params).len() as f64;
+        Duration::from_secs_f64(routes / 30_000.0 + seconds(params, "hold", 120.0) + 3.0)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let hold = seconds(params, "hold", 120.0);
+        (hold < 120.0).then(|| format!("the full table is held for {hold} s instead of 120 s")).into_iter().collect()
+    }
+}
+
+fn prepare(outcome: &mut Outcome) {
+    table(
+        outcome,
+        TABLE,
+        "BGP table capacity",
+        &[
+            ("family", "Family", ""),
+            ("routes", "Routes", ""),
+            ("verified", "Verified at peer 2", ""),
+            ("missing", "Missing", ""),
+            ("wrong", "Wrong attributes", ""),
+            ("step_s", "Time for the step", "s"),
+            ("rate_rps", "Rate", "routes/s"),
+            ("tester_s", "Tester alone", "s"),
+            ("memory_mib", "DUT memory", "MiB"),
+            ("cpu_s", "DUT processor time", "s"),
+        ],
+    );
+    plot(outcome, TIMES, "Time for each step", PlotKind::Steps, "routes", "time to the last route at peer 2, s", false);
+    plot(outcome, MEMORY, "Memory of the control plane", PlotKind::Steps, "routes", "resident memory, MiB", false);
+    note(
+        outcome,
+        "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends with the first \
+         step after which one is missing. *Tester alone* is what the tester needs to send and verify as many routes without a router.",
+    );
+}
+
+fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+    let peers = one_per_port(bed, family, 2)?;
+    let (origin, observer) = (peers[0], peers[1]);
+    let (step, most) = (routes(params, "step"), routes(params, "max_routes"));
+    let packing = route_tests::packing(params)?;
+    let all = route_tests::table(bed, params, family, most)?;
+    let most = most.min(all.len());
+    route_tests::establish(bed, &[origin, observer], params)?;
+    let watch = bed.routing()?.watch(observer, origin, &all);
+    let mut capacity = 0;
+    let (mut elapsed_s, mut limited) = (0.0, false);
+    let mut failure = None;
+    while capacity < most && failure.is_none() {
+        let part = capacity..(capacity + step).min(most);
+        bed.progress(
+            &format!("BGP table capacity, {family}: {} routes", thousands(part.end.into())),
+            capacity / step,
+            most.div_ceil(step),
+        );
+        let routing = bed.routing()?;
+        let cpu = routing.dut_cpu_time();
+        routing.expect(watch, part.clone(), true);
+        routing.act(&RouteAction::Announce { peer: origin, routes: all.clone(), part: part.clone(), packing })?;
+        let settled = routing.await_settled(&[watch], patience(params))?;
+        let verified = routing.verified(watch);
+        let time_s = settled.last_change_s;
+        let memory = memory_mib(&routing.dut_memory());
+        let cpu_s = cpu.zip(routing.dut_cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
+        let own = routing.ceiling(family, part.len() as u32, packing).map(|d| d.as_secs_f64());
+        let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s);
+        let complaint = complaint(routing, watch, &settled);
+        let mut marks = Vec::new();
+        if settled.complete {
+            capacity = part.end;
+            elapsed_s += time_s;
+            limited |= slow;
+            if slow {
+                marks.push("tester-limited".into());
+            }
+        } else {
+            marks.push(complaint.clone());
+            failure = Some(format!("{family}: stopped at {} routes: {complaint}", thousands(part.end.into())));
+            let missing = routing.missing(watch, 5);
+            if !missing.is_empty() {
+                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                note(outcome, format!("{family}: among the missing routes: {}", missing.join(", ")));
+            }
+        }
+        row(
+            outcome,
+            TABLE,
+            Row {
+                cells: vec![
+                    family.to_string().into(),
+                    u64::from(part.end).into(),
+                    verified.present.into(),
+                    verified.missing.into(),
+                    verified.wrong.into(),
+                    time_s.into(),
+                    settled.complete.then(|| f64::from(part.end - part.start) / time_s.max(1e-9)).into(),
+                    own.into(),
+                    memory.into(),
+                    cpu_s.into(),
+                ],
+                trials: Vec::new(),
+                marks,
+            },
+        );
+        let at = |y: f64| Point { x: f64::from(part.end), y, ..Point::default() };
+        let name = family.to_string();
+        if settled.complete {
+            point(outcome, TIMES, &name, SeriesKind::Curve, at(time_s));
+        }
+        if let Some(memory) = memory {
+            point(outcome, MEMORY, &name, SeriesKind::Curve, at(memory));
+        }
+    }
+    let stayed = if failure.is_none() { hold(bed, params, watch, &[origin, observer], most)? } else { None };
+    if let Some(why) = &stayed {
+        note(outcome, format!("{family}: the table was complete but did not stay so: {why}"));
+    }
+    if let Some(failure) = &failure {
+        note(outcome, failure.clone());
+    } else if stayed.is_none() {
+        note(outcome, format!("{family}: at least {} routes; more were not tried", thousands(most.into())));
+    }
+    rank(outcome, family, stayed.is_none().then_some(capacity), elapsed_s, capacity == most, limited);
+    Ok(())
+}
+
+/// Lets the full table stay for a while; says what became of it if it did not.
+fn hold(
+    bed: &mut dyn Testbed,
+    params: &Params,
+    watch: usize,
+    peers: &[usize],
+    routes: u32,
+) -> Result<Option<String>, TestError> {
+    bed.settle(params.duration("hold").unwrap_or(Duration::from_secs(120)))?;
+    let routing = bed.routing()?;
+    let verified = routing.verified(watch);
+    let lost: Vec<String> = peers
+        .iter()
+        .map(|peer| (routing.peers()[*peer].name.clone(), routing.session(*peer)))
+        .filter(|(_, session)| !session.established)
+        .map(|(name, session)| format!("the session of {name} ended: {}", session.cause))
+        .collect();
+    if !lost.is_empty() {
+        return Ok(Some(lost.join("; ")));
+    }
+    let gone = u64::from(routes) - verified.present;
+    Ok((gone > 0).then(|| format!("{} routes were withdrawn or changed", thousands(gone))))
+}
+
+fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s: f64, whole: bool, limited: bool) {
+    let name = family.to_string().to_lowercase();
+    outcome.ranks.push(RankFigure {
+        key: format!("bgp_capacity_{name}_routes"),
+        title: format!("BGP table capacity, {family}"),
+        unit: "routes".into(),
+        value: capacity.map(f64::from),
+        higher_is_better: true,
+        tester_limited: false,
+        resolution: 0.0,
+    });
+    // Times of different tables do not compare.
+    outcome.ranks.push(RankFigure {
+        key: format!("bgp_load_{name}_s"),
+        title: format!("Time to take and pass on the table, {family}"),
+        unit: "s".into(),
+        value: (whole && capacity.is_some()).then_some(elapsed_s),
+        higher_is_better: false,
+        tester_limited: limited,
+        resolution: 0.05,
+    });
+}

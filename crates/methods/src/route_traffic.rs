@@ -1,0 +1,184 @@
+//! Traffic to routes: streams that aim at every route of a part, under changes of the routing.
+
+use crate::parameters::{self, drain_s};
+use crate::pattern::{Direction, Pattern};
+use crate::report::note;
+use crate::routing::RouteAction;
+use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::known_throughput;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::routes::Routes;
+use drophammer_model::size::{FrameSize, PacketSize};
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{
+    Family, FlowSpec, Load, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec, Validity,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// `load`
+pub const LOAD: ParamSpec = ParamSpec::new(
+    "load",
+    ParamKind::Percent,
+    "50",
+    "90",
+    "load in per cent of the throughput of 64-byte frames from one port to another, unless `rate` is given",
+);
+/// `rate`
+pub const RATE: ParamSpec = ParamSpec::optional("rate", ParamKind::Rate, "load of the sending port, instead of `load`");
+
+/// Frames of 64 bytes, of 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).
+pub fn smallest(family: Family) -> PacketSize {
+    PacketSize::Fixed(FrameSize::Frame(match family {
+        Family::Ipv4 => 64,
+        Family::Ipv6 => 78,
+    }))
+}
+
+/// Frames from a port to the routes behind another one.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// What they are counted as.
+    pub group: String,
+    /// Port that sends.
+    pub from: PortIndex,
+    /// Port at which they must arrive.
+    pub to: PortIndex,
+    /// Ports at which they may arrive as well.
+    pub also: Vec<PortIndex>,
+    /// What they aim at.
+    pub routes: Arc<Routes>,
+    /// Which of these.
+    pub part: Range<u32>,
+}
+
+/// A trial of such streams.
+#[derive(Clone, Debug)]
+pub struct RouteTrial {
+    /// Why, for progress and the record.
+    pub purpose: String,
+    /// Frame size.
+    pub size: PacketSize,
+    /// The streams; a port's load is shared by number of routes.
+    pub streams: Vec<Stream>,
+    /// Rate per sending port.
+    pub rate: FrameRate,
+    /// How long, in seconds.
+    pub duration_s: f64,
+    /// Width of time bins.
+    pub bin_s: Option<f64>,
+    /// Count for each route?
+    pub per_route: bool,
+    /// Changes of the routing: seconds after the first departure, what to call it, what is done.
+    pub changes: Vec<(f64, String, Vec<RouteAction>)>,
+}
+
+impl RouteTrial {
+    fn spec(&self, bed: &dyn Testbed, params: &Params) -> Result<TrialSpec, TestError> {
+        let mut flows = Vec::new();
+        for stream in &self.streams {
+            let family = stream.routes.family();
+            let port = &bed.ports()[stream.from];
+            let sources = port.addressing(family).map(|a| a.destinations).ok_or_else(|| {
+                TestError::NotApplicable(format!("port {} has no {family} addresses", port.name))
+            })?;
+            flows.push(FlowSpec {
+                group: stream.group.clone(),
+                from: stream.from,
+                to: stream.to,
+                family,
+                sources,
+                destinations: Targets::Routes {
+                    routes: stream.routes.clone(),
+                    first: stream.part.start,
+                    count: stream.part.len() as u32,
+                },
+                weight: stream.part.len() as f64,
+                also: stream.also.clone(),
+                per_destination: self.per_route,
+            });
+        }
+        let event = |(index, (at_s, label, _)): (usize, &(f64, String, Vec<RouteAction>))| TimedEvent {
+            at_s: *at_s,
+            event: index,
+            label: label.clone(),
+        };
+        Ok(TrialSpec {
+            purpose: self.purpose.clone(),
+            size: self.size.clone(),
+            flows,
+            load: Load::Constant { rate_pps: self.rate.pps() },
+            duration_s: self.duration_s,
+            bin_s: self.bin_s,
+            drain_s: drain_s(params),
+            events: self.changes.iter().enumerate().map(event).collect(),
+        })
+    }
+}
+
+/// Attempts at a trial while the tester spoils it.
+const ATTEMPTS: u32 = 3;
+
+/// Runs a trial from the state of routing that `prepare` makes, and again from there while the tester spoils it.
+///
+/// # Errors
+/// [`TestError::Unfit`] when every attempt was invalid; those of `prepare` and of the trial.
+pub fn run(
+    bed: &mut dyn Testbed,
+    params: &Params,
+    trial: &RouteTrial,
+    mut prepare: impl FnMut(&mut dyn Testbed) -> Result<(), TestError>,
+) -> Result<TrialResult, TestError> {
+    let spec = trial.spec(bed, params)?;
+    let actions: Vec<Vec<RouteAction>> = trial.changes.iter().map(|(_, _, actions)| actions.clone()).collect();
+    let mut attempt = 1;
+    loop {
+        prepare(bed)?;
+        let result = bed.routed_trial(&spec, &actions, attempt)?;
+        match result.validity {
+            Validity::Valid => return Ok(result),
+            Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
+            Validity::Invalid(_) => attempt += 1,
+        }
+    }
+}
+
+/// The load of a test: `rate`, or `load` of the throughput from one port to another, which is searched if it is not known.
+///
+/// # Errors
+/// Those of the search; not applicable if it finds none.
+pub fn load(
+    bed: &mut dyn Testbed,
+    family: Family,
+    params: &Params,
+    outcome: &mut Outcome,
+) -> Result<FrameRate, TestError> {
+    if let Some(rate) = params.rate("rate") {
+        return Ok(rate);
+    }
+    let percent = params.number("load").unwrap_or(90.0);
+    let pattern = Pattern {
+        size: smallest(family),
+        families: vec![family],
+        direction: Direction::Unidirectional,
+        drain_s: drain_s(params),
+    };
+    let throughput = known_throughput(bed, &pattern, params, outcome)?;
+    let throughput = throughput
+        .ok_or_else(|| TestError::NotApplicable("the router has no throughput to take a share of; give `rate`".into()))?;
+    let rate = throughput.scaled(percent / 100.0);
+    note(outcome, format!("{family}: the load is {rate}, {percent} % of the throughput of {throughput} from one port to another."));
+    Ok(rate)
+}
+
+/// Parameters of the search for the throughput.
+pub const SEARCH: [ParamSpec; 6] = [
+    parameters::GOAL,
+    parameters::FINAL_TRIAL,
+    parameters::WIDTH,
+    parameters::MAX_LOAD,
+    parameters::SEARCH_MAX,
+    parameters::PAUSE,
+];

@@ -12,6 +12,7 @@ pub mod observer;
 pub mod ports;
 pub mod real;
 mod records;
+mod routing;
 pub mod runner;
 pub mod selftest;
 pub mod session;

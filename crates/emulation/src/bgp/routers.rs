@@ -7,10 +7,10 @@ mod tests;
 
 pub use peer::PeerConfig;
 
-use super::{Cause, Inbox, Outbox, Session, session};
+use super::{Cause, Inbox, Outbox, Session, State};
 use crate::tcp::{ConnectionId, ListenerId, TcpConfig, TcpStack};
 use drophammer_model::Instant;
-use drophammer_wire::bgp::{self, cease};
+use drophammer_wire::bgp::{self, notification::cease};
 use peer::Peer;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -94,7 +94,7 @@ impl Routers {
 
     /// Is it Established?
     pub fn established(&self, peer: usize) -> bool {
-        self.peers[peer].session.state() == session::State::Established
+        self.peers[peer].session.state() == State::Established
     }
 
     /// Times that an established session ended without [`Routers::stop`], and why it did last.

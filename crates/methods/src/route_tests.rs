@@ -69,8 +69,8 @@ pub fn establish_within(params: &Params) -> Duration {
 /// # Errors
 /// Neither a number from 1 to 65,535 nor `fit`.
 pub fn packing(params: &Params) -> Result<Packing, TestError> {
-    let text = params.text("routes_per_update").unwrap_or("fit");
-    let routes_per_update = match text {
+    let text = params.text("routes_per_update").unwrap_or_else(|| "fit".into());
+    let routes_per_update = match text.as_str() {
         "fit" => 0,
         number => number.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
             TestError::NotApplicable(format!("`routes_per_update: {number}` is neither `fit` nor 1 to 65535"))
@@ -106,7 +106,8 @@ pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Resu
 /// # Errors
 /// A file that cannot be read, or that has fewer routes.
 pub fn table(bed: &mut dyn Testbed, params: &Params, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
-    bed.routing()?.table(params.text("table").unwrap_or("internet"), family, count)
+    let source = params.text("table").unwrap_or_else(|| "internet".into());
+    bed.routing()?.table(&source, family, count)
 }
 
 /// Brings sessions up from scratch.

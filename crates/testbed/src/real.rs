@@ -33,6 +33,14 @@ impl Device for LabDevice<'_> {
         self.0.lost_by_tester().ok().flatten()
     }
 
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.0.memory()
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        self.0.fib_routes(family).ok().flatten()
+    }
+
     fn counters(&mut self) -> BTreeMap<String, u64> {
         self.0.counters().unwrap_or_default()
     }

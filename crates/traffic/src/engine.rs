@@ -38,6 +38,12 @@ pub trait Control {
         Ok(false)
     }
 
+    /// A link that an event takes down or up: asked for after each event until there is none more. Does nothing unless it is
+    /// defined.
+    fn link(&mut self) -> Option<(PortIndex, bool)> {
+        None
+    }
+
     /// True when the trial is to stop early: the user asked for it. One lane that is told so stops all.
     fn stop(&self) -> bool;
 }
@@ -201,6 +207,11 @@ impl<'a, 'p> Ready<'a, 'p> {
             while now >= event_due {
                 let from_ns = clock.now().0 - start.0;
                 let own = control.event(now, events[0].event, &mut |port, frame| send_frame(ports, port, frame))?;
+                while let Some((index, up)) = control.link() {
+                    if let Some(at) = ports.iter_mut().find(|at| at.index == index) {
+                        at.port.set_link(up)?;
+                    }
+                }
                 events_told.push(Told { from_ns, to_ns: clock.now().0 - start.0, own });
                 *events = &events[1..];
                 event_due = due(events);

@@ -186,11 +186,10 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         println!("{kind}: memory {:?}", dut.memory());
     }
     let next_hops = [receiver.ask("show route table master4 all"), receiver.ask("show route table master6 all")];
-    for (told, address) in next_hops.iter().zip(["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"]) {
-        ensure(
-            told.contains(address),
-            &format!("{address} in {}", told.lines().take(20).collect::<Vec<_>>().join("\n")),
-        )?;
+    let right = ["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"];
+    for ((told, address), _) in next_hops.iter().zip(right).zip(wanted).filter(|(_, wanted)| *wanted > 0) {
+        let head: Vec<_> = told.lines().take(20).collect();
+        ensure(told.contains(address), &format!("{address} in {}", head.join("\n")))?;
     }
     let asked = Instant::now();
     fib(&mut dut)?;

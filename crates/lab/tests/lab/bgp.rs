@@ -186,11 +186,10 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         println!("{kind}: memory {:?}", dut.memory());
     }
     let next_hops = [receiver.ask("show route table master4 all"), receiver.ask("show route table master6 all")];
-    for (told, address) in next_hops.iter().zip(["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"]) {
-        ensure(
-            told.contains(address),
-            &format!("{address} in {}", told.lines().take(20).collect::<Vec<_>>().join("\n")),
-        )?;
+    let right = ["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"];
+    for ((told, address), _) in next_hops.iter().zip(right).zip(wanted).filter(|(_, wanted)| *wanted > 0) {
+        let head: Vec<_> = told.lines().take(20).collect();
+        ensure(told.contains(address), &format!("{address} in {}", head.join("\n")))?;
     }
     let asked = Instant::now();
     fib(&mut dut)?;
@@ -218,7 +217,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     dut.take_down().map_err(text)
 }
 
-/// A router with 1,000 neighbours on each port and in each family comes up and takes the last of them.
+/// A router with 500 neighbours on each port and in each family, 2,000 in all, comes up and takes the last of them.
 pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
     let mut ports = super::ports();
@@ -227,17 +226,17 @@ pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         let ipv4 = port.ipv4.as_mut().unwrap();
         (ipv4.dut, ipv4.host, ipv4.prefix_len) = (dut.parse().unwrap(), host.parse().unwrap(), 22);
     }
-    let dut = up_with(lab, kind, work, &with_bgp(ports, 1000))?;
+    let dut = up_with(lab, kind, work, &with_bgp(ports, 500))?;
     let (far, near) = (lab.namespace("far").map_err(text)?, lab.tester().map_err(text)?);
     kernel_hosts(&near, &far).map_err(text)?;
-    near.ip(&["address add 198.18.7.233/22 dev t0".into(), "address add 2001:2::3e9/64 dev t0 nodad".into()])
+    near.ip(&["address add 198.18.5.245/22 dev t0".into(), "address add 2001:2::1f5/64 dev t0 nodad".into()])
         .map_err(text)?;
-    let last = [("198.18.7.233", "198.18.4.1"), ("2001:2::3e9", "2001:2::1")];
+    let last = [("198.18.5.245", "198.18.4.1"), ("2001:2::1f5", "2001:2::1")];
     let peer = Peer::start(&near, work, 65001, last, (0, 0))?;
     let start = Instant::now();
     await_that(60, || peer.established())?;
     ensure(start.elapsed() < Duration::from_secs(20), "it does not turn away who comes first")?;
-    println!("{kind}: the last of 1,000 neighbours established after {:.2} s", start.elapsed().as_secs_f64());
+    println!("{kind}: the last of 2,000 neighbours established after {:.2} s", start.elapsed().as_secs_f64());
     drop(peer);
     dut.take_down().map_err(text)
 }

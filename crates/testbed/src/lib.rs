@@ -8,6 +8,7 @@ pub mod deviations;
 pub mod device;
 pub mod hosts;
 pub mod kinds;
+pub mod mrt;
 pub mod observer;
 pub mod ports;
 pub mod real;

@@ -45,7 +45,7 @@ fn number(value: &[u8]) -> Result<u32, Error> {
 
 /// A list of members of `size` bytes, at least one.
 fn list(value: &[u8], size: usize) -> Result<&[u8], Error> {
-    if value.is_empty() || value.len() % size != 0 { Err(Withdraw(LENGTH)) } else { Ok(value) }
+    if value.is_empty() || !value.len().is_multiple_of(size) { Err(Withdraw(LENGTH)) } else { Ok(value) }
 }
 
 /// Takes one attribute into `received`.

@@ -1,8 +1,8 @@
 //! What route tests share: parameters, tables of routes, and what is said of a session that ended.
 
+use crate::parameters;
 use crate::routing::{Packing, PeerIndex, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
-use crate::parameters;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
@@ -14,13 +14,8 @@ use std::time::Duration;
 pub const NEEDS: &[&str] = &["bgp"];
 
 /// `families`
-pub const FAMILIES: ParamSpec = ParamSpec::new(
-    "families",
-    ParamKind::Families,
-    "[ipv4]",
-    "[ipv4, ipv6]",
-    "IP versions, one after the other",
-);
+pub const FAMILIES: ParamSpec =
+    ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4, ipv6]", "IP versions, one after the other");
 /// `table`
 pub const TABLE: ParamSpec = ParamSpec::new(
     "table",

@@ -1,9 +1,9 @@
 //! The bed of one DUT: ports, clock, emulated hosts and the device, joined into what a test may ask for.
 
 use crate::hosts::{Acts, Hosts};
-use crate::routers::RoutingState;
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
+use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
 use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
@@ -62,7 +62,7 @@ pub trait Device {
 }
 
 /// Why a trial has no result.
-enum Failure {
+pub(crate) enum Failure {
     /// A port stopped working while the device lives: the tester's doing, worth another attempt.
     Port(PortError),
     /// Anything else.
@@ -275,7 +275,7 @@ impl<'a> Bed<'a> {
     }
 
     /// The same until `enough` says so of the hosts, which is asked whenever they may have something new.
-    fn serve_until(
+    pub(crate) fn serve_until(
         &mut self,
         time: Duration,
         enough: &mut dyn FnMut(Instant, &Hosts) -> bool,

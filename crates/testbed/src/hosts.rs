@@ -1,14 +1,14 @@
 //! The emulated hosts behind the tester's ports, as the packet loop meets them.
 
+use drophammer_emulation::bgp::Packing;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::compose::Link;
-use drophammer_emulation::tcp::link;
 use drophammer_emulation::hosts::{HostAddress, HostConfig, HostStack};
+use drophammer_emulation::tcp::link;
 use drophammer_model::quantity::Instant;
+use drophammer_model::routes::Routes;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_emulation::bgp::Packing;
-use drophammer_model::routes::Routes;
 use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame};
 use drophammer_wire::MacAddr;

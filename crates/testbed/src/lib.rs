@@ -13,6 +13,7 @@ pub mod observer;
 pub mod ports;
 pub mod real;
 mod records;
+pub mod routers;
 mod routing;
 pub mod runner;
 pub mod selftest;

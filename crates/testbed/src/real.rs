@@ -7,6 +7,7 @@ use crate::ports::Ports;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
+use drophammer_model::trial::Family;
 use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_wire::MacAddr;
 use std::collections::BTreeMap;

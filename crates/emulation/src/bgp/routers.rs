@@ -7,7 +7,7 @@ mod tests;
 
 pub use peer::PeerConfig;
 
-use super::{Cause, Inbox, Outbox, Session, State};
+use super::{Cause, Inbox, Outbox, Sent, Session, State};
 use crate::tcp::{ConnectionId, ListenerId, TcpConfig, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::{self, notification::cease};
@@ -107,6 +107,18 @@ impl Routers {
     pub fn outbox(&mut self, peer: usize) -> &mut Outbox {
         self.mark(peer);
         &mut self.peers[peer].outbox
+    }
+
+    /// What a router has said.
+    pub fn outbox_progress(&self, peer: usize) -> Sent {
+        self.peers[peer].outbox.progress()
+    }
+
+    /// Nothing is expected any more, and nothing waits to be said.
+    pub fn forget(&mut self, peer: usize) {
+        let at = &mut self.peers[peer];
+        (at.inbox, at.losses, at.lost_by) = (Inbox::new(), 0, None);
+        at.outbox.clear();
     }
 
     /// What a router is told.

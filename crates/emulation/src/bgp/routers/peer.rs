@@ -256,7 +256,11 @@ impl Peer {
                 }
                 wish @ (Wish::Close | Wish::Abort) => {
                     let Some(connection) = self.connection.take() else { continue };
-                    if wish == Wish::Close { stack.close(connection) } else { stack.abort(connection) }
+                    if wish == Wish::Close {
+                        stack.close(connection)
+                    } else {
+                        stack.abort(connection)
+                    }
                     stack.remove(connection);
                 }
             }

@@ -141,6 +141,7 @@ pub struct DestinationSummary {
 mod tests {
     use super::*;
     use crate::routes::{RouteRange, RouteTable};
+    use crate::trial::{TrialResult, TrialSpec};
 
     #[test]
     fn records_of_earlier_versions_and_of_this_one_are_read() {
@@ -156,6 +157,26 @@ mod tests {
         assert!(text.len() < 200, "{text}");
         assert_eq!(serde_json::from_str::<Targets>(&text).unwrap(), part);
         assert_eq!((part.count(), part.family(), part.exist()), (900, Family::Ipv6, true));
+    }
+
+    #[test]
+    fn trials_of_earlier_versions_are_read_and_written_as_they_were() {
+        let spec = concat!(
+            r#"{"purpose":"old","size":"64","flows":[{"group":"IPv4","from":0,"to":1,"family":"ipv4","#,
+            r#""sources":{"first":"198.18.0.1","step":1,"count":16},"destinations":{"first":"198.19.0.1","step":1,"count":256},"#,
+            r#""weight":1.0}],"load":{"kind":"constant","rate_pps":1000.0},"duration_s":1.0,"bin_s":null,"drain_s":2.0}"#
+        );
+        let read: TrialSpec = serde_json::from_str(spec).unwrap();
+        assert_eq!((read.flows[0].per_destination, read.flows[0].also.len(), read.events.len()), (false, 0, 0));
+        assert_eq!(serde_json::to_string(&read).unwrap(), spec);
+        let result = concat!(
+            r#"{"trial":1,"sending_s":1.0,"receiving_s":1.0,"elapsed_s":3.0,"groups":[],"health":{"unsent":0,"receive_drops":0,"#,
+            r#""max_gap_ns":0,"gaps_over_1ms_ns":0,"departure_error":[],"clock_step_ns":0,"tester_stolen_ns":null,"stale":0,"#,
+            r#""other_received":0,"kernel_generators":0},"validity":{"verdict":"valid"},"dut_cpu":null,"senders":2}"#
+        );
+        let read: TrialResult = serde_json::from_str(result).unwrap();
+        assert_eq!((read.events.len(), read.destinations.len(), read.destination_summaries.len()), (0, 0, 0));
+        assert_eq!(serde_json::to_string(&read).unwrap(), result);
     }
 
     #[test]

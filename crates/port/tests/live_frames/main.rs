@@ -12,7 +12,8 @@ mod verdicts;
 use decode::{decode, is_whole};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::routes::RouteRange;
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TimedEvent, TrialResult, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::kernel_generator::KernelGenerator;
 use drophammer_port::live_frames::{self, LiveFrames};
@@ -378,10 +379,16 @@ fn otherwise(bench: &Bench) -> Checked {
     let constant = || Load::Constant { rate_pps: 2_000.0 };
     let one = || vec![flow("all", Family::Ipv4, 10, 1.0)];
     let step = |rate_pps| drophammer_model::trial::LoadStep { duration_s: 0.1, rate_pps };
+    let routes = Arc::new(RouteRange::internet(Family::Ipv4, 10, 1).expect("routes").into());
+    let routes = Targets::Routes { routes, first: 0, count: 10 };
+    let event = TimedEvent { at_s: 0.05, event: 0, label: "nothing".into() };
     let specs = [
         ("two families", spec("128", vec![one().remove(0), flow("all", Family::Ipv6, 10, 1.0)], constant(), 0.1)),
         ("a mix of sizes", spec("imix", one(), constant(), 0.1)),
         ("steps", spec("64", one(), Load::Steps { steps: vec![step(1_000.0), step(500.0)] }, 0.0)),
+        ("by destination", spec("64", vec![FlowSpec { per_destination: true, ..one().remove(0) }], constant(), 0.1)),
+        ("routes", spec("64", vec![FlowSpec { destinations: routes, ..one().remove(0) }], constant(), 0.1)),
+        ("an event", TrialSpec { events: vec![event], ..spec("64", one(), constant(), 0.1) }),
     ];
     for (what, spec) in specs {
         let result = bench.run(&mut ports, &spec)?;

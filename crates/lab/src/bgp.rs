@@ -60,6 +60,16 @@ impl Speaker {
         context! { dut_as => self.dut_as, hold => self.hold, keepalive => self.hold / 3, groups }
     }
 
+    /// Neighbours on all ports.
+    pub(crate) fn neighbours(&self) -> usize {
+        self.groups.iter().map(|g| g.peers.len()).sum()
+    }
+
+    /// The DUT's own addresses.
+    pub(crate) fn locals(&self) -> Vec<IpAddr> {
+        self.groups.iter().map(|g| g.local).collect()
+    }
+
     /// In words where nobody listens for BGP although there are neighbours; `None` when all is well.
     pub(crate) fn deaf(&self, netns: &Netns) -> Result<Option<String>, LabError> {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();

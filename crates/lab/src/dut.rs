@@ -83,7 +83,7 @@ pub trait Dut: Send {
     /// Processor time of its forwarding and daemons since it was brought up; `None` where not all of it can be read.
     fn cpu_time(&mut self) -> Option<Duration>;
 
-    /// Processor time of each of its daemons since it was brought up, by name: `zebra`, `bgpd: session engine`. Empty
+    /// Processor time of each of its daemons since it was brought up, by name: `zebra`, `bgpd -R`. Empty
     /// where it has none, or none that can be seen.
     fn daemon_times(&mut self) -> Vec<(String, Duration)> {
         Vec::new()
@@ -132,6 +132,8 @@ pub trait Dut: Send {
 
 /// Time in which a DUT in a namespace must become ready.
 pub(crate) const READY: Duration = Duration::from_secs(20);
+/// And so much longer for each BGP neighbour: bgpd of FRR takes 2 ms for each of 4,000.
+const NEIGHBOUR: Duration = Duration::from_millis(10);
 
 /// A router in a namespace: links, and daemons that may be none.
 pub(crate) struct NamespaceDut {
@@ -200,7 +202,9 @@ impl NamespaceDut {
         stop: &dyn Fn() -> bool,
         mut look: impl FnMut(&NamespaceDut) -> Result<Option<String>, LabError>,
     ) -> Result<(), LabError> {
-        let result = wait::until(READY, stop, || {
+        // What has many neighbours to read about may take longer.
+        let neighbours = self.bgp.as_ref().map_or(0, Speaker::neighbours) as u32;
+        let result = wait::until(READY + NEIGHBOUR * neighbours, stop, || {
             self.check_daemons()?;
             Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
         });
@@ -226,9 +230,9 @@ impl NamespaceDut {
     /// Asks every process of every daemon; one that has just ended has no answer.
     fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
         let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
-        let name = |daemon: &Daemon, pid| match probe::title(pid) {
-            Some(title) if pid != daemon.pid() => title,
-            _ => daemon.name().to_owned(),
+        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
+            true => daemon.name().to_owned(),
+            false => probe::child_name(daemon.name(), pid),
         };
         processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
     }

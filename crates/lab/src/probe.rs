@@ -70,12 +70,12 @@ pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
     tree
 }
 
-/// What a process calls itself now, where it says more than its file: `bgpd: route decision engine`.
-pub(crate) fn title(pid: u32) -> Option<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let first = line.split(|b| *b == 0).next().unwrap_or_default();
-    let title = String::from_utf8_lossy(first).trim().to_owned();
-    title.contains(": ").then_some(title)
+/// Name of a child of the daemon `parent`, with its first option where it has one, since that tells what it is for:
+/// `bgpd -R`.
+pub(crate) fn child_name(parent: &str, pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let option = line.split(|b| *b == 0).nth(1).filter(|w| w.starts_with(b"-"));
+    option.map_or_else(|| parent.to_owned(), |option| format!("{parent} {}", String::from_utf8_lossy(option)))
 }
 
 /// Memory of a process that is in RAM (VmRSS), in bytes.
@@ -229,6 +229,7 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
         let tree = family_tree(child.id());
+        assert_eq!((child_name("a", tree[0]).as_str(), child_name("a", tree[1]).as_str()), ("a -c", "a"));
         assert!(tree.len() == 2 && tree[0] == child.id(), "{tree:?}");
         assert!(tree.iter().all(|p| resident(*p).is_some_and(|bytes| bytes > 10_000)));
         for pid in tree {

@@ -35,11 +35,17 @@ pub struct Config {
     pub pending_per_neighbour: usize,
     /// ICMP errors in each second of the clock, 0 for none.
     pub icmp_errors_per_second: u32,
-    /// Static routes that the forwarding table (FIB) holds. Those beyond, in the order in which they were added, are accepted
+    /// Routes that the forwarding table (FIB) holds beside those of the device's own addresses. Those beyond, in the order in which they were added, are accepted
     /// all the same, and what they attract vanishes without a word; `None` for no limit.
     pub fib_limit: Option<usize>,
+    /// The same for IPv4 routes alone. Routes of BGP take places too.
+    pub fib_limit_ipv4: Option<usize>,
+    /// The same for IPv6 routes alone.
+    pub fib_limit_ipv6: Option<usize>,
     /// Rules for transit frames; the first that matches decides.
     pub filter: Vec<FilterRule>,
+    /// BGP, if it speaks it.
+    pub bgp: Option<BgpConfig>,
     /// What it does wrong.
     pub faults: Faults,
 }
@@ -60,10 +66,87 @@ impl Default for Config {
             pending_per_neighbour: 3,
             icmp_errors_per_second: 100,
             fib_limit: None,
+            fib_limit_ipv4: None,
+            fib_limit_ipv6: None,
             filter: Vec::new(),
+            bgp: None,
             faults: Faults::default(),
         }
     }
+}
+
+/// BGP-4 of a device: RFC 4271 on the addresses of its ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BgpConfig {
+    /// Its AS.
+    pub asn: u32,
+    /// BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// Its neighbours. It waits for them to connect, and tells each one's routes to all others.
+    pub peers: Vec<BgpPeer>,
+    /// Proposed hold time, in whole seconds.
+    pub hold_time: Duration,
+    /// From the reception of a route to its re-advertisement.
+    pub propagation_delay: Duration,
+    /// From the change of a best path to the forwarding table.
+    pub fib_delay: Duration,
+    /// Of changes that come while others are on their way to the forwarding table, each so much after the one before it.
+    pub fib_time_per_route: Duration,
+    /// Paths that it keeps, of all peers together; `None` for no limit.
+    pub rib_limit: Option<RibLimit>,
+}
+
+impl Default for BgpConfig {
+    /// AS 65000 without neighbours, no delays, no limit, 90 s of hold time.
+    fn default() -> BgpConfig {
+        BgpConfig {
+            asn: 65_000,
+            router_id: Ipv4Addr::new(192, 0, 2, 1),
+            peers: Vec::new(),
+            hold_time: Duration::from_secs(90),
+            propagation_delay: Duration::ZERO,
+            fib_delay: Duration::ZERO,
+            fib_time_per_route: Duration::ZERO,
+            rib_limit: None,
+        }
+    }
+}
+
+/// A neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BgpPeer {
+    /// On the link of this port.
+    pub port: usize,
+    /// Its address there. Over a session by IPv4 go IPv4 routes, by IPv6 IPv6 routes.
+    pub address: IpAddr,
+    /// Its AS.
+    pub asn: u32,
+    /// Does the device connect to it, rather than wait?
+    #[serde(default)]
+    pub connect: bool,
+}
+
+/// An end of the memory for routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RibLimit {
+    /// Paths that it has room for.
+    pub paths: usize,
+    /// What becomes of the ones beyond.
+    pub beyond: Beyond,
+}
+
+/// What a device does with a path for which it has no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Beyond {
+    /// Forget it without a word.
+    #[default]
+    Ignore,
+    /// End the session that it came by with a NOTIFICATION: Cease, Maximum Number of Prefixes Reached (RFC 4486).
+    Reset,
 }
 
 /// One port.
@@ -90,6 +173,23 @@ impl PortConfig {
     pub fn new(mac: MacAddr) -> PortConfig {
         PortConfig { mac, ipv4: None, ipv6: None, mtu: 1500, speed: None, egress_buffer: 1024 }
     }
+
+    /// Can a neighbour on its link have this address?
+    pub(crate) fn is_neighbour(&self, address: IpAddr) -> bool {
+        is_neighbour(self.ipv4, self.ipv6, address)
+    }
+}
+
+/// Is an address within one of these prefixes and not the address that comes with it?
+pub(crate) fn is_neighbour(ipv4: Option<(Ipv4Addr, u8)>, ipv6: Option<(Ipv6Addr, u8)>, address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(a) => ipv4.is_some_and(|(own, len)| {
+            a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
+        }),
+        IpAddr::V6(a) => ipv6.is_some_and(|(own, len)| {
+            a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
+        }),
+    }
 }
 
 /// A static route.
@@ -109,12 +209,14 @@ pub struct Route {
 /// Why a device cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// A route, misroute or frame of its own names a port that is not there.
+    /// A route, misroute, BGP peer or frame of its own names a port that is not there.
     NoSuchPort(usize),
     /// A prefix length beyond the family's.
     PrefixLength(u8),
     /// Prefix and next hop of a route are of different families.
     Family(Route),
+    /// A BGP peer is on no link of its port, the device itself, or one that is there already.
+    Peer(IpAddr),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
 }
@@ -127,6 +229,7 @@ impl std::fmt::Display for ConfigError {
             ConfigError::Family(r) => {
                 write!(f, "{}/{} cannot lead to {}: different families", r.prefix, r.prefix_len, r.next_hop)
             }
+            ConfigError::Peer(address) => write!(f, "{address} can be no BGP peer on its port"),
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }
     }

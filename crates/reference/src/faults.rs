@@ -44,6 +44,8 @@ pub struct Faults {
     pub own_frames: Option<OwnFrames>,
     /// Added to what the counters for unicast frames in and out of each port tell.
     pub counter_error: i64,
+    /// What it does wrong with routes.
+    pub bgp: BgpFaults,
 }
 
 impl Faults {
@@ -54,6 +56,36 @@ impl Faults {
         self.sag = self.sag.map(|sag| Sag { from: moved(sag.from), ..sag });
         self
     }
+}
+
+/// What a device does wrong with the routes of BGP; the default is nothing.
+///
+/// "Every n" means the prefixes with the numbers n, 2n, 3n and so on, as [`crate::rib`] numbers them; 0 means never. A route
+/// is told, or installed, wrong as the faults are in that instant: what was done before they were set stays. A route that
+/// is lost is not also wrong, and of a wrong next hop and a wrong AS path it may have both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BgpFaults {
+    /// Tell of every n-th prefix, and drop without a word what it attracts.
+    pub blackhole_every: u64,
+    /// When the last path of a prefix goes, tell so and stop forwarding so much later.
+    pub withdraw_late: Duration,
+    /// Tell every n-th prefix with the next hop that it was learned with, instead of the device's own address.
+    pub wrong_next_hop_every: u64,
+    /// Tell every n-th prefix with the device's own AS twice in front of the path.
+    pub wrong_as_path_every: u64,
+    /// Do not tell of every n-th prefix.
+    pub lost_route_every: u64,
+    /// Take nothing more out of the buffers of TCP.
+    pub never_reads: bool,
+    /// End the session of the n-th route received since the faults were set by a NOTIFICATION (Cease, Administrative
+    /// Reset) behind that route; once. 0 for never.
+    pub reset_after: u64,
+    /// Send a malformed UPDATE behind the n-th route told since the faults were set, to the peer that was told it; once.
+    /// 0 for never.
+    pub malformed_after: u64,
+    /// Send no KEEPALIVEs on sessions that are established.
+    pub hold_silence: bool,
 }
 
 /// Inverts bits of one payload byte.

@@ -29,21 +29,25 @@ mod classes;
 mod config;
 mod egress;
 mod faults;
+mod fib;
 mod filter;
 mod moment;
 mod neighbours;
 mod pool;
 mod random;
+pub mod rib;
 mod router;
 mod server;
+mod speaker;
 mod table;
 mod truth;
 
 pub use classes::{Class, ClassCounters};
-pub use config::{Config, ConfigError, PortConfig, Route};
+pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use faults::{
-    Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongNextHop,
+    BgpFaults, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag,
+    WrongNextHop,
 };
 pub use filter::FilterRule;
 pub use router::Router;
-pub use truth::{Drops, PortCounters, Truth};
+pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

@@ -17,6 +17,8 @@ pub enum Target {
     Via(usize),
     /// By a route for which there was no room: what it attracts vanishes.
     Blackhole,
+    /// By a route that was learned and never reached the hardware ([`crate::BgpFaults::blackhole_every`]).
+    Sink,
 }
 
 /// Both tables.

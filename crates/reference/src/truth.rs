@@ -40,6 +40,10 @@ pub struct Truth {
     pub reorder_expired: u64,
     /// Frames sent unasked.
     pub own_frames: u64,
+    /// What BGP did.
+    pub bgp: BgpTruth,
+    /// Routes of BGP in the forwarding table.
+    pub fib: FibTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
     /// ICMP errors that the rate limit held back.
@@ -89,6 +93,10 @@ pub struct Drops {
     pub fault_window: u64,
     /// [`crate::Faults::drop_at_low_load`].
     pub fault_low_load: u64,
+    /// [`crate::BgpFaults::blackhole_every`].
+    pub fault_blackhole: u64,
+    /// The link of the way out is down; see [`crate::Router::set_link`].
+    pub link_down: u64,
 }
 
 impl Drops {
@@ -96,13 +104,82 @@ impl Drops {
     pub fn total(&self) -> u64 {
         let Drops { malformed, checksum, filtered, ttl, no_route, fib_full, mtu, unresolved, buffer, egress, .. } =
             *self;
-        malformed + checksum + filtered + ttl + no_route + fib_full + mtu + unresolved + buffer + egress + self.faults()
+        let errors = malformed + checksum + filtered + ttl + no_route + mtu + unresolved;
+        errors + fib_full + buffer + egress + self.link_down + self.faults()
     }
 
     /// Those that are faults.
     pub fn faults(&self) -> u64 {
-        self.fault_every + self.fault_share + self.fault_window + self.fault_low_load
+        self.fault_every + self.fault_share + self.fault_window + self.fault_low_load + self.fault_blackhole
     }
+}
+
+/// What BGP did, since the device was made. "Routes" are prefixes in UPDATEs, each time that they come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BgpTruth {
+    /// Sessions that are established now.
+    pub sessions: u64,
+    /// Sessions that were established.
+    pub established: u64,
+    /// NOTIFICATIONs sent.
+    pub notifications_sent: u64,
+    /// NOTIFICATIONs received.
+    pub notifications_received: u64,
+    /// UPDATEs received.
+    pub updates_received: u64,
+    /// Routes announced to the device.
+    pub routes_received: u64,
+    /// Routes withdrawn from the device.
+    pub withdrawals_received: u64,
+    /// Of the routes received: their path has passed this device's AS, so they are not used.
+    pub looped: u64,
+    /// Of the routes received: their next hop is not on the link of the peer, so they are not used.
+    pub unreachable: u64,
+    /// Of the routes received: not kept for want of room ([`crate::BgpConfig::rib_limit`]).
+    pub over_limit: u64,
+    /// Of the routes received: their attributes were malformed, so that they count as withdrawn (RFC 7606).
+    pub treated_as_withdrawn: u64,
+    /// Paths in all Adj-RIBs-In now.
+    pub paths: u64,
+    /// Prefixes with a best path now.
+    pub routes: u64,
+    /// Changes that the forwarding table has taken.
+    pub fib_changes: u64,
+    /// Changes on their way there now.
+    pub fib_backlog: u64,
+    /// When it took the last one, in ns of the device's clock.
+    pub fib_changed_at: u64,
+    /// UPDATEs handed to TCP.
+    pub updates_sent: u64,
+    /// Routes announced in these.
+    pub routes_sent: u64,
+    /// Routes withdrawn in these.
+    pub withdrawals_sent: u64,
+    /// When the last of them was handed over, in ns of the device's clock.
+    pub sent_at: u64,
+    /// Of the routes sent: with a wrong next hop.
+    pub wrong_next_hop: u64,
+    /// Of the routes sent: with a wrong AS path.
+    pub wrong_as_path: u64,
+    /// Routes that a peer should have been told and was not.
+    pub lost: u64,
+    /// Malformed UPDATEs sent.
+    pub malformed_sent: u64,
+    /// KEEPALIVEs not sent.
+    pub silenced: u64,
+}
+
+/// Routes of BGP in the forwarding table now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FibTruth {
+    /// IPv4 routes that forward.
+    pub ipv4: u64,
+    /// IPv6 routes that forward.
+    pub ipv6: u64,
+    /// Routes that found no room; what they attract vanishes.
+    pub without_room: u64,
+    /// Routes in their place that do not forward all the same ([`crate::BgpFaults::blackhole_every`]).
+    pub sunk: u64,
 }
 
 /// Counters of one port, after the interfaces group of RFC 2863. Octets include the FCS.

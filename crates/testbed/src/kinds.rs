@@ -10,7 +10,7 @@ pub const REFERENCE: &str = "reference";
 pub static REFERENCE_SPEC: KindSpec = KindSpec {
     name: REFERENCE,
     summary: "simulated router of known behaviour, in virtual time or on virtual links; proves the tester, never a result",
-    roles: &["ipv4-router", "ipv6-router"],
+    roles: &["ipv4-router", "ipv6-router", "bgp"],
     needs: &[],
     params: &[
         ParamSpec::new(
@@ -27,7 +27,38 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "fib_limit",
             ParamKind::Count,
-            "static routes that it has room for; what others attract vanishes",
+            "routes that it has room for in its forwarding table; what others attract vanishes",
+        ),
+        ParamSpec::optional("fib_limit_ipv4", ParamKind::Count, "the same for IPv4 routes alone"),
+        ParamSpec::optional("fib_limit_ipv6", ParamKind::Count, "the same for IPv6 routes alone"),
+        ParamSpec::optional("rib_limit", ParamKind::Count, "paths of BGP that it keeps"),
+        ParamSpec::new(
+            "rib_beyond",
+            ParamKind::Choice(&["ignore", "reset"]),
+            "ignore",
+            "ignore",
+            "what it does with a path beyond `rib_limit`: forget it, or end the session",
+        ),
+        ParamSpec::new(
+            "propagation_delay",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "from the reception of a route to its re-advertisement",
+        ),
+        ParamSpec::new(
+            "fib_delay",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "from the reception of a route to its forwarding",
+        ),
+        ParamSpec::new(
+            "fib_time_per_route",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "of many routes, how much later each further one forwards",
         ),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
@@ -74,6 +105,35 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("own_frames", ParamKind::Duration, "an LLDP frame out of the first port at this interval"),
         ParamSpec::optional("counter_error", ParamKind::Count, "frames that its unicast counters tell too many"),
+        ParamSpec::optional(
+            "blackhole_every",
+            ParamKind::Count,
+            "tells of every n-th prefix and does not forward to it",
+        ),
+        ParamSpec::optional("withdraw_late", ParamKind::Duration, "tells of a withdrawal and acts on it so much later"),
+        ParamSpec::optional(
+            "route_wrong_next_hop_every",
+            ParamKind::Count,
+            "tells every n-th prefix with the next hop that it was learned with",
+        ),
+        ParamSpec::optional(
+            "route_wrong_as_path_every",
+            ParamKind::Count,
+            "tells every n-th prefix with its own AS twice in front of the path",
+        ),
+        ParamSpec::optional("route_lost_every", ParamKind::Count, "does not tell of every n-th prefix"),
+        ParamSpec::new("bgp_never_reads", ParamKind::Flag, "false", "false", "takes nothing more out of TCP"),
+        ParamSpec::optional(
+            "bgp_reset_after",
+            ParamKind::Count,
+            "ends the session behind the n-th route received, once",
+        ),
+        ParamSpec::optional(
+            "bgp_malformed_after",
+            ParamKind::Count,
+            "sends a malformed UPDATE behind the n-th route told, once",
+        ),
+        ParamSpec::new("bgp_hold_silence", ParamKind::Flag, "false", "false", "sends no more KEEPALIVEs"),
     ],
     simulated: true,
 };

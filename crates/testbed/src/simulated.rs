@@ -3,6 +3,7 @@
 use crate::bed::Device;
 use crate::hosts::host_mac;
 use crate::kinds::REFERENCE;
+use crate::routing;
 use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
@@ -51,6 +52,11 @@ impl Reference {
         let now = self.0.borrow().now();
         self.set_faults(faults.from_instant(now))
     }
+
+    /// The link of a port goes down or comes up at `now`, on both sides.
+    pub fn set_link(&self, now: Instant, port: usize, up: bool) {
+        self.0.borrow_mut().set_link(now, port, up);
+    }
 }
 
 impl simulated::Device for Reference {
@@ -97,6 +103,9 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         jitter: p.duration("jitter").unwrap_or_default(),
         seed,
         fib_limit: p.count("fib_limit").map(|n| n as usize),
+        fib_limit_ipv4: p.count("fib_limit_ipv4").map(|n| n as usize),
+        fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
+        bgp: routing::config(p, ports),
         faults: faults(p),
         ..Config::default()
     };
@@ -173,6 +182,7 @@ fn faults(p: &Params) -> Faults {
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
+        bgp: routing::faults(p),
     }
 }
 
@@ -225,8 +235,9 @@ pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed:
 }
 
 fn describe(config: &Config) -> String {
+    let bgp = config.bgp.as_ref().map_or(String::new(), |bgp| format!("bgp {bgp:?}\n"));
     format!(
-        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\nfaults {:?}\n",
+        "capacity {}\nbuffer {} frames\ndelay {}\njitter {}\n{bgp}faults {:?}\n",
         config.capacity_pps.map_or("unlimited".into(), |c| format!("{c} fps")),
         config.buffer,
         show_duration(config.delay),

@@ -1,7 +1,7 @@
 //! BGP-4 (RFC 4271): messages as bytes.
 //!
 //! [`message`] splits a TCP byte stream into messages; [`open`], [`notification`] and [`route_refresh`] read and write
-//! their bodies, and a KEEPALIVE has none. What is wrong with received bytes is said by the [`Notification`] that the RFC
+//! their bodies, [`update`] routes, and a KEEPALIVE has no body. What is wrong with received bytes is said by the [`Notification`] that the RFC
 //! wants as the answer.
 
 pub mod afi;
@@ -10,6 +10,7 @@ pub mod message;
 pub mod notification;
 pub mod open;
 pub mod route_refresh;
+pub mod update;
 
 pub use afi::AfiSafi;
 pub use capability::{Capability, GracefulRestart, PathDirection};
@@ -17,6 +18,7 @@ pub use message::{Message, frame};
 pub use notification::Notification;
 pub use open::Open;
 pub use route_refresh::RouteRefresh;
+pub use update::Update;
 
 /// The TCP port.
 pub const PORT: u16 = 179;

@@ -46,11 +46,14 @@ pub(super) struct Device<'a> {
     /// Memory for one outgoing packet, at least as long as the MTU.
     pub scratch: &'a mut [u8],
     pub out: &'a mut dyn FnMut(&[u8]),
+    /// Packets that may still be sent.
+    pub budget: usize,
 }
 
 pub(super) struct Receive<'a>(&'a [u8]);
 
 pub(super) struct Transmit<'a> {
+    budget: &'a mut usize,
     scratch: &'a mut [u8],
     out: &'a mut dyn FnMut(&[u8]),
 }
@@ -66,7 +69,14 @@ impl phy::TxToken for Transmit<'_> {
         let packet = &mut self.scratch[..len];
         let result = f(packet);
         (self.out)(packet);
+        *self.budget = self.budget.saturating_sub(1);
         result
+    }
+}
+
+impl Device<'_> {
+    fn transmit_token(&mut self) -> Transmit<'_> {
+        Transmit { budget: &mut self.budget, scratch: self.scratch, out: self.out }
     }
 }
 
@@ -82,11 +92,11 @@ impl phy::Device for Device<'_> {
 
     fn receive(&mut self, _: smoltcp::time::Instant) -> Option<(Receive<'_>, Transmit<'_>)> {
         let arrived = self.arrived.take()?;
-        Some((Receive(arrived), Transmit { scratch: self.scratch, out: self.out }))
+        Some((Receive(arrived), self.transmit_token()))
     }
 
     fn transmit(&mut self, _: smoltcp::time::Instant) -> Option<Transmit<'_>> {
-        Some(Transmit { scratch: self.scratch, out: self.out })
+        (self.budget > 0).then(|| self.transmit_token())
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -124,7 +134,7 @@ impl Host {
         let seed = words.into_iter().fold(seed, mix);
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
-        let mut device = Device { link, arrived: None, scratch: &mut [], out: &mut |_| {} };
+        let mut device = Device { link, arrived: None, scratch: &mut [], out: &mut |_| {}, budget: 0 };
         let mut interface = Interface::new(config, &mut device, to_inner(Instant(0)));
         let bits = if address.is_ipv4() { 32 } else { 128 };
         interface.update_ip_addrs(|addresses| {

@@ -150,6 +150,7 @@ impl TcpStack {
             arrived: Some(segment.packet),
             scratch: &mut self.scratch,
             out: &mut |packet| replies.push(packet),
+            budget: 1,
         };
         self.hosts[host].interface.poll_ingress_single(to_inner(self.now), &mut device, &mut self.nobody);
         true
@@ -182,6 +183,7 @@ impl TcpStack {
             arrived: Some(segment.packet),
             scratch: &mut self.scratch,
             out: &mut |packet| replies.push(packet),
+            budget: 1,
         };
         let interface = &mut self.hosts[connection.host].interface;
         interface.poll_ingress_single(to_inner(self.now), &mut device, &mut connection.sockets);
@@ -194,6 +196,12 @@ impl TcpStack {
 
     /// Sends what is due and what waits. It gives up peers that have been silent for too long.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(&[u8])) {
+        self.poll_some(now, usize::MAX, out);
+    }
+
+    /// The same, for those who must not flood the queue of a port: stops after `limit` packets or a few more, and goes on there
+    /// at the next call, which is due at once.
+    pub fn poll_some(&mut self, now: Instant, limit: usize, out: &mut dyn FnMut(&[u8])) {
         self.now = self.now.max(now);
         self.replies.flush(out);
         while let Some(Reverse((_, id))) = self.deadlines.peek().filter(|Reverse((at, _))| *at <= self.now) {
@@ -203,16 +211,25 @@ impl TcpStack {
                 self.touch(id.slot);
             }
         }
+        let mut budget = limit;
         let mut serving = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.serving));
-        for slot in serving.drain(..) {
-            self.serve(slot, out);
+        let mut waiting = serving.drain(..);
+        while budget > 0
+            && let Some(slot) = waiting.next()
+        {
+            budget = self.serve(slot, budget, out);
         }
+        // Whose turn it was comes again after those whose turn it was not.
+        let again = self.dirty.len();
+        self.dirty.extend(waiting);
+        self.dirty.rotate_left(again);
         self.serving = serving;
     }
 
-    fn serve(&mut self, slot: u32, out: &mut dyn FnMut(&[u8])) {
+    /// Lets a connection send up to `budget` packets; returns what is left of it.
+    fn serve(&mut self, slot: u32, mut budget: usize, out: &mut dyn FnMut(&[u8])) -> usize {
         let Slot { generation, connection } = &mut self.slots[slot as usize];
-        let Some(connection) = connection.as_mut().filter(|c| c.dirty) else { return };
+        let Some(connection) = connection.as_mut().filter(|c| c.dirty) else { return budget };
         connection.dirty = false;
         let mut changed = false;
         if connection.gives_up_at(self.now, &self.config).is_some_and(|at| at <= self.now) {
@@ -220,11 +237,12 @@ impl TcpStack {
             changed = true;
         }
         if let Some(host) = self.hosts.get_mut(connection.host) {
-            let mut device = Device { link: self.link, arrived: None, scratch: &mut self.scratch, out };
+            let mut device = Device { link: self.link, arrived: None, scratch: &mut self.scratch, out, budget };
             let now = to_inner(self.now);
             while host.interface.poll_egress(now, &mut device, &mut connection.sockets)
                 == smoltcp::iface::PollResult::SocketStateChanged
             {}
+            budget = device.budget;
             changed |= connection.observe(false);
             let wanted = host.poll_at(self.now, &connection.sockets);
             let gives_up = connection.gives_up_at(self.now, &self.config);
@@ -237,7 +255,12 @@ impl TcpStack {
         if changed {
             self.mark_ready(slot);
         }
+        if budget == 0 {
+            // It may have had more to send.
+            self.touch(slot);
+        }
         self.settle(slot);
+        budget
     }
 
     /// When [`TcpStack::poll`] wants to be called again; `Instant(0)` for at once. It may come to be called in vain.

@@ -6,8 +6,11 @@ use crate::{Dut, DutKind, Lab, LabError, kinds, mounts, process, router};
 use drophammer_model::registry::{BGP, KindSpec};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 static SPEC: KindSpec = KindSpec {
     name: "frr",
@@ -75,12 +78,42 @@ impl DutKind for Frr {
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &work_dir.join("frr.conf"), &mut router)?;
         if let Some(bgp) = router.bgp() {
-            let text = kinds::render(BGP_TEMPLATE, &dut.name, &routes, Some(bgp))?;
+            let (text, locals) = (kinds::render(BGP_TEMPLATE, &dut.name, &routes, Some(bgp))?, bgp.locals());
             router.configuration(work_dir, "bgpd.conf", &text)?;
             start("bgpd", &bgpd, &work_dir.join("bgpd.conf"), &mut router)?;
+            let vty = state.join("bgpd.vty");
+            router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
         }
         router.ready(&routes, stop)
     }
+}
+
+/// bgpd listens before it has read its neighbours and heard of its interfaces, and turns away who comes so early. In words
+/// which address it does not know yet.
+fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
+    let told = match ask(vty, "show bgp martian next-hop") {
+        Ok(told) => told,
+        Err(e) => return Some(format!("bgpd does not answer: {e}")),
+    };
+    let missing = locals.iter().find(|a| !told.contains(&format!("addr: {a},")));
+    missing.map(|address| format!("bgpd has not heard of its address {address}"))
+}
+
+/// Asks a daemon by the socket that vtysh uses: a command ends with NUL, its answer with three of them and a status.
+fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(vty)?;
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    stream.write_all(command.as_bytes())?;
+    stream.write_all(&[0])?;
+    let mut answer = Vec::new();
+    let mut bytes = [0; 4096];
+    while !(answer.len() >= 4 && answer[answer.len() - 4..].starts_with(&[0, 0, 0])) {
+        match stream.read(&mut bytes)? {
+            0 => break,
+            n => answer.extend_from_slice(&bytes[..n]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).trim_end_matches('\0').to_owned())
 }
 
 /// Gives FRR an empty /etc/frr, so that the host's configuration has no say, and groups that exist in every user

@@ -285,7 +285,8 @@ fn up_with(lab: &mut Lab, kind: &str, work: &Path, ports: &[PortConfig]) -> Resu
     let dut = found.bring_up(lab, &config, ports, work, &|| false).map_err(|e| e.to_string())?;
     let took = start.elapsed();
     println!("{kind} up in {:.3} s: {}", took.as_secs_f64(), dut.record().version);
-    ensure(took < Duration::from_secs(10), "bring-up takes too long")?;
+    let many = ports.iter().any(|p| p.bgp.as_ref().is_some_and(|b| b.peers > 100));
+    ensure(took < Duration::from_secs(if many { 40 } else { 10 }), "bring-up takes too long")?;
     Ok(dut)
 }
 

@@ -1,6 +1,7 @@
 //! The control plane: ARP, Neighbor Discovery, echo, and frames of its own.
 
 use super::Router;
+use super::routing::TCP;
 use crate::pool::Slot;
 use drophammer_emulation::compose::{self, Link};
 use drophammer_model::Instant;
@@ -13,6 +14,9 @@ use std::net::{IpAddr, Ipv6Addr};
 impl Router {
     /// Sends a frame of its own: `compose` fills the buffer.
     pub(super) fn send(&mut self, now: Instant, port: usize, compose: impl FnOnce(&mut Vec<u8>)) {
+        if self.ports[port].down {
+            return;
+        }
         let slot: Slot = self.pool.take();
         compose(self.pool.get_mut(slot));
         self.departures.schedule_other(now, port, slot, false);
@@ -47,7 +51,7 @@ impl Router {
 
     /// A station said where it is. `asked`: it did so to this device, which is worth a new entry.
     fn learn(&mut self, now: Instant, port: usize, address: IpAddr, mac: MacAddr, asked: bool) {
-        if mac.is_group() || mac == MacAddr::default() || !self.on_link(port, address) {
+        if mac.is_group() || mac == MacAddr::default() || !self.ports[port].on_link(address) {
             return;
         }
         let known = self.neighbours.find(port, address);
@@ -55,21 +59,6 @@ impl Router {
         if let Some(i) = entry {
             self.neighbours.confirm(i, now, mac);
             self.serve_pending(now, i);
-        }
-    }
-
-    fn on_link(&self, port: usize, address: IpAddr) -> bool {
-        let port = &self.ports[port];
-        match address {
-            IpAddr::V4(a) => port.ipv4.is_some_and(|(own, len)| {
-                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
-            }),
-            IpAddr::V6(a) => {
-                a.is_unicast_link_local()
-                    || port.ipv6.is_some_and(|(own, len)| {
-                        a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
-                    })
-            }
         }
     }
 
@@ -91,6 +80,9 @@ impl Router {
     pub(super) fn take_own_ipv4(&mut self, now: Instant, port: usize, from: MacAddr, packet: &[u8]) {
         let Ok((ip, payload)) = ipv4::Repr::parse(packet) else { return };
         if ip.protocol != protocol::ICMP {
+            if ip.protocol == TCP {
+                self.take_tcp(now, port, packet);
+            }
             if ip.protocol == protocol::UDP {
                 self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
                     code: icmpv4::unreachable::PORT,
@@ -124,6 +116,10 @@ impl Router {
                     code: icmpv6::unreachable::PORT,
                     original,
                 });
+                None
+            }
+            TCP if !group => {
+                self.take_tcp(now, port, packet);
                 None
             }
             _ => None,

@@ -1,6 +1,7 @@
 //! The data plane: from the check of the header to the line.
 
 use super::Router;
+use super::routing::TCP;
 use crate::egress::Parked;
 use crate::faults::{REORDER_LIMIT, is_nth};
 use crate::filter::Packet;
@@ -52,7 +53,7 @@ impl Router {
             self.truth.ignored += 1;
             return;
         }
-        let target = self.table.find4(destination);
+        let target = self.fib.find4(destination);
         if target == Some(Target::Local) {
             self.truth.control += 1;
             return self.take_own_ipv4(now, port, from, packet);
@@ -86,6 +87,10 @@ impl Router {
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
+                return;
+            }
+            Some(Target::Sink) => {
+                self.truth.dropped.fault_blackhole += 1;
                 return;
             }
             Some(Target::Broadcast | Target::Local) | None => {
@@ -144,7 +149,7 @@ impl Router {
             self.truth.ignored += 1;
             return;
         }
-        let target = self.table.find6(destination);
+        let target = self.fib.find6(destination);
         if target == Some(Target::Local) {
             return self.take_own_ipv6(now, port, from, packet);
         }
@@ -175,6 +180,10 @@ impl Router {
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V6(destination)),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
+                return;
+            }
+            Some(Target::Sink) => {
+                self.truth.dropped.fault_blackhole += 1;
                 return;
             }
             Some(Target::Broadcast | Target::Local) | None => {
@@ -298,6 +307,10 @@ impl Router {
 
     fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let out = &mut self.ports[port];
+        if out.down {
+            self.discard(slot, |d| &mut d.link_down);
+            return None;
+        }
         let departure = out.line.offer(ready, self.pool.get(slot).len());
         if departure.is_none() {
             out.counters.out_discards += 1;
@@ -400,7 +413,6 @@ fn dscp(frame: &[u8]) -> u8 {
 
 /// The destination port of a TCP or UDP packet.
 fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
-    const TCP: u8 = 6;
     let ports: &[u8; 4] = payload.first_chunk()?;
     matches!(protocol, TCP | protocol::UDP).then_some(u16::from_be_bytes([ports[2], ports[3]]))
 }

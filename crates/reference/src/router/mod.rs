@@ -3,17 +3,20 @@
 mod control;
 mod forward;
 mod icmp;
+mod routing;
 
 use crate::classes::{ClassCounters, Classes};
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter};
+use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
 use crate::server::Server;
-use crate::table::{Table, Target};
+use crate::speaker::Speaker;
+use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
@@ -26,8 +29,10 @@ use std::time::Duration;
 /// A reference device; see the crate for what is exact about it.
 pub struct Router {
     ports: Vec<Port>,
-    table: Table,
     fib: Fib,
+    speaker: Option<Box<Speaker>>,
+    /// Packets of the speaker, one behind the other, and where each ends and by which port it goes.
+    spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
     neighbours: Neighbours,
     server: Server,
@@ -48,14 +53,10 @@ pub struct Router {
     load: LoadMeter,
 }
 
-/// Room of the forwarding table for static routes.
-struct Fib {
-    limit: usize,
-    used: usize,
-}
-
 struct Port {
     mac: MacAddr,
+    /// The link is down.
+    down: bool,
     ipv4: Option<(Ipv4Addr, u8)>,
     ipv6: Option<(Ipv6Addr, u8)>,
     link_local: Ipv6Addr,
@@ -79,30 +80,34 @@ impl Router {
     /// [`ConfigError`] when the configuration contradicts itself.
     pub fn new(config: Config) -> Result<Router, ConfigError> {
         check(&config)?;
-        let mut table = Table::default();
+        let room = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
+        let (all, ipv4, ipv6) = (room(config.fib_limit), room(config.fib_limit_ipv4), room(config.fib_limit_ipv6));
+        let mut fib = Fib::new(Room { all, ipv4, ipv6 });
         for (i, port) in config.ports.iter().enumerate() {
             if let Some((address, len)) = port.ipv4 {
-                table.insert(address.into(), len, Target::Connected(i))?;
+                fib.add_own(address.into(), len, Target::Connected(i))?;
                 if len < 31 {
                     let broadcast =
                         Ipv4Addr::from_bits(address.to_bits() | u32::MAX.checked_shr(len.into()).unwrap_or(0));
-                    table.insert(broadcast.into(), 32, Target::Broadcast)?;
+                    fib.add_own(broadcast.into(), 32, Target::Broadcast)?;
                 }
             }
             if let Some((address, len)) = port.ipv6 {
-                table.insert(address.into(), len, Target::Connected(i))?;
+                fib.add_own(address.into(), len, Target::Connected(i))?;
             }
         }
         for port in &config.ports {
             for address in
                 [port.ipv4.map(|a| IpAddr::V4(a.0)), port.ipv6.map(|a| IpAddr::V6(a.0))].into_iter().flatten()
             {
-                table.insert(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
+                fib.add_own(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
             }
         }
         let count = config.ports.len();
+        let speaker = config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp).map(Box::new)).transpose()?;
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
+            down: false,
             ipv4: p.ipv4,
             ipv6: p.ipv6,
             link_local: ndp::link_local(p.mac),
@@ -119,9 +124,10 @@ impl Router {
         let mut router = Router {
             classes,
             ports: ports.collect(),
-            table,
+            fib,
+            speaker,
+            spoken: (Vec::new(), Vec::new()),
             filter: Filter::new(config.filter)?,
-            fib: Fib { limit: config.fib_limit.unwrap_or(usize::MAX), used: 0 },
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
             delay: config.delay,
@@ -156,23 +162,13 @@ impl Router {
             return Err(ConfigError::Family(route));
         }
         let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
-        let before = self.table.exact(route.prefix, route.prefix_len);
-        // A route that changes keeps its place.
-        let has_place = matches!(before, Some(Target::Via(_)));
-        let has_room = has_place || self.fib.used < self.fib.limit;
-        let target = if has_room { Target::Via(next_hop) } else { Target::Blackhole };
-        self.table.insert(route.prefix, route.prefix_len, target)?;
-        self.fib.used += usize::from(has_room && !has_place);
-        Ok(())
+        self.fib.add_static(route.prefix, route.prefix_len, next_hop)
     }
 
     /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:
     /// those that found no room before stay without.
     pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
-        if let Some(Target::Via(_)) = self.table.exact(prefix, prefix_len) {
-            self.fib.used -= 1;
-        }
-        self.table.remove(prefix, prefix_len)
+        self.fib.remove_static(prefix, prefix_len)
     }
 
     /// Changes what it does wrong from now on. Numbering of frames goes on; its own frames start one interval from now.
@@ -188,6 +184,9 @@ impl Router {
             self.server.set_sag(faults.sag);
         }
         self.next_own = faults.own_frames.map_or(Instant(0), |own| self.now + own.interval);
+        if let Some(speaker) = &mut self.speaker {
+            speaker.set_faults(faults.bgp);
+        }
         self.faults = faults;
         Ok(())
     }
@@ -245,8 +244,13 @@ impl Router {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
+        self.install_routes(now);
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
+        if ingress.down {
+            self.truth.ignored += 1;
+            return;
+        }
         ingress.counters.in_octets += frame.len() as u64 + 4;
         let Ok((header, packet)) = ethernet::Repr::parse(frame) else {
             ingress.counters.in_errors += 1;
@@ -275,6 +279,8 @@ impl Router {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
+        self.speak(now);
+        self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
         self.release_parked(now);
@@ -298,7 +304,8 @@ impl Router {
 
     /// When [`Router::poll`] has something to do next; `None` while nothing is under way.
     pub fn next_deadline(&self) -> Option<Instant> {
-        earlier(self.departures.next(), self.next_timer())
+        let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
+        earlier(installed, earlier(self.departures.next(), self.next_timer()))
     }
 
     /// The same without test frames on their way out: until then one call of [`Router::poll`] is as good as many.
@@ -310,6 +317,7 @@ impl Router {
         let own = self.faults.own_frames.map(|_| self.next_own);
         let served = self.classes.as_ref().and_then(Classes::deadline);
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
+        next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
         for port in &self.ports {
             // Asked for at every frame, and mostly empty.
             if !port.parked.is_empty() {

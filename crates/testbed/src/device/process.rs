@@ -181,6 +181,7 @@ impl Process {
             "wait" => Ok(json!(std::mem::take(&mut self.longest_wait).as_nanos() as u64)),
             "begin" => self.begin(self.faults.clone()),
             "faults" => self.begin(serde_json::from_str(rest).map_err(|e| format!("no faults: {e}"))?),
+            "link" => self.set_link(rest),
             _ => Err(format!("nobody knows what `{verb}` means")),
         }
     }
@@ -189,6 +190,21 @@ impl Process {
     fn begin(&mut self, faults: Faults) -> Result<Value, String> {
         let faults = faults.from_instant(self.clock.now());
         self.router.set_faults(faults).map(|()| json!({})).map_err(|e| e.to_string())
+    }
+
+    /// The link of a port goes down or comes up: `PORT down`, `PORT up`.
+    fn set_link(&mut self, what: &str) -> Result<Value, String> {
+        let ports = self.ports.len();
+        let (port, up) = match what.split_once(' ') {
+            Some((port, "up")) => (port, true),
+            Some((port, "down")) => (port, false),
+            _ => return Err(format!("a port and `up` or `down` are wanted, not `{what}`")),
+        };
+        let port = port.parse().ok().filter(|port| *port < ports);
+        let port =
+            port.ok_or_else(|| format!("the device has ports 0 to {}, not `{what}`", ports.saturating_sub(1)))?;
+        self.router.set_link(self.clock.now(), port, up);
+        Ok(json!({}))
     }
 
     fn counters(&mut self) -> Result<Value, String> {

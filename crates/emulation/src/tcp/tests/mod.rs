@@ -403,3 +403,33 @@ fn a_stack_can_go_to_another_thread() {
     fn check<T: Send>() {}
     check::<TcpStack>();
 }
+
+#[test]
+fn a_poll_with_a_limit_takes_turns() {
+    let mut world = World::new(TcpConfig::new(1500, 1), Trouble::default());
+    let (a, b) = (address(0, 1, true), address(1, 1, true));
+    world.sides[0].add_host(a);
+    world.sides[1].add_host(b);
+    world.sides[1].listen(b, 179);
+    let ids = [(); 3].map(|()| world.connect(a, (b, 179).into()));
+    world.run(LONG, |w| ids.iter().all(|id| w.sides[0].state(*id) == ConnState::Established));
+    world.run(LONG, |w| w.under_way.is_empty() && w.sides[0].next_deadline() != Some(Instant(0)));
+    for id in ids {
+        world.sides[0].send_with(id, &mut |_| 14_000);
+    }
+    let mut ports = Vec::new();
+    while world.sides[0].next_deadline() == Some(Instant(0)) {
+        let before = ports.len();
+        let now = world.now;
+        world.sides[0].poll_some(now, 4, &mut |p| ports.push(u16::from_be_bytes([p[40], p[41]])));
+        assert!(ports.len() - before <= 4);
+    }
+    let own = ids.map(|id| world.sides[0].ends(id).unwrap().0.port());
+    let turns: Vec<u16> = ports.chunk_by(|a, b| a == b).map(|c| c[0]).collect();
+    assert_eq!(
+        turns,
+        [own[0], own[1], own[2], own[0], own[1], own[2], own[0], own[1], own[2]],
+        "4, 4 and 2 packets each"
+    );
+    assert_eq!(ports.len(), 30);
+}

@@ -1,0 +1,346 @@
+//! What a router re-advertises, held against what must come: prefix by prefix, attribute by attribute. A route costs three bits.
+
+mod bitmap;
+mod expectation;
+mod skyline;
+mod verdict;
+
+use super::Negotiated;
+use drophammer_model::Instant;
+use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update};
+use drophammer_wire::bgp::{AfiSafi, Notification};
+use expectation::Expectation;
+use skyline::Skyline;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use verdict::{Verdict, judge};
+
+/// Prefixes that nobody expects are remembered up to this number, and only counted beyond it.
+const MOST_UNEXPECTED: usize = 10_000;
+
+/// What the routes of an expectation must look like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: that of the router, then that of the speaker that
+    /// the routes come from.
+    pub as_path_prefix: Vec<u32>,
+    /// Next hop, the global one in IPv6; `None`: any.
+    pub next_hop: Option<IpAddr>,
+    /// Are AS path, origin, MED and communities held against those that were sent?
+    pub check_attributes: bool,
+    /// Is the time of each route kept (4 bytes per route)?
+    pub times: bool,
+}
+
+/// Names an expectation of one inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExpectationId(usize);
+
+/// How an expectation stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Routes that must be there.
+    pub expected: u32,
+    /// Of these, those that are.
+    pub present: u32,
+    /// Of these, those that are not.
+    pub missing: u32,
+    /// Routes of the expectation that are there and must be gone.
+    pub unexpected: u32,
+    /// Routes that are there with a wrong next hop, path or attribute.
+    pub wrong: u32,
+    /// Announcements with a wrong next hop, since the beginning.
+    pub wrong_next_hop: u64,
+    /// Announcements with a wrong AS path, since the beginning.
+    pub wrong_as_path: u64,
+    /// Announcements with another wrong attribute, since the beginning.
+    pub wrong_attributes: u64,
+    /// Withdrawals of routes that must be there, since the beginning.
+    pub withdrawn_in_error: u64,
+    /// Announcements, since the beginning.
+    pub announcements: u64,
+    /// Of these, those of routes that were there already.
+    pub repeated: u64,
+    /// Withdrawals, since the beginning.
+    pub withdrawals: u64,
+    /// When a route came or went for the first time since the beginning or the last change.
+    pub first_at: Option<Instant>,
+    /// When one did for the last time.
+    pub last_at: Option<Instant>,
+}
+
+impl Verified {
+    /// All there, nothing else, nothing wrong with what is there?
+    pub fn is_right(&self) -> bool {
+        self.missing == 0 && self.unexpected == 0 && self.wrong == 0
+    }
+}
+
+/// All that has come, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// UPDATEs.
+    pub updates: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Announced routes.
+    pub announcements: u64,
+    /// Withdrawn routes, with those that count as withdrawn.
+    pub withdrawals: u64,
+    /// Announced routes that belong to no expectation.
+    pub unexpected: u64,
+    /// UPDATEs whose routes counted as withdrawn because of an error (RFC 7606).
+    pub treated_as_withdraw: u64,
+    /// UPDATEs of which attributes were discarded because of an error (RFC 7606).
+    pub attributes_discarded: u64,
+    /// What was wrong in the first of either.
+    pub fault: Option<Fault>,
+    /// Sessions that were lost.
+    pub sessions_lost: u64,
+}
+
+/// Expectations, and what has come of them.
+#[derive(Default)]
+pub struct Inbox {
+    expectations: Vec<Expectation>,
+    unexpected: BTreeSet<Prefix>,
+    totals: Totals,
+    ends_of_rib: Vec<(AfiSafi, Instant)>,
+    /// Routes that are present in all expectations.
+    present: u32,
+    skyline: Skyline,
+    judged: Judged,
+}
+
+/// The last attributes and what was found of them.
+#[derive(Default)]
+struct Judged {
+    raw: [Vec<u8>; 2],
+    next_hop: Vec<u8>,
+    context: Option<Context>,
+    /// Expectation, group.
+    of: Option<(usize, u32, Verdict)>,
+}
+
+impl Judged {
+    /// Forgets the verdict where `update` has other attributes than the last one.
+    #[inline]
+    fn look(&mut self, update: &Update<'_>, context: Context) {
+        let next_hop = update.reach.as_ref().map_or(&[][..], |reach| reach.next_hop);
+        let same = self.context == Some(context) && self.raw == update.raw && self.next_hop == next_hop;
+        if !same {
+            for (kept, raw) in self.raw.iter_mut().zip(update.raw) {
+                kept.clear();
+                kept.extend_from_slice(raw);
+            }
+            self.next_hop.clear();
+            self.next_hop.extend_from_slice(next_hop);
+            self.context = Some(context);
+            self.of = None;
+        }
+    }
+}
+
+impl Inbox {
+    /// Nothing is expected.
+    pub fn new() -> Inbox {
+        Inbox::default()
+    }
+
+    /// From `now` on the routes `part` must come.
+    pub fn expect(&mut self, now: Instant, routes: Arc<Routes>, part: Range<u32>, expected: Expected) -> ExpectationId {
+        let family = match routes.family() {
+            Family::Ipv4 => AfiSafi::IPV4_UNICAST,
+            Family::Ipv6 => AfiSafi::IPV6_UNICAST,
+        };
+        self.expect_in(now, family, None, routes, part, expected)
+    }
+
+    /// From `now` on the routes `part` must come in this family, of VPN routes with this distinguisher.
+    pub fn expect_in(
+        &mut self,
+        now: Instant,
+        family: AfiSafi,
+        distinguisher: Option<[u8; 8]>,
+        routes: Arc<Routes>,
+        part: Range<u32>,
+        expected: Expected,
+    ) -> ExpectationId {
+        self.expectations.push(Expectation::new(now, family, distinguisher, routes, part, expected));
+        ExpectationId(self.expectations.len() - 1)
+    }
+
+    /// From `now` on the routes `part` of an expectation must be there, or must be gone.
+    pub fn change(&mut self, now: Instant, id: ExpectationId, part: Range<u32>, present: bool) {
+        self.expectations[id.0].change(now, part, present);
+    }
+
+    /// Takes the body of an UPDATE.
+    ///
+    /// # Errors
+    /// The NOTIFICATION that must end the session (see [`Update::parse`]).
+    pub fn update(&mut self, now: Instant, body: &[u8], agreed: &Negotiated) -> Result<(), Notification> {
+        let context = Context {
+            four_octet_as: agreed.four_octet_as,
+            ibgp: agreed.ibgp,
+            path_ids: PathIds::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),
+        };
+        let update = Update::parse(body, &context)?;
+        self.totals.updates += 1;
+        self.totals.bytes += body.len() as u64;
+        if update.treatment != Treatment::Whole {
+            self.totals.fault = self.totals.fault.or(update.fault);
+            self.totals.attributes_discarded += u64::from(update.discarded > 0);
+            self.totals.treated_as_withdraw += u64::from(update.treatment == Treatment::TreatAsWithdraw);
+        }
+        if let Some(family) = update.end_of_rib() {
+            if !self.ends_of_rib.iter().any(|(known, _)| *known == family) && agreed.has(family) {
+                self.ends_of_rib.push((family, now));
+            }
+            return Ok(());
+        }
+        let before = self.present;
+        // Of a route that a message has both ways the announcement counts (RFC 4271 section 4.3).
+        update.withdrawn().for_each(|route| self.withdrawn(now, &route));
+        self.judged.look(&update, context);
+        for route in update.announced() {
+            self.announced(now, &route, &update, context.ibgp);
+        }
+        if self.present != before {
+            self.skyline.record(now, self.present);
+        }
+        Ok(())
+    }
+
+    /// The expectation that a route belongs to, and its number in it.
+    #[inline]
+    fn find(&self, route: &Nlri<'_>, prefix: &Prefix) -> Option<(usize, u32)> {
+        let mut last: Option<(*const Routes, Option<u32>)> = None;
+        self.expectations.iter().enumerate().find_map(|(at, one)| {
+            if one.family != route.family || (route.distinguisher.is_some() && one.distinguisher != route.distinguisher)
+            {
+                return None;
+            }
+            // Many expectations are parts of the same routes.
+            let routes = Arc::as_ptr(&one.routes);
+            let index = match last {
+                Some((known, index)) if known == routes => index,
+                _ => one.routes.index_of(prefix),
+            };
+            last = Some((routes, index));
+            let index = index.filter(|i| one.part.contains(i))?;
+            Some((at, index - one.part.start))
+        })
+    }
+
+    #[inline]
+    fn announced(&mut self, now: Instant, route: &Nlri<'_>, update: &Update<'_>, ibgp: bool) {
+        self.totals.announcements += 1;
+        let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
+        let Some((at, i)) = self.find(route, &prefix) else {
+            self.totals.unexpected += 1;
+            if self.unexpected.len() < MOST_UNEXPECTED {
+                self.unexpected.insert(prefix);
+            }
+            return;
+        };
+        let one = &mut self.expectations[at];
+        let group = one.routes.group_of(one.part.start + i);
+        let verdict = match self.judged.of {
+            Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
+            _ => {
+                let verdict = judge(update, one.family, &one.routes.attributes(group), &one.expected, ibgp);
+                self.judged.of = Some((at, group, verdict));
+                verdict
+            }
+        };
+        self.present += u32::from(one.announced(now, i, verdict));
+    }
+
+    #[inline]
+    fn withdrawn(&mut self, now: Instant, route: &Nlri<'_>) {
+        self.totals.withdrawals += 1;
+        let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
+        match self.find(route, &prefix) {
+            Some((at, i)) => self.present -= u32::from(self.expectations[at].withdrawn(now, i)),
+            None => _ = self.unexpected.remove(&prefix),
+        }
+    }
+
+    /// The session has ended: nothing is present any more.
+    pub fn session_lost(&mut self, now: Instant) {
+        self.expectations.iter_mut().for_each(|one| one.lost(now));
+        self.unexpected.clear();
+        self.ends_of_rib.clear();
+        self.totals.sessions_lost += 1;
+        if self.present > 0 {
+            self.present = 0;
+            self.skyline.record(now, 0);
+        }
+    }
+
+    /// How an expectation stands.
+    pub fn report(&self, id: ExpectationId) -> Verified {
+        self.expectations[id.0].report()
+    }
+
+    /// Some of the routes that must be there and are not.
+    pub fn missing(&self, id: ExpectationId, limit: usize) -> Vec<Prefix> {
+        self.expectations[id.0].missing().take(limit).collect()
+    }
+
+    /// Some of the routes that are there and must not be: of no expectation (of these 10,000 are remembered), or to be gone.
+    pub fn unexpected(&self, limit: usize) -> Vec<Prefix> {
+        let gone = self.expectations.iter().flat_map(Expectation::unexpected);
+        self.unexpected.iter().copied().chain(gone).take(limit).collect()
+    }
+
+    /// Is all there that must be, and nothing of the expectations that must be gone?
+    pub fn complete(&self) -> bool {
+        self.expectations.iter().all(Expectation::is_complete)
+    }
+
+    /// Is it so in one expectation?
+    pub fn is_complete(&self, id: ExpectationId) -> bool {
+        self.expectations[id.0].is_complete()
+    }
+
+    /// Routes that are present in an expectation, wanted or not.
+    pub fn present(&self, id: ExpectationId) -> u32 {
+        self.expectations[id.0].present()
+    }
+
+    /// All that has come.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// When the End-of-RIB of a family came in this session.
+    pub fn end_of_rib(&self, family: AfiSafi) -> Option<Instant> {
+        self.ends_of_rib.iter().find(|(known, _)| *known == family).map(|(_, at)| *at)
+    }
+
+    /// When each route of an expectation came or went for the last time, in µs since the expectation or its last change began;
+    /// `u32::MAX`: not since then. `None` where times are not kept.
+    pub fn times(&self, id: ExpectationId) -> Option<&[u32]> {
+        self.expectations[id.0].times()
+    }
+
+    /// Routes of all expectations that are present, over time: at most 4096 samples, the last of which holds now.
+    pub fn skyline(&self) -> &[(Instant, u32)] {
+        self.skyline.samples()
+    }
+
+    /// Begins a new skyline.
+    pub fn clear_skyline(&mut self) {
+        self.skyline.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "inbox_tests.rs"]
+mod tests;

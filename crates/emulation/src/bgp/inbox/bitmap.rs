@@ -1,0 +1,105 @@
+//! One bit per route.
+
+use std::ops::Range;
+
+/// A fixed number of bits, and how many of them are set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bitmap {
+    words: Vec<u64>,
+    ones: u32,
+}
+
+impl Bitmap {
+    /// `len` bits, none set.
+    pub fn new(len: u32) -> Bitmap {
+        Bitmap { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
+    }
+
+    /// Bits that are set.
+    pub fn ones(&self) -> u32 {
+        self.ones
+    }
+
+    #[inline]
+    pub fn get(&self, i: u32) -> bool {
+        self.words[(i / 64) as usize] >> (i % 64) & 1 == 1
+    }
+
+    /// Sets or clears a bit and says whether that changed it.
+    #[inline]
+    pub fn set(&mut self, i: u32, to: bool) -> bool {
+        let (word, bit) = (&mut self.words[(i / 64) as usize], 1 << (i % 64));
+        if (*word & bit != 0) == to {
+            return false;
+        }
+        *word ^= bit;
+        if to {
+            self.ones += 1
+        } else {
+            self.ones -= 1
+        }
+        true
+    }
+
+    pub fn set_all(&mut self, part: Range<u32>, to: bool) {
+        part.for_each(|i| _ = self.set(i, to));
+    }
+
+    /// The first bit that is set.
+    pub fn first(&self) -> Option<u32> {
+        let at = self.words.iter().position(|word| *word != 0)?;
+        Some(at as u32 * 64 + self.words[at].trailing_zeros())
+    }
+
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+        self.ones = 0;
+    }
+
+    /// Bits that are set in both.
+    pub fn common(&self, other: &Bitmap) -> u32 {
+        self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones()).sum()
+    }
+
+    /// Bits that are set here and not there, in order.
+    pub fn without<'a>(&'a self, other: &'a Bitmap) -> impl Iterator<Item = u32> + 'a {
+        self.words.iter().zip(&other.words).zip((0..).step_by(64)).flat_map(|((a, b), base)| {
+            let mut left = a & !b;
+            std::iter::from_fn(move || {
+                (left != 0).then(|| {
+                    let bit = left.trailing_zeros();
+                    left &= left - 1;
+                    base + bit
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn a_set_of_numbers(n in 1u32..300, steps in prop::collection::vec((any::<u32>(), any::<bool>()), 0..200)) {
+            let (mut bits, mut set, other) = (Bitmap::new(n), BTreeSet::new(), {
+                let mut other = Bitmap::new(n);
+                other.set_all(0..n / 2, true);
+                other
+            });
+            for (i, to) in steps {
+                let i = i % n;
+                let changed = if to { set.insert(i) } else { set.remove(&i) };
+                prop_assert_eq!(bits.set(i, to), changed);
+                prop_assert_eq!((bits.get(i), bits.ones() as usize), (to, set.len()));
+            }
+            let expected: Vec<u32> = set.iter().copied().filter(|i| *i >= n / 2).collect();
+            prop_assert_eq!(bits.without(&other).collect::<Vec<_>>(), expected.clone());
+            prop_assert_eq!(bits.first(), set.first().copied());
+            prop_assert_eq!(bits.common(&other) as usize, set.len() - expected.len());
+        }
+    }
+}

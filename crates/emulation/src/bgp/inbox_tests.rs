@@ -1,0 +1,249 @@
+//! Right is right, and each kind of wrong is found.
+
+use super::*;
+use crate::bgp::{NextHops, Outbox, Packing, SessionConfig};
+use drophammer_model::routes::{AttributePattern, Origin, RouteAttributes, RouteRange, RouteTable};
+use drophammer_wire::bgp::notification::code;
+use proptest::prelude::*;
+use std::net::Ipv4Addr;
+
+const HOP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
+
+fn agreed() -> Negotiated {
+    let families = vec![AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST];
+    let config = |local, peer, id: u32| SessionConfig {
+        families: families.clone(),
+        ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
+    };
+    Negotiated::from_opens(&config(65_001, 65_000, 1), config(65_000, 65_001, 2).open()).unwrap()
+}
+
+fn next_hops() -> NextHops {
+    NextHops { ipv4: Some(HOP), ipv6: Some("2001:2::2".parse().unwrap()), link_local: None }
+}
+
+/// Bodies of the UPDATEs of routes.
+fn bodies(routes: &Arc<Routes>, part: Range<u32>, announce: bool, routes_per_update: u16) -> Vec<Vec<u8>> {
+    let mut outbox = Outbox::new();
+    let packing = Packing { routes_per_update, pace: None };
+    match announce {
+        true => outbox.announce(routes.clone(), part, packing),
+        false => outbox.withdraw(routes.clone(), part, packing),
+    }
+    let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let bytes = outbox.write(Instant(0), &agreed(), next_hops(), &mut buffer);
+        let mut rest = &buffer[..bytes];
+        while let Some(message) = drophammer_wire::bgp::frame(rest, 4096).unwrap() {
+            all.push(message.body.to_vec());
+            rest = &rest[message.message_len()..];
+        }
+        if bytes == 0 {
+            return all;
+        }
+    }
+}
+
+fn feed(inbox: &mut Inbox, at: u64, bodies: &[Vec<u8>]) {
+    bodies.iter().for_each(|body| inbox.update(Instant(at), body, &agreed()).unwrap());
+}
+
+fn expected(times: bool) -> Expected {
+    Expected { as_path_prefix: vec![65_001], next_hop: Some(HOP.into()), check_attributes: true, times }
+}
+
+/// Groups like the Internet's, without MED, which a router would not pass on.
+fn internet(count: u32) -> Arc<Routes> {
+    let pattern = AttributePattern { med_percent: 0, ..AttributePattern::internet(3) };
+    Arc::new(RouteRange::uniform("20.0.0.0/24".parse().unwrap(), count, 1, pattern).unwrap().into())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn a_model_of_sets(
+        count in 1u32..400, per_update in 0u16..9,
+        steps in prop::collection::vec((any::<bool>(), 0u32..400, 0u32..400, any::<bool>()), 1..12),
+    ) {
+        let routes = internet(count);
+        let mut inbox = Inbox::new();
+        let half = count / 2;
+        let ids = [
+            inbox.expect(Instant(0), routes.clone(), 0..half, expected(false)),
+            inbox.expect(Instant(0), routes.clone(), half..count, expected(false)),
+        ];
+        let (mut there, mut wanted) = (vec![false; count as usize], vec![true; count as usize]);
+        for (come, a, b, change) in steps {
+            let part = a.min(b).min(count)..a.max(b).min(count);
+            if change {
+                ids.iter().for_each(|id| inbox.change(Instant(0), *id, part.clone(), come));
+                part.for_each(|i| wanted[i as usize] = come);
+            } else {
+                feed(&mut inbox, 1, &bodies(&routes, part.clone(), come, per_update));
+                part.for_each(|i| there[i as usize] = come);
+            }
+            let count_of = |of: &dyn Fn(usize) -> bool, part: Range<u32>| part.filter(|i| of(*i as usize)).count() as u32;
+            for (id, part) in ids.iter().zip([0..half, half..count]) {
+                let report = inbox.report(*id);
+                prop_assert_eq!(report.expected, count_of(&|i| wanted[i], part.clone()));
+                prop_assert_eq!(report.present, count_of(&|i| wanted[i] && there[i], part.clone()));
+                prop_assert_eq!(report.missing, count_of(&|i| wanted[i] && !there[i], part.clone()));
+                prop_assert_eq!(report.unexpected, count_of(&|i| !wanted[i] && there[i], part.clone()));
+                prop_assert_eq!(report.wrong, 0);
+                let missing: Vec<_> =
+                    part.filter(|i| wanted[*i as usize] && !there[*i as usize]).map(|i| routes.prefix(i)).collect();
+                prop_assert_eq!(inbox.missing(*id, usize::MAX), missing);
+            }
+            prop_assert_eq!(inbox.complete(), wanted == there);
+        }
+        prop_assert_eq!(inbox.totals().unexpected, 0);
+        inbox.session_lost(Instant(2));
+        prop_assert!(ids.iter().all(|id| inbox.present(*id) == 0));
+        prop_assert!(inbox.skyline().last().is_none_or(|(_, n)| *n == 0));
+    }
+}
+
+/// One route with these attributes, as it comes when it was sent with others.
+fn verdict(sent: RouteAttributes, came: RouteAttributes, change: impl Fn(&mut Expected)) -> Verified {
+    let prefix = "20.0.0.0/8".parse().unwrap();
+    let table = |attributes| Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])));
+    let mut inbox = Inbox::new();
+    let mut expected = expected(false);
+    change(&mut expected);
+    let id = inbox.expect(Instant(0), table(sent), 0..1, expected);
+    feed(&mut inbox, 1, &bodies(&table(came), 0..1, true, 0));
+    assert!(inbox.complete(), "it is there, right or wrong");
+    inbox.report(id)
+}
+
+#[test]
+fn each_kind_of_wrong() {
+    let sent = RouteAttributes {
+        as_path: vec![10, 70_000],
+        med: Some(5),
+        communities: vec![1, 2],
+        large_communities: vec![[1, 2, 3]],
+        ..Default::default()
+    };
+    let same = RouteAttributes { med: None, ..sent.clone() };
+    let wrong = |came: &RouteAttributes, change: &dyn Fn(&mut Expected)| {
+        let report = verdict(sent.clone(), came.clone(), change);
+        assert_eq!(report.is_right(), report.wrong == 0);
+        [report.wrong_next_hop, report.wrong_as_path, report.wrong_attributes]
+    };
+    let keep: &dyn Fn(&mut Expected) = &|_| {};
+    assert_eq!(wrong(&same, keep), [0, 0, 0]);
+    assert_eq!(wrong(&sent, keep), [0, 0, 1], "the MED of another AS");
+    assert_eq!(wrong(&RouteAttributes { med: Some(6), ..same.clone() }, keep), [0, 0, 0], "the router's own MED");
+    assert_eq!(wrong(&RouteAttributes { as_path: vec![10], ..same.clone() }, keep), [0, 1, 0]);
+    assert_eq!(wrong(&RouteAttributes { as_path: vec![10, 70_000, 1], ..same.clone() }, keep), [0, 1, 0]);
+    assert_eq!(wrong(&RouteAttributes { origin: Origin::Egp, ..same.clone() }, keep), [0, 0, 1]);
+    assert_eq!(wrong(&RouteAttributes { communities: vec![2, 1], ..same.clone() }, keep), [0, 0, 0], "in any order");
+    assert_eq!(wrong(&RouteAttributes { communities: vec![1], ..same.clone() }, keep), [0, 0, 1]);
+    assert_eq!(wrong(&RouteAttributes { large_communities: vec![], ..same.clone() }, keep), [0, 0, 1]);
+    let elsewhere = RouteAttributes { next_hop: Some([9, 9, 9, 9].into()), ..same.clone() };
+    assert_eq!(wrong(&elsewhere, keep), [1, 0, 0]);
+    assert_eq!(wrong(&elsewhere, &|e| e.next_hop = None), [0, 0, 0]);
+    assert_eq!(wrong(&same, &|e| e.as_path_prefix = vec![65_000, 65_001]), [0, 1, 0]);
+    let other = RouteAttributes { as_path: vec![], origin: Origin::Egp, ..Default::default() };
+    assert_eq!(wrong(&other, &|e| e.check_attributes = false), [0, 0, 0]);
+}
+
+#[test]
+fn a_wrong_route_that_is_mended_is_right() {
+    let prefix = "20.0.0.0/8".parse().unwrap();
+    let table = |asn| {
+        let attributes = RouteAttributes { as_path: vec![asn], ..Default::default() };
+        Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])))
+    };
+    let mut inbox = Inbox::new();
+    let id = inbox.expect(Instant(0), table(7), 0..1, expected(false));
+    feed(&mut inbox, 1, &bodies(&table(8), 0..1, true, 0));
+    assert_eq!((inbox.report(id).wrong, inbox.report(id).is_right()), (1, false));
+    feed(&mut inbox, 2, &bodies(&table(7), 0..1, true, 0));
+    let report = inbox.report(id);
+    assert_eq!((report.wrong, report.wrong_as_path, report.repeated, report.is_right()), (0, 1, 1, true));
+    feed(&mut inbox, 3, &bodies(&table(8), 0..1, true, 0));
+    feed(&mut inbox, 4, &bodies(&table(7), 0..1, false, 0));
+    let report = inbox.report(id);
+    assert_eq!((report.wrong, report.missing, report.withdrawn_in_error), (0, 1, 1));
+}
+
+#[test]
+fn times_and_changes() {
+    let routes = internet(100);
+    let mut inbox = Inbox::new();
+    let id = inbox.expect(Instant(1_000_000), routes.clone(), 0..100, expected(true));
+    assert_eq!(inbox.times(id).unwrap(), [u32::MAX; 100]);
+    feed(&mut inbox, 3_000_000, &bodies(&routes, 0..50, true, 0));
+    feed(&mut inbox, 5_000_000, &bodies(&routes, 50..100, true, 1));
+    let times = inbox.times(id).unwrap();
+    assert!(times[..50] == [2000; 50] && times[50..] == [4000; 50], "{times:?}");
+    let report = inbox.report(id);
+    assert_eq!((report.first_at, report.last_at), (Some(Instant(3_000_000)), Some(Instant(5_000_000))));
+    assert_eq!(inbox.skyline(), [(Instant(3_000_000), 50), (Instant(5_000_000), 100)]);
+    inbox.change(Instant(6_000_000), id, 0..10, false);
+    assert!(!inbox.complete());
+    assert_eq!(inbox.unexpected(3).len(), 3);
+    feed(&mut inbox, 6_250_000, &bodies(&routes, 0..10, false, 0));
+    assert!(inbox.complete() && inbox.report(id).withdrawn_in_error == 0);
+    let times = inbox.times(id).unwrap();
+    assert!(times[..10] == [250; 10] && times[10..] == [u32::MAX; 90]);
+    inbox.session_lost(Instant(7_000_000));
+    let report = inbox.report(id);
+    assert_eq!((report.missing, report.present, report.last_at), (90, 0, Some(Instant(7_000_000))));
+    let times = inbox.times(id).unwrap();
+    assert!(times[..10] == [250; 10] && times[10..] == [1000; 90]);
+    assert_eq!(inbox.totals().sessions_lost, 1);
+}
+
+#[test]
+fn what_nobody_expects() {
+    let routes = internet(40_000);
+    let mut inbox = Inbox::new();
+    let id = inbox.expect(Instant(0), routes.clone(), 0..10, expected(false));
+    feed(&mut inbox, 1, &bodies(&routes, 0..40_000, true, 0));
+    assert_eq!(inbox.totals().unexpected, 39_990);
+    assert_eq!(inbox.unexpected(usize::MAX).len(), MOST_UNEXPECTED);
+    assert!(inbox.complete() && inbox.report(id).is_right());
+    feed(&mut inbox, 2, &bodies(&routes, 10..40_000, false, 0));
+    assert_eq!(inbox.unexpected(usize::MAX), []);
+}
+
+#[test]
+fn errors_and_ends_of_rib() {
+    let routes = internet(3);
+    let mut inbox = Inbox::new();
+    let id = inbox.expect(Instant(0), routes.clone(), 0..3, expected(false));
+    let good = bodies(&routes, 0..3, true, 0);
+    feed(&mut inbox, 1, &good);
+    assert_eq!(inbox.report(id).present, 3);
+    // ORIGIN 9: all of it counts as withdrawn (RFC 7606).
+    for body in &good {
+        let mut bad = body.clone();
+        assert_eq!(bad[4..7], [0x40, 1, 1]);
+        bad[7] = 9;
+        inbox.update(Instant(2), &bad, &agreed()).unwrap();
+    }
+    let report = inbox.report(id);
+    assert_eq!((report.present, report.withdrawn_in_error), (0, 3));
+    let totals = inbox.totals();
+    assert_eq!((totals.treated_as_withdraw, totals.fault.unwrap().kind), (good.len() as u64, 1));
+    assert_eq!(inbox.update(Instant(3), &[0, 0, 0, 9], &agreed()).unwrap_err().code, code::UPDATE);
+    inbox.update(Instant(4), &[0; 4], &agreed()).unwrap();
+    assert_eq!(inbox.end_of_rib(AfiSafi::IPV4_UNICAST), Some(Instant(4)));
+    assert_eq!(inbox.end_of_rib(AfiSafi::IPV6_UNICAST), None);
+}
+
+#[test]
+fn a_route_both_ways_in_a_message_is_there() {
+    let routes = Arc::new(Routes::from(
+        RouteRange::uniform("20.0.0.0/8".parse().unwrap(), 1, 1, AttributePattern::default()).unwrap(),
+    ));
+    let mut body = bodies(&routes, 0..1, true, 0).remove(0);
+    body.splice(..2, [0, 2, 8, 20]);
+    let mut inbox = Inbox::new();
+    let id = inbox.expect(Instant(0), routes, 0..1, expected(false));
+    inbox.update(Instant(1), &body, &agreed()).unwrap();
+    assert_eq!((inbox.report(id).present, inbox.report(id).withdrawals), (1, 1));
+}

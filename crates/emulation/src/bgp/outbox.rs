@@ -1,0 +1,422 @@
+//! Routes that wait to be sent, and their UPDATEs as they are written into the send buffer: memory per job, not per route.
+
+use super::Negotiated;
+use drophammer_model::Instant;
+use drophammer_model::routes::{RouteAttributes, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::update::nlri::Frame;
+use drophammer_wire::bgp::update::{Attributes, Labels, Packer, packer};
+use drophammer_wire::bgp::{AfiSafi, message};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How routes are put into messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Packing {
+    /// Routes in a message, at most; 0: as many as fit into 4096 bytes. A message has routes of one group only.
+    pub routes_per_update: u16,
+    /// Routes per second; `None`: as fast as the peer takes them.
+    pub pace: Option<f64>,
+    /// Times that the speaker's AS stands in the AS path beside the first, towards other ASes.
+    pub prepend: u8,
+}
+
+/// What routes are sent as, beside their prefixes and attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Encapsulation {
+    /// Which family of the prefixes' IP version.
+    pub kind: EncapsulationKind,
+    /// Path identifier, used where add-path is agreed on.
+    pub path_id: u32,
+}
+
+/// Which family of an IP version.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum EncapsulationKind {
+    /// Unicast.
+    #[default]
+    Unicast,
+    /// Unicast with labels (RFC 8277).
+    Labelled(Labels),
+    /// VPN routes (RFC 4364, RFC 4659).
+    Vpn {
+        /// Their labels.
+        labels: Labels,
+        /// Route distinguisher.
+        distinguisher: [u8; 8],
+        /// Route targets and other extended communities.
+        communities: [u8; 8],
+    },
+}
+
+impl EncapsulationKind {
+    /// The family of an IP version.
+    pub fn family(&self, family: Family) -> AfiSafi {
+        match (self, family) {
+            (EncapsulationKind::Unicast, Family::Ipv4) => AfiSafi::IPV4_UNICAST,
+            (EncapsulationKind::Unicast, Family::Ipv6) => AfiSafi::IPV6_UNICAST,
+            (EncapsulationKind::Labelled(_), Family::Ipv4) => AfiSafi::IPV4_LABELLED,
+            (EncapsulationKind::Labelled(_), Family::Ipv6) => AfiSafi::IPV6_LABELLED,
+            (EncapsulationKind::Vpn { .. }, Family::Ipv4) => AfiSafi::VPNV4,
+            (EncapsulationKind::Vpn { .. }, Family::Ipv6) => AfiSafi::VPNV6,
+        }
+    }
+}
+
+/// Next hops that the speaker names as its own. Where a family needs an IPv6 address and there is none, it is the IPv4 address
+/// mapped (RFC 4798, RFC 4659), except in IPv6 unicast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextHops {
+    /// IPv4.
+    pub ipv4: Option<Ipv4Addr>,
+    /// IPv6, global.
+    pub ipv6: Option<Ipv6Addr>,
+    /// IPv6, of the link (RFC 2545).
+    pub link_local: Option<Ipv6Addr>,
+}
+
+impl NextHops {
+    /// NEXT_HOP, which only IPv4 unicast has, and the next hop of MP_REACH_NLRI with its length; `None` without an address.
+    fn of(&self, family: AfiSafi, given: Option<IpAddr>) -> Option<(Option<Ipv4Addr>, [u8; 32], usize)> {
+        let ipv4 = match given {
+            Some(IpAddr::V4(address)) => Some(address),
+            _ => self.ipv4,
+        };
+        let ipv6 = match given {
+            Some(IpAddr::V6(address)) => Some(address),
+            _ => self.ipv6,
+        };
+        let (mut bytes, mut end) = ([0; 32], 0);
+        let mut put = |part: &[u8]| {
+            bytes[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        };
+        if family.is_vpn() {
+            put(&[0; 8]);
+        }
+        if family.address_bits() == Some(32) {
+            put(&ipv4?.octets());
+            return Some((Some(ipv4?).filter(|_| family == AfiSafi::IPV4_UNICAST), bytes, end));
+        }
+        match ipv6 {
+            Some(address) => put(&address.octets()),
+            None if family.is_labelled() => put(&ipv4?.to_ipv6_mapped().octets()),
+            None => return None,
+        }
+        if let (AfiSafi::IPV6_UNICAST, Some(link_local), None) = (family, self.link_local, given) {
+            put(&link_local.octets());
+        }
+        Some((None, bytes, end))
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Announced routes.
+    pub announced: u64,
+    /// Withdrawn routes.
+    pub withdrawn: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Routes that could not be sent: the family is not agreed on, there is no next hop for it, or the attributes fill the longest
+    /// message.
+    pub skipped: u64,
+}
+
+enum Job {
+    Routes(RouteJob),
+    EndOfRib(AfiSafi),
+    Raw { bytes: Vec<u8>, at: usize },
+}
+
+struct RouteJob {
+    announce: bool,
+    routes: Arc<Routes>,
+    /// Those that are left.
+    part: Range<u32>,
+    packing: Packing,
+    encapsulation: Encapsulation,
+    /// When the first message went, and how many routes since.
+    since: Option<(Instant, u64)>,
+}
+
+impl RouteJob {
+    /// When the next message may go; `None`: at once.
+    fn due(&self) -> Option<Instant> {
+        let pace = self.packing.pace.filter(|pace| *pace > 0.0)?;
+        let (start, sent) = self.since?;
+        Some(start + Duration::try_from_secs_f64(sent as f64 / pace).unwrap_or(Duration::MAX))
+    }
+
+    fn family(&self) -> AfiSafi {
+        self.encapsulation.kind.family(self.routes.family())
+    }
+}
+
+/// All that attributes depend on beside the routes.
+#[derive(Clone, Copy, PartialEq)]
+struct Speaker {
+    four_octet_as: bool,
+    ibgp: bool,
+    local_as: u32,
+    next_hops: NextHops,
+}
+
+/// The attributes of one group, ready to be copied.
+#[derive(Default)]
+struct Encoded {
+    /// Speaker, job, group.
+    of: Option<(Speaker, u64, u32)>,
+    attributes: Vec<u8>,
+    next_hop: [u8; 32],
+    next_hop_len: usize,
+    /// There is a next hop.
+    usable: bool,
+}
+
+/// Jobs in their order, each written as far as the buffer and its pace let it.
+#[derive(Default)]
+pub struct Outbox {
+    jobs: VecDeque<Job>,
+    /// Number of the job at the front.
+    front: u64,
+    encoded: Encoded,
+    sent: Sent,
+}
+
+impl Outbox {
+    /// Nothing to send.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Announces the routes `part`, as far as they exist.
+    pub fn announce(&mut self, routes: Arc<Routes>, part: Range<u32>, packing: Packing) {
+        self.push(true, routes, part, packing, Encapsulation::default());
+    }
+
+    /// Withdraws the routes `part`, as far as they exist.
+    pub fn withdraw(&mut self, routes: Arc<Routes>, part: Range<u32>, packing: Packing) {
+        self.push(false, routes, part, packing, Encapsulation::default());
+    }
+
+    /// Announces (or withdraws) them with labels, as VPN routes, or with a path identifier.
+    pub fn push(
+        &mut self,
+        announce: bool,
+        routes: Arc<Routes>,
+        part: Range<u32>,
+        packing: Packing,
+        encapsulation: Encapsulation,
+    ) {
+        let part = part.start..part.end.min(routes.len());
+        if !part.is_empty() {
+            self.jobs.push_back(Job::Routes(RouteJob { announce, routes, part, packing, encapsulation, since: None }));
+        }
+    }
+
+    /// The End-of-RIB marker of a family (RFC 4724), where that is agreed on.
+    pub fn end_of_rib(&mut self, family: AfiSafi) {
+        self.jobs.push_back(Job::EndOfRib(family));
+    }
+
+    /// Bytes as they are: whole messages, or what a peer should not get. Up to 4096 of them go at once.
+    pub fn raw(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.jobs.push_back(Job::Raw { bytes, at: 0 });
+        }
+    }
+
+    /// Forgets all that waits.
+    pub fn clear(&mut self) {
+        self.front += self.jobs.len() as u64;
+        self.jobs.clear();
+    }
+
+    /// Nothing waits?
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// What was written since the beginning.
+    pub fn progress(&self) -> Sent {
+        self.sent
+    }
+
+    /// When [`Outbox::write`] has something again: `now` or earlier while it has; `None` when nothing waits.
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        match self.jobs.front()? {
+            Job::Routes(job) => Some(job.due().unwrap_or(now)),
+            _ => Some(now),
+        }
+    }
+
+    /// Writes whole messages to the front of `buffer` and gives their bytes. A message is as long as its job wants it, whatever
+    /// room there is: without the room nothing is written. So a buffer of [`Negotiated::max_send`] bytes always gets one, and so
+    /// does one of 4096 unless [`Packing::routes_per_update`] or the attributes ask for longer ones.
+    pub fn write(&mut self, now: Instant, agreed: &Negotiated, next_hops: NextHops, buffer: &mut [u8]) -> usize {
+        let speaker =
+            Speaker { four_octet_as: agreed.four_octet_as, ibgp: agreed.ibgp, local_as: agreed.local_as, next_hops };
+        let mut at = 0;
+        while let Some(job) = self.jobs.front_mut() {
+            let room = &mut buffer[at..];
+            let (bytes, done) = match job {
+                Job::Routes(job) => {
+                    if job.due().is_some_and(|due| due > now) {
+                        break;
+                    }
+                    let family = job.family();
+                    let before = job.part.start;
+                    let bytes = if agreed.has(family) {
+                        write_routes(job, &mut self.encoded, self.front, &speaker, agreed, room, &mut self.sent)
+                    } else {
+                        self.sent.skipped += u64::from(job.part.end - job.part.start);
+                        job.part.start = job.part.end;
+                        0
+                    };
+                    let (start, sent) = job.since.unwrap_or((now, 0));
+                    let moved = job.part.start - before;
+                    if moved > 0 {
+                        job.since = Some((start, sent + u64::from(moved)));
+                    } else {
+                        break;
+                    }
+                    (bytes, job.part.is_empty())
+                }
+                Job::EndOfRib(family) if agreed.has(*family) => {
+                    let bytes = packer::end_of_rib(room, *family);
+                    if bytes == 0 {
+                        break;
+                    }
+                    (bytes, true)
+                }
+                Job::EndOfRib(_) => (0, true),
+                Job::Raw { bytes, at } => {
+                    let rest = &bytes[*at..];
+                    let piece = &rest[..rest.len().min(message::MAX_LEN)];
+                    let Some(room) = room.get_mut(..piece.len()) else { break };
+                    room.copy_from_slice(piece);
+                    *at += piece.len();
+                    (piece.len(), *at == bytes.len())
+                }
+            };
+            at += bytes;
+            self.sent.bytes += bytes as u64;
+            self.sent.messages += u64::from(bytes > 0);
+            if done {
+                self.jobs.pop_front();
+                self.front += 1;
+            }
+        }
+        at
+    }
+}
+
+/// Writes one message, or skips a group that cannot be sent; moves the job on.
+fn write_routes(
+    job: &mut RouteJob,
+    encoded: &mut Encoded,
+    number: u64,
+    speaker: &Speaker,
+    agreed: &Negotiated,
+    buffer: &mut [u8],
+    sent: &mut Sent,
+) -> usize {
+    let family = job.family();
+    let (labels, distinguisher) = match job.encapsulation.kind {
+        EncapsulationKind::Unicast => (Labels::Same(0), [0; 8]),
+        EncapsulationKind::Labelled(labels) => (labels, [0; 8]),
+        EncapsulationKind::Vpn { labels, distinguisher, .. } => (labels, distinguisher),
+    };
+    // Counted over the whole job: a message's first route goes on where the last message ended.
+    let labels = match labels {
+        Labels::Counting(first) => Labels::Counting(first.wrapping_add(job.part.start)),
+        other => other,
+    };
+    let path_id = agreed.add_path_send(family).then_some(job.encapsulation.path_id);
+    let mut frame = Frame { family, path_id, labels, distinguisher };
+    let mut end = job.part.end;
+    if job.announce {
+        let group = job.routes.group_of(job.part.start);
+        end = end.min(job.routes.group(group).end);
+        if encoded.of != Some((*speaker, number, group)) {
+            let attributes = job.routes.attributes(group);
+            encoded.fill(&attributes, family, speaker, &job.encapsulation.kind, job.packing.prepend);
+            encoded.of = Some((*speaker, number, group));
+        }
+    } else {
+        frame.labels = Labels::Withdrawn;
+    }
+    let asked = u32::from(job.packing.routes_per_update);
+    let most = (end - job.part.start).min(if asked == 0 { u32::MAX } else { asked });
+    let (attributes, next_hop): (&[u8], &[u8]) = match job.announce {
+        true => (&encoded.attributes, &encoded.next_hop[..encoded.next_hop_len]),
+        false => (&[], &[]),
+    };
+    let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
+    let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.announce) else {
+        sent.skipped += u64::from(end - job.part.start);
+        job.part.start = end;
+        return 0;
+    };
+    let all = packer.overhead() + most as usize * frame.longest();
+    if asked == 0 && needs <= message::MAX_LEN {
+        packer.max_len = packer.max_len.min(message::MAX_LEN);
+    }
+    if buffer.len() < all.min(packer.max_len) {
+        return 0;
+    }
+    let mut routes = job.routes.iter(job.part.start..end).map(|prefix| (prefix.address(), prefix.length()));
+    let packed = match job.announce {
+        true => packer.announce(buffer, most, &mut routes),
+        false => packer.withdraw(buffer, most, &mut routes),
+    };
+    job.part.start += packed.routes;
+    *(if job.announce { &mut sent.announced } else { &mut sent.withdrawn }) += u64::from(packed.routes);
+    packed.bytes
+}
+
+impl Encoded {
+    fn fill(
+        &mut self,
+        of: &RouteAttributes,
+        family: AfiSafi,
+        speaker: &Speaker,
+        kind: &EncapsulationKind,
+        prepend: u8,
+    ) {
+        self.attributes.clear();
+        let Some((next_hop, bytes, length)) = speaker.next_hops.of(family, of.next_hop) else {
+            self.usable = false;
+            return;
+        };
+        (self.usable, self.next_hop, self.next_hop_len) = (true, bytes, length);
+        // RFC 4271 section 5.1.2: a speaker adds its AS towards other ASes alone.
+        let own = vec![speaker.local_as; if speaker.ibgp { 0 } else { 1 + usize::from(prepend) }];
+        let extended: &[[u8; 8]] = match kind {
+            EncapsulationKind::Vpn { communities, .. } => std::slice::from_ref(communities),
+            _ => &[],
+        };
+        let attributes = Attributes {
+            origin: of.origin.code(),
+            as_path: &[&own[..], &of.as_path].concat(),
+            next_hop,
+            med: of.med,
+            local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100)),
+            communities: &of.communities,
+            extended_communities: extended,
+            large_communities: &of.large_communities,
+        };
+        attributes.append(speaker.four_octet_as, &mut self.attributes);
+    }
+}
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;

@@ -1,0 +1,199 @@
+//! The forwarding table: longest match over connected, static and BGP routes, with room for so many.
+
+use crate::config::ConfigError;
+use crate::rib::{Net, net};
+use crate::table::{Table, Target};
+use crate::truth::FibTruth;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Room for routes that are not the device's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Of both families together.
+    pub all: usize,
+    /// Of IPv4.
+    pub ipv4: usize,
+    /// Of IPv6.
+    pub ipv6: usize,
+}
+
+/// The table. Of several routes for one prefix the device's own and the static ones come first.
+pub struct Fib {
+    table: Table,
+    room: Room,
+    used: [usize; 2],
+    /// Prefixes that are not BGP's.
+    fixed: HashSet<Net>,
+    /// What BGP would do with such a prefix.
+    shadowed: HashMap<Net, Target>,
+    truth: FibTruth,
+}
+
+fn of(net: Net) -> usize {
+    usize::from(net.0.is_ipv6())
+}
+
+impl Fib {
+    /// An empty table.
+    pub fn new(room: Room) -> Fib {
+        let (fixed, shadowed) = (HashSet::new(), HashMap::new());
+        Fib { table: Table::default(), room, used: [0; 2], fixed, shadowed, truth: FibTruth::default() }
+    }
+
+    /// A route of the device's own, which takes no place.
+    ///
+    /// # Errors
+    /// A length beyond the family's.
+    pub fn add_own(&mut self, prefix: IpAddr, len: u8, target: Target) -> Result<(), ConfigError> {
+        let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
+        self.fixed.insert(net);
+        self.table.insert(net.0, net.1, target)
+    }
+
+    /// Adds or replaces a static route by a neighbour.
+    ///
+    /// # Errors
+    /// A length beyond the family's.
+    pub fn add_static(&mut self, prefix: IpAddr, len: u8, neighbour: usize) -> Result<(), ConfigError> {
+        let net = net(prefix, len).ok_or(ConfigError::PrefixLength(len))?;
+        if !self.fixed.contains(&net) {
+            if let Some(target) = self.table.exact(net.0, net.1) {
+                self.set_bgp(net, None);
+                self.shadowed.insert(net, target);
+            }
+            self.fixed.insert(net);
+        }
+        self.put(net, Target::Via(neighbour));
+        Ok(())
+    }
+
+    /// Takes a static route away; false when there is none.
+    pub fn remove_static(&mut self, prefix: IpAddr, len: u8) -> bool {
+        let Some(net) = net(prefix, len).filter(|net| self.fixed.remove(net)) else { return false };
+        self.take_out(net);
+        if let Some(target) = self.shadowed.remove(&net) {
+            self.set_bgp(net, Some(target));
+        }
+        true
+    }
+
+    /// What BGP wants for a prefix; `None`: nothing any more.
+    pub fn set_bgp(&mut self, net: Net, target: Option<Target>) {
+        if self.fixed.contains(&net) {
+            match target {
+                Some(target) => self.shadowed.insert(net, target),
+                None => self.shadowed.remove(&net),
+            };
+            return;
+        }
+        let before = self.table.exact(net.0, net.1);
+        match target {
+            Some(target) => self.put(net, target),
+            None => self.take_out(net),
+        }
+        let after = self.table.exact(net.0, net.1);
+        for (target, grows) in [(before, false), (after, true)] {
+            let count = match target {
+                Some(Target::Via(_)) if net.0.is_ipv4() => &mut self.truth.ipv4,
+                Some(Target::Via(_)) => &mut self.truth.ipv6,
+                Some(Target::Sink) => &mut self.truth.sunk,
+                Some(Target::Blackhole) => &mut self.truth.without_room,
+                _ => continue,
+            };
+            *count = if grows { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// A route that changes keeps its place; one that finds none swallows what it attracts.
+    fn put(&mut self, net: Net, target: Target) {
+        let has_place = self.has_place(net);
+        let Room { all, ipv4, ipv6 } = self.room;
+        let own = if net.0.is_ipv4() { ipv4 } else { ipv6 };
+        let has_room =
+            has_place || target != Target::Blackhole && self.used[of(net)] < own && self.used[0] + self.used[1] < all;
+        self.used[of(net)] += usize::from(has_room && !has_place);
+        // The length was seen to fit.
+        let _ = self.table.insert(net.0, net.1, if has_room { target } else { Target::Blackhole });
+    }
+
+    /// The place is for a route that is added later: those that found no room before stay without.
+    fn take_out(&mut self, net: Net) {
+        self.used[of(net)] -= usize::from(self.has_place(net));
+        self.table.remove(net.0, net.1);
+    }
+
+    fn has_place(&self, net: Net) -> bool {
+        matches!(self.table.exact(net.0, net.1), Some(Target::Via(_) | Target::Sink))
+    }
+
+    /// BGP routes in it.
+    pub fn truth(&self) -> &FibTruth {
+        &self.truth
+    }
+
+    /// Longest match.
+    pub fn find4(&self, destination: Ipv4Addr) -> Option<Target> {
+        self.table.find4(destination)
+    }
+
+    /// Longest match.
+    pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
+        self.table.find6(destination)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(all: usize, ipv4: usize, ipv6: usize) -> Fib {
+        Fib::new(Room { all, ipv4, ipv6 })
+    }
+
+    fn v4(n: u8) -> Net {
+        net([10, n, 0, 0].into(), 16).unwrap()
+    }
+
+    fn v6(n: u16) -> Net {
+        net(Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0).into(), 48).unwrap()
+    }
+
+    fn via(fib: &Fib, n: u8) -> Option<Target> {
+        fib.find4([10, n, 1, 1].into())
+    }
+
+    #[test]
+    fn each_family_has_its_room_within_that_of_all() {
+        let mut fib = room(5, 3, 4);
+        (0..5).for_each(|n| fib.set_bgp(v4(n), Some(Target::Via(7))));
+        (0..5).for_each(|n| fib.set_bgp(v6(n), Some(Target::Via(8))));
+        assert_eq!(*fib.truth(), FibTruth { ipv4: 3, ipv6: 2, without_room: 5, sunk: 0 });
+        assert_eq!((via(&fib, 2), via(&fib, 3), via(&fib, 9)), (Some(Target::Via(7)), Some(Target::Blackhole), None));
+        // A place that becomes free is for the next route, not for one that found none.
+        fib.set_bgp(v4(0), None);
+        assert_eq!((via(&fib, 0), via(&fib, 4)), (None, Some(Target::Blackhole)));
+        fib.set_bgp(v4(4), Some(Target::Via(7)));
+        fib.set_bgp(v4(3), None);
+        fib.set_bgp(v4(1), Some(Target::Sink));
+        assert_eq!(*fib.truth(), FibTruth { ipv4: 2, ipv6: 2, without_room: 3, sunk: 1 });
+    }
+
+    #[test]
+    fn a_static_route_stands_before_that_of_bgp() {
+        let mut fib = room(1, 9, 9);
+        let (address, len) = v4(1);
+        fib.set_bgp(v4(1), Some(Target::Via(1)));
+        fib.add_static(address, len, 2).unwrap();
+        assert_eq!(via(&fib, 1), Some(Target::Via(2)));
+        fib.set_bgp(v4(1), Some(Target::Via(3)));
+        assert_eq!(via(&fib, 1), Some(Target::Via(2)));
+        assert!(fib.remove_static(address, len) && !fib.remove_static(address, len));
+        assert_eq!(via(&fib, 1), Some(Target::Via(3)), "and back, into the one place");
+        fib.set_bgp(v4(1), None);
+        assert_eq!((via(&fib, 1), *fib.truth()), (None, FibTruth::default()));
+        fib.add_own([10, 0, 0, 0].into(), 16, Target::Connected(0)).unwrap();
+        fib.set_bgp(v4(0), Some(Target::Via(3)));
+        assert_eq!(via(&fib, 0), Some(Target::Connected(0)));
+    }
+}

@@ -1,0 +1,72 @@
+//! What one peer has been told, and what it is still to be told.
+
+use super::AttributesId;
+use std::collections::VecDeque;
+
+/// Not told.
+const NOTHING: u32 = u32::MAX;
+
+/// An Adj-RIB-Out, by index of the prefix.
+#[derive(Clone, Debug, Default)]
+pub struct AdjRibOut {
+    told: Vec<u32>,
+    count: usize,
+    /// Prefixes about which there may be news, each once, in the order in which they changed.
+    news: VecDeque<u32>,
+    waits: Vec<bool>,
+}
+
+impl AdjRibOut {
+    /// As for a new session.
+    pub fn clear(&mut self) {
+        *self = AdjRibOut::default();
+    }
+
+    /// Nothing told, nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0 && self.news.is_empty()
+    }
+
+    /// How many prefixes it has been told.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What it has been told of a prefix.
+    pub fn told(&self, i: u32) -> Option<AttributesId> {
+        self.told.get(i as usize).copied().filter(|told| *told != NOTHING)
+    }
+
+    /// It has been told so.
+    pub fn tell(&mut self, i: u32, attributes: Option<AttributesId>) {
+        let at = i as usize;
+        if self.told.len() <= at {
+            self.told.resize(at + 1, NOTHING);
+        }
+        self.count = self.count + usize::from(attributes.is_some()) - usize::from(self.told[at] != NOTHING);
+        self.told[at] = attributes.unwrap_or(NOTHING);
+    }
+
+    /// There may be news about a prefix.
+    pub fn mark(&mut self, i: u32) {
+        let at = i as usize;
+        if self.waits.len() <= at {
+            self.waits.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut self.waits[at], true) {
+            self.news.push_back(i);
+        }
+    }
+
+    /// The prefix whose turn it is.
+    pub fn first(&self) -> Option<u32> {
+        self.news.front().copied()
+    }
+
+    /// Its turn is over.
+    pub fn pop(&mut self) {
+        if let Some(i) = self.news.pop_front() {
+            self.waits[i as usize] = false;
+        }
+    }
+}

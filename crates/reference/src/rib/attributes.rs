@@ -1,0 +1,211 @@
+//! Path attributes, each set of them kept once.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Segment types of an AS path (RFC 4271 section 4.3, RFC 5065 section 3).
+mod segment {
+    pub const SET: u8 = 1;
+    pub const SEQUENCE: u8 = 2;
+}
+
+/// LOCAL_PREF of a path that came without.
+const LOCAL_PREF: u32 = 100;
+
+/// The path attributes of a route as it was received.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Attributes {
+    /// ORIGIN: 0 IGP, 1 EGP, 2 INCOMPLETE.
+    pub origin: u8,
+    /// AS_PATH: its segments with ASes of 4 octets, as on the wire, well formed.
+    pub as_path: Vec<u8>,
+    /// NEXT_HOP, or the first address of the next hop in MP_REACH_NLRI.
+    pub next_hop: IpAddr,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// LOCAL_PREF; of internal peers only.
+    pub local_pref: Option<u32>,
+    /// All others that are passed on, whole and as they are passed on.
+    pub others: Vec<u8>,
+}
+
+/// What the decision asks of a set of attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// LOCAL_PREF, or its default.
+    pub local_pref: u32,
+    /// ASes in the path, a set counting as one.
+    pub length: u32,
+    /// ORIGIN.
+    pub origin: u8,
+    /// First AS of the path, 0 for none.
+    pub neighbour: u32,
+    /// MULTI_EXIT_DISC; a missing one is 0, the best.
+    pub med: u32,
+}
+
+/// Number and ASes of each segment.
+fn segments(path: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = path;
+    std::iter::from_fn(move || {
+        let (&[kind, count], after) = rest.split_first_chunk()?;
+        let (ases, after) = after.split_at_checked(usize::from(count) * 4)?;
+        rest = after;
+        Some((kind, ases))
+    })
+}
+
+/// The path with `asn` put in front of it `times` times (RFC 4271 section 5.1.2).
+pub fn prepended(path: &[u8], asn: u32, times: u8) -> Vec<u8> {
+    let own = asn.to_be_bytes().repeat(times.into());
+    let mut out = Vec::with_capacity(path.len() + own.len() + 2);
+    match path {
+        [segment::SEQUENCE, count, rest @ ..] if count.checked_add(times).is_some() => {
+            out.extend([segment::SEQUENCE, count + times]);
+            out.extend(own);
+            out.extend(rest);
+        }
+        _ => {
+            out.extend([segment::SEQUENCE, times]);
+            out.extend(own);
+            out.extend(path);
+        }
+    }
+    out
+}
+
+impl Attributes {
+    /// Is `asn` in the path?
+    pub fn passed(&self, asn: u32) -> bool {
+        segments(&self.as_path).any(|(_, ases)| ases.chunks_exact(4).any(|a| a == asn.to_be_bytes()))
+    }
+
+    /// What the decision asks.
+    pub fn rank(&self) -> Rank {
+        let mut length = 0;
+        for (kind, ases) in segments(&self.as_path) {
+            length += match kind {
+                segment::SET => 1,
+                segment::SEQUENCE => ases.len() as u32 / 4,
+                _ => 0,
+            };
+        }
+        let neighbour = match segments(&self.as_path).next() {
+            Some((segment::SEQUENCE, [a, b, c, d, ..])) => u32::from_be_bytes([*a, *b, *c, *d]),
+            _ => 0,
+        };
+        Rank {
+            local_pref: self.local_pref.unwrap_or(LOCAL_PREF),
+            length,
+            origin: self.origin,
+            neighbour,
+            med: self.med.unwrap_or(0),
+        }
+    }
+}
+
+/// What an external peer is told, but for the next hop: one number for all sets of attributes that read the same there.
+pub type ExportId = u32;
+/// A set of attributes.
+pub type AttributesId = u32;
+
+/// All sets of attributes.
+#[derive(Clone, Debug, Default)]
+pub struct Interned {
+    all: Vec<(Attributes, Rank, ExportId)>,
+    ids: HashMap<Attributes, AttributesId>,
+    /// The same without what stays here, each by the first set that has it.
+    exports: HashMap<(u8, Vec<u8>, Vec<u8>), ExportId>,
+}
+
+impl Interned {
+    /// Number of this set, the same for the same content.
+    pub fn intern(&mut self, attributes: &Attributes) -> AttributesId {
+        if let Some(id) = self.ids.get(attributes) {
+            return *id;
+        }
+        let id = self.all.len() as AttributesId;
+        let told = (attributes.origin, attributes.as_path.clone(), attributes.others.clone());
+        let export = *self.exports.entry(told).or_insert(id);
+        self.all.push((attributes.clone(), attributes.rank(), export));
+        self.ids.insert(attributes.clone(), id);
+        id
+    }
+
+    /// The set.
+    pub fn get(&self, id: AttributesId) -> &Attributes {
+        &self.all[id as usize].0
+    }
+
+    /// What the decision asks of it.
+    pub fn rank(&self, id: AttributesId) -> Rank {
+        self.all[id as usize].1
+    }
+
+    /// The first set of which an external peer is told the same.
+    pub fn export(&self, id: AttributesId) -> ExportId {
+        self.all[id as usize].2
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Interned::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(segments: &[(u8, &[u32])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (kind, ases) in segments {
+            out.extend([*kind, ases.len() as u8]);
+            out.extend(ases.iter().flat_map(|a| a.to_be_bytes()));
+        }
+        out
+    }
+
+    fn with_path(as_path: Vec<u8>) -> Attributes {
+        let next_hop = "192.0.2.1".parse().unwrap();
+        Attributes { origin: 0, as_path, next_hop, med: None, local_pref: None, others: Vec::new() }
+    }
+
+    #[test]
+    fn a_set_counts_as_one_and_a_confederation_as_none() {
+        let rank = |p: &[(u8, &[u32])]| with_path(path(p)).rank();
+        let all = rank(&[(3, &[9, 9]), (2, &[1, 2, 3]), (1, &[4, 5, 6]), (2, &[7])]);
+        assert_eq!((all.length, all.neighbour, all.local_pref, all.med), (5, 0, 100, 0));
+        assert_eq!(rank(&[(2, &[70_000, 2])]).neighbour, 70_000);
+        assert_eq!((rank(&[]).length, rank(&[]).neighbour), (0, 0));
+    }
+
+    #[test]
+    fn the_own_as_comes_in_front() {
+        assert_eq!(prepended(&path(&[(2, &[2, 3])]), 1, 1), path(&[(2, &[1, 2, 3])]));
+        assert_eq!(prepended(&path(&[(2, &[2])]), 1, 2), path(&[(2, &[1, 1, 2])]));
+        assert_eq!(prepended(&[], 1, 1), path(&[(2, &[1])]));
+        assert_eq!(prepended(&path(&[(1, &[2])]), 1, 1), path(&[(2, &[1]), (1, &[2])]));
+        // A segment that is full gets another one in front of it.
+        let full = vec![7; 255];
+        assert_eq!(prepended(&path(&[(2, &full)]), 1, 1), path(&[(2, &[1]), (2, &full)]));
+    }
+
+    #[test]
+    fn a_loop_is_found_in_any_segment() {
+        let attributes = with_path(path(&[(2, &[2, 3]), (1, &[4, 65_000])]));
+        assert!(attributes.passed(65_000) && attributes.passed(2) && !attributes.passed(5));
+    }
+
+    #[test]
+    fn equal_sets_are_one_and_what_stays_here_does_not_count_for_others() {
+        let mut all = Interned::default();
+        let one = with_path(path(&[(2, &[2])]));
+        let with_med = Attributes { med: Some(5), ..one.clone() };
+        let elsewhere = Attributes { next_hop: "192.0.2.9".parse().unwrap(), ..one.clone() };
+        let tagged = Attributes { others: vec![0xc0, 8, 4, 0, 1, 0, 2], ..one.clone() };
+        let ids = [&one, &with_med, &elsewhere, &tagged, &one].map(|a| all.intern(a));
+        assert_eq!(ids, [0, 1, 2, 3, 0]);
+        assert_eq!(ids.map(|i| all.export(i)), [0, 0, 0, 3, 0]);
+    }
+}

@@ -1,0 +1,502 @@
+//! The routing table of BGP (RFC 4271 section 3.2): what each peer has told (Adj-RIBs-In), the best of it (Loc-RIB), what
+//! each peer is told (Adj-RIBs-Out), and the way from there to the forwarding table. Instants in, changes and deadlines out.
+//!
+//! # What is exact
+//!
+//! - A route counts when the segment with the last byte of its UPDATE is in. The best path is chosen in that instant.
+//! - Prefixes are numbered from 1 in the order in which the device learned them, since its table was last empty; a prefix
+//!   keeps its number when it goes and comes back.
+//! - A change of the best path is told to the other peers `propagation_delay` later, whatever its first instant there.
+//! - A change of the next hop enters the forwarding table as [`FibQueue`] says, in the order of the changes; changes of
+//!   one instant in the order in which the UPDATE lists them, and those of a peer that went in the order of their numbers.
+//! - A path whose next hop is not on the link of its peer, or that has passed this AS, is kept and never used.
+
+mod adjacent;
+mod attributes;
+mod decision;
+mod queue;
+
+pub use attributes::{Attributes, AttributesId, ExportId, prepended};
+pub use queue::FibQueue;
+
+use adjacent::AdjRibOut;
+use attributes::Interned;
+use decision::Candidate;
+use drophammer_model::Instant;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// A prefix: its first address and its length.
+pub type Net = (IpAddr, u8);
+
+/// Index of a peer.
+pub type PeerId = u16;
+
+/// Times of a table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// From reception to re-advertisement.
+    pub propagation_delay: Duration,
+    /// From a change of the best path to the forwarding table.
+    pub fib_delay: Duration,
+    /// Time of each further route.
+    pub fib_time_per_route: Duration,
+}
+
+/// A session that is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Of the same AS.
+    pub internal: bool,
+    /// BGP identifier.
+    pub router_id: u32,
+    /// Address.
+    pub address: IpAddr,
+    /// Are IPv4 routes told?
+    pub ipv4: bool,
+    /// Are IPv6 routes told?
+    pub ipv6: bool,
+}
+
+/// A path that a peer told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// What was told.
+    pub attributes: AttributesId,
+    /// The way there, a number of the caller's; `None` makes the path one that is never used.
+    pub hop: Option<u32>,
+    /// Who told it.
+    pub peer: PeerId,
+    /// Is that an internal peer?
+    pub internal: bool,
+}
+
+/// What a peer is to be told about a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// A route with the attributes of this set; to external peers, of the first set that reads the same there.
+    Announce(AttributesId),
+    /// No route any more.
+    Withdraw,
+}
+
+/// A change of the forwarding table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FibChange {
+    /// The prefix.
+    pub net: Net,
+    /// Its number, from 1.
+    pub number: u32,
+    /// The way; `None` when the route goes.
+    pub hop: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    net: Net,
+    paths: Paths,
+    best: Option<Path>,
+    /// The best path as far as peers are told of it.
+    exported: Option<Path>,
+    /// The way that the forwarding table has or will have.
+    hop: Option<u32>,
+    /// Withdrawals of it that are kept back.
+    late: u32,
+}
+
+/// Mostly one or two.
+#[derive(Clone, Debug)]
+enum Paths {
+    None,
+    One(Path),
+    Many(Vec<Path>),
+}
+
+impl Paths {
+    fn all(&self) -> &[Path] {
+        match self {
+            Paths::None => &[],
+            Paths::One(path) => std::slice::from_ref(path),
+            Paths::Many(paths) => paths,
+        }
+    }
+
+    fn put(&mut self, path: Path) {
+        match self {
+            Paths::None => *self = Paths::One(path),
+            Paths::One(own) if own.peer == path.peer => *own = path,
+            Paths::One(own) => *self = Paths::Many(vec![*own, path]),
+            Paths::Many(paths) => match paths.iter_mut().find(|p| p.peer == path.peer) {
+                Some(own) => *own = path,
+                None => paths.push(path),
+            },
+        }
+    }
+
+    fn remove(&mut self, peer: PeerId) -> bool {
+        match self {
+            Paths::One(own) if own.peer == peer => *self = Paths::None,
+            Paths::Many(paths) => {
+                let before = paths.len();
+                paths.retain(|p| p.peer != peer);
+                let gone = paths.len() < before;
+                if let [only] = paths[..] {
+                    *self = Paths::One(only);
+                }
+                return gone;
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The routing table.
+pub struct Rib {
+    timing: Timing,
+    limit: usize,
+    withdraw_late: Duration,
+    entries: Vec<Entry>,
+    ipv4: HashMap<(u32, u8), u32>,
+    ipv6: HashMap<(u128, u8), u32>,
+    interned: Interned,
+    peers: Vec<(Option<Peer>, AdjRibOut)>,
+    paths: usize,
+    best: usize,
+    late: VecDeque<(Instant, u32)>,
+    exports: VecDeque<(Instant, u32, Option<Path>)>,
+    fib: FibQueue<(u32, Option<u32>)>,
+    scratch: Vec<Candidate>,
+    /// Peers that had no news and have some now.
+    awake: Vec<PeerId>,
+}
+
+impl Rib {
+    /// An empty table for so many peers, all of them down, that keeps `limit` paths.
+    pub fn new(timing: Timing, peers: usize, limit: Option<usize>) -> Rib {
+        Rib {
+            timing,
+            limit: limit.unwrap_or(usize::MAX),
+            withdraw_late: Duration::ZERO,
+            entries: Vec::new(),
+            ipv4: HashMap::new(),
+            ipv6: HashMap::new(),
+            interned: Interned::default(),
+            peers: (0..peers).map(|_| (None, AdjRibOut::default())).collect(),
+            paths: 0,
+            best: 0,
+            late: VecDeque::new(),
+            exports: VecDeque::new(),
+            fib: FibQueue::new(timing.fib_delay, timing.fib_time_per_route),
+            scratch: Vec::new(),
+            awake: Vec::new(),
+        }
+    }
+
+    /// From now on the loss of a prefix's last path takes so much longer to have any effect. What is kept back already is
+    /// not hurried.
+    pub fn set_withdraw_late(&mut self, late: Duration) {
+        self.withdraw_late = late;
+    }
+
+    /// Paths in all Adj-RIBs-In.
+    pub fn paths(&self) -> usize {
+        self.paths
+    }
+
+    /// Prefixes with a best path.
+    pub fn routes(&self) -> usize {
+        self.best
+    }
+
+    /// Changes on their way to the forwarding table.
+    pub fn fib_backlog(&self) -> usize {
+        self.fib.backlog()
+    }
+
+    /// The best path of a prefix.
+    pub fn best(&self, net: Net) -> Option<Path> {
+        self.entries[self.find(net)? as usize].best
+    }
+
+    /// Number of a set of attributes.
+    pub fn intern(&mut self, attributes: &Attributes) -> AttributesId {
+        self.interned.intern(attributes)
+    }
+
+    /// A set of attributes.
+    pub fn attributes(&self, id: AttributesId) -> &Attributes {
+        self.interned.get(id)
+    }
+
+    /// A session came up: its peer will be told all there is.
+    pub fn peer_up(&mut self, now: Instant, id: PeerId, peer: Peer) {
+        self.advance(now);
+        let (state, out) = &mut self.peers[usize::from(id)];
+        *state = Some(peer);
+        out.clear();
+        for (i, entry) in self.entries.iter().enumerate() {
+            if wanted(entry, id, &peer, &self.interned).is_some() {
+                out.mark(i as u32);
+            }
+        }
+        self.awake.extend(out.first().map(|_| id));
+    }
+
+    /// A peer asks to be told all routes of a family again (RFC 2918).
+    pub fn refresh(&mut self, id: PeerId, ipv6: bool) {
+        let Some((Some(peer), out)) = self.peers.get_mut(usize::from(id)) else { return };
+        for (i, entry) in (0..).zip(&self.entries) {
+            if entry.net.0.is_ipv6() == ipv6 && wanted(entry, id, peer, &self.interned).is_some() {
+                out.tell(i, None);
+                out.mark(i);
+            }
+        }
+    }
+
+    /// A session ended: its paths go, in the order of the numbers of their prefixes.
+    pub fn peer_down(&mut self, now: Instant, id: PeerId) {
+        self.advance(now);
+        let (state, out) = &mut self.peers[usize::from(id)];
+        if state.take().is_none() {
+            return;
+        }
+        out.clear();
+        for i in 0..self.entries.len() {
+            if self.entries[i].paths.remove(id) {
+                self.paths -= 1;
+                self.reselect(now, i as u32);
+            }
+        }
+    }
+
+    /// A peer that is up tells a path, which takes the place of its former one; false when there is no room for another.
+    pub fn announce(&mut self, now: Instant, net: Net, path: Path) -> bool {
+        self.advance(now);
+        let known = self.find(net);
+        let replaces = known.is_some_and(|i| self.entries[i as usize].paths.all().iter().any(|p| p.peer == path.peer));
+        if !replaces && self.paths >= self.limit {
+            return false;
+        }
+        let i = known.unwrap_or_else(|| self.add(net));
+        self.entries[i as usize].paths.put(path);
+        self.paths += usize::from(!replaces);
+        self.reselect(now, i);
+        true
+    }
+
+    /// A peer takes its path back; false when there was none.
+    pub fn withdraw(&mut self, now: Instant, net: Net, peer: PeerId) -> bool {
+        self.advance(now);
+        let Some(i) = self.find(net).filter(|i| self.entries[*i as usize].paths.remove(peer)) else { return false };
+        self.paths -= 1;
+        self.reselect(now, i);
+        true
+    }
+
+    /// Forgets numbers and attributes if there is nothing left anywhere; true when it did. Attributes that were interned
+    /// before mean nothing then.
+    pub fn forget(&mut self) -> bool {
+        let idle = self.paths == 0
+            && self.late.is_empty()
+            && self.exports.is_empty()
+            && self.fib.backlog() == 0
+            && self.peers.iter().all(|(_, out)| out.is_empty());
+        if idle && !self.entries.is_empty() {
+            self.entries.clear();
+            self.ipv4.clear();
+            self.ipv6.clear();
+            self.interned.clear();
+            self.peers.iter_mut().for_each(|(_, out)| out.clear());
+            return true;
+        }
+        false
+    }
+
+    fn find(&self, (address, len): Net) -> Option<u32> {
+        match address {
+            IpAddr::V4(a) => self.ipv4.get(&(a.to_bits(), len)),
+            IpAddr::V6(a) => self.ipv6.get(&(a.to_bits(), len)),
+        }
+        .copied()
+    }
+
+    fn add(&mut self, net: Net) -> u32 {
+        let i = self.entries.len() as u32;
+        let entry = Entry { net, paths: Paths::None, best: None, exported: None, hop: None, late: 0 };
+        self.entries.push(entry);
+        match net.0 {
+            IpAddr::V4(a) => self.ipv4.insert((a.to_bits(), net.1), i),
+            IpAddr::V6(a) => self.ipv6.insert((a.to_bits(), net.1), i),
+        };
+        i
+    }
+
+    fn reselect(&mut self, now: Instant, i: u32) {
+        let entry = &mut self.entries[i as usize];
+        let new = match entry.paths.all() {
+            [] => None,
+            [only] => only.hop.is_some().then_some(*only),
+            many => {
+                self.scratch.clear();
+                let usable: Vec<Path> = many.iter().copied().filter(|p| p.hop.is_some()).collect();
+                self.scratch.extend(usable.iter().filter_map(|path| {
+                    let peer = self.peers[usize::from(path.peer)].0?;
+                    let Peer { internal, router_id, address, .. } = peer;
+                    Some(Candidate { rank: self.interned.rank(path.attributes), internal, router_id, address })
+                }));
+                decision::best(&self.scratch).map(|at| usable[at])
+            }
+        };
+        if new == entry.best {
+            return;
+        }
+        self.best = self.best + usize::from(new.is_some()) - usize::from(entry.best.is_some());
+        entry.best = new;
+        if new.is_none() && !self.withdraw_late.is_zero() {
+            entry.late += 1;
+            let at = now + self.withdraw_late;
+            let place = self.late.partition_point(|(before, _)| *before <= at);
+            self.late.insert(place, (at, i));
+        } else {
+            self.changed(now, i);
+        }
+    }
+
+    /// The best path of entry `i` takes effect.
+    fn changed(&mut self, now: Instant, i: u32) {
+        let entry = &mut self.entries[i as usize];
+        self.exports.push_back((now + self.timing.propagation_delay, i, entry.best));
+        let hop = entry.best.and_then(|p| p.hop);
+        if hop != entry.hop {
+            entry.hop = hop;
+            self.fib.push(now, (i, hop));
+        }
+    }
+
+    /// Does what is due until `now`.
+    pub fn advance(&mut self, now: Instant) {
+        loop {
+            let late = self.late.front().filter(|l| l.0 <= now).copied();
+            let export = self.exports.front().filter(|e| e.0 <= now).copied();
+            match (late, export) {
+                (Some((at, i)), export) if export.is_none_or(|e| at <= e.0) => {
+                    self.late.pop_front();
+                    let entry = &mut self.entries[i as usize];
+                    entry.late -= 1;
+                    // It came back in the meantime, or a younger withdrawal is kept back.
+                    if entry.late == 0 && entry.best.is_none() {
+                        self.changed(at, i);
+                    }
+                }
+                (_, Some((_, i, best))) => {
+                    self.exports.pop_front();
+                    self.entries[i as usize].exported = best;
+                    self.mark(i);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn mark(&mut self, i: u32) {
+        let entry = &self.entries[i as usize];
+        for (id, (peer, out)) in self.peers.iter_mut().enumerate() {
+            if let Some(peer) = peer
+                && wanted(entry, id as PeerId, peer, &self.interned) != out.told(i)
+            {
+                self.awake.extend(out.first().is_none().then_some(id as PeerId));
+                out.mark(i);
+            }
+        }
+    }
+
+    /// The next peer about which there is something to tell since this was asked last.
+    pub fn take_awake(&mut self) -> Option<PeerId> {
+        self.awake.pop()
+    }
+
+    /// When something is due that peers are to be told.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let (late, export) = (self.late.front().map(|l| l.0), self.exports.front().map(|e| e.0));
+        late.into_iter().chain(export).min()
+    }
+
+    /// When the last change on its way to the forwarding table is done.
+    pub fn fib_end(&self) -> Option<Instant> {
+        self.fib.end()
+    }
+
+    /// The next change of the forwarding table until `now`, with its instant. What [`Rib::advance`] has not done is not in it.
+    pub fn take_fib(&mut self, now: Instant) -> Option<(Instant, FibChange)> {
+        let (at, (i, hop)) = self.fib.take(now)?;
+        Some((at, FibChange { net: self.entries[i as usize].net, number: i + 1, hop }))
+    }
+
+    /// What a peer is to be told next: the prefix, its number, the path that it is about unless it goes, and what.
+    pub fn next_telling(&mut self, id: PeerId) -> Option<(Net, u32, Option<Path>, Telling)> {
+        let (peer, out) = self.peers.get_mut(usize::from(id))?;
+        let peer = peer.as_ref()?;
+        loop {
+            let i = out.first()?;
+            let entry = &self.entries[i as usize];
+            let wanted = wanted(entry, id, peer, &self.interned);
+            if wanted == out.told(i) {
+                // It changed and changed back while the peer was not listening.
+                out.pop();
+                continue;
+            }
+            let telling = wanted.map_or(Telling::Withdraw, Telling::Announce);
+            return Some((entry.net, i + 1, entry.exported, telling));
+        }
+    }
+
+    /// The peer has been told what [`Rib::next_telling`] said.
+    pub fn told(&mut self, id: PeerId) {
+        let Some((Some(peer), out)) = self.peers.get_mut(usize::from(id)) else { return };
+        if let Some(i) = out.first() {
+            let wanted = wanted(&self.entries[i as usize], id, peer, &self.interned);
+            out.pop();
+            out.tell(i, wanted);
+        }
+    }
+
+    /// Is there something to tell this peer?
+    pub fn has_news(&self, id: PeerId) -> bool {
+        self.peers.get(usize::from(id)).is_some_and(|(_, out)| out.first().is_some())
+    }
+
+    /// Prefixes that this peer has been told and not been told to forget.
+    pub fn told_count(&self, id: PeerId) -> usize {
+        self.peers.get(usize::from(id)).map_or(0, |(_, out)| out.count())
+    }
+}
+
+/// What peer `id` should know of a prefix: no route goes back to where it came from, nor from one internal peer to another
+/// (RFC 4271 section 9.2).
+fn wanted(entry: &Entry, id: PeerId, peer: &Peer, interned: &Interned) -> Option<AttributesId> {
+    let path = entry.exported.filter(|p| p.peer != id)?;
+    let family = if entry.net.0.is_ipv4() { peer.ipv4 } else { peer.ipv6 };
+    if !family || path.internal && peer.internal {
+        return None;
+    }
+    Some(if peer.internal { path.attributes } else { interned.export(path.attributes) })
+}
+
+/// A prefix without the bits beyond its length; `None` when its family has no such length.
+pub fn net(address: IpAddr, len: u8) -> Option<Net> {
+    let address = match address {
+        IpAddr::V4(a) if len <= 32 => {
+            Ipv4Addr::from_bits(a.to_bits() & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)).into()
+        }
+        IpAddr::V6(a) if len <= 128 => {
+            Ipv6Addr::from_bits(a.to_bits() & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)).into()
+        }
+        _ => return None,
+    };
+    Some((address, len))
+}
+
+#[cfg(test)]
+mod tests;

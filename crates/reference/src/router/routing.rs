@@ -1,0 +1,130 @@
+//! What the router does with routes: BGP's packets, the forwarding table, links that go and come.
+
+use super::{Port, Router};
+use crate::config::is_neighbour;
+use crate::faults::is_nth;
+use crate::speaker::Speaker;
+use crate::table::Target;
+use drophammer_emulation::compose::Link;
+use drophammer_emulation::tcp::link;
+use drophammer_model::Instant;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The protocol number.
+pub(super) const TCP: u8 = 6;
+
+impl Port {
+    /// Can a neighbour on this link have this address?
+    pub(super) fn on_link(&self, address: IpAddr) -> bool {
+        matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) || is_neighbour(self.ipv4, self.ipv6, address)
+    }
+}
+
+impl Router {
+    /// The link of a port goes down or comes up at `now`. While it is down nothing is received by it (such frames count as
+    /// ignored) and nothing sent: frames that would get to the line then are dropped, and BGP sessions over it end at once.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn set_link(&mut self, now: Instant, port: usize, up: bool) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        self.install_routes(now);
+        let was_down = std::mem::replace(&mut self.ports[port].down, !up);
+        if was_down || up {
+            return;
+        }
+        self.with_speaker(|speaker, hops| speaker.link_down(now, port, hops));
+        self.speak(now);
+        self.install_routes(now);
+    }
+
+    /// A TCP segment for an address of the device.
+    pub(super) fn take_tcp(&mut self, now: Instant, port: usize, packet: &[u8]) {
+        let taken = self.with_speaker(|speaker, hops| speaker.receive(now, port, packet, hops));
+        if taken == Some(true) {
+            self.speak(now);
+            self.install_routes(now);
+        }
+    }
+
+    fn with_speaker<T>(
+        &mut self,
+        act: impl FnOnce(&mut Speaker, &mut dyn FnMut(usize, IpAddr) -> Option<u32>) -> T,
+    ) -> Option<T> {
+        let Router { speaker, ports, neighbours, truth, .. } = self;
+        let speaker = speaker.as_mut()?;
+        let done = act(speaker, &mut |port, address| {
+            let neighbour = if ports[port].on_link(address) { neighbours.intern(port, address) } else { None };
+            neighbour.map(|i| i as u32)
+        });
+        truth.bgp = speaker.truth();
+        Some(done)
+    }
+
+    /// Lets the speaker work until `now`; what it sends departs then.
+    pub(super) fn speak(&mut self, now: Instant) {
+        if self.speaker.as_ref().and_then(|s| s.next_deadline()).is_none_or(|at| at > now) {
+            return;
+        }
+        let (mut bytes, mut ends) = std::mem::take(&mut self.spoken);
+        self.with_speaker(|speaker, hops| {
+            speaker.poll(now, hops, &mut |port, packet| {
+                bytes.extend_from_slice(packet);
+                ends.push((port, bytes.len()));
+            });
+        });
+        let mut start = 0;
+        for (port, end) in ends.drain(..) {
+            self.send_packet(now, port, &bytes[start..end]);
+            start = end;
+        }
+        bytes.clear();
+        self.spoken = (bytes, ends);
+    }
+
+    /// Sends an IP packet of its own to a neighbour. One whose MAC address is not known is asked for it, and the packet is
+    /// lost: TCP sends it again.
+    fn send_packet(&mut self, now: Instant, port: usize, packet: &[u8]) {
+        let destination: IpAddr = match packet.first().map(|b| b >> 4) {
+            Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
+            Some(6) if packet.len() >= 40 => {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&packet[24..40]);
+                Ipv6Addr::from(octets).into()
+            }
+            _ => return,
+        };
+        if !self.ports[port].on_link(destination) {
+            return;
+        }
+        let Some(neighbour) = self.neighbours.intern(port, destination) else { return };
+        let Some(destination) = self.neighbours.get(neighbour).mac else {
+            if self.neighbours.start(neighbour, now) {
+                self.ask(now, neighbour, None);
+            }
+            return;
+        };
+        let source = self.ports[port].mac;
+        self.send(now, port, |frame| {
+            frame.resize(link::frame_len(packet), 0);
+            link::write_frame(frame, Link { source, destination }, packet);
+        });
+    }
+
+    /// Carries out the changes of the forwarding table that are due until `now`.
+    pub(super) fn install_routes(&mut self, now: Instant) {
+        let Some(speaker) = &mut self.speaker else { return };
+        let mut changed = false;
+        while let Some(change) = speaker.take_fib(now) {
+            let sunk = is_nth(change.number.into(), self.faults.bgp.blackhole_every);
+            let target = change.hop.map(|hop| if sunk { Target::Sink } else { Target::Via(hop as usize) });
+            self.fib.set_bgp(change.net, target);
+            changed = true;
+        }
+        if changed {
+            self.truth.bgp = speaker.truth();
+            self.truth.fib = *self.fib.truth();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! BGP of the device: sessions over TCP on the addresses of its ports, and its routing table between them. Packets and instants
+//! in, packets and deadlines out.
+//!
+//! What arrives at an instant is read, decided upon and answered in that instant, unless the device is told to take its
+//! time; see [`crate::rib`] for the instants of routes.
+
+mod input;
+mod peer;
+mod read;
+mod write;
+
+use crate::config::{BgpConfig, Config, ConfigError};
+use crate::faults::BgpFaults;
+use crate::rib::{FibChange, PeerId, Rib, Timing};
+use crate::truth::BgpTruth;
+use drophammer_emulation::tcp::{ConnectionId, TcpConfig, TcpStack};
+use drophammer_model::Instant;
+use drophammer_wire::bgp;
+use input::Table;
+use peer::Peer;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::IpAddr;
+
+/// Memory for the buffers of all connections, and the bounds of one buffer, in bytes.
+const BUFFERS: usize = 256 << 20;
+const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
+
+/// What the speaker asks of the device: number of the neighbour with this address on the link of this port, `None` when
+/// there can be none.
+pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
+
+/// The speaker.
+pub(crate) struct Speaker {
+    /// By port.
+    stacks: Vec<TcpStack>,
+    peers: Vec<Peer>,
+    by_address: HashMap<(usize, IpAddr), PeerId>,
+    by_connection: HashMap<(usize, ConnectionId), PeerId>,
+    table: Table,
+    faults: BgpFaults,
+    /// Peers that have something to do, each once.
+    busy: Vec<PeerId>,
+    /// When peers want to be looked at; some entries are out of date.
+    timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
+    /// When [`Speaker::poll`] has something to do, kept so that asking costs nothing.
+    wake: Option<Instant>,
+    ready: Vec<ConnectionId>,
+}
+
+impl Speaker {
+    /// A speaker that has not said anything yet.
+    ///
+    /// # Errors
+    /// A peer on a port or address where none can be.
+    pub fn new(config: &Config, bgp: &BgpConfig) -> Result<Speaker, ConfigError> {
+        check(config, bgp)?;
+        let one = BUFFERS / 2 / bgp.peers.len().max(1);
+        let buffer = one.clamp(*BUFFER.start(), *BUFFER.end());
+        let mut stacks: Vec<TcpStack> = Vec::with_capacity(config.ports.len());
+        for port in &config.ports {
+            let mut tcp = TcpConfig::new(port.mtu as usize, config.seed);
+            (tcp.send_buffer, tcp.receive_buffer) = (buffer, buffer);
+            let mut stack = TcpStack::new(tcp);
+            for own in [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())].into_iter().flatten() {
+                stack.add_host(own);
+                stack.listen(own, bgp::PORT);
+            }
+            stacks.push(stack);
+        }
+        let timing = Timing {
+            propagation_delay: bgp.propagation_delay,
+            fib_delay: bgp.fib_delay,
+            fib_time_per_route: bgp.fib_time_per_route,
+        };
+        let rib = Rib::new(timing, bgp.peers.len(), bgp.rib_limit.map(|l| l.paths));
+        let table = Table {
+            rib,
+            asn: bgp.asn,
+            limit: bgp.rib_limit,
+            until_reset: None,
+            until_malformed: None,
+            truth: BgpTruth::default(),
+        };
+        let peers: Vec<Peer> = bgp.peers.iter().map(|peer| Peer::new(config, bgp, peer)).collect();
+        let by_address = (0..).zip(&bgp.peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
+        let mut speaker = Speaker {
+            stacks,
+            busy: Vec::new(),
+            by_address,
+            by_connection: HashMap::new(),
+            table,
+            faults: BgpFaults::default(),
+            timers: BinaryHeap::new(),
+            wake: None,
+            ready: Vec::new(),
+            peers,
+        };
+        for id in 0..speaker.peers.len() {
+            speaker.peers[id].session.start(Instant(0));
+            speaker.mark(id as PeerId);
+        }
+        speaker.set_faults(config.faults.bgp);
+        speaker.wake = Some(Instant(0));
+        Ok(speaker)
+    }
+
+    /// Does wrong from now on what it is told, and nothing else.
+    pub fn set_faults(&mut self, faults: BgpFaults) {
+        self.faults = faults;
+        self.table.rib.set_withdraw_late(faults.withdraw_late);
+        self.table.until_reset = (faults.reset_after > 0).then_some(faults.reset_after);
+        self.table.until_malformed = (faults.malformed_after > 0).then_some(faults.malformed_after);
+        (0..self.peers.len()).for_each(|id| self.mark(id as PeerId));
+        self.wake = Some(Instant(0));
+    }
+
+    /// What it did.
+    pub fn truth(&self) -> BgpTruth {
+        let rib = &self.table.rib;
+        BgpTruth {
+            paths: rib.paths() as u64,
+            routes: rib.routes() as u64,
+            fib_backlog: rib.fib_backlog() as u64,
+            ..self.table.truth
+        }
+    }
+
+    /// A packet for an address of the device arrives; false when it is not of TCP.
+    pub fn receive(&mut self, now: Instant, port: usize, packet: &[u8], hops: Hops<'_>) -> bool {
+        if !self.stacks[port].receive(now, packet) {
+            return false;
+        }
+        self.work(now, hops);
+        true
+    }
+
+    /// Does what is due until `now` and hands out the packets that leave, each with its port.
+    pub fn poll(&mut self, now: Instant, hops: Hops<'_>, out: &mut dyn FnMut(usize, &[u8])) {
+        if self.wake.is_none_or(|wake| wake > now) {
+            return;
+        }
+        self.work(now, hops);
+        // What TCP has sent may make room for more.
+        for _ in 0..64 {
+            for (port, stack) in self.stacks.iter_mut().enumerate() {
+                stack.poll(now, &mut |packet| out(port, packet));
+            }
+            self.work(now, hops);
+            if self.wake.is_none_or(|wake| wake > now) {
+                return;
+            }
+        }
+    }
+
+    /// When [`Speaker::poll`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.wake
+    }
+
+    /// When the last change on its way to the forwarding table is done.
+    pub fn fib_end(&self) -> Option<Instant> {
+        self.table.rib.fib_end()
+    }
+
+    /// The next change of the forwarding table until `now`.
+    pub fn take_fib(&mut self, now: Instant) -> Option<FibChange> {
+        self.table.rib.advance(now);
+        let (at, change) = self.table.rib.take_fib(now)?;
+        self.table.truth.fib_changes += 1;
+        self.table.truth.fib_changed_at = at.0;
+        Some(change)
+    }
+
+    /// The link of a port went down: its sessions end without a word.
+    pub fn link_down(&mut self, now: Instant, port: usize, hops: Hops<'_>) {
+        for id in 0..self.peers.len() {
+            if self.peers[id].port == port {
+                self.peers[id].session.abort(now);
+                self.mark(id as PeerId);
+            }
+        }
+        self.work(now, hops);
+    }
+
+    fn mark(&mut self, id: PeerId) {
+        if let Some(peer) = self.peers.get_mut(usize::from(id))
+            && !std::mem::replace(&mut peer.busy, true)
+        {
+            self.busy.push(id);
+        }
+    }
+
+    /// Everything that can be done at `now`.
+    fn work(&mut self, now: Instant, hops: Hops<'_>) {
+        loop {
+            self.accept(now);
+            for port in 0..self.stacks.len() {
+                let mut ready = std::mem::take(&mut self.ready);
+                self.stacks[port].take_ready(&mut ready);
+                for id in &ready {
+                    if let Some(peer) = self.by_connection.get(&(port, *id)) {
+                        self.mark(*peer);
+                    }
+                }
+                self.ready = ready;
+            }
+            while let Some(Reverse((_, id))) = self.timers.peek().filter(|Reverse((at, _))| *at <= now).copied() {
+                self.timers.pop();
+                self.peers[usize::from(id)].scheduled = None;
+                self.mark(id);
+            }
+            self.table.rib.advance(now);
+            while let Some(id) = self.table.rib.take_awake() {
+                self.mark(id);
+            }
+            if self.busy.is_empty() {
+                break;
+            }
+            for id in std::mem::take(&mut self.busy) {
+                self.peers[usize::from(id)].busy = false;
+                self.serve(now, id, hops);
+            }
+        }
+        let tcp = self.stacks.iter().filter_map(TcpStack::next_deadline).min();
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        self.wake = [tcp, timer, self.table.rib.next_deadline()].into_iter().flatten().min();
+    }
+
+    /// Connections that peers have opened.
+    fn accept(&mut self, now: Instant) {
+        for port in 0..self.stacks.len() {
+            while let Some((_, connection)) = self.stacks[port].accept_any() {
+                let stack = &mut self.stacks[port];
+                let remote = stack.ends(connection).map(|ends| ends.1.ip());
+                let known = remote.and_then(|remote| self.by_address.get(&(port, remote)).copied());
+                let wanted = known.filter(|id| {
+                    let peer = &mut self.peers[usize::from(*id)];
+                    peer.connection.is_none() && peer.session.connected(now)
+                });
+                match wanted {
+                    Some(id) => {
+                        self.peers[usize::from(id)].connection = Some(connection);
+                        self.by_connection.insert((port, connection), id);
+                        self.mark(id);
+                    }
+                    // Nobody's, or one too many.
+                    None => {
+                        stack.abort(connection);
+                        stack.remove(connection);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check(config: &Config, bgp: &BgpConfig) -> Result<(), ConfigError> {
+    let mut seen = HashMap::new();
+    if bgp.asn == 0 || bgp.router_id.is_unspecified() {
+        return Err(ConfigError::Limit("AS or BGP identifier 0"));
+    }
+    let hold = bgp.hold_time.as_secs();
+    if matches!(hold, 1 | 2) || hold > 65_535 {
+        return Err(ConfigError::Limit("hold time"));
+    }
+    if bgp.peers.len() >= usize::from(PeerId::MAX) {
+        return Err(ConfigError::Limit("BGP peers"));
+    }
+    for peer in &bgp.peers {
+        let port = config.ports.get(peer.port).ok_or(ConfigError::NoSuchPort(peer.port))?;
+        if !port.is_neighbour(peer.address) || peer.asn == 0 || seen.insert((peer.port, peer.address), ()).is_some() {
+            return Err(ConfigError::Peer(peer.address));
+        }
+    }
+    Ok(())
+}

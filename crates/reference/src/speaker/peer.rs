@@ -1,0 +1,313 @@
+//! One peer: its connection, its session, and what it is told.
+
+use super::input::Source;
+use super::{Hops, Speaker, write};
+use crate::config::{BgpConfig, BgpPeer, Config};
+use crate::rib::{self, PeerId};
+use drophammer_emulation::bgp::session::{Session, State, Wish};
+use drophammer_emulation::bgp::{Closed, SessionConfig};
+use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId};
+use drophammer_model::Instant;
+use drophammer_wire::bgp::message::{HEADER_LEN, kind};
+use drophammer_wire::bgp::notification::{Notification, cease, code};
+use drophammer_wire::bgp::{self, AfiSafi};
+use std::cmp::Reverse;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// UPDATEs are written ahead of TCP up to this many bytes.
+const AHEAD: usize = 32 << 10;
+
+/// A peer.
+pub(super) struct Peer {
+    pub port: usize,
+    pub address: IpAddr,
+    own: [Option<IpAddr>; 2],
+    pub session: Session,
+    pub connection: Option<ConnectionId>,
+    /// Its routes are in the table.
+    up: bool,
+    /// Its End-of-RIB has not been sent.
+    end_of_rib: bool,
+    /// UPDATEs that wait for room in TCP.
+    staged: Vec<u8>,
+    /// How much of them is gone.
+    sent: usize,
+    /// NOTIFICATIONs received before.
+    notifications: u64,
+    pub busy: bool,
+    pub scheduled: Option<Instant>,
+}
+
+impl Peer {
+    pub fn new(config: &Config, bgp: &BgpConfig, peer: &BgpPeer) -> Peer {
+        let port = &config.ports[peer.port];
+        let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
+        let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
+        session.hold_time = bgp.hold_time;
+        session.families = vec![family];
+        session.passive = !peer.connect;
+        session.seed = config.seed;
+        if !peer.connect {
+            // Whoever waits may do so at once.
+            session.idle_hold = Duration::ZERO;
+        }
+        Peer {
+            port: peer.port,
+            address: peer.address,
+            own: [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())],
+            session: Session::new(session),
+            connection: None,
+            up: false,
+            end_of_rib: false,
+            staged: Vec::new(),
+            sent: 0,
+            notifications: 0,
+            busy: false,
+            scheduled: None,
+        }
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.address.is_ipv6()
+    }
+}
+
+fn closed(reason: CloseReason) -> Closed {
+    match reason {
+        CloseReason::Refused => Closed::Refused,
+        CloseReason::Reset => Closed::Reset,
+        CloseReason::TimedOut => Closed::TimedOut,
+        CloseReason::Unaddressable => Closed::Unreachable,
+        CloseReason::Peer | CloseReason::Local => Closed::ByPeer,
+    }
+}
+
+impl Speaker {
+    /// Does what can be done for a peer now.
+    pub(super) fn serve(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
+        // Each round may be the reason for another: an OPEN for an answer, an answer for a close.
+        for _ in 0..16 {
+            let before = self.peers[usize::from(id)].session.state();
+            self.read(now, id, hops);
+            self.follow(now, id);
+            self.write(now, id);
+            self.carry_out(now, id);
+            self.follow(now, id);
+            if self.peers[usize::from(id)].session.state() == before {
+                break;
+            }
+        }
+        let peer = &mut self.peers[usize::from(id)];
+        if let Some(at) = peer.session.next_deadline()
+            && peer.scheduled.is_none_or(|before| at < before)
+        {
+            peer.scheduled = Some(at);
+            self.timers.push(Reverse((at.max(now + Duration::from_nanos(1)), id)));
+        }
+    }
+
+    /// Takes what has come in, and learns of the end of the connection behind it.
+    fn read(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
+        let Speaker { peers, stacks, table, faults, by_connection, .. } = self;
+        let peer = &mut peers[usize::from(id)];
+        let Some(connection) = peer.connection else { return };
+        let (port, session, stack) = (peer.port, &mut peer.session, &mut stacks[peer.port]);
+        if matches!(stack.state(connection), ConnState::Established) && session.state() == State::Connect {
+            session.connected(now);
+        }
+        if !faults.never_reads {
+            let mut hops = hops;
+            stack.receive_with(connection, &mut |bytes| {
+                session.receive(now, bytes, &mut |body, with| {
+                    table.update(Source { now, peer: id, port, hops: &mut hops }, body, with)
+                })
+            });
+        }
+        let heard = session.received().notifications;
+        table.truth.notifications_received += heard - peer.notifications;
+        peer.notifications = heard;
+        let how = match stack.state(connection) {
+            ConnState::Connecting | ConnState::Established => return,
+            ConnState::PeerClosed if faults.never_reads => return,
+            ConnState::PeerClosed => Closed::ByPeer,
+            ConnState::Closed(reason) => closed(reason),
+        };
+        session.closed(now, how);
+        if stack.state(connection) == ConnState::PeerClosed {
+            stack.close(connection);
+        }
+        stack.remove(connection);
+        peer.connection = None;
+        by_connection.remove(&(port, connection));
+    }
+
+    /// Tells the routing table that the session came up or ended.
+    fn follow(&mut self, now: Instant, id: PeerId) {
+        let Speaker { peers, table, .. } = self;
+        let peer = &mut peers[usize::from(id)];
+        let negotiated = peer.session.negotiated().filter(|_| peer.session.state() == State::Established);
+        match (negotiated, peer.up) {
+            (Some(with), false) if with.four_octet_as => {
+                let told = rib::Peer {
+                    internal: with.ibgp,
+                    router_id: with.peer_id.to_bits(),
+                    address: peer.address,
+                    ipv4: with.has(AfiSafi::IPV4_UNICAST),
+                    ipv6: with.has(AfiSafi::IPV6_UNICAST),
+                };
+                table.rib.peer_up(now, id, told);
+                table.truth.sessions += 1;
+                table.truth.established += 1;
+                (peer.up, peer.end_of_rib) = (true, true);
+            }
+            (Some(_), false) => {
+                // AS paths of 2 octets are not spoken here.
+                peer.session.reset(now, Notification::bare(code::CEASE, cease::CONNECTION_REJECTED));
+            }
+            (None, true) => {
+                table.rib.peer_down(now, id);
+                table.truth.sessions -= 1;
+                peer.up = false;
+            }
+            _ => {}
+        }
+        if !peer.up {
+            peer.staged.clear();
+            peer.sent = 0;
+        }
+    }
+
+    /// Hands messages to TCP: first what was begun, then control messages, then UPDATEs.
+    fn write(&mut self, now: Instant, id: PeerId) {
+        let Speaker { peers, stacks, table, faults, .. } = self;
+        let peer = &mut peers[usize::from(id)];
+        let Some(connection) = peer.connection else { return };
+        let stack = &mut stacks[peer.port];
+        if stack.state(connection) == ConnState::Connecting {
+            return;
+        }
+        for family in [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST] {
+            if peer.up && peer.session.refresh_requested(family) {
+                table.rib.refresh(id, family == AfiSafi::IPV6_UNICAST);
+                peer.end_of_rib = true;
+            }
+        }
+        loop {
+            while peer.sent < peer.staged.len() {
+                let rest = &peer.staged[peer.sent..];
+                let sent = stack.send_with(connection, &mut |room| {
+                    let some = rest.len().min(room.len());
+                    room[..some].copy_from_slice(&rest[..some]);
+                    some
+                });
+                if sent == 0 {
+                    return;
+                }
+                peer.sent += sent;
+            }
+            peer.staged.clear();
+            peer.sent = 0;
+            if peer.session.wants_write() {
+                let session = &mut peer.session;
+                let (silent, truth) = (faults.hold_silence, &mut table.truth);
+                let established = session.established_at().is_some_and(|at| at < now);
+                stack.send_with(connection, &mut |room| {
+                    let notifications = session.sent().notifications;
+                    let mut len = session.write(now, room);
+                    truth.notifications_sent += session.sent().notifications - notifications;
+                    if silent && established {
+                        let whole = len;
+                        len = without_keepalives(&mut room[..len]);
+                        truth.silenced += ((whole - len) / HEADER_LEN) as u64;
+                    }
+                    len
+                });
+                if peer.session.wants_write() {
+                    // TCP has no room; it tells when it has.
+                    return;
+                }
+            }
+            let Some(with) = peer.session.negotiated().filter(|_| peer.up) else { return };
+            let way =
+                write::Way { peer: id, asn: table.asn, own: peer.own, internal: with.ibgp, longest: with.max_send };
+            write::write(table, &way, faults, &mut peer.staged, AHEAD, now);
+            if table.until_malformed == Some(0) {
+                table.until_malformed = None;
+                table.truth.malformed_sent += 1;
+                write::malformed(&mut peer.staged);
+            }
+            if peer.end_of_rib && !table.rib.has_news(id) {
+                peer.end_of_rib = false;
+                let ipv6 = peer.is_ipv6();
+                write::end_of_rib(&mut peer.staged, ipv6);
+            }
+            if peer.staged.is_empty() {
+                return;
+            }
+            peer.session.wrote(now);
+        }
+    }
+
+    /// Carries out what the session wishes.
+    fn carry_out(&mut self, now: Instant, id: PeerId) {
+        let Speaker { peers, stacks, by_connection, .. } = self;
+        let peer = &mut peers[usize::from(id)];
+        let (port, stack) = (peer.port, &mut stacks[peer.port]);
+        loop {
+            match peer.session.poll(now) {
+                Wish::None => return,
+                Wish::Listen => {}
+                Wish::Connect => {
+                    if let Some(own) = peer.own[usize::from(peer.is_ipv6())] {
+                        let connection = stack.connect(now, own, SocketAddr::new(peer.address, bgp::PORT));
+                        peer.connection = Some(connection);
+                        by_connection.insert((port, connection), id);
+                    }
+                }
+                wish @ (Wish::Close | Wish::Abort) => {
+                    let Some(connection) = peer.connection.take() else { continue };
+                    by_connection.remove(&(port, connection));
+                    if wish == Wish::Close {
+                        stack.close(connection)
+                    } else {
+                        stack.abort(connection)
+                    }
+                    stack.remove(connection);
+                }
+            }
+        }
+    }
+}
+
+/// Takes KEEPALIVEs out of whole messages; what is left is at the front, and this long.
+fn without_keepalives(messages: &mut [u8]) -> usize {
+    let (mut from, mut to) = (0, 0);
+    while let Some(&[high, low, message]) = messages.get(from + HEADER_LEN - 3..).and_then(|m| m.first_chunk()) {
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        if message != kind::KEEPALIVE {
+            messages.copy_within(from..from + len, to);
+            to += len;
+        }
+        from += len.max(HEADER_LEN);
+    }
+    to
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_wire::bgp::message::emit_header;
+
+    #[test]
+    fn keepalives_go_and_the_rest_moves_together() {
+        let mut bytes = vec![9; 19 + 23 + 19 + 21];
+        for (at, kind, len) in [(0, 4, 19), (19, 5, 23), (42, 4, 19), (61, 3, 21)] {
+            emit_header(&mut bytes[at..], kind, len);
+        }
+        let expected = [&bytes[19..42], &bytes[61..]].concat();
+        let len = without_keepalives(&mut bytes);
+        assert_eq!(bytes[..len], expected);
+        assert_eq!(without_keepalives(&mut []), 0);
+    }
+}

@@ -1,0 +1,358 @@
+//! UPDATEs that arrive (RFC 4271 section 4.3, RFC 4760), and what is wrong with them (RFC 7606). The device has a reader and a
+//! writer of its own: a mistake in those of the tester shows, and is not answered by the same mistake.
+
+use crate::rib::{Attributes, Net, net};
+use drophammer_wire::bgp::AfiSafi;
+use drophammer_wire::bgp::notification::{Notification, code, update as subcode};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Codes of path attributes.
+pub(super) mod attribute {
+    pub const ORIGIN: u8 = 1;
+    pub const AS_PATH: u8 = 2;
+    pub const NEXT_HOP: u8 = 3;
+    pub const MULTI_EXIT_DISC: u8 = 4;
+    pub const LOCAL_PREF: u8 = 5;
+    pub const ATOMIC_AGGREGATE: u8 = 6;
+    pub const AGGREGATOR: u8 = 7;
+    pub const COMMUNITIES: u8 = 8;
+    pub const MP_REACH_NLRI: u8 = 14;
+    pub const MP_UNREACH_NLRI: u8 = 15;
+    pub const EXTENDED_COMMUNITIES: u8 = 16;
+    pub const AS4_PATH: u8 = 17;
+    pub const AS4_AGGREGATOR: u8 = 18;
+    pub const LARGE_COMMUNITIES: u8 = 32;
+}
+
+/// Flags of path attributes.
+pub(super) mod flag {
+    pub const OPTIONAL: u8 = 0x80;
+    pub const TRANSITIVE: u8 = 0x40;
+    pub const PARTIAL: u8 = 0x20;
+    pub const EXTENDED: u8 = 0x10;
+}
+
+/// Prefixes of one address family, as they stand in an UPDATE.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Nets<'a> {
+    ipv6: bool,
+    bytes: &'a [u8],
+}
+
+impl<'a> Nets<'a> {
+    /// Prefixes that are all whole and of a length of their family.
+    fn read(ipv6: bool, bytes: &'a [u8]) -> Result<Nets<'a>, Notification> {
+        let mut rest = bytes;
+        while let Some((&len, after)) = rest.split_first() {
+            let fits = len <= if ipv6 { 128 } else { 32 };
+            rest = after.get(usize::from(len.div_ceil(8))..).filter(|_| fits).ok_or_else(bad_network)?;
+        }
+        Ok(Nets { ipv6, bytes })
+    }
+}
+
+fn bad_network() -> Notification {
+    Notification::bare(code::UPDATE, subcode::INVALID_NETWORK_FIELD)
+}
+
+fn bad_list() -> Notification {
+    Notification::bare(code::UPDATE, subcode::MALFORMED_ATTRIBUTE_LIST)
+}
+
+impl Iterator for Nets<'_> {
+    type Item = Net;
+
+    fn next(&mut self) -> Option<Net> {
+        let (&len, after) = self.bytes.split_first()?;
+        let (bytes, rest) = after.split_at_checked(usize::from(len.div_ceil(8)))?;
+        self.bytes = rest;
+        let mut whole = [0; 16];
+        whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let [a, b, c, d, ..] = whole;
+        let address = if self.ipv6 { Ipv6Addr::from(whole).into() } else { Ipv4Addr::new(a, b, c, d).into() };
+        net(address, len)
+    }
+}
+
+/// An UPDATE.
+#[derive(Debug)]
+pub(super) struct Update<'a> {
+    /// Withdrawn, of either kind.
+    pub withdrawn: [Nets<'a>; 2],
+    /// Announced, of either kind, and the next hop of each; without one they are to be treated as withdrawn.
+    pub announced: [(Nets<'a>, Option<IpAddr>); 2],
+    /// What is said of the announced ones; the next hop in it means nothing. `None`: treat them as withdrawn.
+    pub attributes: Option<Attributes>,
+}
+
+/// One attribute: flags, code, value.
+fn attribute<'a>(rest: &mut &'a [u8]) -> Option<(u8, u8, &'a [u8])> {
+    let (&[flags, code], after) = rest.split_first_chunk()?;
+    let (len, after) = if flags & flag::EXTENDED == 0 {
+        after.split_first().map(|(len, after)| (usize::from(*len), after))?
+    } else {
+        after.split_first_chunk().map(|(len, after)| (usize::from(u16::from_be_bytes(*len)), after))?
+    };
+    let (value, after) = after.split_at_checked(len)?;
+    *rest = after;
+    Some((flags, code, value))
+}
+
+/// The value behind a length of two bytes, and what follows it.
+fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, after) = bytes.split_first_chunk()?;
+    after.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}
+
+fn is_path(value: &[u8]) -> bool {
+    let mut rest = value;
+    while let Some((&[kind, count], after)) = rest.split_first_chunk() {
+        match after.get(usize::from(count) * 4..) {
+            Some(after) if (1..=4).contains(&kind) && count > 0 => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty()
+}
+
+/// Reads the body of an UPDATE of a session with ASes of 4 octets; `internal`: the peer is of the same AS.
+///
+/// # Errors
+/// The NOTIFICATION for an UPDATE of which it cannot be told what routes it is about. Other errors make its routes count as
+/// withdrawn.
+pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notification> {
+    let (withdrawn, rest) = counted(body).ok_or_else(bad_list)?;
+    let (mut attributes, announced) = counted(rest).ok_or_else(bad_list)?;
+    let withdrawn = Nets::read(false, withdrawn)?;
+    let announced = Nets::read(false, announced)?;
+    let (mut sound, mut seen) = (true, [false; 256]);
+    let (mut origin, mut as_path, mut next_hop, mut med, mut local_pref) = (None, None, None, None, None);
+    let (mut reached, mut unreached) = ((Nets::default(), None), Nets::default());
+    let mut others: Vec<(u8, Vec<u8>)> = Vec::new();
+    while !attributes.is_empty() {
+        let Some((flags, code, value)) = attribute(&mut attributes) else {
+            // Lengths within the list are wrong: the routes are known, what is said of them is not.
+            sound = false;
+            break;
+        };
+        if std::mem::replace(&mut seen[usize::from(code)], true) {
+            // Of two alike the first counts; the routes of two are not known (RFC 7606 section 3 g).
+            if matches!(code, attribute::MP_REACH_NLRI | attribute::MP_UNREACH_NLRI) {
+                return Err(bad_list());
+            }
+            continue;
+        }
+        let kind = flags & (flag::OPTIONAL | flag::TRANSITIVE);
+        let expected = match code {
+            attribute::ORIGIN | attribute::AS_PATH | attribute::NEXT_HOP => Some(flag::TRANSITIVE),
+            attribute::LOCAL_PREF | attribute::ATOMIC_AGGREGATE => Some(flag::TRANSITIVE),
+            attribute::MULTI_EXIT_DISC | attribute::MP_REACH_NLRI | attribute::MP_UNREACH_NLRI => Some(flag::OPTIONAL),
+            attribute::AGGREGATOR | attribute::COMMUNITIES | attribute::EXTENDED_COMMUNITIES => Some(0xc0),
+            attribute::LARGE_COMMUNITIES => Some(0xc0),
+            _ => None,
+        };
+        sound &= expected.is_none_or(|e| e == kind);
+        let mut pass_on = |flags: u8| {
+            let mut whole = vec![flags & !flag::EXTENDED | if value.len() > 255 { flag::EXTENDED } else { 0 }, code];
+            if value.len() > 255 {
+                whole.extend((value.len() as u16).to_be_bytes());
+            } else {
+                whole.push(value.len() as u8);
+            }
+            whole.extend(value);
+            others.push((code, whole));
+        };
+        match (code, value) {
+            (attribute::ORIGIN, &[value @ 0..=2]) => origin = Some(value),
+            (attribute::AS_PATH, path) if is_path(path) => as_path = Some(path.to_vec()),
+            (attribute::NEXT_HOP, &[a, b, c, d]) => next_hop = Some(IpAddr::from([a, b, c, d])),
+            (attribute::MULTI_EXIT_DISC, &[a, b, c, d]) => med = Some(u32::from_be_bytes([a, b, c, d])),
+            (attribute::LOCAL_PREF, &[a, b, c, d]) if internal => local_pref = Some(u32::from_be_bytes([a, b, c, d])),
+            (attribute::LOCAL_PREF, _) if !internal => {}
+            (attribute::ATOMIC_AGGREGATE, []) => pass_on(flags),
+            // A malformed aggregator is discarded and its route kept (RFC 7606 section 7.7).
+            (attribute::ATOMIC_AGGREGATE | attribute::AGGREGATOR, value) => {
+                if code == attribute::AGGREGATOR && value.len() == 8 {
+                    pass_on(flags);
+                }
+            }
+            (attribute::COMMUNITIES, value) if value.len().is_multiple_of(4) && !value.is_empty() => pass_on(flags),
+            (attribute::EXTENDED_COMMUNITIES, value) if value.len().is_multiple_of(8) && !value.is_empty() => {
+                pass_on(flags);
+            }
+            (attribute::LARGE_COMMUNITIES, value) if value.len().is_multiple_of(12) && !value.is_empty() => {
+                pass_on(flags)
+            }
+            (attribute::MP_REACH_NLRI, value) => reached = reach(value)?,
+            (attribute::MP_UNREACH_NLRI, value) => unreached = unreach(value)?,
+            // Of no use where all speak in 4 octets (RFC 6793 section 6).
+            (attribute::AS4_PATH | attribute::AS4_AGGREGATOR, _) => {}
+            (
+                attribute::ORIGIN
+                | attribute::AS_PATH
+                | attribute::NEXT_HOP
+                | attribute::MULTI_EXIT_DISC
+                | attribute::LOCAL_PREF
+                | attribute::COMMUNITIES
+                | attribute::EXTENDED_COMMUNITIES
+                | attribute::LARGE_COMMUNITIES,
+                _,
+            ) => sound = false,
+            // RFC 4271 section 9: what is not known is passed on if it is transitive, marked as partial.
+            (_, _) if kind == flag::OPTIONAL | flag::TRANSITIVE => pass_on(flags | flag::PARTIAL),
+            (_, _) if flags & flag::OPTIONAL != 0 => {}
+            (_, _) => return Err(Notification::bare(code::UPDATE, subcode::UNRECOGNIZED_WELL_KNOWN)),
+        }
+    }
+    others.sort_by_key(|(code, _)| *code);
+    let others = others.into_iter().flat_map(|(_, whole)| whole).collect();
+    let attributes = match (origin, as_path) {
+        (Some(origin), Some(as_path)) if sound => {
+            let next_hop = next_hop.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            Some(Attributes { origin, as_path, next_hop, med, local_pref, others })
+        }
+        _ => None,
+    };
+    Ok(Update { withdrawn: [withdrawn, unreached], announced: [(announced, next_hop), reached], attributes })
+}
+
+/// The family at the front of a value, if it is unicast.
+fn family(value: &[u8]) -> Option<(AfiSafi, &[u8])> {
+    let (&[a, b, safi], rest) = value.split_first_chunk()?;
+    Some((AfiSafi::new(u16::from_be_bytes([a, b]), safi), rest))
+}
+
+fn reach(value: &[u8]) -> Result<(Nets<'_>, Option<IpAddr>), Notification> {
+    let malformed = || Notification::bare(code::UPDATE, subcode::OPTIONAL_ATTRIBUTE);
+    let (family, rest) = family(value).ok_or_else(malformed)?;
+    let (&len, rest) = rest.split_first().ok_or_else(malformed)?;
+    let (next_hop, rest) = rest.split_at_checked(len.into()).ok_or_else(malformed)?;
+    // One byte is reserved.
+    let nets = rest.get(1..).ok_or_else(malformed)?;
+    match (family, next_hop.len()) {
+        (AfiSafi::IPV4_UNICAST, 4) => {
+            let next_hop = next_hop.first_chunk::<4>().map(|a| IpAddr::from(*a));
+            Ok((Nets::read(false, nets)?, next_hop))
+        }
+        (AfiSafi::IPV6_UNICAST, 16 | 32) => {
+            let next_hop = next_hop.first_chunk::<16>().map(|a| IpAddr::from(*a));
+            Ok((Nets::read(true, nets)?, next_hop))
+        }
+        // RFC 7606 section 7.11: the routes cannot be told for certain.
+        (AfiSafi::IPV4_UNICAST | AfiSafi::IPV6_UNICAST, _) => Err(malformed()),
+        _ => Ok((Nets::default(), None)),
+    }
+}
+
+fn unreach(value: &[u8]) -> Result<Nets<'_>, Notification> {
+    let (family, nets) = family(value).ok_or_else(|| Notification::bare(code::UPDATE, subcode::OPTIONAL_ATTRIBUTE))?;
+    match family {
+        AfiSafi::IPV4_UNICAST => Nets::read(false, nets),
+        AfiSafi::IPV6_UNICAST => Nets::read(true, nets),
+        _ => Ok(Nets::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An UPDATE of withdrawn routes, attributes and announced routes.
+    fn body(withdrawn: &[u8], attributes: &[&[u8]], announced: &[u8]) -> Vec<u8> {
+        let attributes = attributes.concat();
+        let mut out = (withdrawn.len() as u16).to_be_bytes().to_vec();
+        out.extend(withdrawn);
+        out.extend((attributes.len() as u16).to_be_bytes());
+        out.extend(attributes);
+        out.extend(announced);
+        out
+    }
+
+    const ORIGIN: &[u8] = &[0x40, 1, 1, 2];
+    const PATH: &[u8] = &[0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe9];
+    const HOP: &[u8] = &[0x40, 3, 4, 198, 18, 0, 2];
+
+    fn all(nets: Nets<'_>) -> Vec<String> {
+        nets.map(|(address, len)| format!("{address}/{len}")).collect()
+    }
+
+    #[test]
+    fn routes_of_both_families_with_their_attributes() {
+        let hop6 = "2001:2::2".parse::<Ipv6Addr>().unwrap();
+        let mut reach = vec![0x90, 14, 0, 28, 0, 2, 1, 16];
+        reach.extend(hop6.octets());
+        reach.extend([0, 48, 0x20, 1, 0x0d, 0xb8, 0, 1]);
+        let unreach = [0x80, 15, 6, 0, 2, 1, 16, 0x20, 2];
+        let med = [0x80, 4, 4, 0, 0, 0, 9];
+        let communities = [0xc0, 8, 4, 0, 1, 0, 2];
+        let unknown = [0xc0, 99, 1, 7];
+        let local = [0x80, 77, 1, 7];
+        let list: &[&[u8]] = &[&reach, ORIGIN, PATH, HOP, &med, &unknown, &communities, &local, &unreach];
+        let body = body(&[8, 11, 0], list, &[24, 203, 0, 113, 17, 10, 1, 255]);
+        let update = read(&body, false).unwrap();
+        assert_eq!(all(update.withdrawn[0]), ["11.0.0.0/8", "0.0.0.0/0"]);
+        assert_eq!(all(update.withdrawn[1]), ["2002::/16"]);
+        assert_eq!(
+            all(update.announced[0].0),
+            ["203.0.113.0/24", "10.1.128.0/17"],
+            "bits beyond the length do not count"
+        );
+        assert_eq!(all(update.announced[1].0), ["2001:db8:1::/48"]);
+        assert_eq!(update.announced[0].1, Some("198.18.0.2".parse().unwrap()));
+        assert_eq!(update.announced[1].1, Some(hop6.into()));
+        let attributes = update.attributes.unwrap();
+        assert_eq!((attributes.origin, attributes.med, attributes.rank().length), (2, Some(9), 1));
+        let partial = [0xe0, 99, 1, 7];
+        assert_eq!(attributes.others, [&communities[..], &partial].concat(), "in order; what stays here is gone");
+    }
+
+    #[test]
+    fn wrong_attributes_withdraw_and_wrong_lengths_end_the_session() {
+        let sound = |list: &[&[u8]]| read(&body(&[], list, &[8, 10]), false).map(|u| u.attributes.is_some());
+        assert_eq!(sound(&[ORIGIN, PATH, HOP]), Ok(true));
+        assert_eq!(sound(&[PATH, HOP]), Ok(false), "no origin");
+        assert_eq!(sound(&[&[0x40, 1, 1, 3], PATH, HOP]), Ok(false));
+        assert_eq!(sound(&[&[0xc0, 1, 1, 0], PATH, HOP]), Ok(false), "flags");
+        assert_eq!(sound(&[ORIGIN, &[0x40, 2, 3, 2, 1, 0], HOP]), Ok(false));
+        assert_eq!(sound(&[ORIGIN, PATH, HOP, &[0xc0, 8, 3, 0, 0, 0]]), Ok(false));
+        assert_eq!(sound(&[ORIGIN, PATH, HOP, &[0xc0, 7, 1, 0]]), Ok(true), "an aggregator is not worth a route");
+        assert_eq!(sound(&[ORIGIN, PATH, HOP, &[0x40, 5, 1, 0]]), Ok(true), "nor a LOCAL_PREF from outside");
+        assert_eq!(sound(&[ORIGIN, PATH, HOP, &[0xc0, 99, 9]]), Ok(false), "an attribute beyond the list");
+        let answer = |list: &[&[u8]]| sound(list).map_err(|n| (n.code, n.subcode));
+        assert_eq!(answer(&[ORIGIN, &[0x40, 99, 0]]), Err((3, 2)));
+        assert_eq!(answer(&[&[0x80, 14, 2, 0, 2]]), Err((3, 9)));
+        assert_eq!(answer(&[&[0x80, 15, 5, 0, 2, 1, 129, 0]]), Err((3, 10)));
+        let end = |body: &[u8]| read(body, false).map(|_| ()).map_err(|n| (n.code, n.subcode));
+        assert_eq!(end(&[0xff, 0xff, 0, 0]), Err((3, 1)));
+        assert_eq!(end(&[0, 0, 0, 9]), Err((3, 1)));
+        assert_eq!(end(&[0, 2, 33, 1, 0, 0]), Err((3, 10)));
+        assert_eq!(end(&[0, 0, 0, 0]), Ok(()), "an End-of-RIB");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_arrives_is_too_strange(
+            noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..60, byte: u8, internal: bool,
+        ) {
+            let strange = |bytes: &[u8]| {
+                if let Ok(update) = read(bytes, internal) {
+                    let nets = update.withdrawn.into_iter().chain(update.announced.map(|a| a.0));
+                    for (address, len) in nets.flatten() {
+                        assert_eq!(net(address, len), Some((address, len)));
+                    }
+                    if let Some(attributes) = update.attributes {
+                        attributes.rank();
+                        attributes.passed(1);
+                    }
+                }
+            };
+            strange(&noise);
+            let mut nearly = body(&[8, 10], &[ORIGIN, PATH, HOP, &[0x80, 15, 6, 0, 2, 1, 16, 0x20, 2]], &[24, 203, 0, 113]);
+            let at = at % nearly.len();
+            nearly[at] = byte;
+            strange(&nearly);
+            strange(&nearly[..at]);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! UPDATEs that leave.
+
+use super::input::Table;
+use super::read::{attribute, flag};
+use crate::faults::{BgpFaults, is_nth};
+use crate::rib::{Attributes, Net, Path, PeerId, Rib, Telling, prepended};
+use crate::truth::BgpTruth;
+use drophammer_model::Instant;
+use drophammer_wire::bgp::message::{self, HEADER_LEN, kind};
+use std::net::IpAddr;
+
+/// A session as what is written depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub peer: PeerId,
+    /// AS of the device.
+    pub asn: u32,
+    /// The device's address on the link of the peer, by family.
+    pub own: [Option<IpAddr>; 2],
+    /// Of the same AS.
+    pub internal: bool,
+    /// Longest message in bytes.
+    pub longest: usize,
+}
+
+/// What prefixes of one message have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Common {
+    telling: Telling,
+    ipv6: bool,
+    /// Instead of the device's own.
+    next_hop: Option<IpAddr>,
+    doubled: bool,
+}
+
+/// Appends UPDATEs for what there is to tell until `out` has `enough` bytes or more, or the routes before a malformed one
+/// have been told.
+pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut Vec<u8>, enough: usize, now: Instant) {
+    let Table { rib, truth, until_malformed: until, .. } = table;
+    let mut nets = Vec::new();
+    while out.len() < enough && *until != Some(0) {
+        let Some((_, common)) = next(rib, way, faults, truth) else { return };
+        let before = attributes(rib, way, &common);
+        // An attribute of unreachable or reachable routes: header of 4, AFI, SAFI; next hop with its length, a zero.
+        let around = match (common.ipv6, common.telling) {
+            (false, _) => 0,
+            (true, Telling::Withdraw) => 4 + 3,
+            (true, Telling::Announce(_)) => 4 + 3 + 17 + 1,
+        };
+        let room = way.longest.saturating_sub(HEADER_LEN + 4 + before.len() + around);
+        nets.clear();
+        let mut count = 0;
+        while let Some((net, other)) = next(rib, way, faults, truth)
+            && other == common
+            && *until != Some(0)
+        {
+            let bytes = usize::from(net.1.div_ceil(8));
+            if nets.len() + 1 + bytes > room {
+                break;
+            }
+            nets.push(net.1);
+            match net.0 {
+                IpAddr::V4(a) => nets.extend_from_slice(&a.octets()[..bytes]),
+                IpAddr::V6(a) => nets.extend_from_slice(&a.octets()[..bytes]),
+            }
+            count += 1;
+            rib.told(way.peer);
+            if let Telling::Announce(_) = common.telling {
+                truth.wrong_next_hop += u64::from(common.next_hop.is_some());
+                truth.wrong_as_path += u64::from(common.doubled);
+                *until = until.map(|left| left - 1);
+            }
+        }
+        if count == 0 {
+            // Attributes that leave no room for a prefix cannot be told.
+            truth.lost += 1;
+            rib.told(way.peer);
+            continue;
+        }
+        match common.telling {
+            Telling::Announce(_) => truth.routes_sent += count,
+            Telling::Withdraw => truth.withdrawals_sent += count,
+        }
+        truth.updates_sent += 1;
+        truth.sent_at = now.0;
+        compose(out, way, &common, &before, &nets);
+    }
+}
+
+/// The next prefix that this peer is to be told of, faults included.
+fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> Option<(Net, Common)> {
+    loop {
+        let (net, number, path, telling) = rib.next_telling(way.peer)?;
+        let number = u64::from(number);
+        if is_nth(number, faults.lost_route_every) {
+            truth.lost += u64::from(telling != Telling::Withdraw);
+            rib.told(way.peer);
+            continue;
+        }
+        let announced = telling != Telling::Withdraw;
+        let learned = |path: Option<Path>| path.map(|p| rib.attributes(p.attributes).next_hop);
+        let strange = announced && is_nth(number, faults.wrong_next_hop_every);
+        let common = Common {
+            telling,
+            ipv6: net.0.is_ipv6(),
+            next_hop: if strange { learned(path) } else { None },
+            doubled: announced && is_nth(number, faults.wrong_as_path_every),
+        };
+        return Some((net, common));
+    }
+}
+
+/// All attributes but that of reachable routes.
+fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
+    let Telling::Announce(id) = common.telling else { return Vec::new() };
+    let told: &Attributes = rib.attributes(id);
+    let mut out = Vec::with_capacity(64);
+    put(&mut out, flag::TRANSITIVE, attribute::ORIGIN, &[told.origin]);
+    let times = u8::from(!way.internal) + u8::from(common.doubled);
+    let path = if times == 0 { told.as_path.clone() } else { prepended(&told.as_path, way.asn, times) };
+    put(&mut out, flag::TRANSITIVE, attribute::AS_PATH, &path);
+    if !common.ipv6
+        && let Some(IpAddr::V4(next_hop)) = common.next_hop.or(way.own[0])
+    {
+        put(&mut out, flag::TRANSITIVE, attribute::NEXT_HOP, &next_hop.octets());
+    }
+    if way.internal {
+        if let Some(med) = told.med {
+            put(&mut out, flag::OPTIONAL, attribute::MULTI_EXIT_DISC, &med.to_be_bytes());
+        }
+        put(&mut out, flag::TRANSITIVE, attribute::LOCAL_PREF, &told.rank().local_pref.to_be_bytes());
+    }
+    out.extend_from_slice(&told.others);
+    out
+}
+
+fn put(out: &mut Vec<u8>, flags: u8, code: u8, value: &[u8]) {
+    if value.len() > 255 {
+        out.extend([flags | flag::EXTENDED, code]);
+        out.extend((value.len() as u16).to_be_bytes());
+    } else {
+        out.extend([flags, code, value.len() as u8]);
+    }
+    out.extend_from_slice(value);
+}
+
+fn compose(out: &mut Vec<u8>, way: &Way, common: &Common, before: &[u8], nets: &[u8]) {
+    begin(out, |out| {
+        if !common.ipv6 {
+            let (withdrawn, announced) = match common.telling {
+                Telling::Withdraw => (nets, &[][..]),
+                Telling::Announce(_) => (&[][..], nets),
+            };
+            out.extend((withdrawn.len() as u16).to_be_bytes());
+            out.extend_from_slice(withdrawn);
+            out.extend((before.len() as u16).to_be_bytes());
+            out.extend_from_slice(before);
+            out.extend_from_slice(announced);
+            return;
+        }
+        // First, as RFC 7606 section 5.1 asks.
+        let mut value = vec![0, 2, 1];
+        let code = match common.telling {
+            Telling::Withdraw => attribute::MP_UNREACH_NLRI,
+            Telling::Announce(_) => {
+                value.push(16);
+                if let Some(IpAddr::V6(next_hop)) = common.next_hop.or(way.own[1]) {
+                    value.extend(next_hop.octets());
+                }
+                value.push(0);
+                attribute::MP_REACH_NLRI
+            }
+        };
+        out.extend([0, 0]);
+        out.extend(((4 + value.len() + nets.len() + before.len()) as u16).to_be_bytes());
+        out.extend([flag::OPTIONAL | flag::EXTENDED, code]);
+        out.extend(((value.len() + nets.len()) as u16).to_be_bytes());
+        out.extend_from_slice(&value);
+        out.extend_from_slice(nets);
+        out.extend_from_slice(before);
+    });
+}
+
+/// Appends an UPDATE: header, and the body that `fill` appends.
+fn begin(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.resize(start + HEADER_LEN, 0);
+    fill(out);
+    let len = out.len() - start;
+    message::emit_header(&mut out[start..], kind::UPDATE, len);
+}
+
+/// Appends the End-of-RIB of a family (RFC 4724 section 2).
+pub(super) fn end_of_rib(out: &mut Vec<u8>, ipv6: bool) {
+    begin(out, |out| out.extend_from_slice(if ipv6 { &[0, 0, 0, 6, 0x80, 15, 3, 0, 2, 1] } else { &[0; 4] }));
+}
+
+/// Appends an UPDATE whose withdrawn routes are longer than itself, which ends a session (RFC 7606 section 3 b).
+pub(super) fn malformed(out: &mut Vec<u8>) {
+    begin(out, |out| out.extend_from_slice(&[0xff, 0xff, 0, 0]));
+}

@@ -1,0 +1,187 @@
+//! How fast emulated TCP is over a veth pair into a kernel that reads and throws away, against the kernel's own TCP without
+//! segmentation offload (one frame per segment, as ours): the same bytes, alternating, in one run. Prints medians and their
+//! ratio. "From the kernel" is the other direction, where the kernel sends segments of up to 64 KiB. In brackets: milliseconds that the
+//! processor worked for the sending (or receiving) thread, so that others on the machine matter less; what the kernel receives for
+//! the other side on the same processor is in them.
+//!
+//! `cargo bench -p drophammer-testbed --bench tcp_blast`; the lab needs a user namespace or root.
+
+#[path = "../tests/common/station.rs"]
+mod station;
+
+use drophammer_emulation::tcp::{ConnState, TcpConfig};
+use drophammer_lab::Netns;
+use station::{Station, addresses, ethtool, links};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 21;
+const SIZES: [usize; 2] = [4_100_000, 16_400_000];
+const SEND_BUFFERS: [usize; 2] = [256 << 10, 1 << 20];
+const LIMIT: Duration = Duration::from_secs(10);
+/// Of the kernel, when it is the one who sends into itself.
+const KERNEL_SOURCE: &str = "198.18.1.9";
+
+type Outcome<T> = Result<T, String>;
+
+fn text(e: impl std::fmt::Display) -> String {
+    e.to_string()
+}
+
+/// A kernel's listener in the peer's namespace.
+fn listen(peer: &Netns) -> Outcome<TcpListener> {
+    peer.run(|| TcpListener::bind((addresses(false)[0], 179))).map_err(text)?.map_err(text)
+}
+
+/// Reads until the end; answers with how many bytes came.
+fn sink(mut stream: TcpStream) -> Outcome<usize> {
+    let (mut buffer, mut total) = (vec![0; 256 << 10], 0);
+    loop {
+        match stream.read(&mut buffer).map_err(text)? {
+            0 => return Ok(total),
+            n => total += n,
+        }
+    }
+}
+
+/// Seconds from the first segment until the kernel has read `bytes`, and frames that were refused.
+fn ours(station: &mut Station, peer: &Netns, bytes: usize) -> Outcome<f64> {
+    let listener = listen(peer)?;
+    let reader = thread::spawn(move || sink(listener.accept().map_err(text)?.0).map(|n| (n, Instant::now())));
+    let id = station.connect(false, 179)?;
+    let begun = Instant::now();
+    let mut sent = 0;
+    station.run(LIMIT, |station| {
+        let tcp = &mut station.tcp;
+        while sent < bytes {
+            let n = tcp.send_with(id, &mut |room| room.len().min(bytes - sent));
+            sent += n;
+            if n == 0 {
+                break;
+            }
+        }
+        if sent == bytes {
+            tcp.close(id);
+        }
+        tcp.state(id) != ConnState::Established
+    })?;
+    let (read, done) = reader.join().map_err(|_| "panicked")??;
+    station.tcp.remove(id);
+    if read != bytes {
+        return Err(format!("{read} of {bytes} came, {:?}", station.tcp.state(id)));
+    }
+    Ok((done - begun).as_secs_f64())
+}
+
+/// The same from the kernel on this side.
+fn kernel(peer: &Netns, bytes: usize) -> Outcome<f64> {
+    let listener = listen(peer)?;
+    let reader = thread::spawn(move || sink(listener.accept().map_err(text)?.0).map(|n| (n, Instant::now())));
+    let mut stream = TcpStream::connect((addresses(false)[0], 179)).map_err(text)?;
+    stream.set_nodelay(true).map_err(text)?;
+    let begun = Instant::now();
+    let buffer = vec![0; 256 << 10];
+    let mut left = bytes;
+    while left > 0 {
+        let n = left.min(buffer.len());
+        stream.write_all(&buffer[..n]).map_err(text)?;
+        left -= n;
+    }
+    drop(stream);
+    let (read, done) = reader.join().map_err(|_| "panicked")??;
+    if read != bytes {
+        return Err(format!("{read} of {bytes} came"));
+    }
+    Ok((done - begun).as_secs_f64())
+}
+
+/// Seconds in which we take `bytes` from the kernel.
+fn inward(station: &mut Station, peer: &Netns, bytes: usize) -> Outcome<f64> {
+    let listener = listen(peer)?;
+    let writer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().map_err(text)?;
+        stream.write_all(&vec![0; bytes]).map_err(text)
+    });
+    let begun = Instant::now();
+    let id = station.connect(false, 179)?;
+    let mut taken = 0;
+    station.run(LIMIT, |station| {
+        taken += station.tcp.receive_with(id, &mut |b| b.len());
+        station.tcp.state(id) != ConnState::Established
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+    station.tcp.abort(id);
+    station.run(LIMIT, |s| s.tcp.next_deadline().is_none_or(|at| at.0 > 0))?;
+    station.tcp.remove(id);
+    writer.join().map_err(|_| "panicked")??;
+    if taken != bytes { Err(format!("{taken} of {bytes} came")) } else { Ok(seconds) }
+}
+
+/// Seconds that a processor has worked for this thread.
+fn worked_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}
+
+/// What `work` says, and how long the processor worked for it on this thread.
+fn with_work(into: &mut [Vec<f64>; 2], work: impl FnOnce() -> Outcome<f64>) -> Outcome<()> {
+    let begun = worked_s();
+    into[0].push(work()?);
+    into[1].push(worked_s() - begun);
+    Ok(())
+}
+
+fn median(seconds: &mut [f64]) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+fn bench() -> Outcome<()> {
+    let (lab, peer) = links()?;
+    let source = [format!("addr add {KERNEL_SOURCE}/24 dev t0")];
+    lab.tester().and_then(|t| t.ip(&source)).map_err(text)?;
+    // The kernel on this side sends the frames that we send.
+    ethtool(&["t0", "tso", "off", "gso", "off"])?;
+    lab.tester().and_then(|t| t.ip(&["route add 198.18.1.1/32 dev t0 mtu 1500".to_owned()])).map_err(text)?;
+    let config = TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, 1) };
+    let mut station = Station::open(config)?;
+    for (bytes, send_buffer) in SIZES.into_iter().flat_map(|b| SEND_BUFFERS.map(|s| (b, s))) {
+        station.tcp.set_buffers(send_buffer, config.receive_buffer);
+        let mut seconds: [[Vec<f64>; 2]; 3] = Default::default();
+        for _ in 0..ROUNDS {
+            let [us, them, inwards] = &mut seconds;
+            with_work(us, || ours(&mut station, &peer, bytes))?;
+            with_work(them, || kernel(&peer, bytes))?;
+            with_work(inwards, || inward(&mut station, &peer, bytes))?;
+        }
+        let [us, them, inwards] = seconds.map(|s| s.map(|mut s| median(&mut s) * 1e3));
+        println!(
+            "{:5.1} MB, send buffer {:4} KiB: ours {:6.1} ms ({:5.1} of the processor), kernel without GSO {:6.1} ms ({:5.1}), \
+             ratio {:4.2} ({:4.2}); from the kernel {:6.1} ms ({:5.1})",
+            bytes as f64 / 1e6,
+            send_buffer >> 10,
+            us[0],
+            us[1],
+            them[0],
+            them[1],
+            us[0] / them[0],
+            us[1] / them[1],
+            inwards[0],
+            inwards[1],
+        );
+    }
+    println!("frames refused: {}", station.refused);
+    Ok(())
+}
+
+fn main() {
+    if std::env::args().any(|a| a == "--test" || a == "--list") {
+        return;
+    }
+    if let Err(e) = bench() {
+        eprintln!("{e}");
+        std::process::exit(1);
+    }
+}

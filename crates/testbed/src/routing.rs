@@ -1,0 +1,52 @@
+//! BGP of the reference device as a suite asks for it.
+
+use drophammer_model::suite::{Params, PortConfig};
+use drophammer_model::trial::Family;
+use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Its sessions: it waits for every peer of every port. `None` when the suite has no BGP.
+pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
+    let first = ports.iter().find_map(|port| port.bgp.as_ref())?;
+    let own = ports.iter().filter_map(|port| port.ipv4.as_ref()).find_map(|a| match a.dut {
+        IpAddr::V4(own) => Some(own),
+        IpAddr::V6(_) => None,
+    });
+    let time = |key| p.duration(key).unwrap_or_default();
+    let beyond = if p.text("rib_beyond").as_deref() == Some("reset") { Beyond::Reset } else { Beyond::Ignore };
+    let mut peers = Vec::new();
+    for (port, config) in ports.iter().enumerate() {
+        let Some(bgp) = &config.bgp else { continue };
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let all = config.peers(family);
+            peers.extend(all.into_iter().map(|address| BgpPeer { port, address, asn: bgp.asn, connect: false }));
+        }
+    }
+    Some(BgpConfig {
+        asn: first.dut_as,
+        router_id: own.unwrap_or(Ipv4Addr::new(192, 0, 2, 1)),
+        peers,
+        hold_time: first.hold,
+        propagation_delay: time("propagation_delay"),
+        fib_delay: time("fib_delay"),
+        fib_time_per_route: time("fib_time_per_route"),
+        rib_limit: p.count("rib_limit").map(|paths| RibLimit { paths: paths as usize, beyond }),
+    })
+}
+
+/// What it does wrong with routes.
+pub(crate) fn faults(p: &Params) -> BgpFaults {
+    let every = |key| p.count(key).unwrap_or(0);
+    let flag = |key| p.flag(key).unwrap_or(false);
+    BgpFaults {
+        blackhole_every: every("blackhole_every"),
+        withdraw_late: p.duration("withdraw_late").unwrap_or_default(),
+        wrong_next_hop_every: every("route_wrong_next_hop_every"),
+        wrong_as_path_every: every("route_wrong_as_path_every"),
+        lost_route_every: every("route_lost_every"),
+        never_reads: flag("bgp_never_reads"),
+        reset_after: every("bgp_reset_after"),
+        malformed_after: every("bgp_malformed_after"),
+        hold_silence: flag("bgp_hold_silence"),
+    }
+}

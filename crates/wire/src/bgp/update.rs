@@ -1,0 +1,73 @@
+//! UPDATE (RFC 4271 section 4.3): routes that come and go.
+//!
+//! ```text
+//! +-----------------------------------------------------+
+//! |   Withdrawn Routes Length (2)                       |
+//! +-----------------------------------------------------+
+//! |   Withdrawn Routes: NLRI of IPv4 unicast            |
+//! +-----------------------------------------------------+
+//! |   Total Path Attribute Length (2)                   |
+//! +-----------------------------------------------------+
+//! |   Path Attributes; routes of all other families     |
+//! |   are in MP_REACH_NLRI and MP_UNREACH_NLRI          |
+//! +-----------------------------------------------------+
+//! |   Network Layer Reachability Information: announced |
+//! |   routes of IPv4 unicast                            |
+//! +-----------------------------------------------------+
+//! ```
+//!
+//! [`packer`] writes whole messages straight into a send buffer, with [`attributes`] that are encoded once per group of routes.
+//! [`walker`] reads one without copying, and says what RFC 7606 does with what is wrong in it. [`nlri`] is one route.
+
+pub mod as_path;
+pub mod attributes;
+mod judge;
+pub mod nlri;
+pub mod packer;
+pub mod walker;
+
+pub use as_path::AsPath;
+pub use attributes::Attributes;
+pub use nlri::{Labels, Nlri};
+pub use packer::Packer;
+pub use walker::{Context, Fault, Treatment, Update};
+
+use super::AfiSafi;
+
+/// Families whose routes carry path identifiers (RFC 7911), of the six that are known here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathIds(u8);
+
+impl PathIds {
+    /// No family's.
+    pub const NONE: PathIds = PathIds(0);
+
+    const KNOWN: [AfiSafi; 6] = [
+        AfiSafi::IPV4_UNICAST,
+        AfiSafi::IPV6_UNICAST,
+        AfiSafi::IPV4_LABELLED,
+        AfiSafi::IPV6_LABELLED,
+        AfiSafi::VPNV4,
+        AfiSafi::VPNV6,
+    ];
+
+    fn bit(family: AfiSafi) -> u8 {
+        PathIds::KNOWN.iter().position(|f| *f == family).map_or(0, |at| 1 << at)
+    }
+
+    /// These families, as far as they are known.
+    pub fn of(families: impl IntoIterator<Item = AfiSafi>) -> PathIds {
+        PathIds(families.into_iter().fold(0, |bits, family| bits | PathIds::bit(family)))
+    }
+
+    /// Do routes of this family carry them?
+    #[inline]
+    pub fn has(self, family: AfiSafi) -> bool {
+        self.0 != 0 && self.0 & PathIds::bit(family) != 0
+    }
+}
+
+/// Is it a family whose routes are written and read here?
+pub fn is_known(family: AfiSafi) -> bool {
+    PathIds::bit(family) != 0
+}

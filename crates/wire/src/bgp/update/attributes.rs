@@ -1,0 +1,187 @@
+//! Path attributes (RFC 4271 section 5) as they are written: once for all routes that share them.
+//!
+//! ```text
+//! +---------------------------+
+//! |  Flags (1)  |  Type (1)   |
+//! +---------------------------+
+//! |  Length (1, or 2 with EXTENDED_LENGTH)
+//! +---------------------------+
+//! |  Value                    |
+//! +---------------------------+
+//! ```
+
+use super::as_path;
+use std::net::Ipv4Addr;
+
+/// Flags of an attribute.
+pub mod flag {
+    /// Not every speaker knows it.
+    pub const OPTIONAL: u8 = 0x80;
+    /// Is passed on by speakers that do not know it; always set in well-known ones.
+    pub const TRANSITIVE: u8 = 0x40;
+    /// A speaker that does not know it has passed it on.
+    pub const PARTIAL: u8 = 0x20;
+    /// Its length has two bytes.
+    pub const EXTENDED_LENGTH: u8 = 0x10;
+}
+
+/// Types of attributes.
+pub mod kind {
+    /// Where the route comes from.
+    pub const ORIGIN: u8 = 1;
+    /// ASes that it came through.
+    pub const AS_PATH: u8 = 2;
+    /// Next hop of IPv4 unicast.
+    pub const NEXT_HOP: u8 = 3;
+    /// MED: which of several links to take.
+    pub const MULTI_EXIT_DISC: u8 = 4;
+    /// Preference within the AS.
+    pub const LOCAL_PREF: u8 = 5;
+    /// Somebody left out parts of the path.
+    pub const ATOMIC_AGGREGATE: u8 = 6;
+    /// Who.
+    pub const AGGREGATOR: u8 = 7;
+    /// Communities (RFC 1997).
+    pub const COMMUNITIES: u8 = 8;
+    /// Who brought a route into the AS (RFC 4456).
+    pub const ORIGINATOR_ID: u8 = 9;
+    /// Reflectors that it passed (RFC 4456).
+    pub const CLUSTER_LIST: u8 = 10;
+    /// Announced routes of other families (RFC 4760).
+    pub const MP_REACH_NLRI: u8 = 14;
+    /// Withdrawn routes of other families (RFC 4760).
+    pub const MP_UNREACH_NLRI: u8 = 15;
+    /// Extended communities (RFC 4360).
+    pub const EXTENDED_COMMUNITIES: u8 = 16;
+    /// AS_PATH in 4 octets through speakers of 2 (RFC 6793).
+    pub const AS4_PATH: u8 = 17;
+    /// AGGREGATOR in 4 octets (RFC 6793).
+    pub const AS4_AGGREGATOR: u8 = 18;
+    /// IPv6 address specific extended communities (RFC 5701).
+    pub const IPV6_EXTENDED_COMMUNITIES: u8 = 25;
+    /// Large communities (RFC 8092).
+    pub const LARGE_COMMUNITIES: u8 = 32;
+}
+
+/// Stands for an AS of 4 octets where there are only 2 (RFC 6793).
+pub const AS_TRANS: u16 = 23456;
+
+/// What a route carries beside its prefix, of all families; the next hop only of IPv4 unicast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes<'a> {
+    /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
+    pub origin: u8,
+    /// AS_PATH, one sequence, the neighbour's own AS first; may be empty.
+    pub as_path: &'a [u32],
+    /// NEXT_HOP of IPv4 unicast.
+    pub next_hop: Option<Ipv4Addr>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// LOCAL_PREF.
+    pub local_pref: Option<u32>,
+    /// Communities.
+    pub communities: &'a [u32],
+    /// Extended communities.
+    pub extended_communities: &'a [[u8; 8]],
+    /// Large communities.
+    pub large_communities: &'a [[u32; 3]],
+}
+
+/// Appends one attribute; the flag for a long length is set where it takes it. Values have at most 65,535 bytes.
+pub fn append(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
+    debug_assert!(value.len() <= 0xffff);
+    match u8::try_from(value.len()) {
+        Ok(length) => out.extend([flags & !flag::EXTENDED_LENGTH, kind, length]),
+        Err(_) => {
+            out.extend([flags | flag::EXTENDED_LENGTH, kind]);
+            out.extend((value.len() as u16).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(value);
+}
+
+impl Attributes<'_> {
+    /// Appends them in order of their types. Without `four_octet_as` the path is in 2 octets, with AS4_PATH if it takes it.
+    pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
+        use flag::{OPTIONAL, TRANSITIVE};
+        append(out, TRANSITIVE, kind::ORIGIN, &[self.origin]);
+        let mut value = Vec::with_capacity(self.as_path.len() * 4 + 2);
+        as_path::append(&mut value, self.as_path, four_octet_as);
+        append(out, TRANSITIVE, kind::AS_PATH, &value);
+        if let Some(next_hop) = self.next_hop {
+            append(out, TRANSITIVE, kind::NEXT_HOP, &next_hop.octets());
+        }
+        if let Some(med) = self.med {
+            append(out, OPTIONAL, kind::MULTI_EXIT_DISC, &med.to_be_bytes());
+        }
+        if let Some(local_pref) = self.local_pref {
+            append(out, TRANSITIVE, kind::LOCAL_PREF, &local_pref.to_be_bytes());
+        }
+        let both = OPTIONAL | TRANSITIVE;
+        let mut list = |kind, bytes: &mut dyn Iterator<Item = u8>| {
+            value.clear();
+            value.extend(bytes);
+            if !value.is_empty() {
+                append(out, both, kind, &value);
+            }
+        };
+        list(kind::COMMUNITIES, &mut self.communities.iter().flat_map(|c| c.to_be_bytes()));
+        list(kind::EXTENDED_COMMUNITIES, &mut self.extended_communities.iter().flatten().copied());
+        if !four_octet_as && self.as_path.iter().any(|asn| *asn > 0xffff) {
+            let mut path4 = Vec::with_capacity(self.as_path.len() * 4 + 2);
+            as_path::append(&mut path4, self.as_path, true);
+            list(kind::AS4_PATH, &mut path4.into_iter());
+        }
+        list(kind::LARGE_COMMUNITIES, &mut self.large_communities.iter().flatten().flat_map(|part| part.to_be_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_all() {
+        let attributes = Attributes {
+            origin: 2,
+            as_path: &[65_001, 70_000],
+            next_hop: Some(Ipv4Addr::new(198, 18, 1, 2)),
+            med: Some(9),
+            local_pref: Some(100),
+            communities: &[0x0001_0002],
+            extended_communities: &[[0, 2, 0, 1, 0, 0, 0, 5]],
+            large_communities: &[[1, 2, 3]],
+        };
+        let mut out = Vec::new();
+        attributes.append(true, &mut out);
+        #[rustfmt::skip]
+        assert_eq!(out, [
+            0x40, 1, 1, 2,
+            0x40, 2, 10, 2, 2, 0, 0, 0xfd, 0xe9, 0, 1, 0x11, 0x70,
+            0x40, 3, 4, 198, 18, 1, 2,
+            0x80, 4, 4, 0, 0, 0, 9,
+            0x40, 5, 4, 0, 0, 0, 100,
+            0xc0, 8, 4, 0, 1, 0, 2,
+            0xc0, 16, 8, 0, 2, 0, 1, 0, 0, 0, 5,
+            0xc0, 32, 12, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3,
+        ]);
+        let mut out = Vec::new();
+        Attributes { as_path: &[65_001, 70_000], ..Attributes::default() }.append(false, &mut out);
+        #[rustfmt::skip]
+        assert_eq!(out, [
+            0x40, 1, 1, 0,
+            0x40, 2, 6, 2, 2, 0xfd, 0xe9, 0x5b, 0xa0,
+            0xc0, 17, 10, 2, 2, 0, 0, 0xfd, 0xe9, 0, 1, 0x11, 0x70,
+        ]);
+    }
+
+    #[test]
+    fn long_ones_say_so() {
+        let mut out = Vec::new();
+        append(&mut out, 0xc0, 8, &[7; 256]);
+        assert_eq!((&out[..4], out.len()), (&[0xd0, 8, 1, 0][..], 260));
+        let mut out = Vec::new();
+        Attributes { as_path: &[1; 300], ..Attributes::default() }.append(true, &mut out);
+        assert_eq!(out[4..10], [0x50, 2, 0x04, 0xb4, 2, 255]);
+    }
+}

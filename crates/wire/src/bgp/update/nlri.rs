@@ -1,0 +1,360 @@
+//! One route in an UPDATE: a length in bits and the bits that it says (RFC 4271 section 4.3), after a path identifier where both
+//! have agreed on it (RFC 7911), with labels (RFC 8277) and a route distinguisher (RFC 4364) where the family has them.
+//!
+//! ```text
+//! +---------------------------+
+//! |  Path Identifier (4)      |  add-path only
+//! +---------------------------+
+//! |  Length in bits (1)       |  of all that follows
+//! +---------------------------+
+//! |  Labels (3 each)          |  SAFI 4 and 128; bit 0 of the last one is set
+//! +---------------------------+
+//! |  Route Distinguisher (8)  |  SAFI 128
+//! +---------------------------+
+//! |  Prefix (0 to 16)         |
+//! +---------------------------+
+//! ```
+
+use super::super::AfiSafi;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Longest route that is written: path identifier, length, one label, route distinguisher, IPv6 address.
+pub const LONGEST: usize = 4 + 1 + 3 + 8 + 16;
+/// In place of labels in a withdrawal (RFC 8277 section 2.4).
+pub const WITHDRAWN_LABEL: [u8; 3] = [0x80, 0, 0];
+
+/// Labels of the routes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// All have this one.
+    Same(u32),
+    /// The first has this one, each further one the next.
+    Counting(u32),
+    /// They are withdrawn, which takes none.
+    Withdrawn,
+}
+
+impl Labels {
+    /// The three bytes of route number `n`: label, and that it is the last.
+    #[inline]
+    fn bytes(self, n: u32) -> [u8; 3] {
+        let label = match self {
+            Labels::Same(label) => label,
+            Labels::Counting(first) => first.wrapping_add(n),
+            Labels::Withdrawn => return WITHDRAWN_LABEL,
+        };
+        let [_, bytes @ ..] = ((label & 0xf_ffff) << 4 | 1).to_be_bytes();
+        bytes
+    }
+}
+
+/// What stands before the prefixes of all routes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Family.
+    pub family: AfiSafi,
+    /// Path identifier, where they are in use.
+    pub path_id: Option<u32>,
+    /// Labels, where the family has them.
+    pub labels: Labels,
+    /// Route distinguisher, where the family has one.
+    pub distinguisher: [u8; 8],
+}
+
+impl Frame {
+    /// Prefixes of this family, and nothing else than it needs: label 3 (implicit null), distinguisher 0.
+    pub const fn plain(family: AfiSafi) -> Frame {
+        Frame { family, path_id: None, labels: Labels::Same(3), distinguisher: [0; 8] }
+    }
+
+    /// Bytes that no route of this frame exceeds.
+    pub fn longest(&self) -> usize {
+        let address = usize::from(self.family.address_bits().unwrap_or(128) / 8);
+        let path_id = if self.path_id.is_some() { 4 } else { 0 };
+        let labels = if self.family.is_labelled() { 3 } else { 0 };
+        let distinguisher = if self.family.is_vpn() { 8 } else { 0 };
+        path_id + 1 + labels + distinguisher + address
+    }
+
+    /// Writes route number `n` of the message and gives its length. `out` has [`LONGEST`] bytes, of which those behind the
+    /// route are overwritten too. Bits beyond `length` must be zero.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; LONGEST], n: u32, address: IpAddr, length: u8) -> usize {
+        let mut at = 0;
+        if let Some(id) = self.path_id {
+            out[..4].copy_from_slice(&id.to_be_bytes());
+            at = 4;
+        }
+        let bits_at = at;
+        let mut bits = length;
+        at += 1;
+        if self.family.is_labelled() {
+            out[at..at + 3].copy_from_slice(&self.labels.bytes(n));
+            at += 3;
+            bits += 24;
+            if self.family.is_vpn() {
+                out[at..at + 8].copy_from_slice(&self.distinguisher);
+                at += 8;
+                bits += 64;
+            }
+        }
+        out[bits_at] = bits;
+        match address {
+            IpAddr::V4(a) => out[at..at + 4].copy_from_slice(&a.octets()),
+            IpAddr::V6(a) => out[at..at + 16].copy_from_slice(&a.octets()),
+        }
+        at + usize::from(length).div_ceil(8)
+    }
+}
+
+/// A route as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nlri<'a> {
+    /// Family.
+    pub family: AfiSafi,
+    /// Path identifier, where they are in use.
+    pub path_id: Option<u32>,
+    /// Labels, 3 bytes each; empty where the family has none.
+    pub labels: &'a [u8],
+    /// Route distinguisher, where the family has one.
+    pub distinguisher: Option<[u8; 8]>,
+    /// Length of the prefix in bits.
+    pub length: u8,
+    /// The bytes of the prefix; bits beyond its length may be set.
+    pub bytes: &'a [u8],
+}
+
+impl Nlri<'_> {
+    /// Network address, without what stands behind the length.
+    #[inline]
+    pub fn address(&self) -> IpAddr {
+        let shift = |width: u32| width - u32::from(self.length);
+        if self.family.afi == super::super::afi::AFI_IPV4 {
+            let mut octets = [0; 4];
+            octets[..self.bytes.len()].copy_from_slice(self.bytes);
+            let mask = u32::MAX.checked_shl(shift(32)).unwrap_or(0);
+            Ipv4Addr::from(u32::from_be_bytes(octets) & mask).into()
+        } else {
+            let mut octets = [0; 16];
+            octets[..self.bytes.len()].copy_from_slice(self.bytes);
+            let mask = u128::MAX.checked_shl(shift(128)).unwrap_or(0);
+            Ipv6Addr::from(u128::from_be_bytes(octets) & mask).into()
+        }
+    }
+
+    /// Label number `n`, from the top.
+    pub fn label(&self, n: usize) -> Option<u32> {
+        let bytes = self.labels.chunks_exact(3).nth(n)?;
+        Some(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) >> 4)
+    }
+}
+
+/// Routes of one family, one after the other.
+#[derive(Clone, Debug)]
+pub struct Routes<'a> {
+    family: AfiSafi,
+    width: u8,
+    path_ids: bool,
+    rest: &'a [u8],
+}
+
+/// A route that cannot be read: the end comes too early, or the length is beyond that of an address (RFC 7606 section 5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+impl<'a> Routes<'a> {
+    /// Routes of `family`; `None` where it is not known.
+    pub fn new(family: AfiSafi, path_ids: bool, bytes: &'a [u8]) -> Option<Routes<'a>> {
+        let width = family.address_bits().filter(|_| super::is_known(family))?;
+        Some(Routes { family, width, path_ids, rest: bytes })
+    }
+
+    /// No routes.
+    pub fn none() -> Routes<'a> {
+        Routes { family: AfiSafi::IPV4_UNICAST, width: 32, path_ids: false, rest: &[] }
+    }
+
+    /// Family.
+    pub fn family(&self) -> AfiSafi {
+        self.family
+    }
+
+    /// None left?
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Can all of them be read?
+    pub fn are_readable(&self) -> bool {
+        let mut all = self.clone();
+        if !self.path_ids && !self.family.is_labelled() {
+            // The common case, by lengths alone.
+            let mut rest = self.rest;
+            while let [length, tail @ ..] = rest {
+                let bytes = usize::from(*length).div_ceil(8);
+                if *length > self.width || tail.len() < bytes {
+                    return false;
+                }
+                rest = &tail[bytes..];
+            }
+            return true;
+        }
+        all.all(|route| route.is_ok())
+    }
+
+    #[inline]
+    fn take(&mut self, n: usize) -> Result<&'a [u8], Unreadable> {
+        let (head, tail) = self.rest.split_at_checked(n).ok_or(Unreadable)?;
+        self.rest = tail;
+        Ok(head)
+    }
+
+    #[inline]
+    fn read(&mut self) -> Result<Nlri<'a>, Unreadable> {
+        let path_id = match self.path_ids {
+            true => Some(u32::from_be_bytes(self.take(4)?.try_into().map_err(|_| Unreadable)?)),
+            false => None,
+        };
+        let mut bits = self.take(1)?[0];
+        let (mut labels, mut distinguisher): (&[u8], _) = (&[], None);
+        if self.family.is_labelled() {
+            let body = self.rest;
+            let mut end = 0;
+            // Labels end with the bottom of the stack, or with what stands in for them in a withdrawal.
+            loop {
+                let label = self.take(3)?;
+                bits = bits.checked_sub(24).ok_or(Unreadable)?;
+                end += 3;
+                if label[2] & 1 == 1 || (end == 3 && (label == WITHDRAWN_LABEL || label == [0; 3])) {
+                    break;
+                }
+            }
+            labels = &body[..end];
+            if self.family.is_vpn() {
+                bits = bits.checked_sub(64).ok_or(Unreadable)?;
+                distinguisher = Some(self.take(8)?.try_into().map_err(|_| Unreadable)?);
+            }
+        }
+        if bits > self.width {
+            return Err(Unreadable);
+        }
+        let bytes = self.take(usize::from(bits).div_ceil(8))?;
+        Ok(Nlri { family: self.family, path_id, labels, distinguisher, length: bits, bytes })
+    }
+}
+
+impl<'a> Iterator for Routes<'a> {
+    type Item = Result<Nlri<'a>, Unreadable>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let route = self.read();
+        if route.is_err() {
+            self.rest = &[];
+        }
+        Some(route)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn one(family: AfiSafi, path_ids: bool, bytes: &[u8]) -> Result<Nlri<'_>, Unreadable> {
+        Routes::new(family, path_ids, bytes).unwrap().next().unwrap()
+    }
+
+    #[test]
+    fn bytes_of_each_kind() {
+        let mut out = [0; LONGEST];
+        let v4: IpAddr = "1.2.240.0".parse().unwrap();
+        let plain = Frame::plain(AfiSafi::IPV4_UNICAST);
+        assert_eq!((plain.emit(&mut out, 0, v4, 20), &out[..4]), (4, &[20, 1, 2, 240][..]));
+        assert_eq!(plain.emit(&mut out, 0, "0.0.0.0".parse().unwrap(), 0), 1);
+        let vpn = Frame {
+            path_id: Some(7),
+            labels: Labels::Counting(1000),
+            distinguisher: [0, 0, 0xfd, 0xe8, 0, 0, 0, 9],
+            ..Frame::plain(AfiSafi::VPNV4)
+        };
+        let length = vpn.emit(&mut out, 24, v4, 20);
+        assert_eq!(out[..length], [0, 0, 0, 7, 108, 0, 0x40, 0x01, 0, 0, 0xfd, 0xe8, 0, 0, 0, 9, 1, 2, 240]);
+        assert_eq!(vpn.longest(), 20);
+        let route = one(AfiSafi::VPNV4, true, &out[..length]).unwrap();
+        assert_eq!((route.path_id, route.label(0), route.length, route.address()), (Some(7), Some(1024), 20, v4));
+        assert_eq!(route.distinguisher, Some(vpn.distinguisher));
+    }
+
+    #[test]
+    fn labels_end_where_they_say() {
+        let family = AfiSafi::IPV4_LABELLED;
+        let two = one(family, false, &[56, 0, 0, 0x10, 0, 0, 0x21, 10]).unwrap();
+        assert_eq!((two.label(0), two.label(1), two.label(2), two.length), (Some(1), Some(2), None, 8));
+        assert_eq!(one(family, false, &[32, 0x80, 0, 0, 10]).unwrap().length, 8);
+        assert_eq!(one(family, false, &[32, 0, 0, 0, 10]).unwrap().length, 8);
+        assert_eq!(one(family, false, &[56, 0, 0, 0x10, 0, 0, 0x20, 10]), Err(Unreadable));
+        assert_eq!(one(family, false, &[20, 0, 0, 0x11]), Err(Unreadable));
+    }
+
+    #[test]
+    fn what_cannot_be_read() {
+        assert_eq!(one(AfiSafi::IPV4_UNICAST, false, &[33, 1, 2, 3, 4, 5]), Err(Unreadable));
+        assert_eq!(one(AfiSafi::IPV4_UNICAST, false, &[24, 1, 2]), Err(Unreadable));
+        assert_eq!(one(AfiSafi::IPV4_UNICAST, true, &[0, 0, 1]), Err(Unreadable));
+        assert_eq!(one(AfiSafi::IPV4_UNICAST, false, &[12, 1, 0xff]).unwrap().address().to_string(), "1.240.0.0");
+        assert!(Routes::new(AfiSafi::new(25, 70), false, &[]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn read_what_is_written(
+            family in prop::sample::select(super::super::PathIds::KNOWN.to_vec()), path_id: Option<u32>, label in 0u32..1 << 20,
+            distinguisher: [u8; 8], all in prop::collection::vec((any::<u128>(), 0u8..=128), 1..20),
+        ) {
+            let frame = Frame { family, path_id, labels: Labels::Counting(label), distinguisher };
+            let width = family.address_bits().unwrap();
+            let mut bytes = Vec::new();
+            let mut routes = Vec::new();
+            for (n, (bits, length)) in all.iter().enumerate() {
+                let length = length.min(&width);
+                let bits = bits & u128::MAX.checked_shl(128 - u32::from(*length)).unwrap_or(0);
+                let address: IpAddr = match width {
+                    32 => Ipv4Addr::from((bits >> 96) as u32).into(),
+                    _ => Ipv6Addr::from(bits).into(),
+                };
+                let mut out = [0; LONGEST];
+                let end = frame.emit(&mut out, n as u32, address, *length);
+                prop_assert!(end <= frame.longest());
+                bytes.extend_from_slice(&out[..end]);
+                routes.push((address, *length));
+            }
+            let read = Routes::new(family, path_id.is_some(), &bytes).unwrap();
+            prop_assert!(read.are_readable());
+            for (n, (route, (address, length))) in read.zip(&routes).enumerate() {
+                let route = route.unwrap();
+                prop_assert_eq!((route.address(), route.length, route.path_id), (*address, *length, path_id));
+                let label = family.is_labelled().then_some((label + n as u32) & 0xf_ffff);
+                prop_assert_eq!(route.label(0), label);
+                prop_assert_eq!(route.distinguisher, family.is_vpn().then_some(distinguisher));
+            }
+            let cut = Routes::new(family, path_id.is_some(), &bytes[..bytes.len() - 1]).unwrap();
+            prop_assert!(cut.clone().count() == routes.len() - usize::from(bytes.len() == 1) || !cut.are_readable());
+        }
+
+        #[test]
+        fn readable_is_what_can_be_read(
+            family in prop::sample::select(super::super::PathIds::KNOWN.to_vec()), ids: bool,
+            bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60),
+        ) {
+            let routes = Routes::new(family, ids, &bytes).unwrap();
+            prop_assert_eq!(routes.are_readable(), routes.clone().all(|r| r.is_ok()));
+            for route in routes.flatten() {
+                prop_assert!(route.address().is_ipv4() == (family.afi == 1));
+            }
+        }
+    }
+}

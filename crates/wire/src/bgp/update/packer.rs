@@ -1,0 +1,182 @@
+//! Routes into UPDATE messages, straight into a send buffer.
+//!
+//! A message has one group of routes: they share the attributes, which are encoded before. Routes of IPv4 unicast stand in the
+//! message's own fields; those of other families in MP_REACH_NLRI, which comes first of all attributes (RFC 7606 section 5.1).
+
+use super::super::AfiSafi;
+use super::super::message::{HEADER_LEN, emit_header, kind as message_kind};
+use super::attributes::{flag, kind};
+use super::nlri::{Frame, LONGEST};
+use std::net::IpAddr;
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Length of the message; 0: nothing was written, the buffer is too short.
+    pub bytes: usize,
+    /// Routes in it.
+    pub routes: u32,
+}
+
+/// Why there can be no message: the attributes leave no room for a route in the longest one that the peer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+/// Writes the messages of one group of routes.
+#[derive(Clone, Copy, Debug)]
+pub struct Packer<'a> {
+    /// What stands before each prefix.
+    pub frame: Frame,
+    /// Encoded attributes without MP_REACH_NLRI; of IPv4 unicast with NEXT_HOP. Not used by withdrawals.
+    pub attributes: &'a [u8],
+    /// The next hop of MP_REACH_NLRI: 4, 16 or 32 bytes, of VPN routes after a distinguisher of 8.
+    pub next_hop: &'a [u8],
+    /// Longest message, header included.
+    pub max_len: usize,
+}
+
+/// Header, and the two lengths.
+const FIXED: usize = HEADER_LEN + 4;
+
+impl Packer<'_> {
+    /// Bytes of a message of announcements without its routes.
+    pub fn overhead(&self) -> usize {
+        let reach = if self.is_plain() { 0 } else { 4 + 5 + self.next_hop.len() };
+        FIXED + reach + self.attributes.len()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.frame.family == AfiSafi::IPV4_UNICAST
+    }
+
+    /// Bytes that a buffer needs for a message with one route at least.
+    ///
+    /// # Errors
+    /// A message of [`Packer::max_len`] has no room for it.
+    pub fn needs(&self) -> Result<usize, TooLong> {
+        let needs = self.overhead() + self.frame.longest();
+        if needs <= self.max_len { Ok(needs) } else { Err(TooLong) }
+    }
+
+    /// Writes one message that announces the next routes, at most `most` of them and as many as fit. No route is taken out of
+    /// `routes` that is not written.
+    #[inline]
+    pub fn announce(&self, buffer: &mut [u8], most: u32, routes: &mut impl Iterator<Item = (IpAddr, u8)>) -> Packed {
+        let end = buffer.len().min(self.max_len);
+        if self.overhead() + self.frame.longest() > end {
+            return Packed::default();
+        }
+        let at = HEADER_LEN;
+        buffer[at..at + 2].fill(0);
+        if self.is_plain() {
+            put16(buffer, at + 2, self.attributes.len());
+            let start = FIXED + self.attributes.len();
+            buffer[FIXED..start].copy_from_slice(self.attributes);
+            let (end, n) = self.routes(&mut buffer[..end], start, most, routes);
+            return self.finish(buffer, end, n);
+        }
+        let head = FIXED + 4;
+        buffer[FIXED] = flag::OPTIONAL | flag::EXTENDED_LENGTH;
+        buffer[FIXED + 1] = kind::MP_REACH_NLRI;
+        let mut at = self.family(buffer, head);
+        buffer[at] = self.next_hop.len() as u8;
+        buffer[at + 1..at + 1 + self.next_hop.len()].copy_from_slice(self.next_hop);
+        at += 1 + self.next_hop.len();
+        buffer[at] = 0;
+        let (at, n) = self.routes(&mut buffer[..end - self.attributes.len()], at + 1, most, routes);
+        put16(buffer, FIXED + 2, at - head);
+        let end = at + self.attributes.len();
+        buffer[at..end].copy_from_slice(self.attributes);
+        put16(buffer, HEADER_LEN + 2, end - FIXED);
+        self.finish(buffer, end, n)
+    }
+
+    /// Writes one message that withdraws the next routes, like [`Packer::announce`].
+    #[inline]
+    pub fn withdraw(&self, buffer: &mut [u8], most: u32, routes: &mut impl Iterator<Item = (IpAddr, u8)>) -> Packed {
+        let end = buffer.len().min(self.max_len);
+        let overhead = if self.is_plain() { FIXED } else { FIXED + 4 + 3 };
+        if overhead + self.frame.longest() > end {
+            return Packed::default();
+        }
+        if self.is_plain() {
+            let start = HEADER_LEN + 2;
+            let (end, n) = self.routes(&mut buffer[..end - 2], start, most, routes);
+            put16(buffer, HEADER_LEN, end - start);
+            put16(buffer, end, 0);
+            return self.finish(buffer, end + 2, n);
+        }
+        buffer[HEADER_LEN..HEADER_LEN + 2].fill(0);
+        let head = FIXED + 4;
+        buffer[FIXED] = flag::OPTIONAL | flag::EXTENDED_LENGTH;
+        buffer[FIXED + 1] = kind::MP_UNREACH_NLRI;
+        let at = self.family(buffer, head);
+        let (end, n) = self.routes(&mut buffer[..end], at, most, routes);
+        put16(buffer, FIXED + 2, end - head);
+        put16(buffer, HEADER_LEN + 2, end - FIXED);
+        self.finish(buffer, end, n)
+    }
+
+    fn family(&self, buffer: &mut [u8], at: usize) -> usize {
+        buffer[at..at + 2].copy_from_slice(&self.frame.family.afi.to_be_bytes());
+        buffer[at + 2] = self.frame.family.safi;
+        at + 3
+    }
+
+    /// Writes routes from `at` on and gives where they end, and how many they are.
+    #[inline]
+    fn routes(
+        &self,
+        buffer: &mut [u8],
+        mut at: usize,
+        most: u32,
+        routes: &mut impl Iterator<Item = (IpAddr, u8)>,
+    ) -> (usize, u32) {
+        let longest = self.frame.longest();
+        let mut n = 0;
+        while n < most && buffer.len() - at >= longest {
+            let Some((address, length)) = routes.next() else { break };
+            at += match buffer.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<LONGEST>()) {
+                Some(room) => self.frame.emit(room, n, address, length),
+                None => {
+                    let mut room = [0; LONGEST];
+                    let bytes = self.frame.emit(&mut room, n, address, length);
+                    buffer[at..at + bytes].copy_from_slice(&room[..bytes]);
+                    bytes
+                }
+            };
+            n += 1;
+        }
+        (at, n)
+    }
+
+    fn finish(&self, buffer: &mut [u8], end: usize, routes: u32) -> Packed {
+        if routes == 0 {
+            return Packed::default();
+        }
+        emit_header(buffer, message_kind::UPDATE, end);
+        Packed { bytes: end, routes }
+    }
+}
+
+fn put16(buffer: &mut [u8], at: usize, value: usize) {
+    buffer[at..at + 2].copy_from_slice(&(value as u16).to_be_bytes());
+}
+
+/// Longest End-of-RIB.
+pub const END_OF_RIB_MAX: usize = FIXED + 6;
+
+/// Writes the End-of-RIB marker of a family (RFC 4724 section 2) and gives its length; 0 where the buffer is too short.
+pub fn end_of_rib(buffer: &mut [u8], family: AfiSafi) -> usize {
+    let length = if family == AfiSafi::IPV4_UNICAST { FIXED } else { END_OF_RIB_MAX };
+    let Some(message) = buffer.get_mut(..length) else { return 0 };
+    message[HEADER_LEN..].fill(0);
+    if length > FIXED {
+        put16(message, HEADER_LEN + 2, length - FIXED);
+        message[FIXED..FIXED + 3].copy_from_slice(&[flag::OPTIONAL, kind::MP_UNREACH_NLRI, 3]);
+        message[FIXED + 3..FIXED + 5].copy_from_slice(&family.afi.to_be_bytes());
+        message[FIXED + 5] = family.safi;
+    }
+    emit_header(message, message_kind::UPDATE, length);
+    length
+}

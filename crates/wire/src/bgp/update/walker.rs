@@ -1,0 +1,376 @@
+//! Reads an UPDATE in place: routes and attributes are slices of the message, nothing is copied.
+//!
+//! RFC 7606 says what is done with errors: the session ends ([`Update::parse`] gives the NOTIFICATION), the routes count as
+//! withdrawn, or an attribute counts as absent. The gravest of them all holds.
+
+use super::super::notification::{code, update as sub};
+use super::super::{AfiSafi, Notification, afi};
+use super::as_path::AsPath;
+use super::attributes::{flag, kind};
+use super::nlri::{Nlri, Routes};
+use super::{PathIds, judge};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What both speakers have agreed on, as far as it says how an UPDATE is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// ASes have 4 octets.
+    pub four_octet_as: bool,
+    /// The peer is of the same AS.
+    pub ibgp: bool,
+    /// Families in which the peer sends path identifiers.
+    pub path_ids: PathIds,
+}
+
+/// What is done with an UPDATE that the session survives; a later one is graver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Treatment {
+    /// Nothing is wrong.
+    #[default]
+    Whole,
+    /// Attributes were left out.
+    AttributeDiscard,
+    /// All routes of the message count as withdrawn.
+    TreatAsWithdraw,
+}
+
+/// The first of the gravest errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Type of the attribute; 0 where it is not about one.
+    pub kind: u8,
+    /// What is wrong.
+    pub reason: &'static str,
+}
+
+/// Attributes that arrived, without those that were discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
+    pub origin: Option<u8>,
+    /// AS_PATH.
+    pub as_path: Option<AsPath<'a>>,
+    /// AS4_PATH, from a speaker of 2 octets.
+    pub as4_path: Option<AsPath<'a>>,
+    /// NEXT_HOP of IPv4 unicast.
+    pub next_hop: Option<Ipv4Addr>,
+    /// MULTI_EXIT_DISC.
+    pub med: Option<u32>,
+    /// LOCAL_PREF.
+    pub local_pref: Option<u32>,
+    /// ATOMIC_AGGREGATE is there.
+    pub atomic_aggregate: bool,
+    /// AGGREGATOR, 6 or 8 bytes.
+    pub aggregator: Option<&'a [u8]>,
+    /// Communities, 4 bytes each.
+    pub communities: &'a [u8],
+    /// Extended communities, 8 bytes each.
+    pub extended_communities: &'a [u8],
+    /// Large communities, 12 bytes each.
+    pub large_communities: &'a [u8],
+    /// ORIGINATOR_ID.
+    pub originator_id: Option<Ipv4Addr>,
+    /// CLUSTER_LIST, 4 bytes each.
+    pub cluster_list: &'a [u8],
+    /// Attributes that are not known here.
+    pub unknown: u16,
+}
+
+/// MP_REACH_NLRI or MP_UNREACH_NLRI.
+#[derive(Clone, Debug)]
+pub struct Multiprotocol<'a> {
+    /// Family, known or not.
+    pub family: AfiSafi,
+    /// Next hop as it stands there; empty in a withdrawal.
+    pub next_hop: &'a [u8],
+    /// Routes; `None` of a family that is not known.
+    pub routes: Option<Routes<'a>>,
+    /// Without any route.
+    pub is_empty: bool,
+}
+
+impl Multiprotocol<'_> {
+    /// The address of the next hop: behind the distinguisher of VPN routes, the global one of two.
+    pub fn address(&self) -> Option<IpAddr> {
+        let skip = if self.family.is_vpn() { 8 } else { 0 };
+        let rest = self.next_hop.get(skip..)?;
+        match rest.len() {
+            4 => Some(IpAddr::from(*rest.first_chunk::<4>()?)),
+            16 | 24 | 32 | 40 => Some(Ipv6Addr::from(*rest.first_chunk::<16>()?).into()),
+            _ => None,
+        }
+    }
+}
+
+/// An UPDATE.
+#[derive(Clone, Debug)]
+pub struct Update<'a> {
+    withdrawn: Routes<'a>,
+    announced: Routes<'a>,
+    /// MP_REACH_NLRI.
+    pub reach: Option<Multiprotocol<'a>>,
+    /// MP_UNREACH_NLRI.
+    pub unreach: Option<Multiprotocol<'a>>,
+    /// Attributes.
+    pub attributes: Received<'a>,
+    /// All attributes as they stand there, in two parts: MP_REACH_NLRI and MP_UNREACH_NLRI are in neither where there is at most
+    /// one of them. What two UPDATEs have alike in both parts they mean alike.
+    pub raw: [&'a [u8]; 2],
+    /// What is done with it.
+    pub treatment: Treatment,
+    /// Why.
+    pub fault: Option<Fault>,
+    /// Attributes that were discarded.
+    pub discarded: u16,
+}
+
+fn reset(subcode: u8, data: &[u8]) -> Notification {
+    Notification::new(code::UPDATE, subcode, data)
+}
+
+/// Attributes one after the other: flags, type, value, and all of its bytes.
+struct Walk<'a> {
+    all: &'a [u8],
+    at: usize,
+}
+
+/// One attribute.
+pub(super) struct Attribute<'a> {
+    pub flags: u8,
+    pub kind: u8,
+    pub value: &'a [u8],
+    pub whole: &'a [u8],
+}
+
+impl<'a> Walk<'a> {
+    /// `None` at the end, or an error where the lengths do not add up (RFC 7606 section 4).
+    #[inline]
+    fn next(&mut self) -> Option<Result<Attribute<'a>, &'static str>> {
+        let rest = &self.all[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        let (head, length) = match *rest {
+            [flags, _, high, low, ..] if flags & flag::EXTENDED_LENGTH != 0 => {
+                (4, usize::from(u16::from_be_bytes([high, low])))
+            }
+            [flags, _, length, ..] if flags & flag::EXTENDED_LENGTH == 0 => (3, usize::from(length)),
+            _ => return Some(Err("too few bytes for another attribute")),
+        };
+        let Some(whole) = rest.get(..head + length) else {
+            return Some(Err("an attribute exceeds the others' length"));
+        };
+        self.at += whole.len();
+        Some(Ok(Attribute { flags: whole[0], kind: whole[1], value: &whole[head..], whole }))
+    }
+}
+
+impl<'a> Update<'a> {
+    /// Reads the body of an UPDATE, which is what follows the header.
+    ///
+    /// # Errors
+    /// The NOTIFICATION that ends the session: lengths that do not add up (3/1), an unknown well-known attribute (3/2), routes
+    /// that cannot be read (3/9, 3/10), a second MP_REACH_NLRI or MP_UNREACH_NLRI (3/1); and an error in a message with
+    /// attributes but no announced route, since it may be the routes that are lost (RFC 7606 section 5.2).
+    pub fn parse(body: &'a [u8], context: &Context) -> Result<Update<'a>, Notification> {
+        let field = |bytes: &'a [u8]| -> Option<(&'a [u8], &'a [u8])> {
+            let (length, rest) = bytes.split_first_chunk::<2>()?;
+            rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+        };
+        let split = || {
+            let (withdrawn, rest) = field(body)?;
+            let (attributes, nlri) = field(rest)?;
+            Some((withdrawn, attributes, nlri))
+        };
+        let Some((withdrawn, attributes, nlri)) = split() else {
+            return Err(reset(sub::MALFORMED_ATTRIBUTE_LIST, &[]));
+        };
+        let ids = context.path_ids.has(AfiSafi::IPV4_UNICAST);
+        let ipv4 = |bytes| Routes::new(AfiSafi::IPV4_UNICAST, ids, bytes).unwrap_or_else(Routes::none);
+        let mut update = Update {
+            withdrawn: ipv4(withdrawn),
+            announced: ipv4(nlri),
+            reach: None,
+            unreach: None,
+            attributes: Received::default(),
+            raw: [attributes, &[]],
+            treatment: Treatment::Whole,
+            fault: None,
+            discarded: 0,
+        };
+        if !update.withdrawn.are_readable() || !update.announced.are_readable() {
+            return Err(reset(sub::INVALID_NETWORK_FIELD, &[]));
+        }
+        let mut seen = [0u64; 4];
+        let mut walk = Walk { all: attributes, at: 0 };
+        let mut multiprotocol = 0;
+        let mut only_unreach = true;
+        while let Some(next) = walk.next() {
+            let attribute = match next {
+                Ok(attribute) => attribute,
+                Err(reason) => {
+                    update.mark(Treatment::TreatAsWithdraw, 0, reason);
+                    only_unreach = false;
+                    break;
+                }
+            };
+            let (word, bit) = (usize::from(attribute.kind >> 6), 1 << (attribute.kind & 63));
+            let again = seen[word] & bit != 0;
+            seen[word] |= bit;
+            only_unreach &= attribute.kind == kind::MP_UNREACH_NLRI;
+            if let kind::MP_REACH_NLRI | kind::MP_UNREACH_NLRI = attribute.kind {
+                if again {
+                    return Err(reset(sub::MALFORMED_ATTRIBUTE_LIST, &[]));
+                }
+                multiprotocol += 1;
+                if multiprotocol == 1 {
+                    let start = walk.at - attribute.whole.len();
+                    update.raw = [&attributes[..start], &attributes[walk.at..]];
+                } else {
+                    update.raw = [attributes, &[]];
+                }
+                update.multiprotocol(&attribute, context)?;
+            } else if again {
+                // RFC 7606 section 3 g: the first one counts.
+                update.mark(Treatment::AttributeDiscard, attribute.kind, "occurs twice");
+                update.discarded += 1;
+            } else {
+                update.take(&attribute, context)?;
+            }
+        }
+        let announces = !update.announced.is_empty() || update.reach.is_some();
+        if announces {
+            update.check_mandatory(context);
+        } else if update.treatment == Treatment::TreatAsWithdraw && !only_unreach {
+            return Err(reset(sub::MALFORMED_ATTRIBUTE_LIST, &[]));
+        }
+        Ok(update)
+    }
+
+    fn mark(&mut self, treatment: Treatment, kind: u8, reason: &'static str) {
+        if treatment > self.treatment || self.fault.is_none() {
+            self.fault = Some(Fault { kind, reason });
+        }
+        self.treatment = self.treatment.max(treatment);
+    }
+
+    /// RFC 7606 section 3 d.
+    fn check_mandatory(&mut self, context: &Context) {
+        let a = &self.attributes;
+        let missing = match () {
+            () if a.origin.is_none() => Some((kind::ORIGIN, "ORIGIN is missing")),
+            () if a.as_path.is_none() => Some((kind::AS_PATH, "AS_PATH is missing")),
+            () if a.next_hop.is_none() && !self.announced.is_empty() => Some((kind::NEXT_HOP, "NEXT_HOP is missing")),
+            () if a.local_pref.is_none() && context.ibgp => Some((kind::LOCAL_PREF, "LOCAL_PREF is missing")),
+            () => None,
+        };
+        if let Some((kind, reason)) = missing {
+            self.mark(Treatment::TreatAsWithdraw, kind, reason);
+        }
+    }
+
+    /// One attribute that occurs for the first time.
+    #[inline]
+    fn take(&mut self, attribute: &Attribute<'a>, context: &Context) -> Result<(), Notification> {
+        match judge::take(&mut self.attributes, attribute, context) {
+            Ok(()) => Ok(()),
+            Err(judge::Error::Unrecognized) => Err(reset(sub::UNRECOGNIZED_WELL_KNOWN, attribute.whole)),
+            Err(judge::Error::Discard(reason)) => {
+                self.discarded += 1;
+                self.mark(Treatment::AttributeDiscard, attribute.kind, reason);
+                Ok(())
+            }
+            Err(judge::Error::Withdraw(reason)) => {
+                self.mark(Treatment::TreatAsWithdraw, attribute.kind, reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn multiprotocol(&mut self, attribute: &Attribute<'a>, context: &Context) -> Result<(), Notification> {
+        let refuse = || reset(sub::OPTIONAL_ATTRIBUTE, attribute.whole);
+        if attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) != flag::OPTIONAL {
+            self.mark(Treatment::TreatAsWithdraw, attribute.kind, "wrong flags");
+        }
+        let Some(([high, low, safi], rest)) = attribute.value.split_first_chunk::<3>() else { return Err(refuse()) };
+        let family = AfiSafi::new(u16::from_be_bytes([*high, *low]), *safi);
+        let is_reach = attribute.kind == kind::MP_REACH_NLRI;
+        let (next_hop, routes) = if is_reach {
+            let Some((length, rest)) = rest.split_first() else { return Err(refuse()) };
+            // A reserved byte stands between next hop and routes (RFC 4760 section 3).
+            match rest.split_at_checked(usize::from(*length)) {
+                Some((next_hop, [_, routes @ ..])) => (next_hop, routes),
+                _ => return Err(refuse()),
+            }
+        } else {
+            (&[][..], rest)
+        };
+        let known = Routes::new(family, context.path_ids.has(family), routes);
+        if known.as_ref().is_some_and(|r| !r.are_readable()) || (is_reach && !next_hop_fits(family, next_hop.len())) {
+            return Err(refuse());
+        }
+        let all = Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() };
+        *(if is_reach { &mut self.reach } else { &mut self.unreach }) = Some(all);
+        Ok(())
+    }
+
+    /// Routes that are announced; none where they count as withdrawn.
+    pub fn announced(&self) -> impl Iterator<Item = Nlri<'a>> + use<'a> {
+        let (plain, others) = match self.treatment {
+            Treatment::TreatAsWithdraw => (Routes::none(), Routes::none()),
+            _ => self.reached(),
+        };
+        plain.chain(others).flatten()
+    }
+
+    /// Routes that are withdrawn, and those that count as such.
+    pub fn withdrawn(&self) -> impl Iterator<Item = Nlri<'a>> + use<'a> {
+        let (plain, others) = match self.treatment {
+            Treatment::TreatAsWithdraw => self.reached(),
+            _ => (Routes::none(), Routes::none()),
+        };
+        let unreach = self.unreach.as_ref().and_then(|m| m.routes.clone()).unwrap_or_else(Routes::none);
+        self.withdrawn.clone().chain(unreach).chain(plain).chain(others).flatten()
+    }
+
+    fn reached(&self) -> (Routes<'a>, Routes<'a>) {
+        let others = self.reach.as_ref().and_then(|m| m.routes.clone()).unwrap_or_else(Routes::none);
+        (self.announced.clone(), others)
+    }
+
+    /// The next hop of routes of `family`.
+    #[inline]
+    pub fn next_hop(&self, family: AfiSafi) -> Option<IpAddr> {
+        match &self.reach {
+            Some(reach) if reach.family == family => reach.address(),
+            _ => self.attributes.next_hop.map(IpAddr::V4),
+        }
+    }
+
+    /// The family that it is an End-of-RIB of (RFC 4724 section 2).
+    pub fn end_of_rib(&self) -> Option<AfiSafi> {
+        if !self.withdrawn.is_empty() || !self.announced.is_empty() || self.reach.is_some() {
+            return None;
+        }
+        match &self.unreach {
+            Some(unreach) if unreach.is_empty && self.raw == [&[][..], &[]] => Some(unreach.family),
+            None if self.raw == [&[][..], &[]] => Some(AfiSafi::IPV4_UNICAST),
+            _ => None,
+        }
+    }
+}
+
+/// Has the next hop a length that the family knows (RFC 4760, 2545, 8277, 4364, 4659)? Of unknown families any.
+fn next_hop_fits(family: AfiSafi, length: usize) -> bool {
+    match (super::is_known(family), family.afi, family.is_vpn()) {
+        (false, ..) => true,
+        (true, afi::AFI_IPV4, false) => length == 4,
+        (true, afi::AFI_IPV4, true) => length == 12,
+        (true, _, false) => [16, 32].contains(&length),
+        (true, _, true) => [24, 48].contains(&length),
+    }
+}
+
+#[cfg(test)]
+#[path = "walker_tests.rs"]
+mod tests;

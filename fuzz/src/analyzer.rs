@@ -57,7 +57,17 @@ fn trial(shape: u8, seed: u64, number: u64) -> Trial {
     let flow = |family, first: &str, from, to| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 3 };
         let group = Family::to_string(&family);
-        FlowSpec { group, from, to, family, sources: range, destinations: range, weight: 1.0 }
+        FlowSpec {
+            group,
+            from,
+            to,
+            also: vec![],
+            family,
+            sources: range,
+            destinations: range.into(),
+            per_destination: true,
+            weight: 1.0,
+        }
     };
     let mut flows = vec![flow(Family::Ipv4, "198.18.0.1", 0, 1), flow(Family::Ipv6, "2001:2::1", 0, 1)];
     if shape & 1 == 1 {
@@ -71,6 +81,7 @@ fn trial(shape: u8, seed: u64, number: u64) -> Trial {
         duration_s: 0.0,
         bin_s: (shape & 8 == 0).then_some(0.000_01),
         drain_s: 0.001,
+        events: vec![],
     };
     let macs = [MacAddr::local(1), MacAddr::local(2)];
     // Each port faces the other one.

@@ -52,7 +52,11 @@ pub(crate) struct Topology {
 impl Topology {
     /// Makes the namespace `name`, the links with MTU and addresses of `ports`, and confines it.
     pub(crate) fn make(lab: &Lab, name: &str, ports: &[PortConfig]) -> Result<Topology, LabError> {
-        Topology::build(lab, name, ports, &ROUTER, &ROUTER_IPV6, "", &address_lines(ports))
+        let topology = Topology::build(lab, name, ports, &ROUTER, &ROUTER_IPV6, "", &address_lines(ports))?;
+        // Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise. An ordinary user's
+        // namespace does not show the file, and newer kernels do not need it.
+        let _ = topology.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;
+        Ok(topology)
     }
 
     /// The same for a DUT that has the links to itself: no addresses, and a kernel that says and forwards nothing.

@@ -30,7 +30,10 @@ static SPEC: TestSpec = TestSpec {
         route_tests::ESTABLISH,
     ],
     figures: &[
-        FigureSpec { key: "bgp_pass_through_ipv4_median_ms", help: "median of an IPv4 route's time through the router" },
+        FigureSpec {
+            key: "bgp_pass_through_ipv4_median_ms",
+            help: "median of an IPv4 route's time through the router",
+        },
         FigureSpec { key: "bgp_pass_through_ipv6_median_ms", help: "the same for IPv6" },
     ],
 };
@@ -123,7 +126,13 @@ fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         );
         for (index, y) in times.iter().enumerate() {
             let x = (index + 1) as f64 / times.len() as f64 * 100.0;
-            point(outcome, TABLE, &format!("{family}, {change}"), SeriesKind::Curve, Point { x, y: *y, ..Point::default() });
+            point(
+                outcome,
+                TABLE,
+                &format!("{family}, {change}"),
+                SeriesKind::Curve,
+                Point { x, y: *y, ..Point::default() },
+            );
         }
         if change == "advertised" {
             outcome.ranks.push(RankFigure {

@@ -103,15 +103,20 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
                 up = end;
                 elapsed_s += step_s;
                 slowest = times.iter().max().map(Duration::as_secs_f64);
-                point(outcome, TABLE, "sessions", SeriesKind::Curve, Point { x: end as f64, y: step_s, ..Point::default() });
+                point(
+                    outcome,
+                    TABLE,
+                    "sessions",
+                    SeriesKind::Curve,
+                    Point { x: end as f64, y: step_s, ..Point::default() },
+                );
             }
             Ok(_) => stopped = Some(format!("{lost} earlier sessions went down")),
             Err(TestError::Failed(why)) => stopped = Some(why),
             Err(other) => return Err(other),
         }
         marks.extend(stopped.clone());
-        let cells =
-            vec![(end as u64).into(), step_s.into(), slowest.into(), (lost as u64).into(), memory.into()];
+        let cells = vec![(end as u64).into(), step_s.into(), slowest.into(), (lost as u64).into(), memory.into()];
         row(outcome, TABLE, Row { cells, trials: Vec::new(), marks });
     }
     if stopped.is_none() {
@@ -128,7 +133,10 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
         Some(why) => note(outcome, format!("stopped after {up} sessions: {why}")),
         None => note(
             outcome,
-            format!("at least {} sessions; the suite has no more (`peers_per_port`, `max_sessions`)", thousands(up as u64)),
+            format!(
+                "at least {} sessions; the suite has no more (`peers_per_port`, `max_sessions`)",
+                thousands(up as u64)
+            ),
         ),
     }
     for (key, title, unit, value, more) in [

@@ -26,7 +26,13 @@ static SPEC: TestSpec = TestSpec {
         route_tests::FAMILIES,
         route_tests::TABLE,
         ParamSpec::new("step", ParamKind::Count, "40000", "40000", "routes added per step"),
-        ParamSpec::new("max_routes", ParamKind::Count, "200000", "2400000", "routes at which the test ends in any case"),
+        ParamSpec::new(
+            "max_routes",
+            ParamKind::Count,
+            "200000",
+            "2400000",
+            "routes at which the test ends in any case",
+        ),
         ParamSpec::new("hold", ParamKind::Duration, "1 s", "120 s", "time for which the last full table must stay"),
         route_tests::PER_UPDATE,
         route_tests::PATIENCE,
@@ -35,7 +41,10 @@ static SPEC: TestSpec = TestSpec {
     figures: &[
         FigureSpec { key: "bgp_capacity_ipv4_routes", help: "IPv4 routes taken and passed on without one missing" },
         FigureSpec { key: "bgp_capacity_ipv6_routes", help: "the same for IPv6" },
-        FigureSpec { key: "bgp_load_ipv4_s", help: "seconds for all IPv4 steps together, each to its last verified route" },
+        FigureSpec {
+            key: "bgp_load_ipv4_s",
+            help: "seconds for all IPv4 steps together, each to its last verified route",
+        },
         FigureSpec { key: "bgp_load_ipv6_s", help: "the same for IPv6" },
     ],
 };

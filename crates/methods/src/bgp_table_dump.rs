@@ -59,7 +59,15 @@ impl Method for BgpTableDump {
                 ("rate_rps", "Rate", "routes/s"),
             ],
         );
-        plot(outcome, TABLE, "Routes at the new peer", PlotKind::Area, "time since the session came up, s", "routes", false);
+        plot(
+            outcome,
+            TABLE,
+            "Routes at the new peer",
+            PlotKind::Area,
+            "time since the session came up, s",
+            "routes",
+            false,
+        );
         let mut notes = Vec::new();
         let result = for_each_family(bed, params, &mut notes, |bed, family, _| dump(bed, family, params, outcome));
         notes.into_iter().for_each(|text| note(outcome, text));

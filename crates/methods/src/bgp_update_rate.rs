@@ -28,17 +28,38 @@ static SPEC: TestSpec = TestSpec {
         route_tests::FAMILIES,
         route_tests::TABLE,
         ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table that change"),
-        ParamSpec::new("first_rate", ParamKind::Count, "5000", "5000", "changes per second at first; doubled while they are kept up with"),
+        ParamSpec::new(
+            "first_rate",
+            ParamKind::Count,
+            "5000",
+            "5000",
+            "changes per second at first; doubled while they are kept up with",
+        ),
         ParamSpec::new("max_rate", ParamKind::Count, "320000", "5000000", "changes per second at which the test ends"),
         ParamSpec::new("duration", ParamKind::Duration, "1 s", "30 s", "time at each pace"),
-        ParamSpec::new("lag", ParamKind::Duration, "250 ms", "1 s", "behind is who needs longer than this after the last change"),
-        ParamSpec::new("refinements", ParamKind::Count, "3", "5", "halvings of the interval between the last good and the first bad pace"),
+        ParamSpec::new(
+            "lag",
+            ParamKind::Duration,
+            "250 ms",
+            "1 s",
+            "behind is who needs longer than this after the last change",
+        ),
+        ParamSpec::new(
+            "refinements",
+            ParamKind::Count,
+            "3",
+            "5",
+            "halvings of the interval between the last good and the first bad pace",
+        ),
         route_tests::PER_UPDATE,
         route_tests::PATIENCE,
         route_tests::ESTABLISH,
     ],
     figures: &[
-        FigureSpec { key: "bgp_update_rate_ipv4_rps", help: "IPv4 route changes per second passed on without falling behind" },
+        FigureSpec {
+            key: "bgp_update_rate_ipv4_rps",
+            help: "IPv4 route changes per second passed on without falling behind",
+        },
         FigureSpec { key: "bgp_update_rate_ipv6_rps", help: "the same for IPv6" },
     ],
 };
@@ -64,7 +85,15 @@ impl Method for BgpUpdateRate {
                 ("kept_up", "Kept up", ""),
             ],
         );
-        plot(outcome, TABLE, "How far behind the second peer is", PlotKind::Line, "changes per second", "behind, ms", true);
+        plot(
+            outcome,
+            TABLE,
+            "How far behind the second peer is",
+            PlotKind::Line,
+            "changes per second",
+            "behind, ms",
+            true,
+        );
         let mut notes = Vec::new();
         let result = for_each_family(bed, params, &mut notes, |bed, family, _| search(bed, family, params, outcome));
         notes.into_iter().for_each(|text| note(outcome, text));
@@ -216,7 +245,10 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         let dot = Point { x: f64::from(rate), y: (pace.lag_s * 1e3).max(0.001), ..Point::default() };
         point(outcome, TABLE, &family.to_string(), SeriesKind::Dots, dot);
         if !pace.complete {
-            note(outcome, format!("{family}: ended at {} changes per second: {}", thousands(rate.into()), pace.complaint));
+            note(
+                outcome,
+                format!("{family}: ended at {} changes per second: {}", thousands(rate.into()), pace.complaint),
+            );
             break;
         }
         if kept_up {
@@ -241,7 +273,12 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         note(outcome, format!("{family}: at least {} changes per second; more were not tried", thousands(good.into())));
     }
     if tester {
-        note(outcome, format!("{family}: a pace that the session does not take may be the tester's limit as well as the router's."));
+        note(
+            outcome,
+            format!(
+                "{family}: a pace that the session does not take may be the tester's limit as well as the router's."
+            ),
+        );
     }
     outcome.ranks.push(RankFigure {
         key: format!("bgp_update_rate_{}_rps", family.to_string().to_lowercase()),

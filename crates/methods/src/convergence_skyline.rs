@@ -124,7 +124,15 @@ fn prepare(outcome: &mut Outcome) {
             ("resolution_s", "Resolution", "s"),
         ],
     );
-    plot(outcome, TABLE, "Forwarding rate while a table comes and goes", PlotKind::Area, "time, s", "arrivals, fps", false);
+    plot(
+        outcome,
+        TABLE,
+        "Forwarding rate while a table comes and goes",
+        PlotKind::Area,
+        "time, s",
+        "arrivals, fps",
+        false,
+    );
     note(
         outcome,
         "The traffic aims at every route in turn. First and last route are the ends of the first time bin with more than 1 % of its \
@@ -217,8 +225,12 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         }
     }
     for (at, bin) in group.bins.iter().enumerate() {
-        let dot =
-            Point { x: at as f64 * bin_s, y: bin.arrived as f64 / bin_s, trial: Some(result.trial), ..Point::default() };
+        let dot = Point {
+            x: at as f64 * bin_s,
+            y: bin.arrived as f64 / bin_s,
+            trial: Some(result.trial),
+            ..Point::default()
+        };
         point(outcome, TABLE, &family.to_string(), SeriesKind::Curve, dot);
     }
     let name = family.to_string().to_lowercase();

@@ -5,13 +5,28 @@
 //! reference device.
 
 pub mod back_to_back;
+pub mod bgp_pass_through;
+pub mod bgp_session_capacity;
+pub mod bgp_table_capacity;
+pub mod bgp_table_dump;
+pub mod bgp_update_rate;
+pub mod convergence_skyline;
+pub mod fib_convergence;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod latency;
+pub mod link_failover;
+pub mod longest_match;
 pub mod mlrsearch;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
+pub mod rib_fib_capacity;
+pub mod route_flap;
+pub mod route_outage;
+pub mod route_tests;
+pub mod route_traffic;
+pub mod routing;
 pub mod selftest;
 pub mod system_recovery;
 pub mod testbed;
@@ -19,6 +34,7 @@ pub mod tester_ceiling;
 pub mod throughput;
 pub mod throughput_search;
 
+pub use routing::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, Verified};
 pub use testbed::{Known, PortView, TestError, Testbed};
 
 use drophammer_model::outcome::Outcome;
@@ -62,6 +78,17 @@ pub static METHODS: &[&dyn Method] = &[
     &latency::Latency,
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
+    &bgp_table_capacity::BgpTableCapacity,
+    &bgp_table_dump::BgpTableDump,
+    &bgp_pass_through::BgpPassThrough,
+    &bgp_update_rate::BgpUpdateRate,
+    &bgp_session_capacity::BgpSessionCapacity,
+    &rib_fib_capacity::RibFibCapacity,
+    &longest_match::LongestMatch,
+    &fib_convergence::FibConvergence,
+    &convergence_skyline::ConvergenceSkyline,
+    &route_flap::RouteFlap,
+    &link_failover::LinkFailover,
     &tester_ceiling::TesterCeiling,
 ];
 

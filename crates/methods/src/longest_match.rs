@@ -31,7 +31,13 @@ static SPEC: TestSpec = TestSpec {
         route_tests::FAMILIES,
         route_tests::TABLE,
         ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table"),
-        ParamSpec::new("covering", ParamKind::Count, "5000", "50000", "shorter masks that cover routes of the table, at most"),
+        ParamSpec::new(
+            "covering",
+            ParamKind::Count,
+            "5000",
+            "50000",
+            "shorter masks that cover routes of the table, at most",
+        ),
         ParamSpec::new("shorter_by", ParamKind::Count, "2", "2", "bits by which a covering mask is shorter"),
         ParamSpec::new("frames_per_route", ParamKind::Count, "5", "20", "frames to each route per trial"),
         route_traffic::LOAD,
@@ -48,7 +54,10 @@ static SPEC: TestSpec = TestSpec {
         route_tests::ESTABLISH,
     ],
     figures: &[
-        FigureSpec { key: "longest_match_ipv4_wrong_frames", help: "IPv4 frames that took a shorter mask than they had to" },
+        FigureSpec {
+            key: "longest_match_ipv4_wrong_frames",
+            help: "IPv4 frames that took a shorter mask than they had to",
+        },
         FigureSpec { key: "longest_match_ipv6_wrong_frames", help: "the same for IPv6" },
     ],
 };
@@ -166,15 +175,16 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         changes: Vec::new(),
     };
     let mut wrong = 0;
-    let mut step = |bed: &mut dyn Testbed, outcome: &mut Outcome, state: &str, part: std::ops::Range<u32>, to: PeerIndex| {
-        bed.progress(&format!("longest match {family}: {state}"), 0, 0);
-        // The forwarding plane may be behind what is re-advertised.
-        bed.settle(Duration::from_secs(1))?;
-        let routes = part.len() as u64;
-        let result = route_traffic::run(bed, params, &trial(state, part, to), |_| Ok(()))?;
-        wrong += write(outcome, family, state, routes, &result);
-        Ok::<(), TestError>(())
-    };
+    let mut step =
+        |bed: &mut dyn Testbed, outcome: &mut Outcome, state: &str, part: std::ops::Range<u32>, to: PeerIndex| {
+            bed.progress(&format!("longest match {family}: {state}"), 0, 0);
+            // The forwarding plane may be behind what is re-advertised.
+            bed.settle(Duration::from_secs(1))?;
+            let routes = part.len() as u64;
+            let result = route_traffic::run(bed, params, &trial(state, part, to), |_| Ok(()))?;
+            wrong += write(outcome, family, state, routes, &result);
+            Ok::<(), TestError>(())
+        };
     announce(bed, long, &all)?;
     step(bed, outcome, "table alone", 0..all.len(), long)?;
     announce(bed, short, &covers)?;
@@ -185,7 +195,14 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     routing.act(&RouteAction::Withdraw { peer: long, routes: all.clone(), part: 0..all.len(), packing })?;
     settled(routing, watch, params)?;
     step(bed, outcome, "covering prefixes alone", 0..covered, short)?;
-    note(outcome, format!("{family}: {} covering prefixes over {} routes.", thousands(count_of_masks as u64), thousands(covered.into())));
+    note(
+        outcome,
+        format!(
+            "{family}: {} covering prefixes over {} routes.",
+            thousands(count_of_masks as u64),
+            thousands(covered.into())
+        ),
+    );
     outcome.ranks.push(RankFigure {
         key: format!("longest_match_{}_wrong_frames", family.to_string().to_lowercase()),
         title: format!("Frames by a wrong mask, {family}"),

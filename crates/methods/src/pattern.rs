@@ -127,9 +127,11 @@ impl Pattern {
                     group: family.to_string(),
                     from,
                     to,
+                    also: Vec::new(),
                     family: *family,
                     sources: addressing(&ports[from])?.destinations,
-                    destinations: addressing(&ports[to])?.destinations,
+                    destinations: addressing(&ports[to])?.destinations.into(),
+                    per_destination: false,
                     weight: 1.0,
                 });
             }
@@ -152,7 +154,16 @@ impl Pattern {
         duration_s: f64,
     ) -> Result<TrialSpec, TestError> {
         let flows = self.flows(ports)?;
-        Ok(TrialSpec { purpose, size: self.size.clone(), flows, load, duration_s, bin_s: None, drain_s: self.drain_s })
+        Ok(TrialSpec {
+            purpose,
+            size: self.size.clone(),
+            flows,
+            load,
+            duration_s,
+            bin_s: None,
+            drain_s: self.drain_s,
+            events: vec![],
+        })
     }
 
     /// The rates that bound this pattern on this bed, as far as they are known.

@@ -29,9 +29,21 @@ static SPEC: TestSpec = TestSpec {
         route_tests::FAMILIES,
         route_tests::TABLE,
         ParamSpec::new("step", ParamKind::Count, "50000", "100000", "routes added per step"),
-        ParamSpec::new("max_routes", ParamKind::Count, "100000", "1000000", "routes at which the test ends in any case"),
+        ParamSpec::new(
+            "max_routes",
+            ParamKind::Count,
+            "100000",
+            "1000000",
+            "routes at which the test ends in any case",
+        ),
         ParamSpec::new("frames_per_route", ParamKind::Count, "2", "5", "frames to each route after each step"),
-        ParamSpec::new("rate", ParamKind::Rate, "50 kfps", "50 kfps", "load of the sending port, below the router's throughput"),
+        ParamSpec::new(
+            "rate",
+            ParamKind::Rate,
+            "50 kfps",
+            "50 kfps",
+            "load of the sending port, below the router's throughput",
+        ),
         ParamSpec::new(
             "install",
             ParamKind::Duration,
@@ -47,7 +59,10 @@ static SPEC: TestSpec = TestSpec {
     figures: &[
         FigureSpec { key: "rib_fib_ipv4_routes", help: "IPv4 routes held and forwarded to without loss" },
         FigureSpec { key: "rib_fib_ipv6_routes", help: "the same for IPv6" },
-        FigureSpec { key: "rib_fib_time_ipv4_s", help: "seconds until all IPv4 routes were advertised and forwarded to" },
+        FigureSpec {
+            key: "rib_fib_time_ipv4_s",
+            help: "seconds until all IPv4 routes were advertised and forwarded to",
+        },
         FigureSpec { key: "rib_fib_time_ipv6_s", help: "the same for IPv6" },
     ],
 };

@@ -120,7 +120,15 @@ fn prepare(outcome: &mut Outcome) {
             ("outage_s", "Last loss on flapped paths after", "s"),
         ],
     );
-    plot(outcome, TABLE, "Forwarding rate on stable and flapped paths", PlotKind::Line, "time, s", "arrivals, fps", false);
+    plot(
+        outcome,
+        TABLE,
+        "Forwarding rate on stable and flapped paths",
+        PlotKind::Line,
+        "time, s",
+        "arrivals, fps",
+        false,
+    );
     note(
         outcome,
         "Each route has a second path behind another port, and a third one where the suite has a fourth port, so that there is \
@@ -190,7 +198,11 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         streams.insert(0, stream(STABLE, 0..part.start, Vec::new()));
     }
     let trial = RouteTrial {
-        purpose: format!("route flap {family}: {} of {} routes", thousands(flapped.into()), thousands(all.len().into())),
+        purpose: format!(
+            "route flap {family}: {} of {} routes",
+            thousands(flapped.into()),
+            thousands(all.len().into())
+        ),
         size: smallest(family),
         streams,
         rate,

@@ -121,7 +121,13 @@ pub fn write(outcome: &mut Outcome, key: &str, family: Family, case: &str, outag
         let index = if steps < 2 { 0 } else { step * (count - 1) / (steps - 1) };
         let share = (index + 1) as f64 / outage.routes as f64 * 100.0;
         let y = outage.sorted_s[index] * 1e3;
-        point(outcome, key, case, SeriesKind::Curve, Point { x: share, y, trial: Some(result.trial), ..Point::default() });
+        point(
+            outcome,
+            key,
+            case,
+            SeriesKind::Curve,
+            Point { x: share, y, trial: Some(result.trial), ..Point::default() },
+        );
     }
     if outage.resolution_s() > 0.1 {
         note(

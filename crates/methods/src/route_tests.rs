@@ -1,8 +1,8 @@
 //! What route tests share: parameters, tables of routes, and what is said of a session that ended.
 
+use crate::parameters;
 use crate::routing::{Packing, PeerIndex, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
-use crate::parameters;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
@@ -14,13 +14,8 @@ use std::time::Duration;
 pub const NEEDS: &[&str] = &["bgp"];
 
 /// `families`
-pub const FAMILIES: ParamSpec = ParamSpec::new(
-    "families",
-    ParamKind::Families,
-    "[ipv4]",
-    "[ipv4, ipv6]",
-    "IP versions, one after the other",
-);
+pub const FAMILIES: ParamSpec =
+    ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4, ipv6]", "IP versions, one after the other");
 /// `table`
 pub const TABLE: ParamSpec = ParamSpec::new(
     "table",
@@ -69,8 +64,8 @@ pub fn establish_within(params: &Params) -> Duration {
 /// # Errors
 /// Neither a number from 1 to 65,535 nor `fit`.
 pub fn packing(params: &Params) -> Result<Packing, TestError> {
-    let text = params.text("routes_per_update").unwrap_or("fit");
-    let routes_per_update = match text {
+    let text = params.text("routes_per_update").unwrap_or_else(|| "fit".into());
+    let routes_per_update = match text.as_str() {
         "fit" => 0,
         number => number.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
             TestError::NotApplicable(format!("`routes_per_update: {number}` is neither `fit` nor 1 to 65535"))
@@ -106,7 +101,8 @@ pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Resu
 /// # Errors
 /// A file that cannot be read, or that has fewer routes.
 pub fn table(bed: &mut dyn Testbed, params: &Params, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
-    bed.routing()?.table(params.text("table").unwrap_or("internet"), family, count)
+    let source = params.text("table").unwrap_or_else(|| "internet".into());
+    bed.routing()?.table(&source, family, count)
 }
 
 /// Brings sessions up from scratch.

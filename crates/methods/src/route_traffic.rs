@@ -81,9 +81,10 @@ impl RouteTrial {
         for stream in &self.streams {
             let family = stream.routes.family();
             let port = &bed.ports()[stream.from];
-            let sources = port.addressing(family).map(|a| a.destinations).ok_or_else(|| {
-                TestError::NotApplicable(format!("port {} has no {family} addresses", port.name))
-            })?;
+            let sources = port
+                .addressing(family)
+                .map(|a| a.destinations)
+                .ok_or_else(|| TestError::NotApplicable(format!("port {} has no {family} addresses", port.name)))?;
             flows.push(FlowSpec {
                 group: stream.group.clone(),
                 from: stream.from,
@@ -166,10 +167,16 @@ pub fn load(
         drain_s: drain_s(params),
     };
     let throughput = known_throughput(bed, &pattern, params, outcome)?;
-    let throughput = throughput
-        .ok_or_else(|| TestError::NotApplicable("the router has no throughput to take a share of; give `rate`".into()))?;
+    let throughput = throughput.ok_or_else(|| {
+        TestError::NotApplicable("the router has no throughput to take a share of; give `rate`".into())
+    })?;
     let rate = throughput.scaled(percent / 100.0);
-    note(outcome, format!("{family}: the load is {rate}, {percent} % of the throughput of {throughput} from one port to another."));
+    note(
+        outcome,
+        format!(
+            "{family}: the load is {rate}, {percent} % of the throughput of {throughput} from one port to another."
+        ),
+    );
     Ok(rate)
 }
 

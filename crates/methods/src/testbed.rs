@@ -1,5 +1,6 @@
 //! What a test may ask of the testbed.
 
+use crate::routing::{RouteAction, Routing};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Addressing;
@@ -69,6 +70,29 @@ pub trait Testbed {
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`].
     fn settle(&mut self, time: Duration) -> Result<(), TestError>;
+
+    /// The emulated routers.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] where there are none.
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        Err(TestError::NotApplicable("this testbed has no emulated routers; a suite gets them by `bgp: {}`".into()))
+    }
+
+    /// Runs one attempt at a trial in which emulated routers act: event i of [`TrialSpec::events`] stands for `actions[i]`. Stored with
+    /// its verdict as attempt number `attempt`, and not repeated: what it did to the routing has to be undone first.
+    ///
+    /// # Errors
+    /// As for [`Testbed::trial`]; an invalid trial is none.
+    fn routed_trial(
+        &mut self,
+        spec: &TrialSpec,
+        actions: &[Vec<RouteAction>],
+        attempt: u32,
+    ) -> Result<TrialResult, TestError> {
+        let _ = (spec, actions, attempt);
+        Err(TestError::NotApplicable("this testbed has no emulated routers".into()))
+    }
 
     /// What earlier tests found on this DUT.
     fn known(&mut self) -> &mut Known;

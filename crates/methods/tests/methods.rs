@@ -402,7 +402,7 @@ fn flows_go_between_pairs_of_ports() {
     let pattern = Pattern::new("64".parse().unwrap(), &params(throughput, false, &[both()]));
     let flow = &pattern.flows(&bed.ports).unwrap()[0];
     assert_eq!(flow.sources, bed.ports[0].ipv4.as_ref().unwrap().destinations);
-    assert_eq!(flow.destinations, bed.ports[1].ipv4.as_ref().unwrap().destinations);
+    assert_eq!(flow.destinations, bed.ports[1].ipv4.as_ref().unwrap().destinations.into());
     // Half of the frames are of 78 bytes, because IPv6 needs them.
     assert_eq!(pattern.frame_bytes(), 71.0);
     assert_eq!(pattern.key(), Known::key(&pattern.size, &[Family::Ipv4, Family::Ipv6], "bidirectional"));

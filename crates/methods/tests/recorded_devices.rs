@@ -64,6 +64,9 @@ impl Testbed for Bed {
             dut_cpu: None,
             dut_counters: Default::default(),
             senders: 1,
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
         })
     }
 

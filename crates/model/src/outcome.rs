@@ -116,7 +116,7 @@ pub struct Plot {
     pub log_y: bool,
     /// Series of this DUT.
     pub series: Vec<Series>,
-    /// Vertical marks: (x, text).
+    /// Vertical marks: (x, text), for kinds whose x is a number. The same text at nearly the same x on several DUTs is drawn once.
     pub events: Vec<(f64, String)>,
 }
 
@@ -134,6 +134,14 @@ pub enum PlotKind {
     Dots,
     /// Latency by percentile: x is the percentile 0 to 100, drawn on an axis of nines: log(1/(1-p)).
     Percentiles,
+    /// A skyline, filled: y holds from a point's x to the x of the next one (routes present over time).
+    Area,
+    /// Stairs: y holds from the x of the point before up to the point's own, the first from the beginning of the axis. So a
+    /// point is a step: x what was reached with it (routes), y what it took (time, memory).
+    Steps,
+    /// A sorted curve: x is a share in %, 0 to 100, y what that share stays within (convergence times of all routes,
+    /// ascending). Minimum, median, 99 % and maximum are marked. A curve that ends before 100 % says that the rest never came.
+    Sorted,
 }
 
 /// One series of a plot.

@@ -5,8 +5,13 @@ use crate::quantity::FrameRate;
 use crate::size::PacketSize;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
+
+mod events;
+mod targets;
+
+pub use events::{EventRecord, TimedEvent};
+pub use targets::{AddressRange, DestinationCounts, DestinationSummary, MAX_TARGETS, Targets};
 
 /// Index of a tester port within the testbed, from 0.
 pub type PortIndex = usize;
@@ -30,17 +35,6 @@ impl std::fmt::Display for Family {
     }
 }
 
-/// A range of addresses `first`, `first + step`, ... of `count` members. Arithmetic, never a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AddressRange {
-    /// First address.
-    pub first: IpAddr,
-    /// Distance between neighbours; 1 for consecutive hosts, 256 for one host in each /24.
-    pub step: u64,
-    /// Number of addresses, 1 to 1,000,000.
-    pub count: u32,
-}
-
 /// Frames from one port to another. Sequence numbers run per flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowSpec {
@@ -50,14 +44,25 @@ pub struct FlowSpec {
     pub from: PortIndex,
     /// Port at which every frame must arrive; an arrival elsewhere is a stray.
     pub to: PortIndex,
+    /// Ports at which an arrival is right as well (an alternate path): it counts as received, in its order and with its
+    /// latency, as if it had come to `to`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<PortIndex>,
     /// IP version; must be that of the addresses.
     pub family: Family,
     /// Source addresses, taken in pseudo-random order (RFC 4814).
     pub sources: AddressRange,
-    /// Destination addresses, taken in pseudo-random order: each exactly once in every `count` frames.
-    pub destinations: AddressRange,
+    /// Destinations, taken in pseudo-random order: each exactly once in every `count` frames.
+    pub destinations: Targets,
+    /// Count by destination too ([`TrialResult::destinations`])?
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub per_destination: bool,
     /// Share of the sending port's load, relative to the other flows of that port.
     pub weight: f64,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// How the load runs over the trial. Rates are frames per second *per sending port*.
@@ -114,8 +119,11 @@ pub struct TrialSpec {
     /// Width of time bins in seconds; absent for no bins.
     pub bin_s: Option<f64>,
     /// Wait for late frames after the last departure, in seconds (RFC 2544 section 23 d: 2 s). Waiting ends early when
-    /// every frame is accounted for.
+    /// every frame is accounted for. It begins when the last frame has left and the last event is done.
     pub drain_s: f64,
+    /// What happens meanwhile. The trial does not end before its last event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<TimedEvent>,
 }
 
 impl TrialSpec {
@@ -193,6 +201,10 @@ pub struct GroupCounts {
     pub last_loss_ns: Option<u64>,
     /// Time bins, empty unless asked for.
     pub bins: Vec<Bin>,
+    /// Received frames and strays by port of arrival; empty when no frame arrived anywhere but at the `to` of its flow and
+    /// none might have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arrived_at: Vec<u64>,
 }
 
 /// Counts of one time bin. Bins are of equal width ([`TrialSpec::bin_s`]) from the first departure.
@@ -279,9 +291,32 @@ pub struct TrialResult {
     pub dut_counters: BTreeMap<String, u64>,
     /// Number of sending ports (loads are per sending port; aggregate = load x senders).
     pub senders: u32,
+    /// Events in order of time, as far as the trial came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventRecord>,
+    /// Counts by destination of the flows that asked for them, in their order. Not stored: it may be 16 million numbers.
+    #[serde(skip)]
+    pub destinations: Vec<DestinationCounts>,
+    /// What is stored of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub destination_summaries: Vec<DestinationSummary>,
 }
 
 impl TrialResult {
+    /// The same as it is stored: without counts by destination.
+    pub fn stored(&self) -> TrialResult {
+        TrialResult {
+            groups: self.groups.clone(),
+            health: self.health.clone(),
+            validity: self.validity.clone(),
+            dut_counters: self.dut_counters.clone(),
+            events: self.events.clone(),
+            destinations: Vec::new(),
+            destination_summaries: self.destination_summaries.clone(),
+            ..*self
+        }
+    }
+
     /// Sum over all groups of one count.
     pub fn sum(&self, count: impl Fn(&GroupCounts) -> u64) -> u64 {
         self.groups.iter().map(count).sum()

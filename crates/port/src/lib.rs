@@ -9,6 +9,7 @@ pub mod af_xdp;
 pub mod auto;
 pub mod batch;
 mod bpf;
+pub mod capture;
 pub mod clock;
 pub mod kernel_generator;
 pub mod live_frames;

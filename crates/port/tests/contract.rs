@@ -9,8 +9,10 @@ mod verdicts;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
+use drophammer_port::capture::{Capture, CaptureLimits};
 use drophammer_port::{BURST, Backend, Clock, INTERFACE_BACKENDS, Port, PortError, SystemClock};
 use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use verdicts::Verdicts;
@@ -38,7 +40,12 @@ struct Bench<'a> {
     name: &'static str,
     backend: &'static Backend,
     clock: SystemClock,
+    /// Ports are captured: everything that passes goes to files that soon reach their limit.
+    captured: bool,
 }
+
+/// Where the frames of captured ports go.
+const NOWHERE: &str = "/dev/null";
 
 impl Bench<'_> {
     fn ip(&self, lines: &[&str]) -> Checked {
@@ -48,7 +55,12 @@ impl Bench<'_> {
 
     fn port(&self, interface: &str) -> Result<Box<dyn Port>, String> {
         let port = (self.backend.open)(interface, self.clock).map_err(|e| e.to_string())?;
-        Ok(port)
+        if !self.captured {
+            return Ok(port);
+        }
+        let (clock, limits) = (self.clock, CaptureLimits { file_bytes: 8 << 20, ..Default::default() });
+        let captured = Capture::start(port, Path::new(NOWHERE), limits, 0, move || clock.now(), |_| false);
+        Ok(Box::new(captured.map_err(|e| e.to_string())?.0))
     }
 
     fn pair(&self) -> Result<[Box<dyn Port>; 2], String> {
@@ -391,7 +403,7 @@ fn main() -> ExitCode {
     }
     for backend in INTERFACE_BACKENDS {
         let name = backend.spec.name;
-        let bench = Bench { lab: &lab, name, backend, clock: SystemClock::start() };
+        let bench = Bench { lab: &lab, name, backend, clock: SystemClock::start(), captured: false };
         let told = (backend.usable)();
         let usable = match links(&bench).and_then(|()| as_user(&bench)) {
             Ok(usable) if usable != told.is_ok() => {
@@ -417,6 +429,14 @@ fn main() -> ExitCode {
         }
         for (case, run) in CASES.iter().filter(|(case, _)| format!("{case} {name}").contains(&filter)) {
             count(&format!("{case} with {name}"), links(&bench).and_then(|()| run(&bench)));
+        }
+        // The same of the capture around this backend; which interfaces there are is not its business.
+        let bench = Bench { captured: true, ..bench };
+        let own = CASES
+            .iter()
+            .filter(|(case, _)| !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case));
+        for (case, run) in own.filter(|(case, _)| format!("{case} {name} captured").contains(&filter)) {
+            count(&format!("{case} with {name} captured"), links(&bench).and_then(|()| run(&bench)));
         }
     }
     verdicts.end()

@@ -4,11 +4,16 @@
 #[allow(dead_code)]
 mod synthetic;
 
+#[path = "../tests/synthetic/routes.rs"]
+#[allow(dead_code)]
+mod routes;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = arguments.next().ok_or("name a folder")?;
     let duts: usize = arguments.next().map_or(Ok(4), |n| n.parse())?;
-    let run = synthetic::run(duts.clamp(1, synthetic::NAMES.len()));
+    let mut run = synthetic::run(duts.clamp(1, synthetic::NAMES.len()));
+    routes::add(&mut run, 100_000);
     for path in drophammer_report::write_all(&run, dir.as_ref())? {
         println!("{}", path.display());
     }

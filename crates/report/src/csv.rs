@@ -1,54 +1,95 @@
 //! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
 
-use crate::view::View;
+use crate::view::{MergedPlot, MergedTable, View};
 use drophammer_model::outcome::Cell;
 use drophammer_model::trial::Validity;
 use std::collections::HashSet;
 
+/// The names of the files that belong to tables and plots, in the order of [`View::all_sections`] and within each section.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// Per section, per table.
+    pub tables: Vec<Vec<String>>,
+    /// Per section, per plot.
+    pub plots: Vec<Vec<String>>,
+}
+
+impl Names {
+    /// The names for this view: by key, with the section before it when the key alone is taken.
+    pub fn new(view: &View) -> Names {
+        let mut taken: HashSet<String> = ["summary", "trials"].map(str::to_owned).into();
+        let mut names = Names::default();
+        for section in view.all_sections() {
+            let id = &section.id;
+            let table = |t: &MergedTable| name(&[t.key, &format!("{id}-{}", t.key)], &mut taken);
+            names.tables.push(section.tables.iter().map(table).collect());
+            let mut plot = |key: &str| name(&[&format!("plot-{key}"), &format!("plot-{id}-{key}")], &mut taken);
+            names.plots.push(section.plots.iter().map(|p| plot(&p.plot.key)).collect());
+        }
+        names
+    }
+}
+
 /// `(file name, content)`.
 pub fn files(view: &View) -> Vec<(String, String)> {
-    let mut names = HashSet::new();
-    let mut out = vec![(name(&["summary"], &mut names), ranks(view)), (name(&["trials"], &mut names), trials(view))];
-    for section in view.all_sections() {
-        for table in &section.tables {
-            let mut head = vec!["dut".to_owned()];
-            head.extend(table.columns.iter().map(|c| c.key.clone()));
-            head.extend(["marks".into(), "trials".into()]);
-            let mut csv = Csv::new(&head);
-            for r in &table.rows {
-                let mut row = vec![view.dut(r.dut).name.to_owned()];
-                row.extend(r.cells.iter().map(|c| raw(c)));
-                row.push(r.marks.join("; "));
-                row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
-                csv.row(&row);
-            }
-            out.push((name(&[table.key, &format!("{}-{}", section.id, table.key)], &mut names), csv.0));
-        }
-        for plot in &section.plots {
-            let head = ["dut", "series", "reference", "dots", "label", "x", "y", "low", "high", "trial"];
-            let mut csv = Csv::new(&head.map(str::to_owned));
-            for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
-                let dut = dut.map_or("", |d| view.dut(d).name);
-                for p in &series.points {
-                    csv.row(&[
-                        dut.to_owned(),
-                        series.name.clone(),
-                        series.reference.to_string(),
-                        series.dots.to_string(),
-                        p.label.clone().unwrap_or_default(),
-                        p.x.to_string(),
-                        p.y.to_string(),
-                        p.range.map(|r| r.0.to_string()).unwrap_or_default(),
-                        p.range.map(|r| r.1.to_string()).unwrap_or_default(),
-                        p.trial.map(|t| t.to_string()).unwrap_or_default(),
-                    ]);
-                }
-            }
-            let key = format!("plot-{}", plot.plot.key);
-            out.push((name(&[&key, &format!("plot-{}-{}", section.id, plot.plot.key)], &mut names), csv.0));
-        }
+    let names = Names::new(view);
+    let mut out = vec![("summary.csv".to_owned(), ranks(view)), ("trials.csv".to_owned(), trials(view))];
+    for (n, section) in view.all_sections().enumerate() {
+        let tables = section.tables.iter().map(|t| table(view, t));
+        out.extend(names.tables[n].iter().cloned().zip(tables));
+        let plots = section.plots.iter().map(|p| plot(view, p));
+        out.extend(names.plots[n].iter().cloned().zip(plots));
     }
     out
+}
+
+fn table(view: &View, table: &MergedTable) -> String {
+    let mut head = vec!["dut".to_owned()];
+    head.extend(table.columns.iter().map(|c| c.key.clone()));
+    head.extend(["marks".into(), "trials".into()]);
+    let mut csv = Csv::new(&head);
+    for r in &table.rows {
+        let mut row = vec![view.dut(r.dut).name.to_owned()];
+        row.extend(r.cells.iter().map(|c| raw(c)));
+        row.push(r.marks.join("; "));
+        row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+        csv.row(&row);
+    }
+    csv.0
+}
+
+/// Every point of every series, then the events: rows of the series `event` with x and label alone.
+fn plot(view: &View, plot: &MergedPlot) -> String {
+    let head = ["dut", "series", "reference", "dots", "label", "x", "y", "low", "high", "trial"];
+    let mut csv = Csv::new(&head.map(str::to_owned));
+    for (series, dut) in plot.plot.series.iter().zip(&plot.dut_of) {
+        let dut = dut.map_or("", |d| view.dut(d).name);
+        for p in &series.points {
+            csv.row(&[
+                dut.to_owned(),
+                series.name.clone(),
+                series.reference.to_string(),
+                series.dots.to_string(),
+                p.label.clone().unwrap_or_default(),
+                p.x.to_string(),
+                p.y.to_string(),
+                p.range.map(|r| r.0.to_string()).unwrap_or_default(),
+                p.range.map(|r| r.1.to_string()).unwrap_or_default(),
+                p.trial.map(|t| t.to_string()).unwrap_or_default(),
+            ]);
+        }
+    }
+    for event in &plot.events {
+        for (dut, x) in &event.at {
+            let mut row = [const { String::new() }; 10];
+            row[0] = view.dut(*dut).name.to_owned();
+            row[1] = "event".to_owned();
+            row[4] = event.label.clone();
+            row[5] = x.to_string();
+            csv.row(&row);
+        }
+    }
+    csv.0
 }
 
 struct Csv(String);

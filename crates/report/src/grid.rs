@@ -1,5 +1,6 @@
 //! Tables of words, from which the text and Markdown reports are set; and the Markdown report.
 
+use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
 use crate::rank::{HOW, Ranked};
 use crate::view::{MergedTable, View};
@@ -103,7 +104,7 @@ pub fn figure_value(figure: &Ranked, dut: usize) -> String {
     }
 }
 
-/// A merged table, DUT first; a last column for marks when any row has one.
+/// A merged table, DUT first, long lists cut ([`MergedTable::shown`]); a last column for marks when any row has one.
 pub fn table(view: &View, table: &MergedTable) -> Grid {
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let mut head = vec!["DUT".to_owned()];
@@ -114,7 +115,7 @@ pub fn table(view: &View, table: &MergedTable) -> Grid {
         head.push("Marks".into());
         right.push(false);
     }
-    let rows = table.rows.iter().map(|r| {
+    let rows = table.shown().0.into_iter().map(|r| {
         let mut row = vec![view.dut(r.dut).label()];
         row.extend(r.cells.iter().zip(&table.columns).map(|(value, column)| cell(value, &column.unit)));
         if marked {
@@ -189,10 +190,14 @@ pub fn markdown(view: &View) -> String {
         }
         out.push('\n');
     }
-    for section in view.all_sections() {
+    let names = Names::new(view);
+    for (n, section) in view.all_sections().enumerate() {
         out += &format!("## {}\n\n", escape(&section.title));
-        for t in &section.tables {
+        for (i, t) in section.tables.iter().enumerate() {
             out += &format!("### {}\n\n{}\n", escape(t.title), table(view, t).markdown());
+            for line in t.beyond(view) {
+                out += &format!("{} in csv/{}.\n\n", escape(&line), names.tables[n][i]);
+            }
         }
         for r in &section.results {
             let dut = escape(&view.dut(r.dut).label());

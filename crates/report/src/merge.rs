@@ -1,6 +1,6 @@
 //! Tables and plots of several DUTs, put into one.
 
-use crate::view::{DutResult, DutView, MergedPlot, MergedRow, MergedTable};
+use crate::view::{DutResult, DutView, MergedEvent, MergedPlot, MergedRow, MergedTable};
 use drophammer_model::outcome::{Cell, Column, Plot, Point, Series, Table};
 use drophammer_model::record::TrialRecord;
 use std::collections::{HashMap, HashSet};
@@ -55,7 +55,13 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
     for (dut, plot) in &all {
         let index = merged.iter().position(|m| m.plot.key == plot.key).unwrap_or_else(|| {
             let empty = Plot { series: Vec::new(), events: Vec::new(), ..(*plot).clone() };
-            merged.push(MergedPlot { plot: empty, dut_of: Vec::new(), place: Vec::new(), invalid: HashSet::new() });
+            merged.push(MergedPlot {
+                plot: empty,
+                dut_of: Vec::new(),
+                place: Vec::new(),
+                events: Vec::new(),
+                invalid: HashSet::new(),
+            });
             merged.len() - 1
         });
         let target = &mut merged[index];
@@ -64,23 +70,64 @@ pub fn merge_plots(results: &[DutResult], duts: &[DutView], trials: &HashMap<u64
         for series in &plot.series {
             add_series(target, series, *dut, duts);
         }
-        // The same mark on every DUT is drawn once; a mark of one DUT says whose it is.
-        let same_key = all.iter().filter(|(_, p)| p.key == plot.key);
-        for event in &plot.events {
-            let shared = same_key.clone().all(|(_, p)| p.events.contains(event));
-            let text = if shared { event.1.clone() } else { format!("{}: {}", duts[*dut].name, event.1) };
-            let event = (event.0, text);
-            if !target.plot.events.contains(&event) {
-                target.plot.events.push(event);
-            }
-        }
     }
     for m in &mut merged {
         references_last(m);
+        let own: Vec<_> = all.iter().filter(|(_, p)| p.key == m.plot.key).copied().collect();
+        m.events = merge_events(&own, duts);
+        m.plot.events = m.events.iter().map(|e| (e.x, e.text.clone())).collect();
         let shown = m.plot.series.iter().flat_map(|s| &s.points).filter_map(|p| p.trial);
         m.invalid = shown.filter(|n| trials.get(n).is_some_and(|t| !t.result.validity.is_valid())).collect();
     }
     merged
+}
+
+/// Events of the same text nearer to each other than this share of the x axis are one mark.
+const SAME_EVENT: f64 = 0.01;
+
+/// The events of the same plot of several DUTs in order of x: the same text at nearly the same x is one; what not every
+/// DUT has says whose it is.
+fn merge_events(plots: &[(usize, &Plot)], duts: &[DutView]) -> Vec<MergedEvent> {
+    let points = plots.iter().flat_map(|(_, p)| &p.series).flat_map(|s| &s.points).map(|p| p.x);
+    let events = plots.iter().flat_map(|(_, p)| &p.events).map(|e| e.0);
+    let xs = points.chain(events).filter(|x| x.is_finite());
+    let (low, high) = xs.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)));
+    let near = (high - low) * SAME_EVENT;
+    let mut all: Vec<(usize, f64, &String)> =
+        plots.iter().flat_map(|(d, p)| p.events.iter().map(|e| (*d, e.0, &e.1))).filter(|e| e.1.is_finite()).collect();
+    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+    let mut out: Vec<MergedEvent> = Vec::new();
+    let mut latest: HashMap<&String, Vec<usize>> = HashMap::new();
+    for (dut, x, label) in all {
+        let open = latest.entry(label).or_default();
+        // The earliest that this DUT has not: two flaps of one DUT stay two, however near.
+        let joined = open.iter().copied().find(|i: &usize| {
+            let e: &MergedEvent = &out[*i];
+            x - e.at[0].1 <= near && e.at.iter().all(|(d, at)| *d != dut || *at == x)
+        });
+        match joined {
+            Some(i) if out[i].at.contains(&(dut, x)) => {}
+            Some(i) => out[i].at.push((dut, x)),
+            None => {
+                open.retain(|i| x - out[*i].at[0].1 <= near);
+                open.push(out.len());
+                let label = label.clone();
+                out.push(MergedEvent { x, text: label.clone(), label, at: vec![(dut, x)], owners: Vec::new() });
+            }
+        }
+    }
+    for e in &mut out {
+        e.x = e.at.iter().map(|(_, x)| x).sum::<f64>() / e.at.len() as f64;
+        let owners: HashSet<usize> = e.at.iter().map(|(d, _)| *d).collect();
+        if plots.iter().any(|(d, _)| !owners.contains(d)) {
+            e.owners = owners.into_iter().collect();
+            e.owners.sort_unstable();
+            let names: Vec<&str> = e.owners.iter().map(|d| duts[*d].name).collect();
+            e.text = format!("{}: {}", names.join(", "), e.label);
+        }
+    }
+    out.sort_by(|a, b| a.x.total_cmp(&b.x));
+    out
 }
 
 /// What belongs to no DUT comes after what does, in legend and files.
@@ -103,12 +150,9 @@ fn add_series(target: &mut MergedPlot, series: &Series, dut: usize, duts: &[DutV
         match known {
             // A DUT that got further has more of the same line.
             Some(s) => {
-                let new: Vec<Point> = series
-                    .points
-                    .iter()
-                    .filter(|p| !s.points.iter().any(|q| q.x == p.x && q.label == p.label))
-                    .cloned()
-                    .collect();
+                let known: HashSet<_> = s.points.iter().map(|p| (p.x.to_bits(), p.label.as_ref())).collect();
+                let fresh = |p: &&Point| !known.contains(&(p.x.to_bits(), p.label.as_ref()));
+                let new: Vec<Point> = series.points.iter().filter(fresh).cloned().collect();
                 s.points.extend(new);
             }
             None => {

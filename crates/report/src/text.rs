@@ -1,5 +1,6 @@
 //! The report for a terminal.
 
+use crate::csv::Names;
 use crate::format::{plain, plain_lines};
 use crate::grid::{self, Grid};
 use crate::rank::HOW;
@@ -174,10 +175,14 @@ fn wrap(text: &str, width: usize) -> String {
 /// The whole report as text.
 pub fn report(view: &View) -> String {
     let mut out = head(view, false) + &problems(view, false, None);
-    for section in view.all_sections() {
+    let names = Names::new(view);
+    for (n, section) in view.all_sections().enumerate() {
         out += &format!("\n== {} ==\n", plain(&section.title));
-        for t in &section.tables {
+        for (i, t) in section.tables.iter().enumerate() {
             out += &format!("\n{}\n{}\n", plain(t.title), set(&grid::table(view, t)));
+            for line in t.beyond(view) {
+                out += &format!("{} in csv/{}\n", plain(&line), names.tables[n][i]);
+            }
         }
         for r in &section.results {
             let dut = view.dut(r.dut).label();

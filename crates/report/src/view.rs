@@ -4,6 +4,7 @@ use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
+use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
 use drophammer_store::{Run, RunState};
 use std::collections::{HashMap, HashSet};
@@ -122,6 +123,47 @@ pub struct MergedTable<'a> {
     pub rows: Vec<MergedRow<'a>>,
 }
 
+/// A table in which no row names a trial, with more rows of one DUT than this, is a list (unreachable prefixes): reports for
+/// people show so many rows of each DUT. Results, which name their trials, are shown up to [`MOST_ROWS`].
+const LIST_ROWS: usize = 20;
+/// A table with more rows of one DUT than this is a list in any case.
+const MOST_ROWS: usize = 100;
+
+impl<'a> MergedTable<'a> {
+    /// The rows to show, and for each DUT with a long list how many rows it has beyond: (DUT, rows left out).
+    pub fn shown(&self) -> (Vec<&MergedRow<'a>>, Vec<(usize, usize)>) {
+        let longest = if self.rows.iter().all(|r| r.trials.is_empty()) { LIST_ROWS } else { MOST_ROWS };
+        let mut counts: Vec<(usize, usize)> = Vec::new();
+        for r in &self.rows {
+            match counts.iter_mut().find(|(dut, _)| *dut == r.dut) {
+                Some((_, n)) => *n += 1,
+                None => counts.push((r.dut, 1)),
+            }
+        }
+        counts.retain(|(_, n)| *n > longest);
+        let mut left: Vec<(usize, usize)> = counts.iter().map(|(dut, _)| (*dut, LIST_ROWS)).collect();
+        let show = |r: &&MergedRow| match left.iter_mut().find(|(dut, _)| *dut == r.dut) {
+            Some((_, 0)) => false,
+            Some((_, n)) => {
+                *n -= 1;
+                true
+            }
+            None => true,
+        };
+        let rows = self.rows.iter().filter(show).collect();
+        (rows, counts.into_iter().map(|(dut, n)| (dut, n - LIST_ROWS)).collect())
+    }
+
+    /// What a report says of the rows that it leaves out; one line per DUT.
+    pub fn beyond(&self, view: &View) -> Vec<String> {
+        let line = |(dut, n): (usize, usize)| {
+            let (more, rows) = (group_digits(n as u64), if n == 1 { "row" } else { "rows" });
+            format!("{}: {more} more {rows}", view.dut(dut).label())
+        };
+        self.shown().1.into_iter().map(line).collect()
+    }
+}
+
 /// A row of a merged table.
 #[derive(Debug)]
 pub struct MergedRow<'a> {
@@ -137,6 +179,21 @@ pub struct MergedRow<'a> {
     pub row: &'a Row,
 }
 
+/// An event of one DUT or of several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergedEvent {
+    /// Where it is drawn: the mean of `at`.
+    pub x: f64,
+    /// Its text, with the names of its DUTs before it unless all have it.
+    pub text: String,
+    /// Its text as stored.
+    pub label: String,
+    /// DUT and x of each.
+    pub at: Vec<(usize, f64)>,
+    /// The DUTs that have it, where not all have; empty where all have.
+    pub owners: Vec<usize>,
+}
+
 /// The same plot of several DUTs.
 #[derive(Clone, Debug)]
 pub struct MergedPlot {
@@ -147,6 +204,8 @@ pub struct MergedPlot {
     /// One per series of `plot`: its place within its DUT (0 for the first), the same for a curve and its dots; for a
     /// reference its place among the references.
     pub place: Vec<usize>,
+    /// The events, those of several DUTs in one.
+    pub events: Vec<MergedEvent>,
     /// Trials among the points that may not be used.
     pub invalid: HashSet<u64>,
 }

@@ -259,6 +259,7 @@ pub(crate) mod tests {
                 duration_s: 1.0,
                 bin_s: None,
                 drain_s: 2.0,
+                events: vec![],
             },
             result: TrialResult {
                 trial: number,
@@ -271,6 +272,9 @@ pub(crate) mod tests {
                 dut_cpu: Some(0.5),
                 dut_counters: Default::default(),
                 senders: 2,
+                events: vec![],
+                destinations: vec![],
+                destination_summaries: vec![],
             },
         }))
     }

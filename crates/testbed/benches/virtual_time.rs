@@ -83,9 +83,11 @@ fn main() {
                         group: format!("{from}"),
                         from,
                         to,
+                        also: vec![],
                         family: Family::Ipv4,
                         sources,
-                        destinations,
+                        destinations: destinations.into(),
+                        per_destination: false,
                         weight: 1.0,
                     }
                 };
@@ -97,6 +99,7 @@ fn main() {
                     duration_s,
                     bin_s: None,
                     drain_s: 0.01,
+                    events: vec![],
                 };
                 let round = |_| {
                     let start = worked_s();

@@ -1,11 +1,13 @@
 //! The bed of one DUT: ports, clock, emulated hosts and the device, joined into what a test may ask for.
 
-use crate::hosts::Hosts;
+use crate::hosts::{Acts, Hosts};
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
+use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
-use drophammer_methods::{Known, PortView, TestError, Testbed};
+use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::Instant;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record, TrialRecord};
 use drophammer_model::size::PacketSize;
@@ -42,6 +44,17 @@ pub trait Device {
         None
     }
 
+    /// Memory in RAM of each of its daemons in bytes; empty where that is not known.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Routes in its forwarding plane; `None` where that is not known.
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let _ = family;
+        None
+    }
+
     /// Its own counters by name; empty where it tells none.
     fn counters(&mut self) -> BTreeMap<String, u64> {
         BTreeMap::new()
@@ -49,7 +62,7 @@ pub trait Device {
 }
 
 /// Why a trial has no result.
-enum Failure {
+pub(crate) enum Failure {
     /// A port stopped working while the device lives: the tester's doing, worth another attempt.
     Port(PortError),
     /// Anything else.
@@ -97,7 +110,9 @@ pub struct Bed<'a> {
     pub ceilings: BTreeMap<String, FrameRate>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
-    views: Vec<PortView>,
+    /// Emulated routers; absent where the suite has no BGP.
+    pub(crate) routing: Option<RoutingState>,
+    pub(crate) views: Vec<PortView>,
     known: Known,
     tolerance: Tolerance,
     session: &'a mut Session,
@@ -155,6 +170,7 @@ impl<'a> Bed<'a> {
             device,
             ceilings,
             left,
+            routing: None,
             views,
             known: Known::default(),
             tolerance,
@@ -195,7 +211,7 @@ impl<'a> Bed<'a> {
             return self.device.forwards().map_err(TestError::Failed);
         }
         loop {
-            let problem = match self.execute(&probe) {
+            let problem = match self.execute(&probe, &[]) {
                 Ok(result) if result.lost() == 0 => return self.device.forwards().map_err(TestError::Failed),
                 Ok(result) => {
                     let lossy = result.groups.iter().filter(|g| g.lost > 0);
@@ -227,7 +243,17 @@ impl<'a> Bed<'a> {
                     let range = |port: usize| self.views[port].addressing(*family).map(|x| x.destinations);
                     let (Some(sources), Some(destinations)) = (range(from), range(to)) else { continue };
                     let group = format!("{family} {} to {}", self.views[from].name, self.views[to].name);
-                    flows.push(FlowSpec { group, from, to, family: *family, sources, destinations, weight: 1.0 });
+                    flows.push(FlowSpec {
+                        group,
+                        from,
+                        to,
+                        also: vec![],
+                        family: *family,
+                        sources,
+                        destinations: destinations.into(),
+                        per_destination: false,
+                        weight: 1.0,
+                    });
                 }
             }
         }
@@ -239,11 +265,21 @@ impl<'a> Bed<'a> {
             duration_s: 0.2,
             bin_s: None,
             drain_s: 0.3,
+            events: vec![],
         }
     }
 
     /// Answers the device and throws everything else away for `time`.
     fn serve(&mut self, time: Duration) -> Result<(), Failure> {
+        self.serve_until(time, &mut |_, _| false)
+    }
+
+    /// The same until `enough` says so of the hosts, which is asked whenever they may have something new.
+    pub(crate) fn serve_until(
+        &mut self,
+        time: Duration,
+        enough: &mut dyn FnMut(Instant, &Hosts) -> bool,
+    ) -> Result<(), Failure> {
         let end = self.ports.clock().now() + time;
         loop {
             let now = self.ports.clock().now();
@@ -264,24 +300,25 @@ impl<'a> Bed<'a> {
             if self.observer.stopped() {
                 return Err(TestError::Interrupted.into());
             }
-            if now >= end {
+            if now >= end || enough(now, &self.hosts) {
                 return Ok(());
             }
             self.ports.clock_mut().wait(end.min(next));
         }
     }
 
-    /// One attempt, judged but not stored.
-    fn execute(&mut self, spec: &TrialSpec) -> Result<TrialResult, Failure> {
+    /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.
+    fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, self.ports.layout())
+        let layout = self.ports.layout().for_flows(&spec.flows);
+        let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, layout)
             .map_err(|e| TestError::Failed(e.to_string()))?;
         let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
         let before = (self.ports.clock().now(), self.device.cpu_time(), self.stolen());
         let observer: &dyn Observer = self.observer;
         let favoured = (!self.ports.clock().is_virtual()).then(Favoured::new);
-        let outcome = self.ports.run(plan, &mut self.hosts, &|| observer.stopped());
+        let outcome = self.ports.run(plan, &mut self.hosts, acts, &|| observer.stopped());
         drop(favoured);
         let mut result = match outcome {
             Ok(result) => result,
@@ -320,6 +357,38 @@ impl<'a> Bed<'a> {
         Ok(result)
     }
 
+    /// Stores what came of an attempt and tells the user; says with it whether a port failed. What ended the test is an error, and
+    /// stored as well.
+    fn conclude(
+        &mut self,
+        spec: &TrialSpec,
+        outcome: Result<TrialResult, Failure>,
+        attempt: u32,
+    ) -> Result<(TrialResult, bool), TestError> {
+        let port_failed = matches!(outcome, Err(Failure::Port(_)));
+        let mut result = match outcome {
+            Ok(result) => result,
+            Err(Failure::Port(e)) => self.spoilt(spec, &format!("a port of the tester failed ({e})")),
+            Err(Failure::Test(TestError::DutDied(cause))) => {
+                let result = self.spoilt(spec, &format!("the device under test died ({cause})"));
+                self.store(spec, &result, attempt)?;
+                return Err(TestError::DutDied(cause));
+            }
+            Err(Failure::Test(e)) => return Err(e),
+        };
+        let alive = self.device.check();
+        if let Err(cause) = &alive {
+            result.validity = Validity::Invalid(vec![format!("the device under test died: {cause}")]);
+        }
+        self.store(spec, &result, attempt)?;
+        self.observer.progress(&Progress::TrialEnded { spec, result: &result, attempt });
+        alive.map_err(TestError::DutDied)?;
+        if self.observer.stopped() {
+            return Err(TestError::Interrupted);
+        }
+        Ok((result, port_failed))
+    }
+
     /// The result of a trial that could not be brought to its end.
     fn spoilt(&mut self, spec: &TrialSpec, cause: &str) -> TrialResult {
         let mut groups: Vec<GroupCounts> = Vec::new();
@@ -340,6 +409,9 @@ impl<'a> Bed<'a> {
             dut_cpu: None,
             dut_counters: BTreeMap::new(),
             senders: spec.senders().len() as u32,
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
         }
     }
 
@@ -357,7 +429,7 @@ impl<'a> Bed<'a> {
             attempt,
             time: self.observer.time(),
             spec: spec.clone(),
-            result: result.clone(),
+            result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)
     }
@@ -388,28 +460,8 @@ impl Testbed for Bed<'_> {
         loop {
             self.observer.progress(&Progress::TrialStarted { spec });
             // Answers to the device's requests and frames that still came in belong to no trial.
-            let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec));
-            let port_failed = matches!(outcome, Err(Failure::Port(_)));
-            let mut result = match outcome {
-                Ok(result) => result,
-                Err(Failure::Port(e)) => self.spoilt(spec, &format!("a port of the tester failed ({e})")),
-                Err(Failure::Test(TestError::DutDied(cause))) => {
-                    let result = self.spoilt(spec, &format!("the device under test died ({cause})"));
-                    self.store(spec, &result, attempt)?;
-                    return Err(TestError::DutDied(cause));
-                }
-                Err(Failure::Test(e)) => return Err(e),
-            };
-            let alive = self.device.check();
-            if let Err(cause) = &alive {
-                result.validity = Validity::Invalid(vec![format!("the device under test died: {cause}")]);
-            }
-            self.store(spec, &result, attempt)?;
-            self.observer.progress(&Progress::TrialEnded { spec, result: &result, attempt });
-            alive.map_err(TestError::DutDied)?;
-            if self.observer.stopped() {
-                return Err(TestError::Interrupted);
-            }
+            let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &[]));
+            let (result, port_failed) = self.conclude(spec, outcome, attempt)?;
             match result.validity {
                 Validity::Valid => return Ok(result),
                 Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
@@ -423,6 +475,25 @@ impl Testbed for Bed<'_> {
                 self.await_forwarding(&families)?;
             }
         }
+    }
+
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        if self.routing.is_none() {
+            return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
+        }
+        Ok(self)
+    }
+
+    fn routed_trial(
+        &mut self,
+        spec: &TrialSpec,
+        actions: &[Vec<RouteAction>],
+        attempt: u32,
+    ) -> Result<TrialResult, TestError> {
+        self.observer.progress(&Progress::TrialStarted { spec });
+        let acts = self.acts(actions)?;
+        let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &acts));
+        self.conclude(spec, outcome, attempt).map(|(result, _)| result)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -1,7 +1,12 @@
 //! The emulated hosts behind the tester's ports, as the packet loop meets them.
 
+use drophammer_emulation::bgp::Packing;
+use drophammer_emulation::bgp::Routers;
+use drophammer_emulation::compose::Link;
 use drophammer_emulation::hosts::{HostAddress, HostConfig, HostStack};
+use drophammer_emulation::tcp::link;
 use drophammer_model::quantity::Instant;
+use drophammer_model::routes::Routes;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
@@ -9,11 +14,15 @@ use drophammer_traffic::{Control, Layout, Neighbour, SendFrame};
 use drophammer_wire::MacAddr;
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The host on one port, and the frames that it wants to send.
 struct Host {
     stack: HostStack,
+    /// The BGP routers at the host's addresses and those after it.
+    routers: Option<Routers>,
     queue: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     /// Address of the device where it needs no asking.
@@ -25,6 +34,8 @@ pub struct Hosts(Vec<Host>);
 
 /// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
 const QUEUE: usize = 1024;
+/// Bytes of UPDATEs that a router packs at a time, so that frames of the trial are not kept waiting: some 50 µs of work.
+const QUOTA: usize = 64 << 10;
 /// The longest that hosts are left alone.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -59,10 +70,35 @@ impl Hosts {
                         _ => {}
                     }
                 }
-                Host { stack: HostStack::new(config), queue: VecDeque::new(), spare: Vec::new(), fixed: None }
+                Host {
+                    stack: HostStack::new(config),
+                    routers: None,
+                    queue: VecDeque::new(),
+                    spare: Vec::new(),
+                    fixed: None,
+                }
             })
             .collect();
         Hosts(hosts)
+    }
+
+    /// Puts `routers` behind a port, whose host answers for the addresses of `also`: first and count.
+    pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
+        let host = &mut self.0[port];
+        for (first, count) in also {
+            host.stack.also(*first, *count);
+        }
+        host.routers = Some(routers);
+    }
+
+    /// The routers behind a port, if there are any.
+    pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
+        self.0.get(port).and_then(|host| host.routers.as_ref())
+    }
+
+    /// The same, to be told what to do.
+    pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
+        self.0.get_mut(port).and_then(|host| host.routers.as_mut())
     }
 
     /// The device on `port` has this address; nobody is asked.
@@ -112,7 +148,13 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { stack, queue, spare, .. } = self;
+        let Host { stack, routers, queue, spare, .. } = self;
+        if let Some(routers) = routers
+            && let Some(packet) = link::packet(arrival.frame, stack.mac())
+            && routers.receive(arrival.at, packet)
+        {
+            return;
+        }
         stack.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
     }
 }
@@ -132,7 +174,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { stack, queue, spare, fixed }) in hosts {
+    for (port, Host { stack, routers, queue, spare, fixed }) in hosts {
         if fixed.is_none() {
             stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
             next = next.min(stack.next_deadline().unwrap_or(next));
@@ -141,6 +183,23 @@ fn poll<'a>(
             send(port, &frame)?;
             spare.push(frame);
         }
+        if let Some(routers) = routers {
+            let mut frame = spare.pop().unwrap_or_default();
+            let mut sent = Ok(());
+            routers.poll(now, QUOTA, &mut |packet| {
+                let family = if packet[0] >> 4 == 6 { Family::Ipv6 } else { Family::Ipv4 };
+                // A packet to a DUT that has not told its address is lost, and TCP sends it again.
+                let Some(destination) = fixed.or_else(|| stack.gateway_mac(family)) else { return };
+                if sent.is_ok() {
+                    frame.resize(link::frame_len(packet), 0);
+                    link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
+                    sent = send(port, &frame);
+                }
+            });
+            spare.push(frame);
+            sent?;
+            next = next.min(routers.next_deadline().unwrap_or(next));
+        }
     }
     Ok(next.max(now + Duration::from_micros(50)))
 }
@@ -148,10 +207,57 @@ fn poll<'a>(
 /// Hosts of the ports of one lane.
 pub struct LaneHosts<'a>(Vec<(PortIndex, &'a mut Host)>);
 
+/// What routers do at the events of a trial: `(port, what)`.
+pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
+
+/// Something that a router or the link of its port does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Router `router` of the port announces, or withdraws.
+    Say {
+        /// Which.
+        router: usize,
+        /// Announces?
+        announce: bool,
+        /// What.
+        routes: Arc<Routes>,
+        /// Which of these.
+        part: Range<u32>,
+        /// How.
+        packing: Packing,
+    },
+    /// Router ends its session.
+    Stop(usize),
+    /// The link goes down or up.
+    Link(bool),
+}
+
+impl Act {
+    /// Does it, unless it is the link's, which is the port's to switch.
+    pub fn run(&self, now: Instant, routers: &mut Routers) {
+        match self {
+            Act::Say { router, announce, routes, part, packing } => {
+                let outbox = routers.outbox(*router);
+                if *announce {
+                    outbox.announce(routes.clone(), part.clone(), *packing);
+                } else {
+                    outbox.withdraw(routes.clone(), part.clone(), *packing);
+                }
+            }
+            Act::Stop(router) => routers.stop(now, *router),
+            Act::Link(_) => {}
+        }
+    }
+}
+
 /// Hosts of a lane in its packet loop, with the user's wish to stop.
 pub struct HostControl<'a, S> {
     /// The hosts.
     pub hosts: LaneHosts<'a>,
+    /// What they do at events.
+    pub acts: Acts<'a>,
+    /// Links of this lane that wait to be switched.
+    pub links: Vec<(PortIndex, bool)>,
     /// The user's wish.
     pub stopped: S,
 }
@@ -166,6 +272,24 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
 
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
         poll(self.hosts.0.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)
+    }
+
+    fn event(&mut self, now: Instant, event: usize, _: &mut SendFrame<'_>) -> Result<bool, PortError> {
+        let mut own = false;
+        for (port, act) in self.acts.get(event).into_iter().flatten() {
+            let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| at == port) else { continue };
+            own = true;
+            match (act, &mut host.routers) {
+                (Act::Link(up), _) => self.links.push((*port, *up)),
+                (act, Some(routers)) => act.run(now, routers),
+                (_, None) => {}
+            }
+        }
+        Ok(own)
+    }
+
+    fn link(&mut self) -> Option<(PortIndex, bool)> {
+        self.links.pop()
     }
 
     fn stop(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The tester's ports, and the threads that work them.
 
-use crate::hosts::{HostControl, Hosts};
+use crate::hosts::{Acts, HostControl, Hosts};
 use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Clock, Port, PortError, PortInfo, SystemClock};
 use drophammer_traffic::{LaneError, Layout, Plan};
@@ -108,20 +108,27 @@ impl Ports {
         }
     }
 
-    /// Runs `plan`, laid out for [`Ports::layout`], with `hosts` behind the ports, until `stopped` says otherwise.
+    /// Runs `plan`, laid out for [`Ports::layout`] or no more lanes, with `hosts` behind the ports that do at event i what `acts[i]` says, until `stopped` says otherwise.
     ///
     /// # Errors
     /// A port that stopped working, a thread that failed.
-    pub fn run(&mut self, plan: Plan, hosts: &mut Hosts, stopped: &dyn Fn() -> bool) -> Result<TrialResult, LaneError> {
-        let mut lanes = hosts.by_lane(&self.layout()).into_iter();
+    pub fn run(
+        &mut self,
+        plan: Plan,
+        hosts: &mut Hosts,
+        acts: Acts<'_>,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<TrialResult, LaneError> {
+        let mut lanes = hosts.by_lane(plan.layout()).into_iter();
         let own = lanes.next().expect("a layout has a lane");
-        let mut own = HostControl { hosts: own, stopped };
+        let mut own = HostControl { hosts: own, acts, links: Vec::new(), stopped };
         match self {
             Ports::One { ports, clock } => Ok(drophammer_traffic::run(plan, ports, clock.as_mut(), &mut own)?),
             Ports::Lanes { ports, clock, processors } => {
                 // The first lane's wish to stop is everybody's.
-                let mut others: Vec<_> = lanes.map(|hosts| HostControl { hosts, stopped: || false }).collect();
-                drophammer_traffic::run_lanes(plan, ports, *clock, &processors[1..], &mut own, &mut others)
+                let other = |hosts| HostControl { hosts, acts, links: Vec::new(), stopped: || false };
+                let mut others: Vec<_> = lanes.map(other).collect();
+                drophammer_traffic::run_lanes(plan, ports, *clock, &processors[1..=others.len()], &mut own, &mut others)
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::ports::Ports;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
+use drophammer_model::trial::Family;
 use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_wire::MacAddr;
 use std::collections::BTreeMap;
@@ -31,6 +32,14 @@ impl Device for LabDevice<'_> {
 
     fn lost_by_tester(&mut self) -> Option<u64> {
         self.0.lost_by_tester().ok().flatten()
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.0.memory()
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        self.0.fib_routes(family).ok().flatten()
     }
 
     fn counters(&mut self) -> BTreeMap<String, u64> {

@@ -7,6 +7,7 @@ use crate::kinds::is_virtual;
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
 use crate::records::{problem_of, status_of, test_record, verdicts};
+use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::{real, simulated};
 use drophammer_lab::Lab;
@@ -462,8 +463,11 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
+        let mut hosts = hosts;
+        let routing = RoutingState::new(&mut hosts, &suite.ports, suite.seed);
         let mut bed =
             Bed::new(&dut.name, &suite.ports, ports, hosts, device, ceilings.clone(), &mut self.session, self.observer);
+        bed.routing = routing;
         if let Err(e) = bed.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),

@@ -77,6 +77,7 @@ mod tests {
             duration_s: 1.0,
             bin_s: None,
             drain_s: 0.0,
+            events: vec![],
         };
         let offered = 100_000 - health.unsent;
         let result = TrialResult {
@@ -90,6 +91,9 @@ mod tests {
             dut_cpu: None,
             dut_counters: Default::default(),
             senders: 1,
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
         };
         judge(&spec, &result, Tolerance::of(Profile::Conformant))
     }

@@ -53,9 +53,11 @@ fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) 
                     group: format!("{family} {from}"),
                     from,
                     to,
+                    also: vec![],
                     family,
                     sources,
-                    destinations,
+                    destinations: destinations.into(),
+                    per_destination: false,
                     weight,
                 });
             }
@@ -79,6 +81,7 @@ fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) 
                 duration_s: *duration_s,
                 bin_s: Some(0.001),
                 drain_s: 0.05,
+                events: vec![],
             };
             results.push(bed.trial(&spec).unwrap());
             bed.settle(Duration::from_millis(7)).unwrap();

@@ -38,6 +38,11 @@ fn router() {
 }
 
 #[test]
+fn bgp() {
+    replay("bgp", bodies::bgp::run);
+}
+
+#[test]
 fn suite() {
     replay("suite", bodies::suite::run);
 }

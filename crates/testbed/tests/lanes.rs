@@ -33,7 +33,17 @@ fn trial(bed: &Bed<'_>) -> TrialSpec {
             let addresses = |port: usize| bed.ports()[port].addressing(family).expect("addresses").destinations;
             let (sources, destinations) = (addresses(from), addresses(to));
             let group = format!("{family} from {from}");
-            flows.push(FlowSpec { group, from, to, family, sources, destinations, weight: 1.0 });
+            flows.push(FlowSpec {
+                group,
+                from,
+                to,
+                also: vec![],
+                family,
+                sources,
+                destinations: destinations.into(),
+                per_destination: false,
+                weight: 1.0,
+            });
         }
     }
     TrialSpec {
@@ -44,6 +54,7 @@ fn trial(bed: &Bed<'_>) -> TrialSpec {
         duration_s: 0.0,
         bin_s: None,
         drain_s: 2.0,
+        events: vec![],
     }
 }
 

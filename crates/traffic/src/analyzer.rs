@@ -1,17 +1,22 @@
 //! Frames to loss, order and latency. Fed with everything that comes in at test ports; what is not test traffic is handed
 //! back to the caller.
 
+mod further;
+mod received;
+
+pub use received::{GroupReceived, ReceiveBins};
+
 use crate::datagram::test_datagram;
 use crate::flow_state::{Arrival as Verdict, FlowState};
-use crate::histogram::Latencies;
 use crate::payload::Pattern;
-use crate::plan::{Layout, Timing, spaced};
-use drophammer_model::latency::LatencySummary;
+use crate::plan::{Layout, Timing};
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
-use drophammer_model::trial::{PortIndex, TrialSpec};
+use drophammer_model::trial::{FlowSpec, PortIndex, TrialSpec};
 use drophammer_port::Arrival;
 use drophammer_wire::signature::{self, Signature, TrialKey, unwrap_sequence, unwrap_time};
+pub(crate) use further::Further;
+use received::{Arrivals, Bins};
 use std::sync::Arc;
 
 /// What a frame is.
@@ -72,82 +77,6 @@ fn group_of(groups: &[String], name: &str) -> u32 {
     groups.iter().position(|g| g == name).unwrap_or(0) as u32
 }
 
-/// Bins of a group at its receivers.
-#[derive(Clone, Debug, Default)]
-pub struct ReceiveBins {
-    /// By departure.
-    pub delivered: Vec<u64>,
-    /// By arrival.
-    pub arrived: Vec<u64>,
-}
-
-/// Counts of a group at its receivers.
-#[repr(align(64))]
-pub struct GroupReceived {
-    /// Intact at the wrong port, or at the right one with the MAC address of somebody else.
-    pub stray: u64,
-    /// Not intact.
-    pub corrupted: u64,
-    /// Later than the threshold.
-    pub late: u64,
-    /// Bytes of distinct intact frames with FCS.
-    pub bytes: u64,
-    /// Time bins.
-    pub bins: ReceiveBins,
-    latencies: Latencies,
-    latency_sum: u128,
-    latency_min: u64,
-    latency_max: u64,
-}
-
-impl GroupReceived {
-    pub(crate) fn new(bins: usize) -> GroupReceived {
-        GroupReceived {
-            stray: 0,
-            corrupted: 0,
-            late: 0,
-            bytes: 0,
-            bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
-            latencies: Latencies::new(),
-            latency_sum: 0,
-            latency_min: u64::MAX,
-            latency_max: 0,
-        }
-    }
-
-    #[inline]
-    fn latency(&mut self, ns: u64) {
-        self.latencies.record(ns);
-        self.latency_sum += u128::from(ns);
-        self.latency_min = self.latency_min.min(ns);
-        self.latency_max = self.latency_max.max(ns);
-    }
-
-    /// Latency of the distinct intact frames.
-    pub fn latency_summary(&self) -> LatencySummary {
-        LatencySummary::from_histogram(
-            &self.latencies.histogram(),
-            self.latency_min,
-            self.latency_max,
-            self.latency_sum,
-        )
-    }
-
-    /// Adds what another lane has received of the same group.
-    pub(crate) fn add(&mut self, other: &GroupReceived) {
-        self.stray += other.stray;
-        self.corrupted += other.corrupted;
-        self.late += other.late;
-        self.bytes += other.bytes;
-        let bins = self.bins.delivered.iter_mut().zip(&other.bins.delivered);
-        bins.chain(self.bins.arrived.iter_mut().zip(&other.bins.arrived)).for_each(|(sum, n)| *sum += n);
-        self.latencies.add(&other.latencies);
-        self.latency_sum += other.latency_sum;
-        self.latency_min = self.latency_min.min(other.latency_min);
-        self.latency_max = self.latency_max.max(other.latency_max);
-    }
-}
-
 /// The analyzer of one trial, or of one lane of it: then it has the states of the flows that lead to the lane's ports.
 #[repr(align(128))]
 pub struct Analyzer {
@@ -157,6 +86,8 @@ pub struct Analyzer {
     flows: Vec<ReceiveFlow>,
     /// Number of each of them in the trial.
     ids: Vec<u32>,
+    /// What is kept of them beside; empty where none asks for it.
+    further: Vec<Further>,
     lane: u32,
     /// Where the flows are; absent with one lane, which has them all in their order.
     register: Option<Register>,
@@ -172,57 +103,6 @@ pub struct Analyzer {
     /// By port.
     arrivals: Vec<Arrivals>,
     distinct: u64,
-}
-
-/// Counted arrivals at one port.
-#[derive(Clone, Copy, Default)]
-#[repr(align(64))]
-struct Arrivals {
-    frames: u64,
-    first: Instant,
-    last: Instant,
-}
-
-impl Arrivals {
-    #[inline]
-    fn take(&mut self, at: Instant) {
-        if self.frames == 0 {
-            self.first = at;
-        }
-        self.frames += 1;
-        self.last = self.last.max(at);
-    }
-
-    /// Time that these frames stand for: n frames span n - 1 intervals from first to last, so one mean interval is
-    /// added; else n frames over that time would be a rate above the one at which they came.
-    fn ns(&self) -> u64 {
-        let span = u128::from(self.last.0.saturating_sub(self.first.0));
-        match u128::from(self.frames) {
-            0 | 1 => 0,
-            n => u64::try_from(span * n / (n - 1)).unwrap_or(u64::MAX),
-        }
-    }
-}
-
-/// Finds the time bin of an instant; remembers the last one, because the next frame is mostly in the same.
-#[derive(Clone, Copy)]
-struct Bins {
-    ns: u64,
-    start: u64,
-    from: u64,
-    index: usize,
-}
-
-impl Bins {
-    #[inline]
-    fn of(&mut self, at: u64) -> usize {
-        if at.wrapping_sub(self.from) >= self.ns {
-            let index = at.saturating_sub(self.start) / self.ns;
-            self.from = self.start.saturating_add(index * self.ns);
-            self.index = index as usize;
-        }
-        self.index
-    }
 }
 
 impl Analyzer {
@@ -251,19 +131,22 @@ impl Analyzer {
             })
             .collect();
         let ports = layout.ports();
-        let port_groups =
-            (0..ports).map(|port| spec.flows.iter().find(|f| f.to == port).map_or(0, |f| group_of(groups, &f.group)));
+        let leads_to = |f: &FlowSpec, port| f.to == port || f.also.contains(&port);
+        let port_groups = (0..ports)
+            .map(|port| spec.flows.iter().find(|f| leads_to(f, port)).map_or(0, |f| group_of(groups, &f.group)));
+        let further = own().any(|(_, flow)| Further::asked_for(flow));
         Analyzer {
             key: timing.key,
             earlier: timing.earlier.clone(),
             pattern,
             flows,
             ids: own().map(|(id, _)| id as u32).collect(),
+            further: own().filter(|_| further).map(|(_, flow)| Further::new(flow)).collect(),
             lane: lane as u32,
             register,
-            groups: groups.iter().map(|_| GroupReceived::new(bins)).collect(),
+            groups: groups.iter().map(|_| GroupReceived::new(bins, ports)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
-            bins: bin_ns.map(|ns| [Bins { ns, start: 0, from: 0, index: 0 }; 2]),
+            bins: bin_ns.map(|ns| [Bins::new(ns); 2]),
             late_ns: timing.late_ns,
             stale: 0,
             hosts,
@@ -273,9 +156,7 @@ impl Analyzer {
     }
 
     pub(crate) fn begin(&mut self, start: Instant) {
-        for bins in self.bins.iter_mut().flatten() {
-            (bins.start, bins.from, bins.index) = (start.0, start.0, 0);
-        }
+        self.bins.iter_mut().flatten().for_each(|bins| bins.begin(start));
     }
 
     /// Index of `flow` among the flows that are received here; beyond their end if it is not.
@@ -322,7 +203,8 @@ impl Analyzer {
             return self.received_elsewhere(port, &signature, intact);
         };
         let group_index = flow.group as usize;
-        if flow.to as usize != port {
+        let elsewhere = flow.to as usize != port;
+        if elsewhere && !self.further.get(place).is_some_and(|f| f.also.contains(&port)) {
             let frames = flow.frames;
             return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
         }
@@ -333,6 +215,7 @@ impl Analyzer {
         let group = &mut self.groups[group_index];
         if destination(arrival.frame) != self.hosts[port] {
             group.stray += 1;
+            group.elsewhere[port] += 1;
             return Class::Test;
         }
         match flow.state.arrive(sequence) {
@@ -341,6 +224,13 @@ impl Analyzer {
             Verdict::TooOld => {
                 self.stale += 1;
                 return Class::Stale;
+            }
+        }
+        if let Some(further) = self.further.get_mut(place) {
+            further.take(sequence);
+            if elsewhere {
+                further.elsewhere += 1;
+                group.elsewhere[port] += 1;
             }
         }
         let departure = departure(signature.time, arrival.at);
@@ -381,6 +271,7 @@ impl Analyzer {
             return self.corrupted(port, Some(group));
         }
         self.groups[group].stray += 1;
+        self.groups[group].elsewhere[port] += 1;
         Class::Test
     }
 
@@ -427,6 +318,16 @@ impl Analyzer {
     /// `(flow, group, state)` of every flow that is received here.
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, &FlowState)> {
         self.flows.iter().zip(&self.ids).map(|(f, id)| (*id as usize, f.group as usize, &f.state))
+    }
+
+    /// Port that each of [`Analyzer::flows`] leads to, in their order.
+    pub(crate) fn to(&self) -> impl Iterator<Item = PortIndex> {
+        self.flows.iter().map(|f| f.to as usize)
+    }
+
+    /// What is kept beside of each of [`Analyzer::flows`], in their order; nothing where none asks for it.
+    pub(crate) fn further(&self) -> &[Further] {
+        &self.further
     }
 }
 

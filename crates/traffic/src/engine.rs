@@ -4,7 +4,7 @@
 use crate::analyzer::Class;
 use crate::lanes::Board;
 use crate::outcome::result;
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, PlannedEvent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
@@ -27,6 +27,22 @@ pub trait Control {
     /// # Errors
     /// The port's.
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError>;
+
+    /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`; what it
+    /// has to send may go by `send`, or wait for [`Control::poll`], which is called at once. Returns whether it was its
+    /// business: of several lanes every one is told. Does nothing unless it is defined.
+    ///
+    /// # Errors
+    /// The port's.
+    fn event(&mut self, _now: Instant, _event: usize, _send: &mut SendFrame<'_>) -> Result<bool, PortError> {
+        Ok(false)
+    }
+
+    /// A link that an event takes down or up: asked for after each event until there is none more. Does nothing unless it is
+    /// defined.
+    fn link(&mut self) -> Option<(PortIndex, bool)> {
+        None
+    }
 
     /// True when the trial is to stop early: the user asked for it. One lane that is told so stops all.
     fn stop(&self) -> bool;
@@ -71,6 +87,18 @@ pub(crate) struct Fared {
     pub(crate) other: u64,
     /// Frames that the tester lost in its own receive path.
     pub(crate) receive_drops: u64,
+    /// Events that it was told, the first ones of the plan.
+    pub(crate) events: Vec<Told>,
+}
+
+/// An event as a lane was told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// When that began and ended, in ns after the start.
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    /// Was it its business?
+    pub(crate) own: bool,
 }
 
 /// A port of a lane.
@@ -87,6 +115,8 @@ pub(crate) struct Ready<'a, 'p> {
     /// Place among `ports` of the port of each generator.
     places: Vec<usize>,
     drops_before: u64,
+    events: &'a [PlannedEvent],
+    told: Vec<Told>,
     drain_ns: u64,
 }
 
@@ -99,6 +129,7 @@ impl<'a, 'p> Ready<'a, 'p> {
     pub(crate) fn new(
         part: &'a mut Part,
         ports: &'a mut [LanePort<'p>],
+        events: &'a [PlannedEvent],
         drain_ns: u64,
     ) -> Result<Ready<'a, 'p>, PortError> {
         ports.iter_mut().for_each(|at| at.port.slots().forget());
@@ -108,7 +139,8 @@ impl<'a, 'p> Ready<'a, 'p> {
             generator.prepare_in_kernel(&mut *ports[*place].port)?;
         }
         let drops_before = receive_drops(ports)?;
-        Ok(Ready { part, ports, places, drops_before, drain_ns })
+        let told = Vec::with_capacity(events.len());
+        Ok(Ready { part, ports, places, drops_before, events, told, drain_ns })
     }
 
     /// Carries the lane's part of the trial out. `board` is how the lanes (this is number `lane`) see each other.
@@ -137,6 +169,7 @@ impl<'a, 'p> Ready<'a, 'p> {
             long_gaps_ns: watch.long_gaps_ns,
             other: watch.other,
             receive_drops: receive_drops(self.ports)? - self.drops_before,
+            events: self.told,
         })
     }
 
@@ -149,7 +182,7 @@ impl<'a, 'p> Ready<'a, 'p> {
         lane: usize,
         board: &Board,
     ) -> Result<Watch, PortError> {
-        let Ready { part, ports, places, drain_ns, .. } = self;
+        let Ready { part, ports, places, events, told: events_told, drain_ns, .. } = self;
         let drain_ns = *drain_ns;
         let mut watch = Watch::default();
         let mut control_due = Instant(0);
@@ -157,6 +190,8 @@ impl<'a, 'p> Ready<'a, 'p> {
         let mut done_at: Option<Instant> = None;
         let mut told = false;
         let mut quiet_since: Option<Instant> = None;
+        let due = |events: &[PlannedEvent]| events.first().map_or(Instant(u64::MAX), |e| Instant(start.0 + e.at_ns));
+        let mut event_due = due(events);
         let virtual_time = clock.is_virtual();
         // Then a burst is handed over at once, each frame with its own instant, and time passes in one go.
         let ahead = clock.passes() && ports.iter().all(|at| at.port.sends_ahead());
@@ -168,15 +203,30 @@ impl<'a, 'p> Ready<'a, 'p> {
             if now >= start && done_at.is_none() && !virtual_time {
                 watch.look(now);
             }
+            // Before the frames that are due at the same instant.
+            while now >= event_due {
+                let from_ns = clock.now().0 - start.0;
+                let own = control.event(now, events[0].event, &mut |port, frame| send_frame(ports, port, frame))?;
+                while let Some((index, up)) = control.link() {
+                    if let Some(at) = ports.iter_mut().find(|at| at.index == index) {
+                        at.port.set_link(up)?;
+                    }
+                }
+                events_told.push(Told { from_ns, to_ns: clock.now().0 - start.0, own });
+                *events = &events[1..];
+                event_due = due(events);
+                control_due = Instant(0);
+            }
             let mut busy = 0;
-            let mut next = Instant(u64::MAX);
-            let mut sending = false;
+            let mut next = event_due;
+            let mut sending = !events.is_empty();
             for (generator, place) in part.generators.iter_mut().zip(places.iter()) {
                 if generator.done(now) {
                     continue;
                 }
                 let port = &mut *ports[*place].port;
-                busy += if ahead { generator.send_ahead(port, now)? } else { generator.send_due(port, now)? };
+                busy +=
+                    if ahead { generator.send_ahead(port, now, event_due)? } else { generator.send_due(port, now)? };
                 if !generator.done(now) {
                     sending = true;
                     if virtual_time {
@@ -264,7 +314,7 @@ pub fn run(
     assert_eq!(plan.parts.len(), 1, "a plan for several lanes is run by run_lanes");
     let mut ports: Vec<LanePort<'_>> =
         ports.iter_mut().enumerate().map(|(index, port)| LanePort { index, port: port.as_mut() }).collect();
-    let ready = Ready::new(&mut plan.parts[0], &mut ports, plan.drain_ns)?;
+    let ready = Ready::new(&mut plan.parts[0], &mut ports, &plan.events, plan.drain_ns)?;
     let board = Board::new(1);
     let wall_before = clock.wall_offset();
     let start = clock.now() + lead(clock);

@@ -258,16 +258,26 @@ impl FlowState {
         }
     }
 
-    /// The highest sequence number below `sent` that has not arrived and is not among `never_left` (ascending), within
+    /// The sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, within
     /// the window.
-    pub fn last_missing(&self, sent: u64, never_left: &[u64]) -> Option<u64> {
+    pub fn missing(&self, sent: u64, never_left: &[u64]) -> impl DoubleEndedIterator<Item = u64> {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
-        (lowest..sent).rev().find(|s| {
+        (lowest..sent).filter(move |s| {
             let word = self.word_of(*s);
             let bits = if word == self.head_word() { self.head } else { self.window[word / WORDS].0[word % WORDS] };
             let arrived = *s < self.next_expected && bits & (1 << (s % 64)) != 0;
             !arrived && never_left.binary_search(s).is_err()
         })
+    }
+
+    /// The highest of [`FlowState::missing`].
+    pub fn last_missing(&self, sent: u64, never_left: &[u64]) -> Option<u64> {
+        self.missing(sent, never_left).next_back()
+    }
+
+    /// Is every frame so far within the window, so that [`FlowState::missing`] tells all?
+    pub fn tells_all(&self) -> bool {
+        self.next_expected <= self.window_bits()
     }
 }
 
@@ -346,6 +356,9 @@ mod tests {
             let sent = arrivals.iter().max().map_or(0, |m| m + 1);
             let missing = (0..sent).rev().find(|s| !distinct.contains(s));
             prop_assert_eq!(state.last_missing(sent, &[]), missing);
+            let all: Vec<u64> = (0..sent).filter(|s| !distinct.contains(s)).collect();
+            prop_assert_eq!(state.missing(sent, &[]).collect::<Vec<_>>(), all);
+            prop_assert!(state.tells_all());
         }
 
         #[test]

@@ -1,7 +1,13 @@
 //! One port's flows to frames, on time.
 
 mod ahead;
+mod aims;
+mod catch_up;
+mod departures;
 mod kernel;
+
+use aims::{Addresses, Aim};
+use catch_up::CatchUp;
 
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
@@ -9,40 +15,10 @@ use crate::plan::{PlanError, Timing, spaced};
 use crate::schedule::Schedule;
 use crate::template::{Headers, Template};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, Load, PortIndex, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TrialSpec};
 use drophammer_port::{BURST, Port, PortError, Sent};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{Signature, TrialKey};
-use std::net::IpAddr;
-
-/// Addresses of a range in pseudo-random order, again and again.
-#[derive(Clone, Debug)]
-struct Addresses {
-    first: u128,
-    step: u128,
-    order: Permutation,
-    next: u32,
-}
-
-impl Addresses {
-    fn new(range: &AddressRange, seed: u64) -> Addresses {
-        let first = match range.first {
-            IpAddr::V4(a) => u128::from(u32::from(a)),
-            IpAddr::V6(a) => u128::from(a),
-        };
-        Addresses { first, step: u128::from(range.step), order: Permutation::new(range.count, seed), next: 0 }
-    }
-
-    #[inline]
-    fn take(&mut self) -> u128 {
-        let member = self.order.at(self.next);
-        self.next += 1;
-        if self.next == self.order.len() {
-            self.next = 0;
-        }
-        self.first.wrapping_add(self.step * u128::from(member))
-    }
-}
 
 /// One flow as its sender sees it.
 #[repr(align(64))] // see `plan::spaced`
@@ -51,7 +27,7 @@ struct SendFlow {
     group: usize,
     next: u64,
     sources: Addresses,
-    destinations: Addresses,
+    destinations: Aim,
     /// One template per distinct size, and the order of sizes in one round of the mix.
     templates: Vec<Template>,
     sizes: Vec<u8>,
@@ -88,42 +64,6 @@ const SKIPS: usize = 65_536;
 
 pub use drophammer_port::LatenessBuckets;
 
-/// Bounds how a generator that was held up catches up: at most this much faster than asked for, and never in a burst
-/// longer than [`CATCH_UP_BURST_NS`] of load. A receive ring that takes the load takes this too.
-const CATCH_UP_SPEED: f64 = 1.2;
-/// Load that may leave in one go.
-const CATCH_UP_BURST_NS: f64 = 200_000.0;
-/// Frames that may leave in one go however low the load.
-const CATCH_UP_FRAMES: f64 = 32.0;
-
-/// A token bucket, filled at [`CATCH_UP_SPEED`] times the load: always full while the generator is on time.
-struct CatchUp {
-    tokens: f64,
-    capacity: f64,
-    last_ns: u64,
-}
-
-impl CatchUp {
-    fn new(peak_pps: f64) -> CatchUp {
-        let capacity = (peak_pps * CATCH_UP_BURST_NS / 1e9).max(CATCH_UP_FRAMES);
-        CatchUp { tokens: capacity, capacity, last_ns: 0 }
-    }
-
-    /// Frames that may leave at `now_ns` while `rate_pps` is asked for.
-    #[inline]
-    fn allow(&mut self, rate_pps: f64, now_ns: u64) -> u64 {
-        let elapsed = now_ns.saturating_sub(self.last_ns) as f64;
-        self.last_ns = now_ns;
-        self.tokens = (self.tokens + elapsed * rate_pps * CATCH_UP_SPEED / 1e9).min(self.capacity);
-        self.tokens as u64
-    }
-
-    #[inline]
-    fn take(&mut self, frames: usize) {
-        self.tokens -= frames as f64;
-    }
-}
-
 /// Generator of one port.
 #[repr(align(128))]
 pub struct PortGenerator {
@@ -157,7 +97,9 @@ pub struct PortGenerator {
     /// Flow and sequence number of the frames that the tester's own ring refused, as far as remembered.
     own_refusals: Vec<(u32, u64)>,
     last_departure: Instant,
-    /// Where the kernel makes the frames, what we know of it.
+    /// May the kernel make the frames?
+    fits_kernel: bool,
+    /// Where it does, what we know of it.
     kernel: Option<kernel::Following>,
 }
 
@@ -188,6 +130,21 @@ fn weighted_round(weights: &[f64]) -> Vec<u32> {
         .collect()
 }
 
+/// The kernel knows addresses in a range alone, and a report of it tells no frame that its ring refused from another.
+fn fits_kernel(flow: &FlowSpec) -> bool {
+    matches!(flow.destinations, Targets::Addresses(_)) && !flow.per_destination
+}
+
+fn flow_seed(id: usize, seed: u64) -> u64 {
+    seed ^ ((id as u64 + 1) << 32)
+}
+
+/// Order of the destinations of flow `id` in a run of `seed`: the frame with sequence number s goes to the destination that
+/// is at place s modulo their count.
+pub(crate) fn destination_order(flow: &FlowSpec, id: usize, seed: u64) -> Permutation {
+    Permutation::new(flow.destinations.count(), flow_seed(id, seed) ^ 0x5bd1_e995)
+}
+
 impl PortGenerator {
     #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
     pub(crate) fn new(
@@ -212,8 +169,9 @@ impl PortGenerator {
         let mut distinct = size_round.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        for (id, flow) in spec.flows.iter().enumerate().filter(|(_, f)| f.from == port) {
-            let seed = timing.seed ^ ((id as u64 + 1) << 32);
+        let own = || spec.flows.iter().enumerate().filter(|(_, f)| f.from == port);
+        for (id, flow) in own() {
+            let seed = flow_seed(id, timing.seed);
             let headers = Headers {
                 family: flow.family,
                 source_mac: mac,
@@ -227,8 +185,8 @@ impl PortGenerator {
                 id: id as u32,
                 group: groups.iter().position(|g| *g == flow.group).unwrap_or(0),
                 next: 0,
-                sources: Addresses::new(&flow.sources, seed),
-                destinations: Addresses::new(&flow.destinations, seed ^ 0x5bd1_e995),
+                sources: Addresses::new(&flow.sources, Permutation::new(flow.sources.count, seed)),
+                destinations: Aim::new(&flow.destinations, destination_order(flow, id, timing.seed)),
                 sizes,
                 size_at: 0,
                 tag,
@@ -261,6 +219,7 @@ impl PortGenerator {
             refused_by_tester: 0,
             own_refusals: Vec::with_capacity(SKIPS),
             last_departure: Instant(0),
+            fits_kernel: spec.events.is_empty() && own().all(|(_, f)| fits_kernel(f)),
             kernel: None,
             schedule,
             flows,
@@ -436,24 +395,6 @@ impl PortGenerator {
         }
     }
 
-    /// Nominal departure, in ns after the start, of the frame with `sequence` of flow `id`.
-    pub(crate) fn departure_of(&self, id: u32, sequence: u64) -> Option<u64> {
-        let mut places = Vec::new();
-        for (place, flow) in self.round.iter().enumerate() {
-            if self.flows[*flow as usize].id == id {
-                places.push(place as u64);
-            }
-        }
-        let per_round = places.len() as u64;
-        if per_round == 0 {
-            return None;
-        }
-        let sent = sequence / per_round * self.round.len() as u64 + places[(sequence % per_round) as usize];
-        let skipped = self.skips.iter().rev().find(|s| s.sent <= sent).map_or(0, |s| s.total);
-        let index = (sent + skipped).min(self.schedule.total().saturating_sub(1));
-        Some(self.schedule.departure(index))
-    }
-
     /// Frames sent of each flow: `(flow, frames)`.
     pub(crate) fn sent_by_flow(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.flows.iter().map(|f| (f.id, f.next))
@@ -494,28 +435,6 @@ impl PortGenerator {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_late_generator_catches_up_a_little_faster_than_asked_for() {
-        // 1 Mfps: the bucket holds 200 frames. After a gap of 10 ms (10,000 frames late) a look every 10 µs.
-        let mut bucket = CatchUp::new(1e6);
-        let mut sent = 0u64;
-        let mut late = 10_000u64;
-        let mut looks = 0;
-        while late > 0 {
-            let now = 10_000_000 + looks * 10_000;
-            late += if looks == 0 { 0 } else { 10 };
-            let frames = bucket.allow(1e6, now).min(late);
-            assert!(frames <= 200);
-            bucket.take(frames as usize);
-            sent += frames;
-            late -= frames;
-            looks += 1;
-        }
-        // 200 at once, then 12 per look where 10 are due: 9,800 / 2 looks, 49 ms.
-        assert!((4_890..=4_910).contains(&looks), "{looks} looks");
-        assert_eq!(sent, 10_000 + (looks - 1) * 10);
-    }
 
     #[test]
     fn weights_become_shares() {

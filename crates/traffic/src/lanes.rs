@@ -6,7 +6,7 @@
 
 use crate::engine::{Control, Fared, LanePort, Ready, lead};
 use crate::outcome::result;
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, PlannedEvent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::priority::{Favoured, pin};
@@ -162,6 +162,7 @@ impl Drop for StopsOthers<'_> {
 struct Common<'a> {
     board: &'a Board,
     clock: SystemClock,
+    events: &'a [PlannedEvent],
     drain_ns: u64,
 }
 
@@ -189,7 +190,7 @@ impl Lane<'_> {
             pin(processor).map_err(|source| LaneError::Thread { lane: self.number, what: what(), source })?;
         }
         let _favoured = Favoured::new();
-        let ready = Ready::new(self.part, &mut self.ports, common.drain_ns)?;
+        let ready = Ready::new(self.part, &mut self.ports, common.events, common.drain_ns)?;
         let start = start(common.board)?;
         let fared = ready.run(start, &mut { common.clock }, self.control, self.number, common.board)?;
         guard.0 = None;
@@ -232,7 +233,7 @@ pub fn run_lanes<C: Control + Send>(
         shares[plan.layout.lane_of(index)].push((index, port));
     }
     let board = Board::new(lanes);
-    let common = Common { board: &board, clock, drain_ns: plan.drain_ns };
+    let common = Common { board: &board, clock, events: &plan.events, drain_ns: plan.drain_ns };
     let wall_before = clock.wall_offset();
     let mut work = plan.parts.iter_mut().zip(shares);
     let (part, share) = work.next().expect("a plan has a lane");

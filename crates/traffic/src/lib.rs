@@ -10,6 +10,7 @@ pub mod flow_state;
 pub mod generator;
 pub mod histogram;
 pub mod lanes;
+mod layout;
 mod outcome;
 pub mod payload;
 pub mod permutation;

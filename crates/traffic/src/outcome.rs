@@ -1,10 +1,12 @@
 //! What the lanes of a trial have counted becomes its result.
 
-use crate::analyzer::GroupReceived;
+mod destinations;
+
+use crate::analyzer::{Further, GroupReceived};
 use crate::engine::Fared;
 use crate::generator::{GroupSent, LatenessBuckets, PortGenerator};
 use crate::plan::Plan;
-use drophammer_model::trial::{Bin, GroupCounts, Health, TrialResult, Validity};
+use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
 use std::collections::BTreeMap;
 
 /// Adds up what the lanes of `plan` have counted; `fared` is one per lane. Of times the worst lane's counts.
@@ -25,9 +27,12 @@ pub(crate) fn result(plan: &Plan, fared: &[Fared], clock_step_ns: i64) -> TrialR
             && state.received() < sent
             && let Some(missing) = state.last_missing(sent, &generator.never_left(flow as u32))
         {
-            counts.last_loss_ns = counts.last_loss_ns.max(generator.departure_of(flow as u32, missing));
+            let departure = generator.departures(flow as u32).map(|d| d.of(missing));
+            counts.last_loss_ns = counts.last_loss_ns.max(departure);
         }
     }
+    arrived_at(plan, &mut groups);
+    let destinations = destinations::counts(plan, &senders);
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
     }
@@ -58,11 +63,50 @@ pub(crate) fn result(plan: &Plan, fared: &[Fared], clock_step_ns: i64) -> TrialR
         dut_cpu: None,
         dut_counters: BTreeMap::new(),
         senders: generators.len() as u32,
+        events: events(plan, fared),
+        destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
+        destinations,
     }
 }
 
-/// Generator of each flow and frames that it has sent of it.
-fn senders<'a>(generators: &[&'a PortGenerator]) -> Vec<Option<(&'a PortGenerator, u64)>> {
+/// Events that every lane was told; of times those of the last lane whose business it was, of all if it was nobody's.
+fn events(plan: &Plan, fared: &[Fared]) -> Vec<EventRecord> {
+    let all_told = fared.iter().map(|f| f.events.len()).min().unwrap_or(0);
+    let record = |n: usize| {
+        let last = fared.iter().map(|f| f.events[n]).max_by_key(|told| (told.own, told.from_ns))?;
+        let (at_s, took_s) = (last.from_ns as f64 / 1e9, (last.to_ns - last.from_ns) as f64 / 1e9);
+        Some(EventRecord { at_s, took_s, label: plan.events[n].label.clone() })
+    };
+    (0..all_told).filter_map(record).collect()
+}
+
+/// Fills in where the frames of each group came to, for groups that have an alternate path or strays.
+fn arrived_at(plan: &Plan, groups: &mut [GroupCounts]) {
+    let mut arrived = vec![vec![0u64; plan.layout.ports()]; groups.len()];
+    let mut asked = vec![false; groups.len()];
+    for analyzer in plan.parts.iter().map(|p| &p.analyzer) {
+        for (group, received) in analyzer.groups().iter().enumerate() {
+            asked[group] |= received.elsewhere.iter().any(|n| *n > 0);
+            arrived[group].iter_mut().zip(&received.elsewhere).for_each(|(sum, n)| *sum += n);
+        }
+        for (place, ((_, group, state), to)) in analyzer.flows().zip(analyzer.to()).enumerate() {
+            let further = analyzer.further().get(place);
+            asked[group] |= further.is_some_and(Further::has_alternate);
+            arrived[group][to] += state.received() - further.map_or(0, |f| f.elsewhere);
+        }
+    }
+    for ((counts, arrived), asked) in groups.iter_mut().zip(arrived).zip(asked) {
+        if asked {
+            counts.arrived_at = arrived;
+        }
+    }
+}
+
+/// Generator of a flow and frames that it has sent of it.
+type Sender<'a> = (&'a PortGenerator, u64);
+
+/// Of each flow.
+fn senders<'a>(generators: &[&'a PortGenerator]) -> Vec<Option<Sender<'a>>> {
     let mut senders = Vec::new();
     for generator in generators {
         for (flow, sent) in generator.sent_by_flow() {
@@ -81,7 +125,8 @@ fn group_counts(plan: &Plan, generators: &[&PortGenerator], index: usize, name: 
     let received = match plan.parts.as_slice() {
         [part] => &part.analyzer.groups()[index],
         parts => {
-            let mut all = GroupReceived::new(parts[0].analyzer.groups()[index].bins.delivered.len());
+            let bins = parts[0].analyzer.groups()[index].bins.delivered.len();
+            let mut all = GroupReceived::new(bins, plan.layout.ports());
             parts.iter().for_each(|part| all.add(&part.analyzer.groups()[index]));
             merged = all;
             &merged

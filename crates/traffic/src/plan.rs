@@ -1,10 +1,12 @@
 //! A trial laid out before it starts: everything that the packet path needs is computed and allocated here.
 
 use crate::analyzer::{Analyzer, Register, destination};
-use crate::generator::PortGenerator;
+use crate::generator::{PortGenerator, destination_order};
+pub use crate::layout::Layout;
 use crate::payload::Pattern;
+use crate::permutation::Permutation;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, Load, PortIndex, TrialSpec};
+use drophammer_model::trial::{Family, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 
@@ -73,52 +75,31 @@ pub enum PlanError {
         /// IP version.
         family: Family,
     },
+    /// More destinations than can be counted apart, none, or others than there are.
+    #[error("flow {flow}: a flow has 1 to {MAX_TARGETS} destinations, and those that it names must exist")]
+    NoSuchDestinations {
+        /// Flow, from 0.
+        flow: usize,
+    },
+    /// A flow may arrive at ports that are on different lanes.
+    #[error("flow {flow} may arrive at port {port}, which is on another lane than the port that it leads to")]
+    Apart {
+        /// Flow, from 0.
+        flow: usize,
+        /// The port.
+        port: PortIndex,
+    },
+    /// An event without a time.
+    #[error("event `{label}` is to happen after {at_s} s, which is no time of the trial")]
+    NoTime {
+        /// Its name.
+        label: String,
+        /// What was asked for.
+        at_s: String,
+    },
     /// No flow, too many flows, or nothing to send.
     #[error("{0}")]
     Empty(String),
-}
-
-/// Which lane works which port. A lane is one thread: it sends the flows that leave its ports and receives those that lead
-/// to them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    lane_of: Vec<usize>,
-    lanes: usize,
-}
-
-impl Layout {
-    /// `ports` ports on one lane.
-    pub fn one(ports: usize) -> Layout {
-        Layout::round_robin(ports, 1)
-    }
-
-    /// Port i on lane i modulo `lanes`; on no more lanes than there are ports, and on one at least.
-    pub fn round_robin(ports: usize, lanes: usize) -> Layout {
-        let lanes = lanes.clamp(1, ports.max(1));
-        Layout { lane_of: (0..ports).map(|port| port % lanes).collect(), lanes }
-    }
-
-    /// Ports in blocks: the first `ports / lanes` on lane 0, and so on, so that the ports of a pair are on one lane where
-    /// that is possible; on no more lanes than there are ports, and on one at least.
-    pub fn blocks(ports: usize, lanes: usize) -> Layout {
-        let lanes = lanes.clamp(1, ports.max(1));
-        Layout { lane_of: (0..ports).map(|port| port * lanes / ports).collect(), lanes }
-    }
-
-    /// Lanes.
-    pub fn lanes(&self) -> usize {
-        self.lanes
-    }
-
-    /// Ports.
-    pub fn ports(&self) -> usize {
-        self.lane_of.len()
-    }
-
-    /// Lane, from 0, of `port`, which must be one of them.
-    pub fn lane_of(&self, port: PortIndex) -> usize {
-        self.lane_of[port]
-    }
 }
 
 /// `n` zeros, with a line of the cache behind them that nobody uses. All that a thread writes per frame either fills whole
@@ -149,8 +130,53 @@ pub struct Plan {
     pub(crate) parts: Vec<Part>,
     pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
+    /// Flows that are counted by destination, with the order of these.
+    pub(crate) destinations: Vec<(usize, Permutation)>,
+    /// In order of time.
+    pub(crate) events: Vec<PlannedEvent>,
     pub(crate) drain_ns: u64,
     pub(crate) maximum: bool,
+}
+
+/// An event with its time in ns after the start.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedEvent {
+    pub(crate) at_ns: u64,
+    pub(crate) event: usize,
+    pub(crate) label: String,
+}
+
+/// The latest that an event may be.
+const LAST_EVENT_S: f64 = 1e6;
+
+fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
+    let mut events = Vec::with_capacity(spec.events.len());
+    for e in &spec.events {
+        if !(0.0..=LAST_EVENT_S).contains(&e.at_s) {
+            return Err(PlanError::NoTime { label: e.label.clone(), at_s: e.at_s.to_string() });
+        }
+        events.push(PlannedEvent { at_ns: (e.at_s * 1e9).round() as u64, event: e.event, label: e.label.clone() });
+    }
+    // Stable: events of one instant happen in the order in which they are named.
+    events.sort_by_key(|e| e.at_ns);
+    Ok(events)
+}
+
+/// Flows that are counted by destination, with the order of these in a run of `seed`.
+fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
+    let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
+    flows.map(|(id, flow)| (id, destination_order(flow, id, seed))).collect()
+}
+
+fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
+    let families = [flow.sources.family(), flow.destinations.family()];
+    if families != [flow.family; 2] || flow.sources.count == 0 {
+        return Err(PlanError::WrongAddresses { flow: i, family: flow.family });
+    }
+    if !flow.destinations.exist() || !(1..=MAX_TARGETS).contains(&flow.destinations.count()) {
+        return Err(PlanError::NoSuchDestinations { flow: i });
+    }
+    Ok(())
 }
 
 /// Bits that all flows together may use to tell duplicates from late frames (256 MiB).
@@ -179,15 +205,14 @@ impl Plan {
         }
         let mut groups: Vec<String> = Vec::new();
         for (i, flow) in spec.flows.iter().enumerate() {
-            for port in [flow.from, flow.to] {
+            check_addresses(i, flow)?;
+            for port in [flow.from, flow.to].into_iter().chain(flow.also.iter().copied()) {
                 if port >= ports.len() {
                     return Err(PlanError::NoSuchPort { flow: i, port, ports: ports.len() });
                 }
             }
-            for range in [&flow.sources, &flow.destinations] {
-                if range.first.is_ipv4() != (flow.family == Family::Ipv4) || range.count == 0 {
-                    return Err(PlanError::WrongAddresses { flow: i, family: flow.family });
-                }
+            if let Some(port) = flow.also.iter().find(|port| layout.lane_of(**port) != layout.lane_of(flow.to)) {
+                return Err(PlanError::Apart { flow: i, port: *port });
             }
             if ports[flow.from].device(flow.family).is_none() {
                 return Err(PlanError::NoNeighbour { port: flow.from, family: flow.family });
@@ -199,10 +224,12 @@ impl Plan {
                 groups.push(flow.group.clone());
             }
         }
+        let events = planned_events(spec)?;
         let pattern = Pattern::new(timing.seed);
         let bin_ns = spec.bin_s.map(|s| (s * 1e9).round() as u64).filter(|ns| *ns > 0);
         let bins = bin_ns.map_or(0, |ns| {
-            let span = spec.sending_time().as_nanos() as f64 + spec.drain_s * 1e9;
+            let last_event = events.last().map_or(0, |e| e.at_ns);
+            let span = (spec.sending_time().as_nanos() as f64).max(last_event as f64) + spec.drain_s * 1e9;
             (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
         });
         let mut generators = Vec::new();
@@ -243,9 +270,16 @@ impl Plan {
             parts,
             layout,
             groups,
+            destinations: tallied(spec, timing.seed),
+            events,
             drain_ns: (spec.drain_s.max(0.0) * 1e9).round() as u64,
             maximum: matches!(spec.load, Load::Maximum { .. }),
         })
+    }
+
+    /// The lanes that it is for.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Generators and analyzer of a trial on one lane that starts at `start`, for those who drive them without ports and

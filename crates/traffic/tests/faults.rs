@@ -152,7 +152,9 @@ fn frames_at_the_wrong_port_are_strays_and_lost() {
                 }
             },
             |result, expected, _| {
-                let stray = GroupCounts { stray: N / 50, ..every_50th_gone(expected) };
+                let mut arrived_at = vec![0; 4];
+                (arrived_at[1], arrived_at[wrong]) = (N - N / 50, N / 50);
+                let stray = GroupCounts { stray: N / 50, arrived_at, ..every_50th_gone(expected) };
                 assert_eq!(result.groups, [stray], "port {wrong}");
             },
         );
@@ -170,7 +172,10 @@ fn a_stray_copy_beside_the_right_one_is_a_stray_and_no_loss() {
                 }
             }
         },
-        |result, expected, _| assert_eq!(result.groups, [GroupCounts { stray: N / 25, ..expected }]),
+        |result, expected, _| {
+            let arrived_at = vec![0, N, N / 25, 0];
+            assert_eq!(result.groups, [GroupCounts { stray: N / 25, arrived_at, ..expected }]);
+        },
     );
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, LoadStep, TrialSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, Targets, TrialSpec};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -97,7 +97,7 @@ fn loss_of_one_group_is_no_loss_of_the_other() {
 
 /// The members of a range.
 fn members(flow: &FlowSpec) -> HashSet<IpAddr> {
-    let r = flow.destinations;
+    let Targets::Addresses(r) = &flow.destinations else { panic!("a flow to addresses") };
     (0..u64::from(r.count))
         .map(|i| match r.first {
             IpAddr::V4(a) => Ipv4Addr::from(u32::from(a) + (i * r.step) as u32).into(),
@@ -107,8 +107,8 @@ fn members(flow: &FlowSpec) -> HashSet<IpAddr> {
 }
 
 fn every_address_once_per_round(mut flow: FlowSpec, count: u32, step: u64, rounds: u64) {
-    flow.destinations.count = count;
-    flow.destinations.step = step;
+    let Targets::Addresses(range) = flow.destinations else { panic!("a flow to addresses") };
+    flow.destinations = AddressRange { count, step, ..range }.into();
     let (mut bench, addresses) = noted(|f| destination(f.frame));
     let expected = members(&flow);
     let frames = u64::from(count) * rounds + 3;

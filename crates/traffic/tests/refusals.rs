@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use drophammer_model::trial::{Family, GroupCounts, Load};
+use drophammer_model::trial::{DestinationCounts, Family, FlowSpec, GroupCounts, Load};
 use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use std::time::Duration;
 
@@ -89,6 +89,28 @@ fn what_the_testers_ring_refuses_is_neither_offered_nor_lost() {
 }
 
 #[test]
+fn by_destination_refusals_of_the_device_are_loss_and_those_of_the_tester_are_nothing() {
+    for device_loss in [true, false] {
+        // Ten destinations in an order that repeats, every 25th frame refused: places 4 and 9 of the order, by turns.
+        let mut bench = refusing(wire(), 25, device_loss);
+        let mut spec = one("64", Family::Ipv4, 1_000.0);
+        spec.flows = vec![FlowSpec { per_destination: true, ..flow("all", 0, 1, Family::Ipv4, 10, 1.0) }];
+        let result = bench.run(&spec);
+        let counts = &result.destinations[0];
+        let mut pairs: Vec<_> = counts.offered.iter().zip(&counts.received).map(|(o, r)| (*o, *r)).collect();
+        pairs.sort_unstable();
+        let hit = if device_loss { (100, 80) } else { (80, 80) };
+        let mut expected = vec![hit, hit];
+        expected.extend([(100, 100); 8]);
+        assert_eq!(pairs, expected);
+        let mut last = counts.last_lost_us.clone();
+        last.sort_unstable();
+        let lost = if device_loss { [974_000, 999_000] } else { [DestinationCounts::NEVER; 2] };
+        assert_eq!((&last[..2], last[2]), (&lost[..], DestinationCounts::NEVER));
+    }
+}
+
+#[test]
 fn the_last_loss_is_the_devices_own_and_not_what_the_tester_did_not_send() {
     // The device loses its 300th frame, which is the 333rd of the generator; the tester goes on to refuse others.
     let lossy = Bench::new(2, |f, out| {
@@ -148,7 +170,8 @@ fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
         }
     }
     let mut bench = wire();
-    let spec = one("64", Family::Ipv4, 100_000.0);
+    let mut spec = one("64", Family::Ipv4, 100_000.0);
+    spec.flows[0].per_destination = true;
     let plan = bench.plan(&spec);
     let mut clock = Oversleeping { inner: &mut bench.clock, at: 400 * MS, by: Duration::from_millis(10) };
     let result = drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut bench.control).unwrap();
@@ -157,6 +180,12 @@ fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
     // 10 ms are 1,000 frames, of which the backlog of 200 µs, 32 frames at the least, is made up for.
     assert!((960..=1_000).contains(&result.health.unsent), "{}", result.health.unsent);
     assert_eq!((g.offered + result.health.unsent, g.lost, g.received), (100_000, 0, g.offered));
+    // Frames that were left out leave no hole in the order of destinations.
+    let counts = &result.destinations[0];
+    let (rounds, rest) = ((g.offered / 256) as u32, (g.offered % 256) as usize);
+    assert_eq!(counts.offered.iter().filter(|n| **n == rounds + 1).count(), rest);
+    assert_eq!(counts.offered.iter().filter(|n| **n == rounds).count(), 256 - rest);
+    assert_eq!(counts.offered, counts.received);
     let latest = result.health.departure_error.iter().map(|e| e.1).max().unwrap();
     assert!(latest >= 150 * US, "{:?}", result.health.departure_error);
 }

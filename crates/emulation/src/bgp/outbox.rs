@@ -20,6 +20,8 @@ pub struct Packing {
     pub routes_per_update: u16,
     /// Routes per second; `None`: as fast as the peer takes them.
     pub pace: Option<f64>,
+    /// Times that the speaker's AS stands in the AS path beside the first, towards other ASes.
+    pub prepend: u8,
 }
 
 /// What routes are sent as, beside their prefixes and attributes.
@@ -344,7 +346,8 @@ fn write_routes(
         let group = job.routes.group_of(job.part.start);
         end = end.min(job.routes.group(group).end);
         if encoded.of != Some((*speaker, number, group)) {
-            encoded.fill(&job.routes.attributes(group), family, speaker, &job.encapsulation.kind);
+            let attributes = job.routes.attributes(group);
+            encoded.fill(&attributes, family, speaker, &job.encapsulation.kind, job.packing.prepend);
             encoded.of = Some((*speaker, number, group));
         }
     } else {
@@ -380,7 +383,14 @@ fn write_routes(
 }
 
 impl Encoded {
-    fn fill(&mut self, of: &RouteAttributes, family: AfiSafi, speaker: &Speaker, kind: &EncapsulationKind) {
+    fn fill(
+        &mut self,
+        of: &RouteAttributes,
+        family: AfiSafi,
+        speaker: &Speaker,
+        kind: &EncapsulationKind,
+        prepend: u8,
+    ) {
         self.attributes.clear();
         let Some((next_hop, bytes, length)) = speaker.next_hops.of(family, of.next_hop) else {
             self.usable = false;
@@ -388,14 +398,14 @@ impl Encoded {
         };
         (self.usable, self.next_hop, self.next_hop_len) = (true, bytes, length);
         // RFC 4271 section 5.1.2: a speaker adds its AS towards other ASes alone.
-        let own = if speaker.ibgp { &[][..] } else { &[speaker.local_as] };
+        let own = vec![speaker.local_as; if speaker.ibgp { 0 } else { 1 + usize::from(prepend) }];
         let extended: &[[u8; 8]] = match kind {
             EncapsulationKind::Vpn { communities, .. } => std::slice::from_ref(communities),
             _ => &[],
         };
         let attributes = Attributes {
             origin: of.origin.code(),
-            as_path: &[own, &of.as_path].concat(),
+            as_path: &[&own[..], &of.as_path].concat(),
             next_hop,
             med: of.med,
             local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100)),

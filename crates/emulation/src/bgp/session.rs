@@ -170,6 +170,7 @@ impl Session {
     }
 
     fn begin(&mut self, now: Instant) {
+        self.abort_unwritten();
         if self.config.passive {
             self.go(now, State::Active, None);
             self.wishes.push_back(Wish::Listen);

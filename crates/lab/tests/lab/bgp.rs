@@ -29,13 +29,15 @@ fn counts() -> (u32, u32) {
     given.unwrap_or((1000, 1000))
 }
 
-/// Waits until `look` has what is wanted; `Err` of the last look after the limit.
+/// Waits until `look` has what is wanted; `Err` of the last look after the limit. Looks for a fifth of the time at most:
+/// counting a million routes takes work from the DUT.
 fn await_that(limit: u64, mut look: impl FnMut() -> Checked) -> Checked {
     let start = Instant::now();
     loop {
+        let begun = Instant::now();
         match look() {
             Err(e) if start.elapsed() > Duration::from_secs(limit) => return Err(format!("after {limit} s: {e}")),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) => std::thread::sleep((begun.elapsed() * 4).max(Duration::from_millis(5))),
             Ok(()) => return Ok(()),
         }
     }
@@ -147,11 +149,14 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let memory = |dut: &mut Box<dyn Dut>| dut.memory().iter().find(|(n, _)| n == daemon).map_or(0, |(_, bytes)| *bytes);
     ensure(memory(&mut dut) > 1_000_000, &format!("memory of {daemon}: {:?}", dut.memory()))?;
     for (i, (table, family)) in [("master4", "ipv4"), ("master6", "ipv6")].into_iter().enumerate() {
+        if wanted[i] == 0 {
+            continue;
+        }
         let cpu: Duration = dut.daemon_times().iter().map(|(_, time)| *time).sum();
         let start = Instant::now();
         sender.ask(&format!("enable routes_{family}"));
         if into_kernel {
-            await_that(180, || {
+            await_that(300, || {
                 let now = fib(&mut dut)?[i];
                 ensure(
                     now == before[i] + wanted[i],
@@ -164,7 +169,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
                 start.elapsed().as_secs_f64()
             );
         }
-        await_that(180, || {
+        await_that(300, || {
             let (all, right) = (receiver.holds(table, ""), receiver.holds(table, PASSED_ON));
             ensure(
                 (all, right) == (wanted[i], wanted[i]),
@@ -181,19 +186,21 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         println!("{kind}: memory {:?}", dut.memory());
     }
     let next_hops = [receiver.ask("show route table master4 all"), receiver.ask("show route table master6 all")];
-    for (told, address) in next_hops.iter().zip(["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"]) {
-        ensure(
-            told.contains(address),
-            &format!("{address} in {}", told.lines().take(20).collect::<Vec<_>>().join("\n")),
-        )?;
+    let right = ["BGP.next_hop: 198.19.1.1", "BGP.next_hop: 2001:2:0:1::1"];
+    for ((told, address), _) in next_hops.iter().zip(right).zip(wanted).filter(|(_, wanted)| *wanted > 0) {
+        let head: Vec<_> = told.lines().take(20).collect();
+        ensure(told.contains(address), &format!("{address} in {}", head.join("\n")))?;
     }
+    let asked = Instant::now();
+    fib(&mut dut)?;
+    println!("{kind}: counting the routes in the kernel takes {:.1} ms", asked.elapsed().as_secs_f64() * 1e3);
     if !into_kernel {
         ensure(fib(&mut dut)? == before, "routes of the control plane alone do not reach the kernel")?;
     }
 
     let start = Instant::now();
     drop(sender);
-    await_that(180, || {
+    await_that(300, || {
         let held = [receiver.holds("master4", ""), receiver.holds("master6", "")];
         ensure(held == [0, 0], &format!("{held:?} routes are still passed on"))?;
         let now = fib(&mut dut)?;
@@ -210,7 +217,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     dut.take_down().map_err(text)
 }
 
-/// A router with 1,000 neighbours on each port and in each family comes up and takes the last of them.
+/// A router with 500 neighbours on each port and in each family, 2,000 in all, comes up and takes the last of them.
 pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
     let mut ports = super::ports();
@@ -219,17 +226,17 @@ pub fn many(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         let ipv4 = port.ipv4.as_mut().unwrap();
         (ipv4.dut, ipv4.host, ipv4.prefix_len) = (dut.parse().unwrap(), host.parse().unwrap(), 22);
     }
-    let dut = up_with(lab, kind, work, &with_bgp(ports, 1000))?;
+    let dut = up_with(lab, kind, work, &with_bgp(ports, 500))?;
     let (far, near) = (lab.namespace("far").map_err(text)?, lab.tester().map_err(text)?);
     kernel_hosts(&near, &far).map_err(text)?;
-    near.ip(&["address add 198.18.7.233/22 dev t0".into(), "address add 2001:2::3e9/64 dev t0 nodad".into()])
+    near.ip(&["address add 198.18.5.245/22 dev t0".into(), "address add 2001:2::1f5/64 dev t0 nodad".into()])
         .map_err(text)?;
-    let last = [("198.18.7.233", "198.18.4.1"), ("2001:2::3e9", "2001:2::1")];
+    let last = [("198.18.5.245", "198.18.4.1"), ("2001:2::1f5", "2001:2::1")];
     let peer = Peer::start(&near, work, 65001, last, (0, 0))?;
     let start = Instant::now();
     await_that(60, || peer.established())?;
     ensure(start.elapsed() < Duration::from_secs(20), "it does not turn away who comes first")?;
-    println!("{kind}: the last of 1,000 neighbours established after {:.2} s", start.elapsed().as_secs_f64());
+    println!("{kind}: the last of 2,000 neighbours established after {:.2} s", start.elapsed().as_secs_f64());
     drop(peer);
     dut.take_down().map_err(text)
 }

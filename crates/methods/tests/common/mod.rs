@@ -212,6 +212,9 @@ impl Fake {
             dut_cpu: None,
             dut_counters: Default::default(),
             senders: senders.len() as u32,
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
         }
     }
 }

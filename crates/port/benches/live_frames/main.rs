@@ -39,9 +39,11 @@ fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -
         group: "all".into(),
         from: 0,
         to: 1,
+        also: vec![],
         family: Family::Ipv4,
         sources: range([10, 200, 0, 2], 1),
-        destinations: range([10, 0, 0, 0], destinations),
+        destinations: range([10, 0, 0, 0], destinations).into(),
+        per_destination: false,
         weight: 1.0,
     };
     TrialSpec {
@@ -52,6 +54,7 @@ fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -
         duration_s: seconds,
         bin_s: None,
         drain_s: 0.0,
+        events: vec![],
     }
 }
 

@@ -34,15 +34,18 @@ fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
             group: "all".into(),
             from: 0,
             to,
+            also: vec![],
             family: Family::Ipv4,
             sources: range([10, 200, 0, 2], 1),
-            destinations: range([10, 0, 0, 0], destinations),
+            destinations: range([10, 0, 0, 0], destinations).into(),
+            per_destination: false,
             weight: 1.0,
         }],
         load: Load::Maximum { limit_pps: 14_880_952.0 },
         duration_s: seconds,
         bin_s: None,
         drain_s: if to == 0 { 0.0 } else { 0.2 },
+        events: vec![],
     };
     let neighbour =
         |i: usize| Neighbour { mac: MacAddr(MACS[i]), device_ipv4: Some(MacAddr(MACS[1 - i])), device_ipv6: None };

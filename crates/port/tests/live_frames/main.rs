@@ -99,26 +99,36 @@ fn check(good: bool, what: impl FnOnce() -> String) -> Checked {
     if good { Ok(()) } else { Err(what()) }
 }
 
-fn flow(group: &str, family: Family, destinations: u32, weight: f64) -> FlowSpec {
-    let (first, source) = match family {
-        Family::Ipv4 => ("16.0.0.0", "198.18.0.2"),
-        Family::Ipv6 => ("2001:db8:ffff:ffff:ffff:ffff:fff0:0", "2001:db8::2"),
+fn destinations_of(family: Family, count: u32, step: u64) -> AddressRange {
+    let first = match family {
+        Family::Ipv4 => "16.0.0.0",
+        Family::Ipv6 => "2001:db8:ffff:ffff:ffff:ffff:fff0:0",
     };
-    let range = |first: &str, count| AddressRange { first: first.parse().expect("an address"), step: 1, count };
+    AddressRange { first: first.parse().expect("an address"), step, count }
+}
+
+fn flow(group: &str, family: Family, destinations: u32, weight: f64) -> FlowSpec {
+    let source = match family {
+        Family::Ipv4 => "198.18.0.2",
+        Family::Ipv6 => "2001:db8::2",
+    };
+    let sources = AddressRange { first: source.parse().expect("an address"), step: 1, count: 1 };
     FlowSpec {
         group: group.into(),
         from: 0,
         to: 1,
+        also: vec![],
         family,
-        sources: range(source, 1),
-        destinations: range(first, destinations),
+        sources,
+        destinations: destinations_of(family, destinations, 1).into(),
+        per_destination: false,
         weight,
     }
 }
 
 fn spec(size: &str, flows: Vec<FlowSpec>, load: Load, duration_s: f64) -> TrialSpec {
     let size = size.parse().expect("a size");
-    TrialSpec { purpose: "test".into(), size, flows, load, duration_s, bin_s: None, drain_s: 0.5 }
+    TrialSpec { purpose: "test".into(), size, flows, load, duration_s, bin_s: None, drain_s: 0.5, events: vec![] }
 }
 
 impl Bench<'_> {
@@ -227,7 +237,7 @@ fn same_frames(bench: &Bench) -> Checked {
             ];
             flows[1].sources.count = 3;
             flows[1].sources.step = 1 << 40;
-            flows[1].destinations.step = u64::MAX;
+            flows[1].destinations = destinations_of(family, 5, u64::MAX).into();
             let spec = spec(size, flows, Load::Constant { rate_pps: 20_000.0 }, 0.05);
             let mut seen = Vec::new();
             for live in [true, false] {

@@ -1,12 +1,13 @@
 //! The HTML report: one file that needs no network, readable without script.
 
+mod plots;
 mod tables;
 mod trials;
 
+use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
-use crate::svg;
-use crate::view::{DutView, MergedPlot, Section, View};
+use crate::view::{DutView, Section, View};
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_store::RunState;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -20,6 +21,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The whole page.
 pub fn page(view: &View) -> String {
     let started = &view.run.started;
+    let names = Names::new(view);
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -35,7 +37,9 @@ pub fn page(view: &View) -> String {
                 main {
                     (head(view))
                     (summary(view))
-                    @for section in view.all_sections() { (self::section(view, section)) }
+                    @for (n, section) in view.all_sections().enumerate() {
+                        (self::section(view, section, (&names.tables[n], &names.plots[n])))
+                    }
                     (duts(view))
                     (environment(view))
                     (invalid(view))
@@ -179,7 +183,8 @@ fn overall(view: &View, dut: usize) -> Markup {
     }
 }
 
-fn section(view: &View, section: &Section) -> Markup {
+/// `tables` and `plots` are the names of their CSV files.
+fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String])) -> Markup {
     let trials: Vec<_> = section.results.iter().flat_map(|r| r.trials.iter().copied()).collect();
     let invalid = trials.iter().filter(|t| !t.result.validity.is_valid()).count();
     let of_tester = section.results.iter().all(|r| r.dut >= view.duts.len());
@@ -195,14 +200,14 @@ fn section(view: &View, section: &Section) -> Markup {
                     @if !r.trials.is_empty() { "; " (r.trials.len()) " trials stored" } }
             }
             @if !section.plots.is_empty() {
-                div.plots { @for p in &section.plots { (plot(view, p)) } }
+                div.plots { @for (p, file) in section.plots.iter().zip(plots) { (plots::figure(view, p, file)) } }
             }
             @if invalid > 0 { p.muted {
                 (invalid) " of " (trials.len()) " trials of this test were invalid: the tester could not offer or count as asked. \
                  They are part of no figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " and of no plot" } ". "
                 a href="#invalid" { "Reasons" }
             } }
-            @for t in &section.tables { (tables::merged(view, t)) }
+            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, t, file)) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
@@ -246,31 +251,9 @@ fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
 }
 
-fn plot(view: &View, plot: &MergedPlot) -> Markup {
-    let many = view.duts.len() > 1;
-    html! {
-        figure {
-            figcaption { (plot.plot.title) @if plot.plot.log_y { " " small { "logarithmic" } } }
-            p.legend {
-                @for i in (0..plot.plot.series.len()).filter(|i| !beside_curve(plot, *i)) {
-                    span { (PreEscaped(svg::swatch(plot, i, many))) (plot.plot.series[i].name) }
-                }
-                @if (0..plot.plot.series.len()).any(|i| beside_curve(plot, i)) { span { "\u{b7} faint dots: single trials" } }
-                @if !plot.invalid.is_empty() { span { "\u{b7} hollow: " (plot.invalid.len()) " invalid trials" } }
-                @if svg::has_gaps(plot) { span { "\u{b7} n/a: no value, see the table and the notes" } }
-            }
-            @match svg::draw(plot, many) {
-                Some(svg) => { div.scroll { (PreEscaped(svg)) } }
-                None => { p.muted { "No points: nothing was measured." } }
-            }
-        }
-    }
-}
-
-/// Dots of single trials behind a curve of the same DUT need no entry of their own in the legend.
-fn beside_curve(plot: &MergedPlot, index: usize) -> bool {
-    let curve = |i: usize| plot.dut_of[i] == plot.dut_of[index] && !plot.plot.series[i].dots;
-    plot.plot.series[index].dots && (0..plot.plot.series.len()).any(curve)
+/// A link to a file of figures beside the page.
+fn csv_link(file: &str) -> Markup {
+    html! { a.csv href={ "csv/" (file) } title={ "all of it in full precision: csv/" (file) } { "CSV" } }
 }
 
 fn duts(view: &View) -> Markup {

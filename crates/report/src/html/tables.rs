@@ -49,12 +49,14 @@ fn sort_key(cell: &Cell) -> String {
 }
 
 /// A merged table. Each row is a `tbody` of its own and names its trials, which the list of all trials has in full.
-pub fn merged(view: &View, table: &MergedTable) -> Markup {
+/// `file` is the CSV file with all rows.
+pub fn merged(view: &View, table: &MergedTable, file: &str) -> Markup {
     let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let traced = table.rows.iter().any(|r| !r.trials.is_empty());
+    let (rows, beyond) = (table.shown().0, table.beyond(view));
     html! {
-        h3 { (table.title) }
+        h3 { (table.title) " " (super::csv_link(file)) }
         div.scroll { table.sortable {
             thead { tr {
                 th scope="col" { "DUT" }
@@ -64,7 +66,7 @@ pub fn merged(view: &View, table: &MergedTable) -> Markup {
                 @if marked { th scope="col" { "Marks" } }
                 @if traced { th scope="col" { "Trials" } }
             } }
-            @for (i, row) in table.rows.iter().enumerate() { tbody.next[i > 0 && table.rows[i - 1].dut != row.dut] {
+            @for (i, row) in rows.iter().enumerate() { tbody.next[i > 0 && rows[i - 1].dut != row.dut] {
                 tr {
                     th scope="row" { (super::dut_name(view.dut(row.dut))) }
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
@@ -79,6 +81,9 @@ pub fn merged(view: &View, table: &MergedTable) -> Markup {
                 }
             } }
         } }
+        @if !beyond.is_empty() {
+            p.muted { @for line in &beyond { (line) ". " } "All of them are in " a href={ "csv/" (file) } { "csv/" (file) } "." }
+        }
     }
 }
 

@@ -108,31 +108,6 @@ impl Frame {
             write!(self.body, "<path class=\"axis\" d=\"M{:.1} {:.1}H{:.1}\"/>", self.left, self.bottom, self.right);
     }
 
-    /// Vertical marks with their texts; `rows` is what [`event_rows`] returned.
-    pub fn events(&mut self, axis: &Axis, events: &[(f64, String)], rows: &[Option<usize>]) {
-        for ((value, text), row) in events.iter().zip(rows) {
-            let x = self.x(axis.at(*value));
-            let y = self.top - 6.0 - row.unwrap_or(0) as f64 * 15.0;
-            let _ = write!(
-                self.body,
-                "<g class=\"event\"><path d=\"M{x:.1} {:.1}V{:.1}\"/><title>{}</title>",
-                if row.is_some() { y + 3.0 } else { self.top },
-                self.bottom,
-                escape(text)
-            );
-            if row.is_some() {
-                let width = text.chars().count() as f64 * CHAR;
-                let (anchor, x) = if x + width + 4.0 > WIDTH { ("e", x - 4.0) } else { ("s", x + 4.0) };
-                let _ = write!(
-                    self.body,
-                    "<text class=\"tick {anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
-                    escape(text)
-                );
-            }
-            self.body.push_str("</g>");
-        }
-    }
-
     /// The finished `<svg>` element, `below` the height under the data area.
     pub fn finish(self, title: &str, below: f64) -> String {
         format!(
@@ -142,30 +117,6 @@ impl Frame {
             self.body
         )
     }
-}
-
-/// Gives each event a row for its text, above those of the later events that it would run into, so that no line of an
-/// event crosses the text of another; none when four rows do not suffice (the text is then in the tooltip only). `left`
-/// and `right` bound the data area.
-pub fn event_rows(axis: &Axis, events: &[(f64, String)], left: f64, right: f64) -> Vec<Option<usize>> {
-    let span = |(value, text): &(f64, String)| {
-        let x = left + (right - left) * axis.at(*value);
-        let width = text.chars().count() as f64 * CHAR + 10.0;
-        if x + width > WIDTH { (x - width, x) } else { (x, x + width) }
-    };
-    let mut order: Vec<usize> = (0..events.len()).collect();
-    order.sort_by(|a, b| events[*b].0.total_cmp(&events[*a].0));
-    let mut rows: Vec<Option<usize>> = vec![None; events.len()];
-    for (done, index) in order.iter().enumerate() {
-        let own = span(&events[*index]);
-        let touched = order[..done].iter().filter(|o| {
-            let other = span(&events[**o]);
-            other.0 <= own.1 && own.0 <= other.1
-        });
-        let row = touched.filter_map(|o| rows[*o]).map(|r| r + 1).max().unwrap_or(0);
-        rows[*index] = (row < 4).then_some(row);
-    }
-    rows
 }
 
 /// A dot of a single trial: shape `place`, of radius about `r`, with its tooltip; `class` is put beside its own.
@@ -197,20 +148,5 @@ pub fn marker(place: usize, x: f64, y: f64, tip: &str) -> String {
         ),
         2 => format!("<path class=\"mark\" d=\"M{x:.1} {:.1}l4 7h-8z\">{title}</path>", y - 4.2),
         _ => format!("<path class=\"mark\" d=\"M{x:.1} {:.1}l4 4l-4 4l-4-4z\">{title}</path>", y - 4.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn event_texts_do_not_overlap() {
-        let axis = Axis::linear(0.0, 10.0, 5, true);
-        let events: Vec<_> =
-            [1.0, 1.1, 9.9, 1.2, 1.3, 1.4].iter().map(|x| (*x, "withdraw 1000 routes".to_owned())).collect();
-        // Of the five at the left the earliest would need a fifth row.
-        let rows = event_rows(&axis, &events, 50.0, 700.0);
-        assert_eq!(rows, [None, Some(3), Some(0), Some(2), Some(1), Some(0)]);
     }
 }

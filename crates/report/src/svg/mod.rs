@@ -3,8 +3,11 @@
 
 mod categories;
 mod curves;
+mod events;
 mod frame;
 pub mod scale;
+pub mod sorted;
+mod thin;
 
 use crate::view::MergedPlot;
 use drophammer_model::outcome::PlotKind;
@@ -36,14 +39,28 @@ pub fn has_gaps(plot: &MergedPlot) -> bool {
     matches!(plot.plot.kind, PlotKind::Bars | PlotKind::Ranges) && categories::gaps(&plot.plot.series)
 }
 
-/// The plot as an `<svg>` element; absent when no series has a point.
-pub fn draw(plot: &MergedPlot, many_duts: bool) -> Option<String> {
+/// A plot as the page shows it.
+#[derive(Debug)]
+pub struct Drawing {
+    /// The `<svg>` element.
+    pub svg: String,
+    /// Events for whose texts the drawing had no room, as indices of [`MergedPlot::events`]; it calls them 1, 2, 3 in this order.
+    pub numbered: Vec<usize>,
+}
+
+/// The plot, drawn; absent when no series has a point.
+pub fn draw(plot: &MergedPlot, many_duts: bool) -> Option<Drawing> {
     if !plot.plot.series.iter().any(|s| s.points.iter().any(|p| p.y.is_finite() && p.x.is_finite())) {
         return None;
     }
     Some(match plot.plot.kind {
-        PlotKind::Bars | PlotKind::Ranges => categories::draw(plot, many_duts),
-        PlotKind::Line | PlotKind::Dots | PlotKind::Percentiles => curves::draw(plot, many_duts),
+        PlotKind::Bars | PlotKind::Ranges => Drawing { svg: categories::draw(plot, many_duts), numbered: vec![] },
+        PlotKind::Line
+        | PlotKind::Dots
+        | PlotKind::Percentiles
+        | PlotKind::Area
+        | PlotKind::Steps
+        | PlotKind::Sorted => curves::draw(plot, many_duts),
     })
 }
 
@@ -57,6 +74,14 @@ pub fn swatch(plot: &MergedPlot, series: usize, many_duts: bool) -> String {
             format!("<rect class=\"bar p{}\" x=\"5\" y=\"2\" width=\"14\" height=\"10\" rx=\"2\"/>", style.place.min(3))
         }
         (_, Some(_)) if dots => frame::dot("", style.place, 12.0, 7.0, 3.0, ""),
+        (PlotKind::Area, Some(_)) => {
+            let line = "M1 12V4H14V8H23";
+            let dash = style.place.min(4);
+            format!("<path class=\"fill\" d=\"{line}V13H1z\"/><path class=\"line l{dash}\" d=\"{line}\"/>")
+        }
+        (PlotKind::Steps, Some(_)) => {
+            format!("<path class=\"line l{}\" d=\"M1 11H9V7H16V3H23\"/>", style.place.min(4))
+        }
         (_, Some(_)) => format!(
             "<path class=\"line l{}\" d=\"M1 7H23\"/>{}",
             style.place.min(4),

@@ -168,6 +168,10 @@ fn labels(values: &[f64], step: f64) -> Vec<String> {
     } else {
         (1.0, "")
     };
+    // 200k, 400k, ... 1M instead of 0.2M, 0.4M, ... 1.0M.
+    if divisor > 1.0 && largest <= divisor {
+        return values.iter().map(|v| if v.abs() < step / 2.0 { "0".into() } else { short(*v) }).collect();
+    }
     let scaled = step / divisor;
     let decimals = usize::try_from((-(scaled.log10() + 1e-9).floor() as i32).max(0)).unwrap_or(0);
     values
@@ -211,6 +215,7 @@ mod tests {
         assert_eq!(texts(&Axis::linear(0.0, 14_880_952.0, 6, true)), ["0", "5M", "10M", "15M"]);
         assert_eq!(texts(&Axis::linear(0.0, 0.93, 5, true)), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(texts(&Axis::linear(0.0, 0.0, 4, true)), ["0", "0.5", "1.0"]);
+        assert_eq!(texts(&Axis::linear(0.0, 1e6, 5, true)), ["0", "200k", "400k", "600k", "800k", "1M"]);
         assert_eq!(texts(&Axis::linear(-3.0, 3.0, 3, true)), ["-4", "-2", "0", "2", "4"]);
         assert_eq!(texts(&Axis::linear(0.0, 2_500.0, 5, true)), ["0", "500", "1000", "1500", "2000", "2500"]);
         assert_eq!(texts(&Axis::linear(64.0, 1518.0, 6, false)), ["500", "1000", "1500"]);

@@ -48,6 +48,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             duration_s: 1.0,
             bin_s: None,
             drain_s: 2.0,
+            events: vec![],
         },
         result: TrialResult {
             trial: number,
@@ -64,6 +65,9 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             dut_cpu: Some(0.97),
             dut_counters: Default::default(),
             senders: 2,
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
         },
     }
 }

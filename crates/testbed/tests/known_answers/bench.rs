@@ -166,7 +166,17 @@ impl Up<'_> {
         let flow = |from: usize, to: usize, family: Family| {
             let range = |port: usize| views[port].addressing(family).unwrap().destinations;
             let group = family.to_string();
-            FlowSpec { group, from, to, family, sources: range(from), destinations: range(to), weight: 1.0 }
+            FlowSpec {
+                group,
+                from,
+                to,
+                also: vec![],
+                family,
+                sources: range(from),
+                destinations: range(to).into(),
+                per_destination: false,
+                weight: 1.0,
+            }
         };
         let flows = directions.iter().flat_map(|(from, to)| families.iter().map(|f| flow(*from, *to, *f))).collect();
         let size = if both { "78" } else { "64" };
@@ -178,6 +188,7 @@ impl Up<'_> {
             duration_s,
             bin_s: None,
             drain_s: 0.25,
+            events: vec![],
         }
     }
 

@@ -9,7 +9,8 @@
 mod scaling;
 
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
 use drophammer_port::priority::{Favoured, pin, usable};
 use drophammer_port::{
     Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, memory,
@@ -20,6 +21,7 @@ use drophammer_traffic::{Control, Layout, Neighbour, Plan, SendFrame, Timing};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant as Stopwatch};
 
 const ROUNDS: usize = 9;
@@ -95,15 +97,27 @@ fn flow(from: usize, to: usize, destinations: u32) -> FlowSpec {
         group: "all".into(),
         from,
         to,
+        also: vec![],
         family: Family::Ipv4,
         sources: range([10, 200, 0, 2], 1),
-        destinations: range([10, 0, 0, 0], destinations),
+        destinations: range([10, 0, 0, 0], destinations).into(),
+        per_destination: false,
         weight: 1.0,
     }
 }
 
+/// A flow to a million routes, counted by route.
+fn to_routes(routes: Routes) -> FlowSpec {
+    let destinations = Targets::Routes { count: routes.len(), routes: Arc::new(routes), first: 0 };
+    FlowSpec { destinations, per_destination: true, ..flow(0, 1, 1) }
+}
+
 fn plan(flows: u32, destinations: u32, seconds: f64) -> Plan {
     plan_of(vec![flow(0, 1, destinations); flows as usize], Layout::one(2), seconds)
+}
+
+fn one_flow(flow: FlowSpec) -> Plan {
+    plan_of(vec![flow], Layout::one(2), 2.0)
 }
 
 fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
@@ -115,6 +129,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
         duration_s: seconds,
         bin_s: Some(0.1),
         drain_s: 0.2,
+        events: vec![],
     };
     let mac = |port: usize| MacAddr::local(port as u64);
     // Frames are for whoever is at the far end; who only receives needs no far end.
@@ -144,7 +159,22 @@ fn copy() -> Duration {
 }
 
 fn generator(flows: u32, destinations: u32) -> Duration {
-    let (mut generators, _) = plan(flows, destinations, 2.0).into_parts(Instant(1));
+    generator_of(plan(flows, destinations, 2.0))
+}
+
+/// Like a table of the Internet.
+fn internet() -> Routes {
+    RouteRange::internet(Family::Ipv4, 1_000_000, 1).expect("routes").into()
+}
+
+/// Prefixes of one length.
+fn uniform() -> Routes {
+    let first = "16.0.0.0/24".parse().expect("a prefix");
+    RouteRange::uniform(first, 1_000_000, 1, AttributePattern::default()).expect("routes").into()
+}
+
+fn generator_of(plan: Plan) -> Duration {
+    let (mut generators, _) = plan.into_parts(Instant(1));
     let mut sink = Sink::new();
     let watch = Stopwatch::now();
     for _ in 0..FRAMES / BURST {
@@ -177,7 +207,11 @@ fn order(flows: u32, chunk: u64) -> Vec<u32> {
 }
 
 fn analyzer(flows: u32) -> Duration {
-    let (mut generators, mut analyzer) = plan(flows, 1_000_000, 2.0).into_parts(Instant(1));
+    analyzer_of(plan(flows, 1_000_000, 2.0), flows)
+}
+
+fn analyzer_of(plan: Plan, flows: u32) -> Duration {
+    let (mut generators, mut analyzer) = plan.into_parts(Instant(1));
     let mut sink = Sink::new();
     let mut stock = vec![[0u8; LEN]; STOCK];
     let mut lent = vec![([0u8; LEN], NOW); LENT];
@@ -243,7 +277,12 @@ const PARTS: &[Part] = &[
     ("bare copy of 60 bytes per frame", || rate(copy())),
     ("generator, 1 destination", || rate(generator(1, 1))),
     ("generator, 1,000,000 destinations", || rate(generator(1, 1_000_000))),
+    ("generator, 1,000,000 routes like the Internet's", || rate(generator_of(one_flow(to_routes(internet()))))),
+    ("generator, 1,000,000 uniform routes", || rate(generator_of(one_flow(to_routes(uniform()))))),
     ("analyzer, 1 flow", || rate(analyzer(1))),
+    ("analyzer, 1 flow by destination", || {
+        rate(analyzer_of(one_flow(FlowSpec { per_destination: true, ..flow(0, 1, 1_000_000) }), 1))
+    }),
     ("analyzer, 10,000 flows at random", || rate(analyzer(10_000))),
     ("both in memory, 1 destination", || both(1)),
     ("both in memory, 1,000,000 destinations", || both(1_000_000)),
@@ -275,7 +314,7 @@ fn one_thread(only: &str) {
     for ((name, _), rates) in parts.iter().zip(&mut rates) {
         let rate = median(rates);
         println!(
-            "  {name:<40} {:>7.1} M frames/s  {:>6.2} ns  {:.3} of the copy",
+            "  {name:<48} {:>7.1} M frames/s  {:>6.2} ns  {:.3} of the copy",
             rate / 1e6,
             1e9 / rate,
             rate / limit

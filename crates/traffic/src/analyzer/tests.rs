@@ -11,7 +11,17 @@ fn analyzer() -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
         let group = Family::to_string(&family);
-        FlowSpec { group, from: 0, to: 1, family, sources: range, destinations: range, weight: 1.0 }
+        FlowSpec {
+            group,
+            from: 0,
+            to: 1,
+            also: vec![],
+            family,
+            sources: range,
+            destinations: range.into(),
+            per_destination: false,
+            weight: 1.0,
+        }
     };
     let spec = TrialSpec {
         purpose: String::new(),
@@ -21,6 +31,7 @@ fn analyzer() -> Analyzer {
         duration_s: 0.0,
         bin_s: Some(0.001),
         drain_s: 1.0,
+        events: vec![],
     };
     let (key, earlier) = (TrialKey::new(1, 2), vec![TrialKey::new(1, 1)]);
     let timing = Timing { seed: 3, key, earlier, max_backlog_ns: 0, late_ns: 1_000_000_000 };

@@ -10,12 +10,12 @@ impl PortGenerator {
         self.next_departure().unwrap_or(self.last_departure)
     }
 
-    /// Hands over the next burst, every frame with the instant of its departure, to a port that sends ahead; returns how
-    /// many frames it took.
+    /// Hands over the next burst, every frame with the instant of its departure, which is before `until`, to a port that
+    /// sends ahead; returns how many frames it took.
     ///
     /// # Errors
     /// The port's.
-    pub(crate) fn send_ahead(&mut self, port: &mut dyn Port, now: Instant) -> Result<usize, PortError> {
+    pub(crate) fn send_ahead(&mut self, port: &mut dyn Port, now: Instant, until: Instant) -> Result<usize, PortError> {
         // The burst before is under way yet, or the trial has not begun.
         if now < self.last_departure.max(self.start) {
             return Ok(0);
@@ -29,7 +29,11 @@ impl PortGenerator {
             if departure >= end {
                 break;
             }
-            *at = now.max(Instant(self.start.0 + departure));
+            let leaves = now.max(Instant(self.start.0 + departure));
+            if leaves >= until {
+                break;
+            }
+            *at = leaves;
             let late = at.0 - self.start.0 - departure;
             self.lateness[(64 - late.leading_zeros()).min(39) as usize] += 1;
             frames += 1;

@@ -2,10 +2,11 @@
 //! been made here.
 //!
 //! What fits: one frame size and one IP version for all flows of the port (any number of flows and any weights), and a
-//! constant load, a burst or the maximum. The order of flows, the addresses, the sequence numbers and the rules for a late
+//! constant load, a burst or the maximum; destinations that are a range of addresses and not counted one by one; no events. The order of flows, the addresses, the sequence numbers and the rules for a late
 //! generator are those of user space, so what was offered follows from how many frames left.
 
-use super::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED, PortGenerator, SendFlow, Skip};
+use super::catch_up::{CATCH_UP_BURST_NS, CATCH_UP_FRAMES, CATCH_UP_SPEED};
+use super::{Addresses, Aim, PortGenerator, SendFlow, Skip};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::Family;
 use drophammer_port::kernel_generator::{HEAD, Lag, Stream, StreamAddresses, StreamFlow, StreamReport};
@@ -32,6 +33,9 @@ impl PortGenerator {
     /// # Errors
     /// The port's.
     pub(crate) fn prepare_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
+        if !self.fits_kernel {
+            return Ok(());
+        }
         let Some(kernel) = port.kernel_generator() else { return Ok(()) };
         if let Some(stream) = self.stream(kernel)
             && kernel.prepare(&stream)?
@@ -67,13 +71,14 @@ impl PortGenerator {
     }
 }
 
-fn addresses(from: &super::Addresses) -> StreamAddresses {
+fn addresses(from: &Addresses) -> StreamAddresses {
     let (half_bits, keys) = from.order.network();
     StreamAddresses { first: from.first, step: from.step as u64, count: from.order.len(), half_bits, keys }
 }
 
 fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
     let template = flow.templates.first()?;
+    let Aim::Addresses(destinations) = &flow.destinations else { return None };
     let bytes = template.bytes();
     let mut head = [0; HEAD];
     let known = bytes.len().min(HEAD);
@@ -85,7 +90,7 @@ fn stream_flow(flow: &SendFlow) -> Option<StreamFlow> {
         ip_sum,
         udp_sum,
         sources: addresses(&flow.sources),
-        destinations: addresses(&flow.destinations),
+        destinations: addresses(destinations),
     })
 }
 

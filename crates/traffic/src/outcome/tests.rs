@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, LoadStep, TrialSpec};
+use drophammer_model::trial::{AddressRange, DestinationCounts, Family, FlowSpec, Load, LoadStep, TrialSpec};
 use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
 use drophammer_wire::{MacAddr, checksum};
@@ -160,7 +160,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
         analyzer.take(*port, Arrival { frame, at: Instant(*at) });
     }
     let fared: Vec<Fared> = (0..layout.lanes() as u64)
-        .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1 })
+        .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1, events: vec![] })
         .collect();
     result(&plan, &fared, 5)
 }
@@ -169,7 +169,17 @@ fn flow(group: u8, from: usize, to: usize, ipv6: bool, weight: f64) -> FlowSpec 
     let first = if ipv6 { "2001:2::1" } else { "198.18.0.1" };
     let range = |count| AddressRange { first: first.parse().unwrap(), step: 1, count };
     let family = if ipv6 { Family::Ipv6 } else { Family::Ipv4 };
-    FlowSpec { group: format!("g{group}"), from, to, family, sources: range(3), destinations: range(5), weight }
+    FlowSpec {
+        group: format!("g{group}"),
+        from,
+        to,
+        also: vec![],
+        family,
+        sources: range(3),
+        destinations: range(5).into(),
+        per_destination: false,
+        weight,
+    }
 }
 
 fn trial(flows: Vec<FlowSpec>, load: Load, size: &str) -> TrialSpec {
@@ -181,6 +191,7 @@ fn trial(flows: Vec<FlowSpec>, load: Load, size: &str) -> TrialSpec {
         duration_s: 0.01,
         bin_s: Some(0.001),
         drain_s: 0.02,
+        events: vec![],
     }
 }
 
@@ -212,20 +223,50 @@ fn of_all_lanes(mut result: TrialResult) -> TrialResult {
     result
 }
 
+/// Where all flows of a trial are counted by destination, the sums are those of the groups.
+fn by_destination_as_by_flow(result: &TrialResult) {
+    let sum = |counts: &[u32]| counts.iter().map(|n| u64::from(*n)).sum::<u64>();
+    let offered: u64 = result.destinations.iter().map(|d| sum(&d.offered)).sum();
+    let received: u64 = result.destinations.iter().map(|d| sum(&d.received)).sum();
+    for (i, d) in result.destinations.iter().enumerate() {
+        assert_eq!(d.summary(), result.destination_summaries[i]);
+        for i in 0..d.offered.len() {
+            let never = DestinationCounts::NEVER;
+            assert_eq!((d.lost(i) == 0, d.lost(i) == 0), (d.first_lost_us[i] == never, d.last_lost_us[i] == never));
+            assert!(
+                d.first_lost_us[i] <= d.last_lost_us[i] && (d.lost(i) != 1 || d.first_lost_us[i] == d.last_lost_us[i])
+            );
+        }
+    }
+    assert!(offered <= result.offered() && received <= result.received());
+    for g in &result.groups {
+        assert!(g.arrived_at.is_empty() && g.stray == 0 || g.arrived_at.iter().sum::<u64>() == g.received + g.stray);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn lanes_make_no_difference(
-        ports in 2usize..6,
+        ports in 2usize..6, also in 0u8..4, counted in 0u8..4,
         flows in proptest::collection::vec((0u8..3, 0usize..6, 0usize..6, any::<bool>(), 1u8..4), 1..20),
         load in loads(), size in proptest::sample::select(&["64", "128", "imix"]), faults in all_faults(), lanes in 2usize..6, blocks: bool
     ) {
-        let flows = flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
+        let mut flows: Vec<_> =
+            flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
+        for (i, flow) in flows.iter_mut().enumerate() {
+            // Those that go astray are right there.
+            if also == 1 || also == 2 && i % 3 == 0 {
+                flow.also = vec![(flow.to + 1) % ports];
+            }
+            flow.per_destination = counted == 1 || counted == 2 && i % 2 == 0;
+        }
         let spec = trial(flows, load, size);
         let one = carried_out(&spec, Layout::one(ports), &faults);
         let layout = if blocks { Layout::blocks(ports, lanes) } else { Layout::round_robin(ports, lanes) };
-        let many = carried_out(&spec, layout, &faults);
+        let many = carried_out(&spec, layout.for_flows(&spec.flows), &faults);
+        by_destination_as_by_flow(&one);
         prop_assert_eq!(of_all_lanes(one), of_all_lanes(many));
     }
 }

@@ -212,7 +212,17 @@ pub fn flow(group: &str, from: usize, to: usize, family: Family, count: u32, wei
         AddressRange { first, step: 1, count }
     };
     let (sources, destinations) = (range(from, 16), range(to, count));
-    FlowSpec { group: group.into(), from, to, family, sources, destinations, weight }
+    FlowSpec {
+        group: group.into(),
+        from,
+        to,
+        also: vec![],
+        family,
+        sources,
+        destinations: destinations.into(),
+        per_destination: false,
+        weight,
+    }
 }
 
 pub fn spec(size: &str, flows: Vec<FlowSpec>, load: Load, duration_s: f64) -> TrialSpec {
@@ -224,6 +234,7 @@ pub fn spec(size: &str, flows: Vec<FlowSpec>, load: Load, duration_s: f64) -> Tr
         duration_s,
         bin_s: Some(duration_s / 8.0),
         drain_s: 2.0,
+        events: vec![],
     }
 }
 

@@ -83,9 +83,7 @@ impl Session {
     pub(super) fn run_timers(&mut self, now: Instant) {
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if due(self.timers.linger) {
-            self.timers.linger = None;
-            self.out.clear();
-            self.wishes.push_back(Wish::Abort);
+            self.abort_unwritten();
         }
         if due(self.timers.hold) {
             let expired = Notification::bare(code::HOLD_TIMER_EXPIRED, 0);
@@ -107,11 +105,15 @@ impl Session {
         }
         if due(self.timers.idle_hold) {
             self.timers.idle_hold = None;
-            if self.timers.linger.take().is_some() {
-                self.out.clear();
-                self.wishes.push_back(Wish::Abort);
-            }
             self.begin(now);
+        }
+    }
+
+    /// Resets a connection whose last message still waits.
+    pub(super) fn abort_unwritten(&mut self) {
+        if self.timers.linger.take().is_some() {
+            self.out.clear();
+            self.wishes.push_back(Wish::Abort);
         }
     }
 

@@ -48,6 +48,11 @@ fn a_peer_that_does_not_read_cannot_hold_the_end_up() {
     session.reset(at(2.), Notification::bare(6, 4));
     assert_eq!(wishes(&mut session, at(3.)), [Wish::Abort, Wish::Connect]);
     assert!(!session.wants_write());
+    // So does a start by hand.
+    let mut session = session_in(State::Established, config());
+    session.stop(at(2.), cease::ADMINISTRATIVE_SHUTDOWN);
+    session.start(at(2.5));
+    assert_eq!((wishes(&mut session, at(2.5)), session.wants_write()), (vec![Wish::Abort, Wish::Connect], false));
     // And a connection that is gone needs no end.
     let mut session = session_in(State::Established, config());
     session.stop(at(2.), cease::ADMINISTRATIVE_SHUTDOWN);

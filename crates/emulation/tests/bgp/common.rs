@@ -1,0 +1,88 @@
+//! Routes of each kind as the messages that carry them.
+
+use drophammer_emulation::bgp::{
+    Encapsulation, EncapsulationKind, Negotiated, NextHops, Outbox, Packing, SessionConfig,
+};
+use drophammer_model::Instant;
+use drophammer_model::routes::{AttributePattern, GroupSizes, Prefix, RouteRange, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::update::Labels;
+use drophammer_wire::bgp::{AfiSafi, PathDirection};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+pub const FAMILIES: [AfiSafi; 6] = [
+    AfiSafi::IPV4_UNICAST,
+    AfiSafi::IPV6_UNICAST,
+    AfiSafi::IPV4_LABELLED,
+    AfiSafi::IPV6_LABELLED,
+    AfiSafi::VPNV4,
+    AfiSafi::VPNV6,
+];
+pub const FIRST_LABEL: u32 = 1000;
+pub const PATH_ID: u32 = 77;
+pub const TARGET: [u8; 8] = [0, 2, 0xfd, 0xe9, 0, 0, 0, 9];
+pub const NEXT_HOP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
+
+pub fn agreed(add_path: bool, four_octet_as: bool) -> Negotiated {
+    let both = PathDirection { receive: true, send: true };
+    let config = |local, peer, id: u32| SessionConfig {
+        families: FAMILIES.to_vec(),
+        add_path: if add_path { FAMILIES.map(|family| (family, both)).to_vec() } else { vec![] },
+        ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
+    };
+    let agreed = Negotiated::from_opens(&config(65_001, 65_000, 1), config(65_000, 65_001, 2).open()).unwrap();
+    Negotiated { four_octet_as, max_send: 4096, ..agreed }
+}
+
+pub fn next_hops() -> NextHops {
+    NextHops {
+        ipv4: Some(NEXT_HOP),
+        ipv6: Some("2001:2::2".parse().unwrap()),
+        link_local: Some("fe80::2".parse().unwrap()),
+    }
+}
+
+/// Labels and distinguisher as the family needs them.
+pub fn encapsulation(family: AfiSafi) -> Encapsulation {
+    let labels = Labels::Counting(FIRST_LABEL);
+    let kind = match family.safi {
+        1 => EncapsulationKind::Unicast,
+        4 => EncapsulationKind::Labelled(labels),
+        _ => EncapsulationKind::Vpn { labels, distinguisher: [0, 0, 0xfd, 0xe9, 0, 0, 0, 5], communities: TARGET },
+    };
+    Encapsulation { kind, path_id: PATH_ID }
+}
+
+/// Routes like the Internet's, or of one length.
+pub fn routes(family: AfiSafi, count: u32, seed: u64, internet: bool) -> Arc<Routes> {
+    let (ip, first) = if family.afi == 1 { (Family::Ipv4, "20.0.0.0/22") } else { (Family::Ipv6, "2a00::/40") };
+    let first: Prefix = first.parse().unwrap();
+    let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(90), ..AttributePattern::internet(seed) };
+    let range =
+        if internet { RouteRange::internet(ip, count, seed) } else { RouteRange::uniform(first, count, 3, pattern) };
+    Arc::new(range.unwrap().into())
+}
+
+/// The messages of all routes, one after the other.
+pub fn messages(
+    routes: &Arc<Routes>,
+    announce: bool,
+    packing: Packing,
+    encapsulation: Encapsulation,
+    agreed: &Negotiated,
+) -> Vec<Vec<u8>> {
+    let mut outbox = Outbox::new();
+    outbox.push(announce, routes.clone(), 0..routes.len(), packing, encapsulation);
+    outbox.end_of_rib(encapsulation.kind.family(routes.family()));
+    let (mut all, mut buffer) = (Vec::new(), vec![0; 40_000]);
+    while !outbox.is_empty() {
+        let bytes = outbox.write(Instant(1), agreed, next_hops(), &mut buffer);
+        let mut rest = &buffer[..bytes];
+        while let Some(message) = drophammer_wire::bgp::frame(rest, agreed.max_send).unwrap() {
+            all.push(rest[..message.message_len()].to_vec());
+            rest = &rest[message.message_len()..];
+        }
+    }
+    all
+}

@@ -1,0 +1,186 @@
+//! Where the frames of a flow are to go, and what became of them by destination.
+
+use super::Family;
+use crate::routes::Routes;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A range of addresses `first`, `first + step`, ... of `count` members. Arithmetic, never a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressRange {
+    /// First address.
+    pub first: IpAddr,
+    /// Distance between neighbours; 1 for consecutive hosts, 256 for one host in each /24.
+    pub step: u64,
+    /// Number of addresses, 1 to 1,000,000.
+    pub count: u32,
+}
+
+impl AddressRange {
+    /// IP version of its addresses.
+    pub fn family(&self) -> Family {
+        if self.first.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
+    }
+}
+
+/// Destinations of a flow. A frame goes to each exactly once in every [`Targets::count`] frames, in pseudo-random order
+/// (RFC 4814).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Targets {
+    /// These addresses.
+    Addresses(AddressRange),
+    /// An address within each of the routes `first` to `first + count - 1`, another one in every round
+    /// ([`Routes::address`]).
+    Routes {
+        /// The routes, of one family.
+        routes: Arc<Routes>,
+        /// The first of them.
+        first: u32,
+        /// How many; 1 to [`MAX_TARGETS`].
+        count: u32,
+    },
+}
+
+/// Most destinations of a flow.
+pub const MAX_TARGETS: u32 = 16_000_000;
+
+impl Targets {
+    /// Number of destinations.
+    pub fn count(&self) -> u32 {
+        match self {
+            Targets::Addresses(range) => range.count,
+            Targets::Routes { count, .. } => *count,
+        }
+    }
+
+    /// IP version of the destinations.
+    pub fn family(&self) -> Family {
+        match self {
+            Targets::Addresses(range) => range.family(),
+            Targets::Routes { routes, .. } => routes.family(),
+        }
+    }
+
+    /// Is there an address to each? Not where routes are named that do not exist or were not kept in the record.
+    pub fn exist(&self) -> bool {
+        match self {
+            Targets::Addresses(_) => true,
+            Targets::Routes { routes, first, count } => {
+                let loaded = match &**routes {
+                    Routes::Range(_) => true,
+                    Routes::Table(table) => table.is_loaded(),
+                };
+                loaded && first.checked_add(*count).is_some_and(|end| end <= routes.len())
+            }
+        }
+    }
+}
+
+impl From<AddressRange> for Targets {
+    fn from(range: AddressRange) -> Targets {
+        Targets::Addresses(range)
+    }
+}
+
+/// Frames of one flow by destination; all vectors are by the destination's place in [`Targets`], from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DestinationCounts {
+    /// Which of the trial's flows.
+    pub flow: usize,
+    /// Frames offered, those included that the device's receive ring refused.
+    pub offered: Vec<u32>,
+    /// Of these, distinct frames that arrived intact at a right port.
+    pub received: Vec<u32>,
+    /// Planned departure of the first lost frame, in µs after the first departure; [`DestinationCounts::NEVER`] where none
+    /// was lost. Empty when the flow had more frames than the analyzer keeps apart (2^31 over the number of flows).
+    pub first_lost_us: Vec<u32>,
+    /// The same of the last lost frame.
+    pub last_lost_us: Vec<u32>,
+}
+
+impl DestinationCounts {
+    /// Stands for the departure of a frame that there was not.
+    pub const NEVER: u32 = u32::MAX;
+
+    /// Frames lost of destination `i`.
+    pub fn lost(&self, i: usize) -> u32 {
+        self.offered[i] - self.received[i]
+    }
+
+    /// What is stored of it.
+    pub fn summary(&self) -> DestinationSummary {
+        let pairs = || self.offered.iter().zip(&self.received);
+        DestinationSummary {
+            flow: self.flow,
+            destinations: self.offered.len() as u64,
+            offered: pairs().filter(|(offered, _)| **offered > 0).count() as u64,
+            with_loss: pairs().filter(|(offered, received)| received < offered).count() as u64,
+            unreached: pairs().filter(|(offered, received)| **offered > 0 && **received == 0).count() as u64,
+        }
+    }
+}
+
+/// How many destinations of a flow fared how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DestinationSummary {
+    /// Which of the trial's flows.
+    pub flow: usize,
+    /// Destinations in all.
+    pub destinations: u64,
+    /// Of these, destinations that at least one frame was offered to.
+    pub offered: u64,
+    /// Of these, destinations that lost at least one.
+    pub with_loss: u64,
+    /// Of these, destinations whose frames were all lost.
+    pub unreached: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::routes::{RouteRange, RouteTable};
+
+    #[test]
+    fn records_of_earlier_versions_and_of_this_one_are_read() {
+        let range = r#"{"first":"198.18.0.1","step":256,"count":4}"#;
+        let read: Targets = serde_json::from_str(range).unwrap();
+        let expected = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 256, count: 4 };
+        assert_eq!(read, Targets::Addresses(expected));
+        assert_eq!(serde_json::to_string(&read).unwrap(), range);
+
+        let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv6, 1_000, 3).unwrap().into());
+        let part = Targets::Routes { routes, first: 100, count: 900 };
+        let text = serde_json::to_string(&part).unwrap();
+        assert!(text.len() < 200, "{text}");
+        assert_eq!(serde_json::from_str::<Targets>(&text).unwrap(), part);
+        assert_eq!((part.count(), part.family(), part.exist()), (900, Family::Ipv6, true));
+    }
+
+    #[test]
+    fn routes_that_are_not_there_are_no_targets() {
+        let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 1_000, 3).unwrap().into());
+        for (first, count, exist) in [(0, 1_000, true), (1, 1_000, false), (u32::MAX, 2, false), (1_000, 0, true)] {
+            assert_eq!(Targets::Routes { routes: routes.clone(), first, count }.exist(), exist, "{first} {count}");
+        }
+        let table = RouteTable::new("a file", Family::Ipv4, [("16.0.0.0/8".parse().unwrap(), Default::default())]);
+        let table: Arc<Routes> = Arc::new(table.into());
+        let whole = Targets::Routes { routes: table, first: 0, count: 1 };
+        let read: Targets = serde_json::from_str(&serde_json::to_string(&whole).unwrap()).unwrap();
+        assert_eq!((whole.exist(), read.count(), read.exist()), (true, 1, false));
+    }
+
+    #[test]
+    fn a_summary_tells_loss_from_silence_and_from_nothing_offered() {
+        let counts = DestinationCounts {
+            flow: 3,
+            offered: vec![2, 2, 2, 0, 1],
+            received: vec![2, 1, 0, 0, 0],
+            ..DestinationCounts::default()
+        };
+        let expected = DestinationSummary { flow: 3, destinations: 5, offered: 4, with_loss: 3, unreached: 2 };
+        assert_eq!(counts.summary(), expected);
+        assert_eq!((counts.lost(0), counts.lost(2), counts.lost(3)), (0, 2, 0));
+    }
+}

@@ -1,0 +1,411 @@
+//! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, gzip or
+//! bzip2, as route collectors publish them.
+//!
+//! A file holds the routes of all peers of a collector. A table is what one of them told: its routes of one IP version.
+//! Records are taken apart here, so that the routes of other peers cost nothing and nothing that is cut off or damaged passes in silence;
+//! the attributes of the chosen peer's routes are read by bgpkit-parser.
+
+use bgpkit_parser::models::{
+    AsPath, AsPathSegment, Attributes, Community, MetaCommunity, MrtMessage, TableDumpV2Message,
+};
+use bgpkit_parser::parse_mrt_record;
+use drophammer_model::routes::{Origin, Prefix, RouteAttributes, RouteTable};
+use drophammer_model::trial::Family;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+/// MRT type TABLE_DUMP_V2.
+const TABLE_DUMP_V2: u16 = 13;
+/// Its subtype PEER_INDEX_TABLE.
+const PEER_INDEX_TABLE: u16 = 1;
+/// Bytes of the header of a record.
+const HEADER: usize = 12;
+/// No record is longer; one that says so is not MRT.
+const LONGEST: usize = 16 << 20;
+/// ASes in a path at most, as [`RouteAttributes::as_path`] has it.
+const LONGEST_PATH: usize = 254;
+
+/// A file that gives no table: its path and what is wrong with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}", .path.display())]
+pub struct MrtError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong, and where.
+    pub what: String,
+}
+
+/// Whose routes are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerChoice {
+    /// Of the peer with the most routes of the IP version; of the first of equals.
+    MostRoutes,
+    /// Of the peer with this index in the file.
+    Index(u16),
+    /// Of the peer in this AS; of several the one with the most routes.
+    As(u32),
+}
+
+/// A peer of the collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MrtPeer {
+    /// Index in the file.
+    pub index: u16,
+    /// AS number.
+    pub asn: u32,
+    /// Address.
+    pub address: IpAddr,
+    /// Routes of IPv4 and of IPv6; of several paths to a prefix each counts.
+    pub routes: [u32; 2],
+}
+
+/// The peers of a file with the number of their routes, by index.
+///
+/// # Errors
+/// [`MrtError`] for a file that cannot be read, is cut off, or is no RIB of TABLE_DUMP_V2.
+pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
+    let mut peers: BTreeMap<u16, MrtPeer> = BTreeMap::new();
+    let mut records = Records::open(path)?;
+    let mut body = Vec::new();
+    while let Some(record) = records.next(&mut body)? {
+        match record {
+            Record::Peers => records.peers(&body)?.into_iter().for_each(|p| {
+                peers.insert(p.index, p);
+            }),
+            Record::Rib(family, paths) => {
+                for entry in (Rib { body: &body, family, paths }).entries().map_err(|why| records.error(&why))? {
+                    let Some(peer) = peers.get_mut(&entry.peer) else {
+                        return Err(records
+                            .error(&format!("has a route of peer {}, whom no peer index table names", entry.peer)));
+                    };
+                    peer.routes[family as usize] += 1;
+                }
+            }
+            Record::Other => {}
+        }
+    }
+    if peers.is_empty() {
+        return Err(records.empty());
+    }
+    Ok(peers.into_values().collect())
+}
+
+/// What the chosen peer told of one IP version, named after file and peer. Next hops of the file are those of a network that is not
+/// here, so routes have none (the speaker itself). The peer's own AS is not part of a path, as it will be another one that
+/// speaks; AS_SETs (RFC 9774) are left out of it. Of several paths to a prefix (RFC 8050) the first in the file counts.
+///
+/// # Errors
+/// [`MrtError`] as for [`peers`], for a peer that is not there or has no routes, and for attributes that cannot be read.
+pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTable, MrtError> {
+    let peers = peers(path)?;
+    let fail = |what: String| MrtError { path: path.into(), what };
+    let fits = |p: &&MrtPeer| match choice {
+        PeerChoice::MostRoutes => true,
+        PeerChoice::Index(index) => p.index == index,
+        PeerChoice::As(asn) => p.asn == asn,
+    };
+    let count = |p: &MrtPeer| p.routes[family as usize];
+    // The first of equals: `max_by_key` takes the last.
+    let peer = peers.iter().rev().filter(fits).max_by_key(|p| count(p));
+    let named = match choice {
+        PeerChoice::MostRoutes => String::new(),
+        PeerChoice::Index(index) => format!(" {index}"),
+        PeerChoice::As(asn) => format!(" in AS {asn}"),
+    };
+    let last = peers.last().map_or(0, |p| p.index);
+    let Some(peer) = peer else {
+        return Err(fail(format!("there is no peer{named} among its {} peers (indices 0 to {last})", peers.len())));
+    };
+    if count(peer) == 0 {
+        return Err(fail(match choice {
+            PeerChoice::MostRoutes => format!("no peer has routes of {family}"),
+            _ => format!("peer {} has no routes of {family}", peer.index),
+        }));
+    }
+    let mut records = Records::open(path)?;
+    let mut body = Vec::new();
+    let mut error = None;
+    let mut ready: Vec<(Prefix, RouteAttributes)> = Vec::new();
+    let mut next = || -> Result<Option<(Prefix, RouteAttributes)>, MrtError> {
+        while ready.is_empty() {
+            let Some(record) = records.next(&mut body)? else { return Ok(None) };
+            let Record::Rib(of, paths) = record else { continue };
+            if of != family {
+                continue;
+            }
+            let rib = Rib { body: &body, family, paths };
+            for entry in rib.entries().map_err(|why| records.error(&why))?.iter().filter(|e| e.peer == peer.index) {
+                let prefix = rib.prefix().map_err(|why| records.error(&why))?;
+                let attributes = rib.attributes(entry, peer.asn);
+                ready.push((prefix, attributes.map_err(|why| records.error(&format!("route {prefix}: {why}")))?));
+            }
+        }
+        // From the last path to the first: of one prefix the later one counts, which is the first path then.
+        Ok(ready.pop())
+    };
+    let name = file_name(path);
+    let routes = std::iter::from_fn(|| {
+        next().unwrap_or_else(|e| {
+            error = Some(e);
+            None
+        })
+    });
+    let table = RouteTable::new(format!("{name}, AS {} ({})", peer.asn, peer.address), family, routes);
+    error.map_or(Ok(table), Err)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
+}
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Record {
+    Peers,
+    /// Unicast routes; with path identifiers (RFC 8050) when true.
+    Rib(Family, bool),
+    /// Anything else, multicast among it: skipped.
+    Other,
+}
+
+/// The records of a file, one after the other.
+struct Records {
+    path: PathBuf,
+    input: Box<dyn Read>,
+    /// Number of the record that was read last, from 1.
+    number: u64,
+    /// Bytes read, after decompression.
+    read: u64,
+    header: [u8; HEADER],
+    /// Type of the first record.
+    first: Option<u16>,
+}
+
+impl Records {
+    fn open(path: &Path) -> Result<Records, MrtError> {
+        let fail = |e: io::Error| MrtError { path: path.into(), what: format!("cannot be read: {e}") };
+        let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
+        // What a file is, is told by its first bytes and not by its name.
+        let start = file.fill_buf().map_err(fail)?;
+        let input: Box<dyn Read> = if start.starts_with(&[0x1f, 0x8b]) {
+            Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(file)))
+        } else if start.starts_with(b"BZh") {
+            Box::new(BufReader::with_capacity(1 << 18, bzip2::bufread::MultiBzDecoder::new(file)))
+        } else {
+            Box::new(file)
+        };
+        Ok(Records { path: path.into(), input, number: 0, read: 0, header: [0; HEADER], first: None })
+    }
+
+    fn error(&self, what: &str) -> MrtError {
+        MrtError { path: self.path.clone(), what: format!("record {} {what}", self.number) }
+    }
+
+    fn empty(&self) -> MrtError {
+        let what = match self.first {
+            None => "is empty".to_owned(),
+            Some(12) => "is a RIB in the old format TABLE_DUMP; take one in TABLE_DUMP_V2".to_owned(),
+            Some(16 | 17) => "holds BGP messages (type BGP4MP) and no RIB; take a RIB of TABLE_DUMP_V2".to_owned(),
+            Some(other) => format!("holds no RIB of TABLE_DUMP_V2; its first record has type {other}"),
+        };
+        MrtError { path: self.path.clone(), what }
+    }
+
+    /// Fills `buffer`; the number of bytes that there were if fewer.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, MrtError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // A compressed file that is cut off ends so.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.read += filled as u64;
+                    return Err(self.cut_off());
+                }
+                Err(e) => {
+                    let what = format!("cannot be read beyond byte {} of its contents: {e}", self.read + filled as u64);
+                    return Err(MrtError { path: self.path.clone(), what });
+                }
+            }
+        }
+        self.read += filled as u64;
+        Ok(filled)
+    }
+
+    fn cut_off(&self) -> MrtError {
+        self.error(&format!("is cut off: the contents end at byte {}; get the file again", self.read))
+    }
+
+    /// Reads the next record into `body`, without its header; `None` at the end of the file.
+    fn next(&mut self, body: &mut Vec<u8>) -> Result<Option<Record>, MrtError> {
+        let mut header = [0; HEADER];
+        self.number += 1;
+        match self.fill(&mut header)? {
+            0 => return Ok(None),
+            HEADER => {}
+            _ => return Err(self.cut_off()),
+        }
+        self.header = header;
+        let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (kind, subtype) = (short(4), short(6));
+        let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        if length > LONGEST {
+            return Err(self.error(&format!("says that it has {length} bytes: this is no MRT file, or it is damaged")));
+        }
+        self.first.get_or_insert(kind);
+        body.resize(length, 0);
+        if self.fill(body)? < length {
+            return Err(self.cut_off());
+        }
+        Ok(Some(match (kind, subtype) {
+            (TABLE_DUMP_V2, PEER_INDEX_TABLE) => Record::Peers,
+            (TABLE_DUMP_V2, 2 | 8) => Record::Rib(Family::Ipv4, subtype == 8),
+            (TABLE_DUMP_V2, 4 | 10) => Record::Rib(Family::Ipv6, subtype == 10),
+            _ => Record::Other,
+        }))
+    }
+
+    /// The peer index table (RFC 6396 section 4.3.1) that was read last.
+    fn peers(&self, body: &[u8]) -> Result<Vec<MrtPeer>, MrtError> {
+        let bad = |why: &str| self.error(&format!("is no peer index table that can be read: {why}"));
+        let record = parse_mrt_record(&mut [&self.header, body].concat().as_slice());
+        let table = match record.map_err(|e| bad(&e.to_string()))?.message {
+            MrtMessage::TableDumpV2Message(TableDumpV2Message::PeerIndexTable(table)) => table,
+            _ => return Err(bad("it is something else")),
+        };
+        let peer = |(index, p): (&u16, &bgpkit_parser::models::Peer)| MrtPeer {
+            index: *index,
+            asn: p.peer_asn.to_u32(),
+            address: p.peer_ip,
+            routes: [0; 2],
+        };
+        let mut peers: Vec<MrtPeer> = table.id_peer_map.iter().map(peer).collect();
+        peers.sort_by_key(|p| p.index);
+        Ok(peers)
+    }
+}
+
+/// The routes to one prefix (RFC 6396 section 4.3.2).
+struct Rib<'a> {
+    body: &'a [u8],
+    family: Family,
+    paths: bool,
+}
+
+/// One of them (section 4.3.4).
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    peer: u16,
+    /// All of it.
+    whole: &'a [u8],
+}
+
+impl<'a> Rib<'a> {
+    /// Sequence number and prefix, and what follows.
+    fn split(&self) -> Result<(&'a [u8], &'a [u8]), String> {
+        let length = *self.body.get(4).ok_or("ends before its prefix")?;
+        let most = if self.family == Family::Ipv4 { 32 } else { 128 };
+        if length > most {
+            return Err(format!("has a prefix of {length} bits in {}", self.family));
+        }
+        self.body
+            .split_at_checked(5 + usize::from(length).div_ceil(8))
+            .ok_or_else(|| "ends within its prefix".to_owned())
+    }
+
+    fn prefix(&self) -> Result<Prefix, String> {
+        let head = self.split()?.0;
+        let mut bytes = [0; 16];
+        bytes[..head.len() - 5].copy_from_slice(&head[5..]);
+        let address = match self.family {
+            Family::Ipv4 => IpAddr::from(Ipv4Addr::from([bytes[0], bytes[1], bytes[2], bytes[3]])),
+            Family::Ipv6 => IpAddr::from(Ipv6Addr::from(bytes)),
+        };
+        // Bits beyond the length have no meaning (RFC 6396 section 4.3.2).
+        Prefix::masked(address, head[4]).ok_or_else(|| "has no prefix".to_owned())
+    }
+
+    fn entries(&self) -> Result<Vec<Entry<'a>>, String> {
+        let (count, mut rest) = self.split()?.1.split_first_chunk::<2>().ok_or("ends before its routes")?;
+        let count = u16::from_be_bytes(*count);
+        // Peer, time, path identifier, length.
+        let head = if self.paths { 12 } else { 8 };
+        let mut entries = Vec::with_capacity(usize::from(count).min(rest.len() / head));
+        for n in 1..=count {
+            let cut = || format!("ends within route {n} of {count}");
+            let lengths = rest.get(head - 2..head).ok_or_else(cut)?;
+            let length = usize::from(u16::from_be_bytes([lengths[0], lengths[1]]));
+            let (whole, after) = rest.split_at_checked(head + length).ok_or_else(cut)?;
+            entries.push(Entry { peer: u16::from_be_bytes([whole[0], whole[1]]), whole });
+            rest = after;
+        }
+        if rest.is_empty() { Ok(entries) } else { Err(format!("has {} bytes behind its {count} routes", rest.len())) }
+    }
+
+    /// The attributes of an entry, told by a peer of this AS.
+    fn attributes(&self, entry: &Entry, asn: u32) -> Result<RouteAttributes, String> {
+        // A record with this route alone, for the parser.
+        let prefix = self.split()?.0;
+        let subtype: u16 = if self.family == Family::Ipv4 { 2 } else { 4 } + if self.paths { 6 } else { 0 };
+        let length = (prefix.len() + 2 + entry.whole.len()) as u32;
+        let mut record = Vec::with_capacity(HEADER + length as usize);
+        record.extend_from_slice(&[0; 4]);
+        record.extend_from_slice(&TABLE_DUMP_V2.to_be_bytes());
+        record.extend_from_slice(&subtype.to_be_bytes());
+        record.extend_from_slice(&length.to_be_bytes());
+        record.extend_from_slice(prefix);
+        record.extend_from_slice(&1u16.to_be_bytes());
+        record.extend_from_slice(entry.whole);
+        let message = parse_mrt_record(&mut record.as_slice()).map_err(|e| e.to_string())?.message;
+        let MrtMessage::TableDumpV2Message(TableDumpV2Message::RibAfi(rib)) = message else {
+            return Err("its attributes cannot be read".to_owned());
+        };
+        let found = &rib.rib_entries.first().ok_or("its attributes cannot be read")?.attributes;
+        convert(found, asn)
+    }
+}
+
+fn convert(found: &Attributes, asn: u32) -> Result<RouteAttributes, String> {
+    let mut as_path = flat(found.as_path().ok_or("it has no AS_PATH that can be read")?);
+    if as_path.first() == Some(&asn) {
+        as_path.remove(0);
+    }
+    as_path.truncate(LONGEST_PATH);
+    let (mut communities, mut large_communities) = (Vec::new(), Vec::new());
+    for community in found.iter_communities() {
+        match community {
+            MetaCommunity::Plain(c) => communities.push(match c {
+                Community::NoExport => 0xffff_ff01,
+                Community::NoAdvertise => 0xffff_ff02,
+                Community::NoExportSubConfed => 0xffff_ff03,
+                Community::Custom(asn, value) => asn.to_u32() << 16 | u32::from(value),
+            }),
+            MetaCommunity::Large(c) => large_communities.push([c.global_admin, c.local_data[0], c.local_data[1]]),
+            MetaCommunity::Extended(_) | MetaCommunity::Ipv6Extended(_) => {}
+        }
+    }
+    communities.sort_unstable();
+    communities.dedup();
+    large_communities.sort_unstable();
+    large_communities.dedup();
+    Ok(RouteAttributes {
+        origin: Origin::from_code(found.origin() as u8).unwrap_or_default(),
+        as_path,
+        med: found.multi_exit_discriminator(),
+        local_pref: found.local_preference(),
+        communities,
+        large_communities,
+        next_hop: None,
+    })
+}
+
+/// The ASes of all sequences.
+fn flat(path: &AsPath) -> Vec<u32> {
+    let sequences = path.iter_segments().filter(|s| matches!(s, AsPathSegment::AsSequence(_)));
+    sequences.flat_map(|s| s.iter()).map(|a| a.to_u32()).collect()
+}

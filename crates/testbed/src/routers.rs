@@ -1,0 +1,557 @@
+//! Emulated routers on a bed: which there are, and what a test asks of them.
+
+use crate::bed::{Bed, Failure};
+use crate::hosts::{Act, Hosts};
+use crate::mrt::{self, PeerChoice};
+use drophammer_emulation::bgp::Packing as OutPacking;
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, PeerConfig, Routers, State};
+use drophammer_methods::routing::{PeerIndex, WatchIndex};
+use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
+use drophammer_model::Instant;
+use drophammer_model::routes::{AttributePattern, Prefix, RouteRange, Routes};
+use drophammer_model::suite::{PortBgp, PortConfig};
+use drophammer_model::trial::{Family, PortIndex};
+use drophammer_wire::bgp::AfiSafi;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the tester needs alone: seconds per route, by family and routes per UPDATE.
+pub type RouteCeilings = BTreeMap<(Family, u16), f64>;
+
+/// A session of a router.
+#[derive(Clone, Debug)]
+struct Place {
+    port: PortIndex,
+    /// Among the routers of the port.
+    router: usize,
+    /// The DUT's address.
+    dut: IpAddr,
+}
+
+/// A comparison of what the DUT tells one router with what another one said.
+struct Watch {
+    observer: PeerIndex,
+    origin: PeerIndex,
+    routes: Arc<Routes>,
+    id: ExpectationId,
+    begun: Instant,
+}
+
+/// The routers of a bed, and what they are asked for.
+pub struct RoutingState {
+    peers: Vec<PeerView>,
+    places: Vec<Place>,
+    dut_as: u32,
+    /// Sessions that must be up.
+    wanted: BTreeSet<PeerIndex>,
+    /// Those that may have something to say.
+    speaking: BTreeSet<PeerIndex>,
+    watches: Vec<Watch>,
+    /// Routes of the forwarding plane before the first session, by family.
+    fib_before: BTreeMap<Family, u64>,
+    tables: Vec<((String, Family, u32), Arc<Routes>)>,
+    seed: u64,
+    /// What the tester needs alone.
+    pub ceilings: RouteCeilings,
+}
+
+fn unicast(family: Family) -> AfiSafi {
+    match family {
+        Family::Ipv4 => AfiSafi::IPV4_UNICAST,
+        Family::Ipv6 => AfiSafi::IPV6_UNICAST,
+    }
+}
+
+/// BGP identifier of router `index` of a port: of a block for shared addresses (RFC 6598), so that it is nobody's address here.
+fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
+}
+
+fn next_hops(address: IpAddr) -> NextHops {
+    match address {
+        IpAddr::V4(a) => NextHops { ipv4: Some(a), ..NextHops::default() },
+        IpAddr::V6(a) => NextHops { ipv6: Some(a), ..NextHops::default() },
+    }
+}
+
+/// One side of a session: the router at `address`, the DUT at `dut`.
+pub(crate) fn peer_config(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4Addr) -> PeerConfig {
+    let family = if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    PeerConfig {
+        address,
+        dut,
+        asn: bgp.asn,
+        dut_as: bgp.dut_as,
+        router_id,
+        hold: bgp.hold,
+        families: vec![unicast(family)],
+        next_hops: next_hops(address),
+        passive: false,
+    }
+}
+
+impl RoutingState {
+    /// Puts routers behind the ports that have BGP; none of them is started. `None` where no port has.
+    pub fn new(hosts: &mut Hosts, ports: &[PortConfig], seed: u64) -> Option<RoutingState> {
+        let dut_as = ports.iter().find_map(|port| port.bgp.as_ref())?.dut_as;
+        let (mut peers, mut places) = (Vec::new(), Vec::new());
+        for (port, config) in ports.iter().enumerate() {
+            let Some(bgp) = &config.bgp else { continue };
+            let (mut configs, mut also) = (Vec::new(), Vec::new());
+            for family in [Family::Ipv4, Family::Ipv6] {
+                let Some(addressing) = config.addressing(family) else { continue };
+                let addresses = config.peers(family);
+                if let Some(second) = addresses.get(1) {
+                    also.push((*second, addresses.len() as u32 - 1));
+                }
+                for (index, address) in (0..).zip(addresses) {
+                    let name = if index == 0 { config.name.clone() } else { format!("{}.{}", config.name, index + 1) };
+                    peers.push(PeerView { name, port, family, asn: bgp.asn, address });
+                    places.push(Place { port, router: configs.len(), dut: addressing.dut });
+                    configs.push(peer_config(address, addressing.dut, bgp, router_id(port, index)));
+                }
+            }
+            hosts.set_routers(port, Routers::new(config.mtu, seed.wrapping_add(port as u64), configs), &also);
+        }
+        Some(RoutingState::of(peers, places, dut_as, seed))
+    }
+
+    fn of(peers: Vec<PeerView>, places: Vec<Place>, dut_as: u32, seed: u64) -> RoutingState {
+        RoutingState {
+            peers,
+            places,
+            dut_as,
+            wanted: BTreeSet::new(),
+            speaking: BTreeSet::new(),
+            watches: Vec::new(),
+            fib_before: BTreeMap::new(),
+            tables: Vec::new(),
+            seed,
+            ceilings: RouteCeilings::new(),
+        }
+    }
+
+    fn at(&self, peer: PeerIndex) -> (PortIndex, usize) {
+        (self.places[peer].port, self.places[peer].router)
+    }
+
+    /// The first session that must be up and is not, and why.
+    fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
+        self.wanted.iter().find_map(|peer| {
+            let (port, router) = self.at(*peer);
+            let routers = hosts.routers(port)?;
+            if routers.established(router) {
+                return None;
+            }
+            let cause = routers.session(router).ended().map_or("it never came up".to_owned(), ToString::to_string);
+            Some((*peer, cause))
+        })
+    }
+
+    fn said(&self, hosts: &Hosts) -> bool {
+        self.speaking.iter().all(|peer| {
+            let (port, router) = self.at(*peer);
+            hosts.routers(port).is_none_or(|routers| routers.said(router))
+        })
+    }
+
+    /// Sessions that were asked to end, and have.
+    fn ended(&self, hosts: &Hosts) -> bool {
+        (0..self.places.len()).filter(|peer| !self.wanted.contains(peer)).all(|peer| {
+            let (port, router) = self.at(peer);
+            hosts.routers(port).is_none_or(|routers| routers.session(router).state() == State::Idle)
+        })
+    }
+
+    fn complete(&self, hosts: &Hosts, watches: &[WatchIndex]) -> bool {
+        watches.iter().all(|watch| {
+            let watch = &self.watches[*watch];
+            let (port, router) = self.at(watch.observer);
+            hosts.routers(port).is_none_or(|routers| {
+                let inbox = routers.inbox(router);
+                inbox.is_complete(watch.id) && inbox.report(watch.id).wrong == 0
+            })
+        })
+    }
+
+    /// Everything that has been sent and received, so that a change shows.
+    fn movement(&self, hosts: &Hosts) -> u64 {
+        let of = |peer: &PeerIndex| {
+            let (port, router) = self.at(*peer);
+            let routers = hosts.routers(port)?;
+            let (told, said) = (routers.inbox(router).totals(), routers.outbox_progress(router));
+            Some(told.bytes + told.updates + said.bytes)
+        };
+        self.wanted.iter().filter_map(of).sum()
+    }
+
+    /// What an action is at the ports.
+    fn act(&self, action: &RouteAction) -> (PortIndex, Act) {
+        let packing =
+            |p: &Packing| OutPacking { routes_per_update: p.routes_per_update, pace: p.pace, prepend: p.prepend };
+        match action {
+            RouteAction::Announce { peer, routes, part, packing: how }
+            | RouteAction::Withdraw { peer, routes, part, packing: how } => {
+                let (port, router) = self.at(*peer);
+                let announce = matches!(action, RouteAction::Announce { .. });
+                let (routes, part, packing) = (routes.clone(), part.clone(), packing(how));
+                (port, Act::Say { router, announce, routes, part, packing })
+            }
+            RouteAction::Close { peer } => {
+                let (port, router) = self.at(*peer);
+                (port, Act::Stop(router))
+            }
+            RouteAction::Link { port, up } => (*port, Act::Link(*up)),
+        }
+    }
+
+    fn note(&mut self, action: &RouteAction) {
+        match action {
+            RouteAction::Announce { peer, .. } | RouteAction::Withdraw { peer, .. } => {
+                self.speaking.insert(*peer);
+            }
+            RouteAction::Close { peer } => {
+                self.wanted.remove(peer);
+            }
+            RouteAction::Link { .. } => {}
+        }
+    }
+}
+
+/// How long a look lasts until the DUT is asked whether it lives.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Bed<'_> {
+    fn state(&self) -> &RoutingState {
+        self.routing.as_ref().expect("Testbed::routing hands this out only where there are routers")
+    }
+
+    fn state_mut(&mut self) -> &mut RoutingState {
+        self.routing.as_mut().expect("Testbed::routing hands this out only where there are routers")
+    }
+
+    fn instant(&self) -> Instant {
+        self.ports.clock().now()
+    }
+
+    /// Serves routers until `enough`, for [`LOOK`] at most, and looks after the DUT.
+    fn look(&mut self, enough: &mut dyn FnMut(Instant, &Hosts, &RoutingState) -> bool) -> Result<(), TestError> {
+        let Some(state) = self.routing.take() else { return Ok(()) };
+        let served = self.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, &state));
+        self.routing = Some(state);
+        match served {
+            // A link that was taken down, or one that the next trial finds as well.
+            Err(Failure::Port(_)) | Ok(()) => {}
+            Err(Failure::Test(e)) => return Err(e),
+        }
+        self.device.check().map_err(TestError::DutDied)
+    }
+
+    /// What actions are at the ports, noted as done.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] for a link that cannot be switched.
+    pub(crate) fn acts(&mut self, actions: &[Vec<RouteAction>]) -> Result<Vec<Vec<(PortIndex, Act)>>, TestError> {
+        let mut acts = Vec::new();
+        for at_once in actions {
+            for action in at_once {
+                if let RouteAction::Link { port, .. } = action {
+                    self.switch(*port, true)?;
+                }
+                self.state_mut().note(action);
+            }
+            acts.push(at_once.iter().map(|action| self.state().act(action)).collect());
+        }
+        Ok(acts)
+    }
+
+    fn switch(&mut self, port: PortIndex, up: bool) -> Result<(), TestError> {
+        self.ports.get(port).set_link(up).map_err(|e| TestError::NotApplicable(e.to_string()))
+    }
+
+    fn routers_of(&self, peer: PeerIndex) -> Option<(&Routers, usize)> {
+        let (port, router) = self.state().at(peer);
+        self.hosts.routers(port).map(|routers| (routers, router))
+    }
+}
+
+impl Routing for Bed<'_> {
+    fn peers(&self) -> &[PeerView] {
+        &self.state().peers
+    }
+
+    fn dut_as(&self) -> u32 {
+        self.state().dut_as
+    }
+
+    fn table(&mut self, source: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
+        let key = (source.to_owned(), family, count);
+        if let Some((_, routes)) = self.state().tables.iter().find(|(known, _)| *known == key) {
+            return Ok(routes.clone());
+        }
+        let seed = self.state().seed;
+        let refused = |e: String| TestError::NotApplicable(format!("table `{source}`: {e}"));
+        let routes = match source {
+            "internet" => Routes::Range(RouteRange::internet(family, count, seed).map_err(|e| refused(e.to_string()))?),
+            "uniform" => {
+                let first = if family == Family::Ipv4 { "20.0.0.0/24" } else { "2400::/48" };
+                let first: Prefix = first.parse().map_err(|_| refused("no first prefix".into()))?;
+                let range = RouteRange::uniform(first, count, 1, AttributePattern::internet(seed));
+                Routes::Range(range.map_err(|e| refused(e.to_string()))?)
+            }
+            path => {
+                let table =
+                    mrt::read(Path::new(path), family, PeerChoice::MostRoutes).map_err(|e| refused(e.to_string()))?;
+                if table.len() < count {
+                    return Err(refused(format!("it has {} {family} routes, the test asks for {count}", table.len())));
+                }
+                Routes::Table(Arc::new(table))
+            }
+        };
+        let routes = Arc::new(routes);
+        self.state_mut().tables.push((key, routes.clone()));
+        Ok(routes)
+    }
+
+    fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError> {
+        for family in [Family::Ipv4, Family::Ipv6] {
+            if self.state().wanted.is_empty()
+                && let Some(routes) = self.device.fib_routes(family)
+            {
+                self.state_mut().fib_before.entry(family).or_insert(routes);
+            }
+        }
+        let begun = self.instant();
+        for peer in peers {
+            let (port, router) = self.state().at(*peer);
+            if let Some(routers) = self.hosts.routers_mut(port) {
+                routers.start(begun, router);
+            }
+            self.state_mut().wanted.insert(*peer);
+        }
+        let deadline = begun + within;
+        loop {
+            self.look(&mut |_, hosts, state| state.lost(hosts).is_none())?;
+            let Some((peer, cause)) = self.state().lost(&self.hosts) else { break };
+            if self.instant() > deadline {
+                let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
+                let peer = &self.state().peers[peer];
+                return Err(TestError::Failed(format!(
+                    "the BGP session of {} ({}) is not up after {} s: {cause}; {waiting} of {} sessions are waited for",
+                    peer.name,
+                    peer.address,
+                    within.as_secs_f64(),
+                    peers.len()
+                )));
+            }
+        }
+        let since = |peer: &PeerIndex| {
+            let (routers, router) = self.routers_of(*peer)?;
+            routers.session(router).established_at().map(|at| at.since(begun))
+        };
+        Ok(peers.iter().map(|peer| since(peer).unwrap_or_default()).collect())
+    }
+
+    fn session(&self, peer: PeerIndex) -> SessionView {
+        let Some((routers, router)) = self.routers_of(peer) else {
+            return SessionView { established: false, cause: String::new(), losses: 0 };
+        };
+        let (losses, cause) = routers.losses(router);
+        let cause = cause.or(routers.session(router).ended()).map_or(String::new(), ToString::to_string);
+        SessionView { established: routers.established(router), cause, losses }
+    }
+
+    fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex {
+        let now = self.instant();
+        let state = self.routing.as_mut().expect("as for the others");
+        let (port, router) = state.at(observer);
+        let expected = Expected {
+            as_path_prefix: vec![state.dut_as, state.peers[origin].asn],
+            next_hop: Some(state.places[observer].dut),
+            check_attributes: true,
+            times: true,
+        };
+        let known = |w: &Watch| w.observer == observer && w.origin == origin && Arc::ptr_eq(&w.routes, routes);
+        let Some(routers) = self.hosts.routers_mut(port) else { return 0 };
+        let inbox = routers.inbox_mut(router);
+        inbox.clear_skyline();
+        let index = match state.watches.iter().position(known) {
+            Some(index) => index,
+            None => {
+                let id = inbox.expect(now, routes.clone(), 0..routes.len(), expected);
+                inbox.change(now, id, 0..routes.len(), false);
+                state.watches.push(Watch { observer, origin, routes: routes.clone(), id, begun: now });
+                state.watches.len() - 1
+            }
+        };
+        state.watches[index].begun = now;
+        index
+    }
+
+    fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool) {
+        let now = self.instant();
+        let watch = &self.state().watches[watch];
+        let ((port, router), id) = (self.state().at(watch.observer), watch.id);
+        if let Some(routers) = self.hosts.routers_mut(port) {
+            routers.inbox_mut(router).change(now, id, part, present);
+        }
+    }
+
+    fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
+        let (port, act) = self.state().act(action);
+        self.state_mut().note(action);
+        if let Act::Link(up) = act {
+            return self.switch(port, up);
+        }
+        let now = self.instant();
+        if let Some(routers) = self.hosts.routers_mut(port) {
+            act.run(now, routers);
+        }
+        Ok(())
+    }
+
+    fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
+        let begun = self.instant();
+        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state().movement(&self.hosts));
+        let cause = loop {
+            self.look(&mut |now, hosts, state| {
+                if sent_at.is_none() && state.said(hosts) {
+                    sent_at = Some(now);
+                }
+                sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
+            })?;
+            let (now, state) = (self.instant(), self.state());
+            if let Some((peer, cause)) = state.lost(&self.hosts) {
+                break format!("the session of {} ended: {cause}", state.peers[peer].name);
+            }
+            if sent_at.is_some() && state.complete(&self.hosts, watches) && state.ended(&self.hosts) {
+                break String::new();
+            }
+            let moved = state.movement(&self.hosts);
+            if moved != movement {
+                (moved_at, movement) = (now, moved);
+            } else if now.since(moved_at) > patience {
+                let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
+                break format!("{what} for {} s", patience.as_secs_f64());
+            }
+        };
+        let state = self.state_mut();
+        state.speaking.clear();
+        let reports: Vec<_> = watches
+            .iter()
+            .filter_map(|watch| {
+                let watch = &self.state().watches[*watch];
+                let (routers, router) = self.routers_of(watch.observer)?;
+                Some(routers.inbox(router).report(watch.id))
+            })
+            .collect();
+        let since = |at: Instant| at.since(begun).as_secs_f64();
+        let last = reports.iter().filter_map(|r| r.last_at).max().filter(|at| *at > begun);
+        Ok(Settled {
+            complete: cause.is_empty(),
+            last_change_s: last.map_or(0.0, since),
+            first_change_s: reports.iter().filter_map(|r| r.first_at).filter(|at| *at > begun).min().map(since),
+            sent_s: sent_at.map(since),
+            cause,
+        })
+    }
+
+    fn verified(&self, watch: WatchIndex) -> Verified {
+        let watch = &self.state().watches[watch];
+        let Some((routers, router)) = self.routers_of(watch.observer) else { return Verified::default() };
+        let (inbox, r) = (routers.inbox(router), routers.inbox(router).report(watch.id));
+        Verified {
+            expected: r.expected.into(),
+            present: u64::from(r.present) - u64::from(r.wrong.min(r.present)),
+            missing: r.missing.into(),
+            wrong: r.wrong.into(),
+            lingering: r.unexpected.into(),
+            unexpected: inbox.totals().unexpected,
+            withdrawn_in_error: r.withdrawn_in_error,
+            announcements: r.announcements,
+            withdrawals: r.withdrawals,
+            last_change_s: r.last_at.map(|at| at.0 as f64 / 1e9),
+        }
+    }
+
+    fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
+        let watch = &self.state().watches[watch];
+        self.routers_of(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
+    }
+
+    fn skyline(&self, watch: WatchIndex) -> Vec<(f64, u32)> {
+        let watch = &self.state().watches[watch];
+        let Some((routers, router)) = self.routers_of(watch.observer) else { return Vec::new() };
+        let samples = routers.inbox(router).skyline().iter();
+        samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect()
+    }
+
+    fn times(&self, watch: WatchIndex) -> Vec<Option<f64>> {
+        let watch = &self.state().watches[watch];
+        let Some((routers, router)) = self.routers_of(watch.observer) else { return Vec::new() };
+        let times = routers.inbox(router).times(watch.id).unwrap_or_default();
+        times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect()
+    }
+
+    fn reset(&mut self, patience: Duration) -> Result<(), TestError> {
+        let now = self.instant();
+        for place in &self.routing.as_ref().expect("as for the others").places {
+            if let Some(routers) = self.hosts.routers_mut(place.port) {
+                routers.stop(now, place.router);
+            }
+        }
+        let state = self.state_mut();
+        (state.wanted, state.speaking) = (BTreeSet::new(), BTreeSet::new());
+        let deadline = now + patience;
+        while !self.state().ended(&self.hosts) && self.instant() < deadline {
+            self.look(&mut |_, hosts, state| state.ended(hosts))?;
+        }
+        self.state_mut().watches.clear();
+        for place in &self.routing.as_ref().expect("as for the others").places {
+            if let Some(routers) = self.hosts.routers_mut(place.port) {
+                routers.forget(place.router);
+            }
+        }
+        let before = self.state().fib_before.clone();
+        for (family, before) in before {
+            let (mut least, mut moved_at) = (u64::MAX, self.instant());
+            while let Some(left) = self.device.fib_routes(family).filter(|left| *left > before) {
+                let now = self.instant();
+                if left < least {
+                    (least, moved_at) = (left, now);
+                } else if now.since(moved_at) > patience {
+                    let stay = left - before;
+                    return Err(TestError::Failed(format!("{stay} {family} routes stay in the forwarding plane")));
+                }
+                self.look(&mut |_, _, _| false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dut_memory(&mut self) -> Vec<(String, u64)> {
+        self.device.memory()
+    }
+
+    fn dut_fib_routes(&mut self, family: Family) -> Option<u64> {
+        let before = self.state().fib_before.get(&family).copied().unwrap_or(0);
+        self.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
+    }
+
+    fn dut_cpu_time(&mut self) -> Option<Duration> {
+        self.device.cpu_time()
+    }
+
+    fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
+        let per_route = self.state().ceilings.get(&(family, packing.routes_per_update))?;
+        Some(Duration::from_secs_f64(per_route * f64::from(count)))
+    }
+
+    fn now_s(&self) -> f64 {
+        self.instant().0 as f64 / 1e9
+    }
+}

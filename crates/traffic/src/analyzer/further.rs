@@ -1,0 +1,95 @@
+//! What is kept of a flow that asks for more than others: right ports beside its own, counts by destination.
+
+use drophammer_model::trial::{FlowSpec, PortIndex};
+
+/// Beside the line of the cache of a flow.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Further {
+    /// Ports at which an arrival is right as well.
+    pub(super) also: Vec<PortIndex>,
+    /// Distinct frames that came there.
+    pub(crate) elsewhere: u64,
+    /// Where it counts by destination.
+    pub(crate) tally: Option<Tally>,
+}
+
+impl Further {
+    pub(super) fn new(flow: &FlowSpec) -> Further {
+        let tally = flow.per_destination.then(|| Tally::new(flow.destinations.count()));
+        Further { also: flow.also.clone(), elsewhere: 0, tally }
+    }
+
+    /// Does `flow` ask for any of it?
+    pub(super) fn asked_for(flow: &FlowSpec) -> bool {
+        flow.per_destination || !flow.also.is_empty()
+    }
+
+    /// May its frames come to another port than its own?
+    pub(crate) fn has_alternate(&self) -> bool {
+        !self.also.is_empty()
+    }
+
+    /// Takes note of the distinct frame `sequence`.
+    #[inline]
+    pub(super) fn take(&mut self, sequence: u64) {
+        if let Some(tally) = &mut self.tally {
+            tally.take(sequence);
+        }
+    }
+}
+
+/// Distinct frames by destination. Which one that is, its order tells; here they are counted by their places in that order,
+/// so that frames in order count in neighbouring words and not all over the memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    count: u64,
+    /// Sequence number with which the round of the last frame began.
+    round: u64,
+    frames: Vec<u32>,
+}
+
+/// See [`crate::plan::spaced`]: words of half the size.
+const GAP: usize = 16;
+
+impl Tally {
+    fn new(count: u32) -> Tally {
+        let mut frames = Vec::with_capacity(count as usize + GAP);
+        // Every page is written to now, not in the trial.
+        frames.resize(count as usize, 0);
+        Tally { count: u64::from(count), round: 0, frames }
+    }
+
+    #[inline]
+    fn take(&mut self, sequence: u64) {
+        let mut place = sequence.wrapping_sub(self.round);
+        if place >= self.count {
+            place = sequence % self.count;
+            self.round = sequence - place;
+        }
+        self.frames[place as usize] += 1;
+    }
+
+    /// Frames at place `place`, below the number of destinations.
+    pub(crate) fn at(&self, place: u32) -> u32 {
+        self.frames[place as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn in_any_order_a_frame_counts_at_its_place(count in 1u32..50, arrivals in proptest::collection::vec(0u64..500, 0..300)) {
+            let mut tally = Tally::new(count);
+            arrivals.iter().for_each(|s| tally.take(*s));
+            for place in 0..count {
+                let expected = arrivals.iter().filter(|s| *s % u64::from(count) == u64::from(place)).count();
+                prop_assert_eq!(tally.at(place) as usize, expected);
+            }
+        }
+    }
+}

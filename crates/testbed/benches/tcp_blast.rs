@@ -13,7 +13,7 @@ use drophammer_emulation::tcp::{ConnState, TcpConfig};
 use drophammer_lab::Netns;
 use station::{Station, addresses, ethtool, links};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -138,6 +138,48 @@ fn median(seconds: &mut [f64]) -> f64 {
     seconds[seconds.len() / 2]
 }
 
+/// Resident memory of this process in KiB.
+fn resident_kib() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * 4.0
+}
+
+/// Many hosts with small buffers, each with one connection to the kernel, that then have nothing to say.
+fn many(station: &mut Station, peer: &Netns) -> Outcome<()> {
+    const HOSTS: u32 = 1_504;
+    let IpAddr::V4(own) = addresses(false)[1] else { return Err("family".into()) };
+    peer.ip(&[format!("route add 198.19.0.0/16 via {own}")]).map_err(text)?;
+    let listener = listen(peer)?;
+    let accepting =
+        thread::spawn(move || (0..HOSTS).map(|_| listener.accept().map(|a| a.0)).collect::<Result<Vec<_>, _>>());
+    station.tcp.set_buffers(16 << 10, 16 << 10);
+    let before = resident_kib();
+    let begun = Instant::now();
+    let mut ids = Vec::new();
+    for host in 0..HOSTS {
+        let address = IpAddr::V4((0xc613_0000 + host).into());
+        station.tcp.add_host(address);
+        ids.push(station.tcp.connect(station.now(), address, (addresses(false)[0], 179).into()));
+        // The kernel's listener has a short queue; what does not fit it may forget.
+        if ids.len() % 64 == 0 || host + 1 == HOSTS {
+            station.run(LIMIT, |s| ids.iter().rev().take(64).all(|id| s.tcp.state(*id) == ConnState::Established))?;
+        }
+    }
+    station.run(LIMIT, |_| accepting.is_finished())?;
+    let connected = begun.elapsed();
+    let memory = (resident_kib() - before) / f64::from(HOSTS);
+    let theirs = accepting.join().map_err(|_| "panicked")?.map_err(text)?;
+    let (worked, begun) = (worked_s(), Instant::now());
+    station.run(LIMIT, |_| begun.elapsed() > Duration::from_secs(3))?;
+    let idle = (worked_s() - worked) / begun.elapsed().as_secs_f64() * 100.0;
+    println!(
+        "{} hosts connected in {:.1} ms, {memory:.1} KiB each; idle for {idle:.2} % of a processor",
+        theirs.len(),
+        connected.as_secs_f64() * 1e3,
+    );
+    Ok(())
+}
+
 fn bench() -> Outcome<()> {
     let (lab, peer) = links()?;
     let source = [format!("addr add {KERNEL_SOURCE}/24 dev t0")];
@@ -173,6 +215,7 @@ fn bench() -> Outcome<()> {
         );
     }
     println!("frames refused: {}", station.refused);
+    many(&mut station, &peer)?;
     Ok(())
 }
 

@@ -132,7 +132,7 @@ pub trait Dut: Send {
 
 /// Time in which a DUT in a namespace must become ready.
 pub(crate) const READY: Duration = Duration::from_secs(20);
-/// And so much longer for each BGP neighbour: bgpd of FRR takes 2 ms for each of 4,000.
+/// And so much longer for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
 const NEIGHBOUR: Duration = Duration::from_millis(10);
 
 /// A router in a namespace: links, and daemons that may be none.

@@ -64,14 +64,16 @@ impl Fib {
             }
             self.fixed.insert(net);
         }
-        self.put(net, Target::Via(neighbour));
+        let before = self.table.exact(net.0, net.1);
+        self.place(net, before, Some(Target::Via(neighbour)));
         Ok(())
     }
 
     /// Takes a static route away; false when there is none.
     pub fn remove_static(&mut self, prefix: IpAddr, len: u8) -> bool {
         let Some(net) = net(prefix, len).filter(|net| self.fixed.remove(net)) else { return false };
-        self.take_out(net);
+        let before = self.table.exact(net.0, net.1);
+        self.place(net, before, None);
         if let Some(target) = self.shadowed.remove(&net) {
             self.set_bgp(net, Some(target));
         }
@@ -88,11 +90,7 @@ impl Fib {
             return;
         }
         let before = self.table.exact(net.0, net.1);
-        match target {
-            Some(target) => self.put(net, target),
-            None => self.take_out(net),
-        }
-        let after = self.table.exact(net.0, net.1);
+        let after = self.place(net, before, target);
         for (target, grows) in [(before, false), (after, true)] {
             let count = match target {
                 Some(Target::Via(_)) if net.0.is_ipv4() => &mut self.truth.ipv4,
@@ -105,26 +103,23 @@ impl Fib {
         }
     }
 
-    /// A route that changes keeps its place; one that finds none swallows what it attracts.
-    fn put(&mut self, net: Net, target: Target) {
-        let has_place = self.has_place(net);
+    /// Puts a route in place of the one before, or takes that one out, and returns what is there then. A route that changes
+    /// keeps its place; one that finds none swallows what it attracts. A place that becomes free is for a route that is
+    /// added later: those that found no room before stay without.
+    fn place(&mut self, net: Net, before: Option<Target>, target: Option<Target>) -> Option<Target> {
+        let takes_place = |t: Option<Target>| matches!(t, Some(Target::Via(_) | Target::Sink));
         let Room { all, ipv4, ipv6 } = self.room;
         let own = if net.0.is_ipv4() { ipv4 } else { ipv6 };
-        let has_room =
-            has_place || target != Target::Blackhole && self.used[of(net)] < own && self.used[0] + self.used[1] < all;
-        self.used[of(net)] += usize::from(has_room && !has_place);
-        // The length was seen to fit.
-        let _ = self.table.insert(net.0, net.1, if has_room { target } else { Target::Blackhole });
-    }
-
-    /// The place is for a route that is added later: those that found no room before stay without.
-    fn take_out(&mut self, net: Net) {
-        self.used[of(net)] -= usize::from(self.has_place(net));
-        self.table.remove(net.0, net.1);
-    }
-
-    fn has_place(&self, net: Net) -> bool {
-        matches!(self.table.exact(net.0, net.1), Some(Target::Via(_) | Target::Sink))
+        self.used[of(net)] -= usize::from(takes_place(before));
+        let has_room = self.used[of(net)] < own && self.used[0] + self.used[1] < all;
+        let after = target.map(|target| if takes_place(before) || has_room { target } else { Target::Blackhole });
+        self.used[of(net)] += usize::from(takes_place(after));
+        match after {
+            // The length was seen to fit.
+            Some(target) => drop(self.table.insert(net.0, net.1, target)),
+            None => drop(self.table.remove(net.0, net.1)),
+        }
+        after
     }
 
     /// BGP routes in it.

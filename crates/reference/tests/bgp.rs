@@ -426,26 +426,3 @@ fn silence_ends_a_session_after_the_hold_time() {
     world.run_until(Instant(60 * SECOND));
     assert!(world.speakers.iter().all(|s| s.session.state() == State::Established));
 }
-
-/// As many as the variable `DROPHAMMER_ROUTES` says.
-#[test]
-fn two_hundred_thousand_routes_come_out_whole() {
-    let routes = std::env::var("DROPHAMMER_ROUTES").map_or(200_000, |n| n.parse().unwrap());
-    let mut world = plain(3);
-    world.speakers[0].say(&announce(0, 0, routes));
-    let began = std::time::Instant::now();
-    world.run_until(Instant(SECOND));
-    println!("{routes} routes to two peers in {:?}", began.elapsed());
-    let truth = *world.router.truth();
-    assert_eq!((truth.bgp.routes, truth.bgp.routes_sent), (routes.into(), 2 * u64::from(routes)));
-    assert_eq!((truth.fib.ipv4, truth.bgp.fib_changes), (routes.into(), routes.into()));
-    let all = names(0..routes);
-    assert_eq!((announced(&world.heard(1)) == all, announced(&world.heard(2)) == all), (true, true));
-    // The session ends: all of them go at once.
-    world.router.set_link(world.now, 0, false);
-    let began = std::time::Instant::now();
-    world.run_until(Instant(2 * SECOND));
-    println!("withdrawn from two peers in {:?}", began.elapsed());
-    assert!(withdrawn(&world.heard(1)) == all && withdrawn(&world.heard(2)) == all);
-    assert_eq!((world.router.truth().bgp.routes, world.router.truth().fib.ipv4), (0, 0));
-}

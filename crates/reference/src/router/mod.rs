@@ -2,6 +2,7 @@
 
 mod control;
 mod forward;
+mod header;
 mod icmp;
 mod routing;
 

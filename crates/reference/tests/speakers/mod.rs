@@ -3,13 +3,13 @@
 use crate::common::{self, host, net4, net6};
 use drophammer_emulation::HostStack;
 use drophammer_emulation::bgp::session::{Session, State, Wish};
-use drophammer_emulation::bgp::{Closed, SessionConfig};
+use drophammer_emulation::bgp::{Closed, Inbox, NextHops, Outbox, SessionConfig};
 use drophammer_emulation::compose::Link;
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId, TcpConfig, TcpStack, link};
 use drophammer_model::Instant;
 use drophammer_reference::{BgpConfig, BgpPeer, Config, Router};
+use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::message::{HEADER_LEN, emit_header, kind};
-use drophammer_wire::bgp::{AfiSafi, Notification};
 use drophammer_wire::{MacAddr, bgp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -94,9 +94,13 @@ pub struct Speaker {
     /// What waits for room.
     out: Vec<u8>,
     pub heard: Vec<Heard>,
+    /// What it hears is only checked, not kept.
+    pub forgetful: bool,
+    pub outbox: Outbox,
+    pub inbox: Inbox,
     /// It takes no connection and opens none.
     pub quiet: bool,
-    /// It refuses an UPDATE whose withdrawn routes are longer than itself.
+    /// It judges UPDATEs, and ends the session for those that are malformed.
     pub strict: bool,
 }
 
@@ -116,6 +120,9 @@ impl Speaker {
             connection: None,
             out: Vec::new(),
             heard: Vec::new(),
+            forgetful: false,
+            outbox: Outbox::new(),
+            inbox: Inbox::new(),
             quiet: false,
             strict: false,
         }
@@ -145,16 +152,19 @@ impl Speaker {
                 }
             }
             if let Some(c) = self.connection {
-                let Speaker { session, stack, heard: all, out, strict, .. } = self;
+                let Speaker { session, stack, heard: all, out, strict, forgetful, outbox, inbox, address, .. } = self;
+                let was = session.state();
                 if stack.state(c) == ConnState::Established && session.state() == State::Connect {
                     session.connected(now);
                 }
                 stack.receive_with(c, &mut |bytes| {
-                    session.receive(now, bytes, &mut |body, _| {
-                        if *strict && usize::from(u16::from_be_bytes([body[0], body[1]])) > body.len() {
-                            return Err(Notification::bare(3, 1));
+                    session.receive(now, bytes, &mut |body, agreed| {
+                        if *strict || *forgetful {
+                            inbox.update(now, body, agreed)?;
                         }
-                        all.push(heard(now, body));
+                        if !*forgetful {
+                            all.push(heard(now, body));
+                        }
                         Ok(())
                     })
                 });
@@ -179,7 +189,19 @@ impl Speaker {
                             });
                             out.drain(..sent);
                         }
+                        if let Some(agreed) = session.negotiated().cloned().filter(|_| !outbox.is_empty())
+                            && session.state() == State::Established
+                        {
+                            let next_hops = match *address {
+                                IpAddr::V4(own) => NextHops { ipv4: Some(own), ..NextHops::default() },
+                                IpAddr::V6(own) => NextHops { ipv6: Some(own), ..NextHops::default() },
+                            };
+                            stack.send_with(c, &mut |room| outbox.write(now, &agreed, next_hops, room));
+                        }
                     }
+                }
+                if was == State::Established && session.state() != was {
+                    inbox.session_lost(now);
                 }
             }
             self.stack.poll(now, out);
@@ -217,7 +239,7 @@ impl World {
         world.run_until(Instant(20 * common::MS));
         assert!(world.speakers.iter().all(|s| s.session.state() == State::Established));
         // Nothing but an End-of-RIB was said.
-        assert!(world.speakers.iter().all(|s| s.heard.len() == 1 && s.heard[0].announced.is_empty()));
+        assert!(world.speakers.iter().all(|s| s.forgetful || s.heard.len() == 1 && s.heard[0].announced.is_empty()));
         world.speakers.iter_mut().for_each(|s| s.heard.clear());
         world
     }

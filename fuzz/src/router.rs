@@ -33,6 +33,7 @@ fn faults(input: &mut Input, now: Instant) -> Faults {
         counter_error: if on(10) { -1 } else { 0 },
         drop_at_low_load: on(11).then(|| DropAtLowLoad { every, interval: Duration::from_micros(50), below_frames: 2 }),
         wrong_next_hop: on(12).then_some(WrongNextHop { every, mac: NOBODY }),
+        ..Faults::default()
     }
 }
 

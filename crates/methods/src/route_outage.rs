@@ -4,7 +4,7 @@ use crate::report::{self, SeriesKind, note, point, row};
 use crate::route_tests::thousands;
 use drophammer_model::outcome::{Column, Outcome, PlotKind, Point, RankFigure, Row, Table};
 use drophammer_model::routes::Routes;
-use drophammer_model::trial::{Family, TrialResult};
+use drophammer_model::trial::{DestinationCounts, Family, TrialResult};
 
 /// Outage of the routes of one flow.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,10 @@ impl Outage {
     /// Reads it off the first flow of a trial that offered `rate_pps` for all routes together. With `event_s`, seconds after the first
     /// departure, every route was out of reach until then and that time is none of the outage. `None` if nothing was counted per route.
     pub fn of(result: &TrialResult, rate_pps: f64, event_s: Option<f64>) -> Option<Outage> {
-        let counts = result.destinations.first()?;
+        result.destinations.first().map(|counts| Outage::count(counts, rate_pps, event_s))
+    }
+
+    fn count(counts: &DestinationCounts, rate_pps: f64, event_s: Option<f64>) -> Outage {
         let routes = counts.offered.len();
         let rate_per_route = rate_pps / routes.max(1) as f64;
         let before_s = event_s.unwrap_or(0.0);
@@ -46,7 +49,7 @@ impl Outage {
         if offered_in_all > 0 {
             outage.loss_derived_s = (lost_in_all as f64 / rate_pps - before_s).max(0.0);
         }
-        Some(outage)
+        outage
     }
 
     /// The outage that `share` of the reachable routes do not exceed, in seconds.
@@ -186,15 +189,16 @@ pub fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outag
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::DestinationCounts;
 
     #[test]
     fn lost_frames_become_time() {
         // 4 routes at 100 frames per second each; one second before the event, all of it lost.
-        let mut result = TrialResult::for_tests();
-        result.destinations =
-            vec![DestinationCounts { flow: 0, offered: vec![400; 4], received: vec![300, 250, 0, 299] }];
-        let outage = Outage::of(&result, 400.0, Some(1.0)).unwrap();
+        let counts = DestinationCounts {
+            offered: vec![400; 4],
+            received: vec![300, 250, 0, 299],
+            ..DestinationCounts::default()
+        };
+        let outage = Outage::count(&counts, 400.0, Some(1.0));
         assert_eq!(outage.unreachable, [2]);
         let expected = [0.0, 0.01, 0.5];
         assert!(outage.sorted_s.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{outage:?}");

@@ -87,7 +87,8 @@ fn switched(bed: &mut Bed<'_>, device: &Reference, spec: &TrialSpec, faults: &[F
         Timing { seed: 11, key: TrialKey::new(9, 9), earlier: vec![], max_backlog_ns: 0, late_ns: 1_000_000_000 };
     let plan = Plan::new(spec, &bed.hosts.neighbours(), &timing).unwrap();
     let hosts = bed.hosts.by_lane(&Layout::one(bed.ports().len())).pop().unwrap();
-    let mut control = Switch { hosts: HostControl { hosts, stopped: || false }, device, faults };
+    let mut control =
+        Switch { hosts: HostControl { hosts, acts: &[], links: Vec::new(), stopped: || false }, device, faults };
     let Ports::One { ports, clock } = &mut bed.ports else { panic!("virtual time has one thread") };
     run(plan, ports, clock.as_mut(), &mut control).unwrap()
 }

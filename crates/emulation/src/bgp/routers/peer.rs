@@ -198,7 +198,7 @@ impl Peer {
             return false;
         }
         let Some(agreed) = session.negotiated() else { return false };
-        let most = quota.max(usize::from(agreed.max_send));
+        let most = quota.max(agreed.max_send);
         let room_before = stack.can_send(connection);
         let written = stack.send_with(connection, &mut |room| {
             let end = room.len().min(most);

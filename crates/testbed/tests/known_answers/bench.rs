@@ -207,7 +207,7 @@ impl Up<'_> {
         self.ask(&format!("faults {}", serde_json::to_string(faults).map_err(|e| e.to_string())?))?;
         let bed = &mut self.bed;
         let favoured = Favoured::new();
-        let result = bed.ports.run(plan, &mut bed.hosts, &|| false);
+        let result = bed.ports.run(plan, &mut bed.hosts, &[], &|| false);
         drop(favoured);
         let after = self.told()?;
         self.ask("faults {}")?;

@@ -103,7 +103,8 @@ impl Pair {
                     self.deliver(side);
                 }
                 let wish = self.sides[side].poll(self.now);
-                quiet &= wish == Wish::None;
+                // A timer may have found something to say.
+                quiet &= wish == Wish::None && !(self.linked && self.sides[side].wants_write());
                 match wish {
                     Wish::None | Wish::Listen => {}
                     Wish::Connect if self.linked => {}

@@ -145,7 +145,8 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<
         _ => None,
     });
     let way = |entries: &[(AfiSafi, PathDirection)], family| {
-        entries.iter().rev().find(|(of, _)| *of == family).map(|(_, way)| *way)
+        // An entry without a direction is not written, so it says nothing here either.
+        entries.iter().rev().find(|(of, way)| *of == family && (way.receive || way.send)).map(|(_, way)| *way)
     };
     let agreed = |&family: &AfiSafi| {
         let (ours, theirs) = (way(&config.add_path, family)?, way(said?, family)?);
@@ -257,6 +258,11 @@ mod tests {
         let agreed = agree(&a, &b).unwrap();
         assert_eq!(agreed.add_path, [(V4, way(true, false))]);
         assert!(agreed.add_path_receive(V4) && !agreed.add_path_send(V4) && !agreed.add_path_receive(V6));
+        let twice = SessionConfig { add_path: vec![(V4, way(false, true)), (V4, way(false, false))], ..b };
+        assert!(
+            agree(&a, &twice).unwrap().add_path_receive(V4)
+                && Negotiated::from_opens(&twice, a.open()).unwrap().add_path_send(V4)
+        );
     }
 
     #[test]

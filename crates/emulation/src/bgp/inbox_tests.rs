@@ -25,7 +25,7 @@ fn next_hops() -> NextHops {
 /// Bodies of the UPDATEs of routes.
 fn bodies(routes: &Arc<Routes>, part: Range<u32>, announce: bool, routes_per_update: u16) -> Vec<Vec<u8>> {
     let mut outbox = Outbox::new();
-    let packing = Packing { routes_per_update, pace: None };
+    let packing = Packing { routes_per_update, pace: None, prepend: 0 };
     match announce {
         true => outbox.announce(routes.clone(), part, packing),
         false => outbox.withdraw(routes.clone(), part, packing),

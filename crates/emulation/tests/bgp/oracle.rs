@@ -156,7 +156,7 @@ proptest! {
         add_path: bool, four_octet_as: bool, routes_per_update in 0u16..200,
     ) {
         let routes = routes(family, count, seed, internet);
-        let packing = Packing { routes_per_update, pace: None };
+        let packing = Packing { routes_per_update, pace: None, prepend: 0 };
         let agreed = agreed(add_path, four_octet_as);
         let mut all = messages(&routes, announce, packing, encapsulation(family), &agreed);
         let end = read(&all.pop().unwrap(), add_path, four_octet_as);

@@ -117,7 +117,7 @@ fn tshark_finds_every_update_whole() {
     for (n, family) in FAMILIES.into_iter().enumerate() {
         for (announce, internet) in [(true, true), (true, false), (false, true)] {
             let routes = routes(family, 700, 5, internet);
-            let packing = Packing { routes_per_update: if internet { 0 } else { 20 }, pace: None };
+            let packing = Packing { routes_per_update: if internet { 0 } else { 20 }, pace: None, prepend: 0 };
             let all = messages(&routes, announce, packing, encapsulation(family), &agreed(false, true));
             all[..all.len() - 1].iter().for_each(|message| check_attributes(message, family, announce));
             let Some(lines) = decode(&format!("{n}-{announce}-{internet}"), &all) else { return };

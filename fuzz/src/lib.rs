@@ -4,6 +4,7 @@
 //! every `cargo test`. They read their input byte by byte, so that a corpus keeps its meaning.
 
 pub mod analyzer;
+pub mod bgp_update;
 pub mod frames;
 pub mod hosts;
 pub mod input;

@@ -124,6 +124,14 @@ pub struct Update<'a> {
     pub discarded: u16,
 }
 
+/// Attributes and announced routes of a body that withdraws nothing and has both; `None` of any other.
+#[inline]
+pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let ([0, 0, high, low], rest) = body.split_first_chunk::<4>()? else { return None };
+    let (attributes, routes) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+    (!attributes.is_empty() && !routes.is_empty()).then_some((attributes, routes))
+}
+
 fn reset(subcode: u8, data: &[u8]) -> Notification {
     Notification::new(code::UPDATE, subcode, data)
 }

@@ -127,7 +127,8 @@ fn main() {
             let mut found = 0;
             for body in bodies(&bytes) {
                 let update = Update::parse(body, &context).unwrap_or_else(|answer| panic!("{answer}"));
-                found += update.announced().map(|route| black_box(route.address())).count();
+                found +=
+                    update.announced().filter(|route| black_box(route.address()).is_ipv4() || route.length > 0).count();
             }
             assert_eq!(found as u32, ROUTES);
         });

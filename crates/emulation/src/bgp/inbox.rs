@@ -122,8 +122,10 @@ struct Judged {
     raw: [Vec<u8>; 2],
     next_hop: Vec<u8>,
     context: Option<Context>,
-    /// The UPDATE announced routes of IPv4 unicast, had nothing wrong, and no routes among its attributes.
-    plain: bool,
+    /// The UPDATE announced routes, withdrew none of other families than IPv4 unicast, and had nothing wrong.
+    whole: bool,
+    /// It had MP_REACH_NLRI.
+    reach: bool,
     /// Expectation, group.
     of: Option<(usize, u32, Verdict)>,
 }
@@ -144,22 +146,26 @@ impl Judged {
             self.context = Some(context);
             self.of = None;
         }
-        let multiprotocol = update.reach.is_some() || update.unreach.is_some();
+        self.reach = update.reach.is_some();
         // Without a route what is mandatory was not looked for.
-        self.plain = update.treatment == Treatment::Whole && !multiprotocol && update.announced().next().is_some();
+        let announces = update.reach.is_some() || update.announced().next().is_some();
+        self.whole = update.treatment == Treatment::Whole && update.unreach.is_none() && announces;
     }
 
-    /// The routes of an UPDATE that announces routes of IPv4 unicast alone with the last one's attributes, which are not
-    /// read again; `None` of any other.
+    /// The routes of an UPDATE that announces routes of one family and does nothing else, with the last one's attributes,
+    /// which are not read again; `None` of any other.
     #[inline]
     fn again<'a>(&self, body: &'a [u8], context: Context) -> Option<nlri::Routes<'a>> {
-        if !self.plain || self.context != Some(context) {
+        if !self.whole || self.context != Some(context) {
             return None;
         }
-        let (attributes, announced) = walker::announced_alone(body)?;
-        let ids = context.path_ids.has(AfiSafi::IPV4_UNICAST);
-        let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
-        (attributes == self.raw[0] && routes.are_readable()).then_some(routes)
+        if let Some((attributes, announced)) = walker::announced_alone(body) {
+            let ids = context.path_ids.has(AfiSafi::IPV4_UNICAST);
+            let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
+            return (!self.reach && attributes == self.raw[0] && routes.are_readable()).then_some(routes);
+        }
+        let (around, reach) = walker::reach_alone(body, &context)?;
+        (self.reach && around == self.raw && reach.next_hop == self.next_hop).then_some(reach.routes?)
     }
 }
 

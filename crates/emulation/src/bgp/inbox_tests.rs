@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bgp::{NextHops, Outbox, Packing, SessionConfig};
-use drophammer_model::routes::{AttributePattern, Origin, RouteAttributes, RouteRange, RouteTable};
+use drophammer_model::routes::{AttributePattern, GroupSizes, Origin, RouteAttributes, RouteRange, RouteTable};
 use drophammer_wire::bgp::notification::code;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -276,4 +276,39 @@ fn attributes_that_come_again_are_judged_the_same() {
     let at = long.len() - 4;
     long[at] = 33;
     assert_eq!(inbox.update(Instant(3), &long, &agreed()).unwrap_err().subcode, 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn what_is_remembered_changes_nothing(
+        steps in prop::collection::vec((0u32..12, any::<bool>(), any::<bool>(), prop::option::of((0usize..90, 1u8..))), 1..40),
+    ) {
+        let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(4), ..AttributePattern::internet(9) };
+        let tables = ["20.0.0.0/24", "2a00::/48"].map(|first| {
+            Arc::new(Routes::from(RouteRange::uniform(first.parse().unwrap(), 12, 1, pattern).unwrap()))
+        });
+        let mut boxes = [Inbox::new(), Inbox::new()];
+        let expected = Expected { next_hop: None, ..expected(false) };
+        for inbox in &mut boxes {
+            tables.iter().for_each(|routes| _ = inbox.expect(Instant(0), routes.clone(), 0..12, expected.clone()));
+        }
+        for (i, v6, announce, damage) in steps {
+            let mut body = bodies(&tables[usize::from(v6)], i..i + 1, announce, 0).remove(0);
+            if let Some((at, xor)) = damage {
+                let at = at % body.len();
+                body[at] ^= xor;
+            }
+            let [with, without] = &mut boxes;
+            let left = with.update(Instant(1), &body, &agreed());
+            without.judged = Judged::default();
+            prop_assert_eq!(left, without.update(Instant(1), &body, &agreed()));
+            prop_assert_eq!(with.totals(), without.totals());
+            for id in [0, 1].map(ExpectationId) {
+                prop_assert_eq!(with.report(id), without.report(id));
+                prop_assert_eq!(with.missing(id, 99), without.missing(id, 99));
+            }
+            prop_assert_eq!(with.unexpected(99), without.unexpected(99));
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 pub mod analyzer;
 pub mod bgp;
+pub mod bgp_update;
 pub mod frames;
 pub mod hosts;
 pub mod input;

@@ -48,6 +48,11 @@ fn suite() {
 }
 
 #[test]
+fn bgp_update() {
+    replay("bgp_update", bodies::bgp_update::run);
+}
+
+#[test]
 fn every_target_is_replayed() {
     let here = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus.rs")).unwrap();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");

@@ -9,7 +9,7 @@ use super::Negotiated;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::trial::Family;
-use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update};
+use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
 use expectation::Expectation;
 use skyline::Skyline;
@@ -122,6 +122,10 @@ struct Judged {
     raw: [Vec<u8>; 2],
     next_hop: Vec<u8>,
     context: Option<Context>,
+    /// The UPDATE announced routes, withdrew none of other families than IPv4 unicast, and had nothing wrong.
+    whole: bool,
+    /// It had MP_REACH_NLRI.
+    reach: bool,
     /// Expectation, group.
     of: Option<(usize, u32, Verdict)>,
 }
@@ -142,6 +146,26 @@ impl Judged {
             self.context = Some(context);
             self.of = None;
         }
+        self.reach = update.reach.is_some();
+        // Without a route what is mandatory was not looked for.
+        let announces = update.reach.is_some() || update.announced().next().is_some();
+        self.whole = update.treatment == Treatment::Whole && update.unreach.is_none() && announces;
+    }
+
+    /// The routes of an UPDATE that announces routes of one family and does nothing else, with the last one's attributes,
+    /// which are not read again; `None` of any other.
+    #[inline]
+    fn again<'a>(&self, body: &'a [u8], context: Context) -> Option<nlri::Routes<'a>> {
+        if !self.whole || self.context != Some(context) {
+            return None;
+        }
+        if let Some((attributes, announced)) = walker::announced_alone(body) {
+            let ids = context.path_ids.has(AfiSafi::IPV4_UNICAST);
+            let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
+            return (!self.reach && attributes == self.raw[0] && routes.are_readable()).then_some(routes);
+        }
+        let (around, reach) = walker::reach_alone(body, &context)?;
+        (self.reach && around == self.raw && reach.next_hop == self.next_hop).then_some(reach.routes?)
     }
 }
 
@@ -189,6 +213,18 @@ impl Inbox {
             ibgp: agreed.ibgp,
             path_ids: PathIds::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),
         };
+        let before = self.present;
+        if let Some(routes) = self.judged.again(body, context) {
+            self.totals.updates += 1;
+            self.totals.bytes += body.len() as u64;
+            for route in routes.flatten() {
+                self.announced(now, &route, body, None, &context);
+            }
+            if self.present != before {
+                self.skyline.record(now, self.present);
+            }
+            return Ok(());
+        }
         let update = Update::parse(body, &context)?;
         self.totals.updates += 1;
         self.totals.bytes += body.len() as u64;
@@ -203,12 +239,11 @@ impl Inbox {
             }
             return Ok(());
         }
-        let before = self.present;
         // Of a route that a message has both ways the announcement counts (RFC 4271 section 4.3).
         update.withdrawn().for_each(|route| self.withdrawn(now, &route));
         self.judged.look(&update, context);
         for route in update.announced() {
-            self.announced(now, &route, &update, context.ibgp);
+            self.announced(now, &route, body, Some(&update), &context);
         }
         if self.present != before {
             self.skyline.record(now, self.present);
@@ -238,7 +273,14 @@ impl Inbox {
     }
 
     #[inline]
-    fn announced(&mut self, now: Instant, route: &Nlri<'_>, update: &Update<'_>, ibgp: bool) {
+    fn announced(
+        &mut self,
+        now: Instant,
+        route: &Nlri<'_>,
+        body: &[u8],
+        update: Option<&Update<'_>>,
+        context: &Context,
+    ) {
         self.totals.announcements += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         let Some((at, i)) = self.find(route, &prefix) else {
@@ -253,7 +295,13 @@ impl Inbox {
         let verdict = match self.judged.of {
             Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
             _ => {
-                let verdict = judge(update, one.family, &one.routes.attributes(group), &one.expected, ibgp);
+                let attributes = one.routes.attributes(group);
+                let judge = |update: &Update<'_>| judge(update, one.family, &attributes, &one.expected, context.ibgp);
+                let verdict = match update {
+                    Some(update) => judge(update),
+                    // It can be read: with the same attributes one was before.
+                    None => Update::parse(body, context).map_or(Verdict::default(), |update| judge(&update)),
+                };
                 self.judged.of = Some((at, group, verdict));
                 verdict
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bgp::{NextHops, Outbox, Packing, SessionConfig};
-use drophammer_model::routes::{AttributePattern, Origin, RouteAttributes, RouteRange, RouteTable};
+use drophammer_model::routes::{AttributePattern, GroupSizes, Origin, RouteAttributes, RouteRange, RouteTable};
 use drophammer_wire::bgp::notification::code;
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -246,4 +246,69 @@ fn a_route_both_ways_in_a_message_is_there() {
     let id = inbox.expect(Instant(0), routes, 0..1, expected(false));
     inbox.update(Instant(1), &body, &agreed()).unwrap();
     assert_eq!((inbox.report(id).present, inbox.report(id).withdrawals), (1, 1));
+}
+
+#[test]
+fn attributes_that_come_again_are_judged_the_same() {
+    let routes = internet(4);
+    let body = |withdrawn: &[u8], attributes: &[u8], announced: &[u8]| {
+        let lengths = [withdrawn, attributes].map(|part| (part.len() as u16).to_be_bytes());
+        [&lengths[0], withdrawn, &lengths[1], attributes, announced].concat()
+    };
+    let first = bodies(&routes, 0..1, true, 0).remove(0);
+    let route = &first[first.len() - 4..];
+    let mut inbox = Inbox::new();
+    let id = inbox.expect(Instant(0), routes.clone(), 0..4, expected(false));
+    // What is mandatory is missing; that matters only to the second one, which announces.
+    let incomplete = [0x40, 1, 1, 0];
+    feed(&mut inbox, 1, &[body(&[8, 30], &incomplete, &[]), body(&[], &incomplete, route)]);
+    assert_eq!((inbox.report(id).present, inbox.totals().treated_as_withdraw), (0, 1));
+    // Another group's routes under the attributes of the first one are wrong, however they come.
+    let groups: Vec<u32> = (0..4).map(|i| routes.group_of(i)).collect();
+    assert!(groups[3] != groups[0]);
+    let other = bodies(&routes, 3..4, true, 0).remove(0);
+    let mixed = [&first[..first.len() - 4], &other[other.len() - 4..]].concat();
+    feed(&mut inbox, 2, &[first.clone(), mixed, first]);
+    let report = inbox.report(id);
+    assert_eq!((report.present, report.wrong, report.wrong_as_path), (2, 1, 1));
+    // A route that cannot be read ends the session under known attributes too.
+    let mut long = bodies(&routes, 0..1, true, 0).remove(0);
+    let at = long.len() - 4;
+    long[at] = 33;
+    assert_eq!(inbox.update(Instant(3), &long, &agreed()).unwrap_err().subcode, 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn what_is_remembered_changes_nothing(
+        steps in prop::collection::vec((0u32..12, any::<bool>(), any::<bool>(), prop::option::of((0usize..90, 1u8..))), 1..40),
+    ) {
+        let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(4), ..AttributePattern::internet(9) };
+        let tables = ["20.0.0.0/24", "2a00::/48"].map(|first| {
+            Arc::new(Routes::from(RouteRange::uniform(first.parse().unwrap(), 12, 1, pattern).unwrap()))
+        });
+        let mut boxes = [Inbox::new(), Inbox::new()];
+        let expected = Expected { next_hop: None, ..expected(false) };
+        for inbox in &mut boxes {
+            tables.iter().for_each(|routes| _ = inbox.expect(Instant(0), routes.clone(), 0..12, expected.clone()));
+        }
+        for (i, v6, announce, damage) in steps {
+            let mut body = bodies(&tables[usize::from(v6)], i..i + 1, announce, 0).remove(0);
+            if let Some((at, xor)) = damage {
+                let at = at % body.len();
+                body[at] ^= xor;
+            }
+            let [with, without] = &mut boxes;
+            let left = with.update(Instant(1), &body, &agreed());
+            without.judged = Judged::default();
+            prop_assert_eq!(left, without.update(Instant(1), &body, &agreed()));
+            prop_assert_eq!(with.totals(), without.totals());
+            for id in [0, 1].map(ExpectationId) {
+                prop_assert_eq!(with.report(id), without.report(id));
+                prop_assert_eq!(with.missing(id, 99), without.missing(id, 99));
+            }
+            prop_assert_eq!(with.unexpected(99), without.unexpected(99));
+        }
+    }
 }

@@ -135,7 +135,11 @@ fn messages_are_as_full_as_they_can_be() {
     let sizes: Vec<_> = drain(&mut outbox, &agreed(false, true), 4096).iter().map(Vec::len).collect();
     assert_eq!(sizes.len(), 5);
     assert!(sizes[..4].iter().all(|size| *size > 4090), "{sizes:?}");
-    outbox.announce(range(false, 5000, one_group), 0..5000, Packing { routes_per_update: 5000, pace: None, prepend: 0 });
+    outbox.announce(
+        range(false, 5000, one_group),
+        0..5000,
+        Packing { routes_per_update: 5000, pace: None, prepend: 0 },
+    );
     assert_eq!(outbox.write(Instant(1), &agreed(false, true), next_hops(), &mut [0; 4096]), 0, "it waits for room");
     assert_eq!(drain(&mut outbox, &agreed(false, true), 65_535).len(), 1, "extended messages where they are asked for");
 }
@@ -144,7 +148,11 @@ fn messages_are_as_full_as_they_can_be() {
 fn a_pace_is_kept() {
     let mut outbox = Outbox::new();
     let agreed = agreed(false, false);
-    outbox.announce(range(true, 10, Default::default()), 0..10, Packing { routes_per_update: 2, pace: Some(1000.0), prepend: 0 });
+    outbox.announce(
+        range(true, 10, Default::default()),
+        0..10,
+        Packing { routes_per_update: 2, pace: Some(1000.0), prepend: 0 },
+    );
     let start = Instant(7_000_000);
     assert_eq!(outbox.next_deadline(start), Some(start));
     let mut buffer = [0; 4096];

@@ -90,7 +90,7 @@ fn check_attributes(message: &[u8], family: AfiSafi, announce: bool) {
             _ => (4, usize::from(u16::from_be_bytes([rest[2], rest[3]]))),
         };
         let class = match kind {
-            1 | 2 | 3 => 0x40,
+            1..=3 => 0x40,
             4 | 14 | 15 => 0x80,
             8 | 16 | 17 | 32 => 0xc0,
             other => panic!("attribute {other}"),

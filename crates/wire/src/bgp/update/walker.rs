@@ -89,7 +89,27 @@ pub struct Multiprotocol<'a> {
     pub is_empty: bool,
 }
 
-impl Multiprotocol<'_> {
+impl<'a> Multiprotocol<'a> {
+    /// `None` where lengths do not add up, a route cannot be read, or the next hop is none of the family.
+    #[inline]
+    fn read(attribute: &Attribute<'a>, context: &Context) -> Option<Multiprotocol<'a>> {
+        let ([high, low, safi], rest) = attribute.value.split_first_chunk::<3>()?;
+        let family = AfiSafi::new(u16::from_be_bytes([*high, *low]), *safi);
+        let is_reach = attribute.kind == kind::MP_REACH_NLRI;
+        let (next_hop, routes) = if is_reach {
+            let (length, rest) = rest.split_first()?;
+            // A reserved byte stands between next hop and routes (RFC 4760 section 3).
+            let (next_hop, rest) = rest.split_at_checked(usize::from(*length))?;
+            (next_hop, rest.get(1..)?)
+        } else {
+            (&[][..], rest)
+        };
+        let known = Routes::new(family, context.path_ids.has(family), routes);
+        let fits = !is_reach || next_hop_fits(family, next_hop.len());
+        let readable = known.as_ref().is_none_or(|routes| routes.are_readable());
+        (fits && readable).then_some(Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() })
+    }
+
     /// The address of the next hop: behind the distinguisher of VPN routes, the global one of two.
     pub fn address(&self) -> Option<IpAddr> {
         let skip = if self.family.is_vpn() { 8 } else { 0 };
@@ -122,6 +142,41 @@ pub struct Update<'a> {
     pub fault: Option<Fault>,
     /// Attributes that were discarded.
     pub discarded: u16,
+}
+
+/// Attributes and announced routes of a body that withdraws nothing and has both; `None` of any other.
+#[inline]
+pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
+    let ([0, 0, high, low], rest) = body.split_first_chunk::<4>()? else { return None };
+    let (attributes, routes) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
+    (!attributes.is_empty() && !routes.is_empty()).then_some((attributes, routes))
+}
+
+/// Attributes around MP_REACH_NLRI, and that itself, of a body with no other routes; `None` of any other.
+#[inline]
+pub fn reach_alone<'a>(body: &'a [u8], context: &Context) -> Option<([&'a [u8]; 2], Multiprotocol<'a>)> {
+    let ([0, 0, high, low], attributes) = body.split_first_chunk::<4>()? else { return None };
+    if attributes.len() != usize::from(u16::from_be_bytes([*high, *low])) {
+        return None;
+    }
+    let mut walk = Walk { all: attributes, at: 0 };
+    let mut found = None;
+    while let Some(next) = walk.next() {
+        let attribute = next.ok()?;
+        match attribute.kind {
+            kind::MP_REACH_NLRI if found.is_none() => {
+                if attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) != flag::OPTIONAL {
+                    return None;
+                }
+                let start = walk.at - attribute.whole.len();
+                let around = [&attributes[..start], &attributes[walk.at..]];
+                found = Some((around, Multiprotocol::read(&attribute, context)?));
+            }
+            kind::MP_REACH_NLRI | kind::MP_UNREACH_NLRI => return None,
+            _ => {}
+        }
+    }
+    found
 }
 
 fn reset(subcode: u8, data: &[u8]) -> Notification {
@@ -288,29 +343,13 @@ impl<'a> Update<'a> {
     }
 
     fn multiprotocol(&mut self, attribute: &Attribute<'a>, context: &Context) -> Result<(), Notification> {
-        let refuse = || reset(sub::OPTIONAL_ATTRIBUTE, attribute.whole);
         if attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) != flag::OPTIONAL {
             self.mark(Treatment::TreatAsWithdraw, attribute.kind, "wrong flags");
         }
-        let Some(([high, low, safi], rest)) = attribute.value.split_first_chunk::<3>() else { return Err(refuse()) };
-        let family = AfiSafi::new(u16::from_be_bytes([*high, *low]), *safi);
-        let is_reach = attribute.kind == kind::MP_REACH_NLRI;
-        let (next_hop, routes) = if is_reach {
-            let Some((length, rest)) = rest.split_first() else { return Err(refuse()) };
-            // A reserved byte stands between next hop and routes (RFC 4760 section 3).
-            match rest.split_at_checked(usize::from(*length)) {
-                Some((next_hop, [_, routes @ ..])) => (next_hop, routes),
-                _ => return Err(refuse()),
-            }
-        } else {
-            (&[][..], rest)
+        let Some(all) = Multiprotocol::read(attribute, context) else {
+            return Err(reset(sub::OPTIONAL_ATTRIBUTE, attribute.whole));
         };
-        let known = Routes::new(family, context.path_ids.has(family), routes);
-        if known.as_ref().is_some_and(|r| !r.are_readable()) || (is_reach && !next_hop_fits(family, next_hop.len())) {
-            return Err(refuse());
-        }
-        let all = Multiprotocol { family, next_hop, routes: known, is_empty: routes.is_empty() };
-        *(if is_reach { &mut self.reach } else { &mut self.unreach }) = Some(all);
+        *(if attribute.kind == kind::MP_REACH_NLRI { &mut self.reach } else { &mut self.unreach }) = Some(all);
         Ok(())
     }
 

@@ -1,0 +1,156 @@
+//! What BGP can do without a peer: routes into UPDATEs, UPDATEs walked through, UPDATEs held against what must come.
+//!
+//! Prints the median of several rounds in million routes per second of processor time. `cargo bench -p drophammer-emulation --bench bgp`; a word
+//! after `--` runs only the parts that contain it.
+
+use drophammer_emulation::bgp::{Expected, Inbox, Negotiated, NextHops, Outbox, Packing, SessionConfig};
+use drophammer_model::Instant;
+use drophammer_model::routes::{AttributePattern, GroupSizes, RouteRange, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::update::{Context, PathIds, Update};
+use drophammer_wire::bgp::{AfiSafi, frame};
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+const ROUNDS: usize = 5;
+const ROUTES: u32 = 1_000_000;
+/// The send buffer.
+const BUFFER: usize = 1 << 18;
+
+fn agreed() -> Negotiated {
+    let config = |local, peer, id: u32| SessionConfig {
+        families: vec![AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST],
+        extended_messages: false,
+        ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
+    };
+    Negotiated::from_opens(&config(65_001, 65_000, 1), config(65_000, 65_001, 2).open())
+        .unwrap_or_else(|cause| panic!("{cause}"))
+}
+
+fn next_hops() -> NextHops {
+    NextHops { ipv4: Some(Ipv4Addr::new(198, 18, 1, 2)), ipv6: "2001:2::2".parse().ok(), link_local: None }
+}
+
+fn uniform(first: &str, group: u32) -> Arc<Routes> {
+    let pattern = AttributePattern { routes_per_group: GroupSizes::Fixed(group), ..AttributePattern::default() };
+    Arc::new(RouteRange::uniform(first.parse().unwrap(), ROUTES, 1, pattern).unwrap().into())
+}
+
+fn internet(family: Family) -> Arc<Routes> {
+    Arc::new(RouteRange::internet(family, ROUTES, 1).unwrap().into())
+}
+
+/// Time that this thread has had on a processor, ns: what others do on a busy machine does not count.
+fn on_processor() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_else(|| panic!("no schedstat"))
+}
+
+/// Runs `part` some times and prints how many million routes it does in a second.
+fn measure(name: &str, only: &[String], mut part: impl FnMut()) {
+    if !only.is_empty() && !only.iter().any(|word| name.contains(word.as_str())) {
+        return;
+    }
+    let mut rates: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            // The scheduler brings the figure up to date when the thread gives the processor away.
+            std::thread::yield_now();
+            let begin = on_processor();
+            part();
+            std::thread::yield_now();
+            f64::from(ROUTES) / (on_processor() - begin) as f64 * 1e3
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    println!("{name:<58} {:>7.1} M routes/s", rates[ROUNDS / 2]);
+}
+
+/// All UPDATEs of the routes into one buffer again and again; `each` sees the bytes.
+fn pack(routes: &Arc<Routes>, announce: bool, per_update: u16, agreed: &Negotiated, mut each: impl FnMut(&[u8])) {
+    let packing = Packing { routes_per_update: per_update, pace: None, prepend: 0 };
+    let (mut outbox, mut buffer) = (Outbox::new(), vec![0; BUFFER]);
+    match announce {
+        true => outbox.announce(routes.clone(), 0..ROUTES, packing),
+        false => outbox.withdraw(routes.clone(), 0..ROUTES, packing),
+    }
+    while !outbox.is_empty() {
+        let bytes = outbox.write(Instant(1), agreed, next_hops(), &mut buffer);
+        each(&buffer[..bytes]);
+    }
+    let sent = outbox.progress();
+    assert_eq!(sent.announced + sent.withdrawn, u64::from(ROUTES));
+}
+
+/// The bytes of all UPDATEs.
+fn stream(routes: &Arc<Routes>, per_update: u16, agreed: &Negotiated) -> Vec<u8> {
+    let mut all = Vec::new();
+    pack(routes, true, per_update, agreed, |bytes| all.extend_from_slice(bytes));
+    all
+}
+
+fn bodies(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = stream;
+    std::iter::from_fn(move || {
+        let message = frame(rest, 4096).ok()??;
+        rest = &rest[message.message_len()..];
+        Some(message.body)
+    })
+}
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let agreed = agreed();
+    let kinds = [
+        ("IPv4 /24, groups of 500", uniform("1.0.0.0/24", 500), 500),
+        ("IPv4 /24, groups of 5", uniform("1.0.0.0/24", 5), 5),
+        ("IPv4 like the Internet", internet(Family::Ipv4), 0),
+        ("IPv6 /48, groups of 200", uniform("2a00::/48", 200), 200),
+        ("IPv6 like the Internet", internet(Family::Ipv6), 0),
+    ];
+    for (name, routes, per_update) in &kinds {
+        measure(&format!("prefixes: {name}"), &only, || {
+            black_box(routes.iter(0..ROUTES).fold(0u32, |sum, p| sum.wrapping_add(u32::from(p.length()))));
+        });
+        measure(&format!("index_of: {name}"), &only, || {
+            let found = routes.iter(0..ROUTES).filter(|prefix| routes.index_of(prefix).is_some()).count();
+            assert_eq!(found as u32, ROUTES);
+        });
+        measure(&format!("pack: {name}"), &only, || pack(routes, true, *per_update, &agreed, |b| _ = black_box(b)));
+    }
+    let (_, plain, _) = &kinds[0];
+    measure("pack: withdrawals, IPv4 /24", &only, || pack(plain, false, 0, &agreed, |b| _ = black_box(b)));
+    let context = Context { four_octet_as: true, ibgp: false, path_ids: PathIds::NONE };
+    for (name, routes, per_update) in &kinds {
+        let bytes = stream(routes, *per_update, &agreed);
+        measure(&format!("walk: {name}"), &only, || {
+            let mut found = 0;
+            for body in bodies(&bytes) {
+                let update = Update::parse(body, &context).unwrap_or_else(|answer| panic!("{answer}"));
+                found +=
+                    update.announced().filter(|route| black_box(route.address()).is_ipv4() || route.length > 0).count();
+            }
+            assert_eq!(found as u32, ROUTES);
+        });
+    }
+    for times in [false, true] {
+        let kinds = if times { &kinds[..1] } else { &kinds[..] };
+        for (name, routes, per_update) in kinds {
+            for per_update in [1, *per_update] {
+                let bytes = stream(routes, per_update, &agreed);
+                let size = if per_update == 1 { "one in an UPDATE" } else { "full" };
+                let with = if times { ", times" } else { "" };
+                measure(&format!("verify: {name}, {size}{with}"), &only, || {
+                    let mut inbox = Inbox::new();
+                    let as_path_prefix = vec![65_001];
+                    let expected = Expected { as_path_prefix, next_hop: None, check_attributes: true, times };
+                    inbox.expect(Instant(0), routes.clone(), 0..ROUTES, expected);
+                    bodies(&bytes).for_each(|body| {
+                        inbox.update(Instant(1), body, &agreed).unwrap_or_else(|answer| panic!("{answer}"));
+                    });
+                    assert!(inbox.complete());
+                });
+            }
+        }
+    }
+}

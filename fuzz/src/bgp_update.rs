@@ -1,0 +1,150 @@
+//! UPDATEs from a peer: any bytes are read or refused, what is read adds up, and the inbox counts no route that is not there.
+
+use super::input::Input;
+use drophammer_emulation::bgp::{Expected, Inbox, Negotiated, NextHops, Outbox, Packing, SessionConfig};
+use drophammer_model::Instant;
+use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::message::HEADER_LEN;
+use drophammer_wire::bgp::update::{Context, PathIds, Treatment, Update, as_path, attributes};
+use drophammer_wire::bgp::{AfiSafi, PathDirection};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+const FAMILIES: [AfiSafi; 4] = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::VPNV6];
+const ROUTES: u32 = 64;
+
+/// A session's UPDATEs, some made of attributes, some as they would be sent and then damaged, some of any bytes.
+pub fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let way = input.u8();
+    let agreed = agreed(way);
+    let context = Context {
+        four_octet_as: agreed.four_octet_as,
+        ibgp: agreed.ibgp,
+        path_ids: PathIds::of(agreed.add_path.iter().map(|(family, _)| *family)),
+    };
+    let tables = [Family::Ipv4, Family::Ipv6]
+        .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));
+    let mut inbox = Inbox::new();
+    let ids = tables.each_ref().map(|routes| {
+        let expected = Expected { as_path_prefix: vec![65_001], next_hop: None, check_attributes: true, times: true };
+        inbox.expect(Instant(0), routes.clone(), 0..ROUTES, expected)
+    });
+    let mut now = Instant(0);
+    while !input.is_empty() {
+        now.0 += u64::from(input.u16());
+        let body = match input.below(4) {
+            0 => input.bytes(60).to_vec(),
+            1 => made(&mut input),
+            2 => {
+                inbox.session_lost(now);
+                continue;
+            }
+            _ => sent(&mut input, &tables, &agreed),
+        };
+        check(&body, &context);
+        let before = inbox.totals();
+        let taken = inbox.update(now, &body, &agreed);
+        assert_eq!(taken.is_ok(), Update::parse(&body, &context).is_ok());
+        assert!(taken.is_ok() || inbox.totals() == before, "an UPDATE that ends the session changes nothing");
+        for id in ids {
+            let report = inbox.report(id);
+            assert_eq!(report.present + report.missing, report.expected);
+            assert!(report.wrong <= report.present && report.unexpected == 0);
+            assert!(u64::from(report.present) <= report.announcements);
+            assert_eq!(inbox.missing(id, usize::MAX).len() as u32, report.missing);
+        }
+        let present: u32 = ids.iter().map(|id| inbox.present(*id)).sum();
+        assert!(inbox.skyline().last().map_or(present == 0, |(_, n)| *n == present));
+        assert_eq!(inbox.complete(), present == 2 * ROUTES);
+    }
+}
+
+fn agreed(way: u8) -> Negotiated {
+    let peer = if way & 1 == 0 { 65_000 } else { 65_001 };
+    let add_path = match way & 2 {
+        0 => vec![],
+        _ => FAMILIES.map(|family| (family, PathDirection { receive: true, send: true })).to_vec(),
+    };
+    let config = |local, peer, id: u32| SessionConfig {
+        families: FAMILIES.to_vec(),
+        add_path: add_path.clone(),
+        ..SessionConfig::new(local, peer, Ipv4Addr::from(id))
+    };
+    let agreed = Negotiated::from_opens(&config(65_001, peer, 1), config(peer, 65_001, 2).open()).unwrap();
+    Negotiated { four_octet_as: way & 4 == 0, ..agreed }
+}
+
+/// Withdrawn routes, attributes and announced routes of the input's choice, with lengths that fit.
+fn made(input: &mut Input) -> Vec<u8> {
+    const KINDS: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 32];
+    let mut all = Vec::new();
+    for _ in 0..input.below(6) {
+        let kind = KINDS[input.below(KINDS.len())];
+        let usual = match kind {
+            1 | 2 | 3 | 5 | 6 => 0x40,
+            4 | 9 | 10 | 14 | 15 => 0x80,
+            _ => 0xc0,
+        };
+        let flags = if input.flag() { input.u8() } else { usual };
+        let length = input.below(48);
+        attributes::append(&mut all, flags, kind, input.bytes(length));
+    }
+    let length = input.below(12);
+    let withdrawn = input.bytes(length);
+    let mut body = (withdrawn.len() as u16).to_be_bytes().to_vec();
+    body.extend_from_slice(withdrawn);
+    body.extend((all.len() as u16).to_be_bytes());
+    body.extend(all);
+    let length = input.below(20);
+    body.extend_from_slice(input.bytes(length));
+    body
+}
+
+/// An UPDATE of the table, perhaps with one byte changed.
+fn sent(input: &mut Input, tables: &[Arc<Routes>; 2], agreed: &Negotiated) -> Vec<u8> {
+    let routes = &tables[input.below(2)];
+    let first = input.below(ROUTES as usize) as u32;
+    let (mut outbox, mut buffer) = (Outbox::new(), vec![0; 4096]);
+    let packing = Packing { routes_per_update: u16::from(input.u8()), pace: None };
+    match input.flag() {
+        true => outbox.announce(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
+        false => outbox.withdraw(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
+    }
+    let next_hops =
+        NextHops { ipv4: Some(Ipv4Addr::new(198, 18, 1, 2)), ipv6: "2001:2::2".parse().ok(), link_local: None };
+    let bytes = outbox.write(Instant(0), &Negotiated { max_send: 4096, ..agreed.clone() }, next_hops, &mut buffer);
+    let message = drophammer_wire::bgp::frame(&buffer[..bytes], 4096).unwrap().unwrap();
+    let mut body = buffer[HEADER_LEN..message.message_len()].to_vec();
+    if input.flag() {
+        let (at, xor) = (usize::from(input.u16()) % body.len(), input.u8());
+        body[at] ^= xor;
+    }
+    body
+}
+
+/// What the walker says of one UPDATE does not contradict itself.
+fn check(body: &[u8], context: &Context) {
+    let Ok(update) = Update::parse(body, context) else { return };
+    let (announced, withdrawn) = (update.announced().count(), update.withdrawn().count());
+    assert_eq!(update.fault.is_some(), update.treatment != Treatment::Whole);
+    if update.treatment == Treatment::TreatAsWithdraw {
+        assert_eq!(announced, 0);
+    } else if announced > 0 {
+        let a = &update.attributes;
+        let path = a.as_path.expect("mandatory");
+        assert!(path.check().is_ok() && a.origin.is_some_and(|origin| origin <= 2));
+        assert!(as_path::merged(path, a.as4_path).all(|asn| asn != 0));
+        assert!(a.local_pref.is_some() == context.ibgp, "an internal peer's alone");
+    }
+    if update.end_of_rib().is_some() {
+        assert_eq!(announced + withdrawn, 0);
+    }
+    for route in update.announced().chain(update.withdrawn()) {
+        assert!(route.length <= route.family.address_bits().unwrap());
+        assert_eq!(route.path_id.is_some(), context.path_ids.has(route.family));
+        assert_eq!(route.distinguisher.is_some(), route.family.is_vpn());
+        assert_eq!(route.label(0).is_some(), route.family.is_labelled());
+    }
+}

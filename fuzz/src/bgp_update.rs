@@ -107,7 +107,7 @@ fn sent(input: &mut Input, tables: &[Arc<Routes>; 2], agreed: &Negotiated) -> Ve
     let routes = &tables[input.below(2)];
     let first = input.below(ROUTES as usize) as u32;
     let (mut outbox, mut buffer) = (Outbox::new(), vec![0; 4096]);
-    let packing = Packing { routes_per_update: u16::from(input.u8()), pace: None };
+    let packing = Packing { routes_per_update: u16::from(input.u8()), pace: None, prepend: 0 };
     match input.flag() {
         true => outbox.announce(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
         false => outbox.withdraw(routes.clone(), first..first + 1 + input.below(9) as u32, packing),

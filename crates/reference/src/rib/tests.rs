@@ -117,7 +117,7 @@ fn the_best_path_moves_and_falls_back_when_a_session_ends() {
     let (paths, routes) = (b.rib.paths(), b.rib.routes());
     assert_eq!((paths, routes), (8, 4));
     b.install(20);
-    (b.tell(20, 0), b.tell(20, 1), b.tell(20, 2));
+    (0..3).for_each(|p| drop(b.tell(20, p)));
     // Each of the two hears of what the other one is best for.
     assert_eq!([0, 1, 2].map(|p: usize| b.known[p].len()), [2, 2, 4]);
     b.rib.peer_down(Instant(30), 1);

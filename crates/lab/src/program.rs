@@ -12,6 +12,7 @@ use crate::{Dut, Lab, LabError, Netns, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::trial::Family;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -239,6 +240,16 @@ impl Dut for ProgramDut {
             Ends::Veth(topology) => Some(topology.cpu_time()? + own),
             Ends::Tap { .. } => Some(own),
         }
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        probe::resident(self.daemon.pid()).map(|bytes| (self.record.kind.clone(), bytes)).into_iter().collect()
+    }
+
+    /// As the program says by itself when it is asked `fib`.
+    fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
+        let told = self.ask("fib")?;
+        Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
     fn stolen(&mut self) -> Option<Duration> {

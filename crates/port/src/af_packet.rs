@@ -232,6 +232,11 @@ impl Port for AfPacket {
         Some(self.receiver.as_fd())
     }
 
+    fn has_carrier(&mut self) -> Result<bool, PortError> {
+        let fail = |e: io::Error| PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() };
+        sys::is_running(&self.sender, &self.info.interface).map_err(fail)
+    }
+
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let fail = |e: io::Error| PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() };
         sys::set_interface_up(&self.sender, &self.info.interface, up).map_err(fail)?;

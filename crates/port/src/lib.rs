@@ -190,6 +190,14 @@ pub trait Port {
         Err(PortError::Link { interface: self.info().interface.clone(), reason })
     }
 
+    /// Is somebody at the other end of the link? True where the backend cannot know.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    fn has_carrier(&mut self) -> Result<bool, PortError> {
+        Ok(true)
+    }
+
     /// What makes frames in the kernel for this port, where it has that.
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         None

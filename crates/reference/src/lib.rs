@@ -23,6 +23,10 @@
 //!   one after the other, at most `egress_buffer` waiting or on the wire. It departs when its last bit is out.
 //! - **Control.** ARP, Neighbor Discovery, ICMP and frames of its own have a path of their own: they neither wait nor
 //!   make others wait, and depart when their cause arrives.
+//! - **Routes** are the device's own, static ones and those of BGP ([`BgpConfig`]), in this order for one prefix. What BGP does
+//!   and when is told by [`rib`]: a route of instant `t` is re-advertised at `t + propagation_delay` and forwards from
+//!   `t + fib_delay` on, or as long after the change before it as `fib_time_per_route` says.
+//! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
 //! - **Faults** act on UDP frames that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
 mod classes;

@@ -1,7 +1,6 @@
 //! Whole tables through the device: what the emulated speakers' outbox sends and their inbox expects, against what the device
 //! says of itself. Device and speakers read and write UPDATEs each with code of their own.
 
-#[allow(dead_code, reason = "each test binary uses its part")]
 mod common;
 #[allow(dead_code, reason = "each test binary uses its part")]
 mod speakers;

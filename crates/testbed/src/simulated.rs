@@ -7,6 +7,7 @@ use crate::routing;
 use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
+use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, Truth,
@@ -75,6 +76,10 @@ impl simulated::Device for Reference {
     fn next_notice(&self) -> Option<Instant> {
         self.0.borrow().next_notice()
     }
+
+    fn link(&mut self, now: Instant, port: usize, up: bool) {
+        self.set_link(now, port, up);
+    }
 }
 
 /// It cannot die.
@@ -137,6 +142,11 @@ impl Device for WellUntilFound {
 
     fn forwards(&mut self) -> Result<(), String> {
         self.reference.begin(self.faults.clone())
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let truth = self.reference.truth();
+        Some(if family == Family::Ipv4 { truth.fib.ipv4 } else { truth.fib.ipv6 })
     }
 
     fn counters(&mut self) -> BTreeMap<String, u64> {

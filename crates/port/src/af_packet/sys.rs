@@ -264,6 +264,16 @@ pub fn set_interface_up(socket: &OwnedFd, name: &str, up: bool) -> io::Result<()
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
+/// Is the interface up, with carrier?
+pub fn is_running(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+    let mut request = request(name)?;
+    ioctl(socket, libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: the call filled this variant of the union.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    let both = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    Ok(flags & both == both)
+}
+
 #[repr(C)]
 struct DriverInfo {
     command: u32,

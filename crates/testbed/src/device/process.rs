@@ -24,6 +24,8 @@ const NAP: Duration = Duration::from_micros(5);
 const LISTEN: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_millis(200);
+/// Longest sleep of a device that speaks BGP, and so looks after its links.
+const NOTICE: Duration = Duration::from_millis(5);
 /// A question comes at once, or its asker is gone.
 const QUESTION: Duration = Duration::from_millis(100);
 
@@ -52,11 +54,25 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     let ports: Result<Vec<_>, _> = interfaces.iter().zip(&job.device.ports).map(open).collect();
     let ports = ports.map_err(|e| e.to_string())?;
     let faults = std::mem::take(&mut job.device.faults);
+    let speaks = job.device.bgp.is_some();
+    let carriers = vec![true; ports.len()];
     let router = Router::new(job.device).map_err(|e| e.to_string())?;
     let listener = UnixListener::bind(socket).and_then(|l| l.set_nonblocking(true).map(|()| l));
     let listener = listener.map_err(|e| format!("cannot listen on {}: {e}", Path::new(socket).display()))?;
     let filled = vec![0; ports.len()];
-    Process { clock, router, ports, filled, faults, listener, overflow: 0, longest_wait: Duration::ZERO }.serve()
+    Process {
+        clock,
+        router,
+        ports,
+        filled,
+        faults,
+        listener,
+        overflow: 0,
+        longest_wait: Duration::ZERO,
+        speaks,
+        carriers,
+    }
+    .serve()
 }
 
 struct Process {
@@ -70,6 +86,10 @@ struct Process {
     listener: UnixListener,
     /// Overflow of the links that the router knows of.
     overflow: u64,
+    /// It speaks BGP.
+    speaks: bool,
+    /// The links that had a carrier when they were looked at last.
+    carriers: Vec<bool>,
     /// Longest time between a frame's arrival and a look at it since somebody asked: how long the process was held up.
     longest_wait: Duration,
 }
@@ -90,12 +110,13 @@ impl Process {
             let idle = now.since(busy_at) > AWAKE;
             if now.since(heard_at) > LISTEN {
                 heard_at = now;
+                self.look_at_links(now).map_err(|e| e.to_string())?;
                 self.listen()?;
             }
             if came + left == 0 {
                 let rest = self.router.next_deadline().map_or(SLEEP, |at| at.since(now));
                 if idle && rest > NAP {
-                    self.sleep(rest.min(SLEEP))?;
+                    self.sleep(rest.min(if self.speaks { NOTICE } else { SLEEP }))?;
                 } else {
                     std::hint::spin_loop();
                 }
@@ -150,6 +171,17 @@ impl Process {
         wait::until_readable(&all, time).map(drop).map_err(|e| format!("cannot sleep: {e}"))
     }
 
+    /// Tells the router of links that lost their carrier or have it again.
+    fn look_at_links(&mut self, now: Instant) -> Result<(), PortError> {
+        for (i, (port, carrier)) in self.ports.iter_mut().zip(&mut self.carriers).enumerate() {
+            let has = port.has_carrier()?;
+            if std::mem::replace(carrier, has) != has {
+                self.router.set_link(now, i, has);
+            }
+        }
+        Ok(())
+    }
+
     /// Answers whoever asks.
     fn listen(&mut self) -> Result<(), String> {
         loop {
@@ -182,6 +214,10 @@ impl Process {
             "begin" => self.begin(self.faults.clone()),
             "faults" => self.begin(serde_json::from_str(rest).map_err(|e| format!("no faults: {e}"))?),
             "link" => self.set_link(rest),
+            "fib" => {
+                let fib = &self.router.truth().fib;
+                Ok(json!({ "ipv4": fib.ipv4, "ipv6": fib.ipv6 }))
+            }
             _ => Err(format!("nobody knows what `{verb}` means")),
         }
     }

@@ -4,7 +4,7 @@ use crate::bed::{Bed, Failure};
 use crate::hosts::{Act, Hosts};
 use crate::mrt::{self, PeerChoice};
 use drophammer_emulation::bgp::Packing as OutPacking;
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, PeerConfig, Routers, State};
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, PeerConfig, Routers};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
 use drophammer_model::Instant;
@@ -57,6 +57,8 @@ pub struct RoutingState {
     seed: u64,
     /// What the tester needs alone.
     pub ceilings: RouteCeilings,
+    /// What a port of the tester failed with last.
+    port_failure: Option<String>,
 }
 
 fn unicast(family: Family) -> AfiSafi {
@@ -132,6 +134,7 @@ impl RoutingState {
             tables: Vec::new(),
             seed,
             ceilings: RouteCeilings::new(),
+            port_failure: None,
         }
     }
 
@@ -163,7 +166,7 @@ impl RoutingState {
     fn ended(&self, hosts: &Hosts) -> bool {
         (0..self.places.len()).filter(|peer| !self.wanted.contains(peer)).all(|peer| {
             let (port, router) = self.at(peer);
-            hosts.routers(port).is_none_or(|routers| routers.session(router).state() == State::Idle)
+            hosts.routers(port).is_none_or(|routers| routers.idle(router))
         })
     }
 
@@ -244,8 +247,9 @@ impl Bed<'_> {
         let served = self.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, &state));
         self.routing = Some(state);
         match served {
-            // A link that was taken down, or one that the next trial finds as well.
-            Err(Failure::Port(_)) | Ok(()) => {}
+            Ok(()) => {}
+            // It may be switched on again; who waits in vain tells of it.
+            Err(Failure::Port(e)) => self.state_mut().port_failure = Some(e.to_string()),
             Err(Failure::Test(e)) => return Err(e),
         }
         self.device.check().map_err(TestError::DutDied)
@@ -339,12 +343,16 @@ impl Routing for Bed<'_> {
             let Some((peer, cause)) = self.state().lost(&self.hosts) else { break };
             if self.instant() > deadline {
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
+                let state = self.routers_of(peer).map(|(routers, router)| routers.session(router).state());
+                let failure = self.state().port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state().peers[peer];
                 return Err(TestError::Failed(format!(
-                    "the BGP session of {} ({}) is not up after {} s: {cause}; {waiting} of {} sessions are waited for",
+                    "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \
+                     sessions are waited for",
                     peer.name,
                     peer.address,
                     within.as_secs_f64(),
+                    state.map_or("none".to_owned(), |state| format!("{state:?}")),
                     peers.len()
                 )));
             }

@@ -74,7 +74,16 @@ impl Routers {
 
     /// Lets a router open its session; it comes back by itself when it ends.
     pub fn start(&mut self, now: Instant, peer: usize) {
-        self.peers[peer].session.start(now);
+        let at = &mut self.peers[peer];
+        at.session.start(now);
+        // At once, so that a connection which ends is not taken for the one that begins.
+        let before = at.connection;
+        at.carry_out(now, &mut self.stack);
+        let after = at.connection;
+        if before != after {
+            before.map(|gone| self.by_connection.remove(&gone));
+            after.map(|new| self.by_connection.insert(new, peer));
+        }
         self.mark(peer);
     }
 
@@ -95,6 +104,12 @@ impl Routers {
     /// Is it Established?
     pub fn established(&self, peer: usize) -> bool {
         self.peers[peer].session.state() == State::Established
+    }
+
+    /// Is there nothing more of it: no session, no attempt, no last word that waits?
+    pub fn idle(&self, peer: usize) -> bool {
+        let at = &self.peers[peer];
+        at.session.state() == State::Idle && at.connection.is_none() && at.rival_connection().is_none()
     }
 
     /// Times that an established session ended without [`Routers::stop`], and why it did last.

@@ -1,6 +1,5 @@
 //! A reference device with an emulated host on each port, in virtual time.
 
-
 use drophammer_emulation::{HostAddress, HostConfig, HostStack};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;

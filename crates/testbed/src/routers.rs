@@ -309,7 +309,7 @@ impl Routing for Bed<'_> {
                 if table.len() < count {
                     return Err(refused(format!("it has {} {family} routes, the test asks for {count}", table.len())));
                 }
-                Routes::Table(Arc::new(table))
+                Routes::from(table.first(count))
             }
         };
         let routes = Arc::new(routes);

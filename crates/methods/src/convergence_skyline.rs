@@ -23,7 +23,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Convergence skyline",
     summary: "how fast the router forwards to a full table that appears and vanishes again and again, under load",
     source: "core router test of 2001: 0, 200,000 and 0 routes, 60 s each; terms of RFC 6413",
-    needs: route_tests::NEEDS,
+    needs: route_traffic::NEEDS,
     params: &[
         route_tests::FAMILIES,
         route_tests::TABLE,

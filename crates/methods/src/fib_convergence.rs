@@ -24,7 +24,7 @@ static SPEC: TestSpec = TestSpec {
     title: "FIB convergence",
     summary: "time from the advertisement of routes until the router forwards to each of them",
     source: "RFC 7747 section 5.1.1 (RIB-IN); route-specific method of RFC 6413 section 6.3",
-    needs: route_tests::NEEDS,
+    needs: route_traffic::NEEDS,
     params: &[
         route_tests::FAMILIES,
         route_tests::TABLE,

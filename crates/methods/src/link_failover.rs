@@ -24,7 +24,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Link down to alternate path",
     summary: "how long each route is out of reach when the link or the session of its best path goes down",
     source: "RFC 7747 sections 5.2 and 5.3; route-specific method of RFC 6413 section 6.3",
-    needs: route_tests::NEEDS,
+    needs: route_traffic::NEEDS,
     params: &[
         route_tests::FAMILIES,
         route_tests::TABLE,

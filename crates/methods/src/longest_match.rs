@@ -26,7 +26,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Longest match with covering prefixes",
     summary: "do shorter masks leave the forwarding alone, and take over when the longer ones are withdrawn",
     source: "core router test of 2001; longest match of RFC 1812 section 5.2.4.3",
-    needs: &["bgp", "ipv4-router"],
+    needs: route_traffic::NEEDS,
     params: &[
         route_tests::FAMILIES,
         route_tests::TABLE,

@@ -24,7 +24,7 @@ static SPEC: TestSpec = TestSpec {
     title: "RIB and FIB capacity",
     summary: "how many routes the router holds and forwards to, every single one, without a lost frame",
     source: "MPLS VPN test of 2004: 1,000,000 IPv4 and 500,000 IPv6 routes; terms of RFC 3222",
-    needs: &["bgp", "ipv4-router"],
+    needs: route_traffic::NEEDS,
     params: &[
         route_tests::FAMILIES,
         route_tests::TABLE,

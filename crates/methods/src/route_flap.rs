@@ -25,7 +25,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Route flap",
     summary: "what traffic on stable and on flapped paths suffers while routes are withdrawn and advertised again",
     source: "core router test of 2001: 50,000 of 200,000 routes, three times, 30 s apart; terms of RFC 4098",
-    needs: route_tests::NEEDS,
+    needs: route_traffic::NEEDS,
     params: &[
         route_tests::FAMILIES,
         route_tests::TABLE,

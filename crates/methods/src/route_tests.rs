@@ -10,7 +10,7 @@ use drophammer_model::trial::{Family, PortIndex};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Role that a DUT of a route test plays.
+/// Role that a DUT of a route test without traffic plays; with it see [`crate::route_traffic::NEEDS`].
 pub const NEEDS: &[&str] = &["bgp"];
 
 /// `families`

@@ -18,6 +18,10 @@ use drophammer_model::trial::{
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Roles that a DUT of a test with traffic to routes plays: one that forwards by them. Without the second the traffic would measure what
+/// lies under a router of the control plane alone.
+pub const NEEDS: &[&str] = &["bgp", "ipv4-router"];
+
 /// `load`
 pub const LOAD: ParamSpec = ParamSpec::new(
     "load",

@@ -3,6 +3,7 @@
 use crate::hosts::{Acts, Hosts};
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
+use crate::processors;
 use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
@@ -12,7 +13,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record, TrialRecord};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
-use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_port::priority::Favoured;
 use drophammer_traffic::{LaneError, Plan, Timing};
@@ -315,7 +316,7 @@ impl<'a> Bed<'a> {
         let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, layout)
             .map_err(|e| TestError::Failed(e.to_string()))?;
         let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
-        let before = (self.ports.clock().now(), self.device.cpu_time(), self.stolen());
+        let before = (self.ports.clock().now(), self.device.cpu_time(), processors::stolen(&self.ports));
         let observer: &dyn Observer = self.observer;
         let favoured = (!self.ports.clock().is_virtual()).then(Favoured::new);
         let outcome = self.ports.run(plan, &mut self.hosts, acts, &|| observer.stopped());
@@ -345,7 +346,7 @@ impl<'a> Bed<'a> {
         };
         result.dut_counters = self.device.counters().into_iter().filter_map(grown).collect();
         if !self.ports.clock().is_virtual()
-            && let (Some(a), Some(b)) = (before.2, self.stolen())
+            && let (Some(a), Some(b)) = (before.2, processors::stolen(&self.ports))
         {
             result.health.tester_stolen_ns = a.iter().zip(b).map(|(a, b)| b.saturating_sub(*a)).max();
         }
@@ -368,9 +369,15 @@ impl<'a> Bed<'a> {
         let port_failed = matches!(outcome, Err(Failure::Port(_)));
         let mut result = match outcome {
             Ok(result) => result,
-            Err(Failure::Port(e)) => self.spoilt(spec, &format!("a port of the tester failed ({e})")),
+            Err(Failure::Port(e)) => {
+                validity::spoilt(self.session.next_trial().0, spec, &format!("a port of the tester failed ({e})"))
+            }
             Err(Failure::Test(TestError::DutDied(cause))) => {
-                let result = self.spoilt(spec, &format!("the device under test died ({cause})"));
+                let result = validity::spoilt(
+                    self.session.next_trial().0,
+                    spec,
+                    &format!("the device under test died ({cause})"),
+                );
                 self.store(spec, &result, attempt)?;
                 return Err(TestError::DutDied(cause));
             }
@@ -389,39 +396,6 @@ impl<'a> Bed<'a> {
         Ok((result, port_failed))
     }
 
-    /// The result of a trial that could not be brought to its end.
-    fn spoilt(&mut self, spec: &TrialSpec, cause: &str) -> TrialResult {
-        let mut groups: Vec<GroupCounts> = Vec::new();
-        for flow in &spec.flows {
-            if groups.iter().all(|g| g.group != flow.group) {
-                groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
-            }
-        }
-        let reason = format!("{cause}; what was counted until then is void");
-        TrialResult {
-            trial: self.session.next_trial().0,
-            sending_s: 0.0,
-            receiving_s: 0.0,
-            elapsed_s: 0.0,
-            groups,
-            health: Health::default(),
-            validity: Validity::Invalid(vec![reason]),
-            dut_cpu: None,
-            dut_counters: BTreeMap::new(),
-            senders: spec.senders().len() as u32,
-            events: vec![],
-            destinations: vec![],
-            destination_summaries: vec![],
-        }
-    }
-
-    /// Time that the hypervisor took from the processor of each thread of the tester since boot, in ns.
-    fn stolen(&self) -> Option<Vec<u64>> {
-        let stat = std::fs::read_to_string("/proc/stat").ok()?;
-        let processors = std::iter::once(own_processor()?).chain(self.ports.further_processors().iter().copied());
-        processors.map(|processor| stolen(&stat, processor)).collect()
-    }
-
     fn store(&mut self, spec: &TrialSpec, result: &TrialResult, attempt: u32) -> Result<(), TestError> {
         let record = Record::Trial(Box::new(TrialRecord {
             dut: self.dut.clone(),
@@ -433,21 +407,6 @@ impl<'a> Bed<'a> {
         }));
         self.observer.record(&record).map_err(TestError::Store)
     }
-}
-
-/// Time that the hypervisor took from `processor` since boot, in ns, by `/proc/stat`.
-fn stolen(stat: &str, processor: usize) -> Option<u64> {
-    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&format!("cpu{processor}")))?;
-    // cpuN user nice system idle iowait irq softirq steal, in ticks of 10 ms (USER_HZ is 100 on every Linux of today).
-    let ticks: u64 = line.split_whitespace().nth(8)?.parse().ok()?;
-    Some(ticks * 10_000_000)
-}
-
-/// Processor that the calling thread runs on.
-fn own_processor() -> Option<usize> {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?;
-    let after_name = &stat[stat.rfind(')')? + 2..];
-    after_name.split_whitespace().nth(36)?.parse().ok()
 }
 
 impl Testbed for Bed<'_> {

@@ -11,6 +11,7 @@ pub mod kinds;
 pub mod mrt;
 pub mod observer;
 pub mod ports;
+mod processors;
 pub mod real;
 mod records;
 pub mod routers;

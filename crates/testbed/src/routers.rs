@@ -1,21 +1,24 @@
 //! Emulated routers on a bed: which there are, and what a test asks of them.
 
+mod actions;
+mod sessions;
+mod tables;
+
+pub(crate) use sessions::peer_config;
+
 use crate::bed::{Bed, Failure};
 use crate::hosts::{Act, Hosts};
-use crate::mrt::{self, PeerChoice};
-use drophammer_emulation::bgp::Packing as OutPacking;
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, PeerConfig, Routers};
+use drophammer_emulation::bgp::{ExpectationId, Expected, Routers};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
 use drophammer_model::Instant;
-use drophammer_model::routes::{AttributePattern, Prefix, RouteRange, Routes};
-use drophammer_model::suite::{PortBgp, PortConfig};
+use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_wire::bgp::AfiSafi;
+use sessions::router_id;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,41 +62,6 @@ pub struct RoutingState {
     pub ceilings: RouteCeilings,
     /// What a port of the tester failed with last.
     port_failure: Option<String>,
-}
-
-fn unicast(family: Family) -> AfiSafi {
-    match family {
-        Family::Ipv4 => AfiSafi::IPV4_UNICAST,
-        Family::Ipv6 => AfiSafi::IPV6_UNICAST,
-    }
-}
-
-/// BGP identifier of router `index` of a port: of a block for shared addresses (RFC 6598), so that it is nobody's address here.
-fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
-}
-
-fn next_hops(address: IpAddr) -> NextHops {
-    match address {
-        IpAddr::V4(a) => NextHops { ipv4: Some(a), ..NextHops::default() },
-        IpAddr::V6(a) => NextHops { ipv6: Some(a), ..NextHops::default() },
-    }
-}
-
-/// One side of a session: the router at `address`, the DUT at `dut`.
-pub(crate) fn peer_config(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4Addr) -> PeerConfig {
-    let family = if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
-    PeerConfig {
-        address,
-        dut,
-        asn: bgp.asn,
-        dut_as: bgp.dut_as,
-        router_id,
-        hold: bgp.hold,
-        families: vec![unicast(family)],
-        next_hops: next_hops(address),
-        passive: false,
-    }
 }
 
 impl RoutingState {
@@ -191,38 +159,6 @@ impl RoutingState {
         };
         self.wanted.iter().filter_map(of).sum()
     }
-
-    /// What an action is at the ports.
-    fn act(&self, action: &RouteAction) -> (PortIndex, Act) {
-        let packing =
-            |p: &Packing| OutPacking { routes_per_update: p.routes_per_update, pace: p.pace, prepend: p.prepend };
-        match action {
-            RouteAction::Announce { peer, routes, part, packing: how }
-            | RouteAction::Withdraw { peer, routes, part, packing: how } => {
-                let (port, router) = self.at(*peer);
-                let announce = matches!(action, RouteAction::Announce { .. });
-                let (routes, part, packing) = (routes.clone(), part.clone(), packing(how));
-                (port, Act::Say { router, announce, routes, part, packing })
-            }
-            RouteAction::Close { peer } => {
-                let (port, router) = self.at(*peer);
-                (port, Act::Stop(router))
-            }
-            RouteAction::Link { port, up } => (*port, Act::Link(*up)),
-        }
-    }
-
-    fn note(&mut self, action: &RouteAction) {
-        match action {
-            RouteAction::Announce { peer, .. } | RouteAction::Withdraw { peer, .. } => {
-                self.speaking.insert(*peer);
-            }
-            RouteAction::Close { peer } => {
-                self.wanted.remove(peer);
-            }
-            RouteAction::Link { .. } => {}
-        }
-    }
 }
 
 /// How long a look lasts until the DUT is asked whether it lives.
@@ -298,24 +234,7 @@ impl Routing for Bed<'_> {
             return Ok(routes.clone());
         }
         let seed = self.state().seed;
-        let refused = |e: String| TestError::NotApplicable(format!("table `{source}`: {e}"));
-        let routes = match source {
-            "internet" => Routes::Range(RouteRange::internet(family, count, seed).map_err(|e| refused(e.to_string()))?),
-            "uniform" => {
-                let first = if family == Family::Ipv4 { "20.0.0.0/24" } else { "2400::/48" };
-                let first: Prefix = first.parse().map_err(|_| refused("no first prefix".into()))?;
-                let range = RouteRange::uniform(first, count, 1, AttributePattern::internet(seed));
-                Routes::Range(range.map_err(|e| refused(e.to_string()))?)
-            }
-            path => {
-                let table =
-                    mrt::read(Path::new(path), family, PeerChoice::MostRoutes).map_err(|e| refused(e.to_string()))?;
-                if table.len() < count {
-                    return Err(refused(format!("it has {} {family} routes, the test asks for {count}", table.len())));
-                }
-                Routes::Table(Arc::new(table))
-            }
-        };
+        let routes = tables::routes(source, family, count, seed)?;
         let routes = Arc::new(routes);
         self.state_mut().tables.push((key, routes.clone()));
         Ok(routes)

@@ -2,7 +2,8 @@
 
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
-use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Limits of a profile.
@@ -61,6 +62,32 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Va
         }
     }
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
+}
+
+/// The result of a trial that could not be brought to its end.
+pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
+    let mut groups: Vec<GroupCounts> = Vec::new();
+    for flow in &spec.flows {
+        if groups.iter().all(|g| g.group != flow.group) {
+            groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
+        }
+    }
+    let reason = format!("{cause}; what was counted until then is void");
+    TrialResult {
+        trial,
+        sending_s: 0.0,
+        receiving_s: 0.0,
+        elapsed_s: 0.0,
+        groups,
+        health: Health::default(),
+        validity: Validity::Invalid(vec![reason]),
+        dut_cpu: None,
+        dut_counters: BTreeMap::new(),
+        senders: spec.senders().len() as u32,
+        events: vec![],
+        destinations: vec![],
+        destination_summaries: vec![],
+    }
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ const LONGEST: usize = 500;
 const LONGER: &[(&str, usize, &str)] = &[
     ("crates/testbed/src/runner.rs", 590, "the course of a run in one place; what can be split off is split off"),
     ("crates/traffic/src/generator.rs", 540, "what a port sends, frame by frame, with its counts and their tests"),
-    ("crates/lab/tests/lab.rs", 600, "one process enters the lab once and goes through all kinds"),
+    ("crates/lab/tests/lab/main.rs", 600, "one process enters the lab once and goes through all kinds"),
 ];
 
 fn root() -> PathBuf {

@@ -6,7 +6,7 @@ use crate::netns::ip_json;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, process};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
+use drophammer_model::registry::{BGP, KindSpec, ParamKind, ParamSpec};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use drophammer_model::trial::Family;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use std::time::Duration;
 static SPEC: KindSpec = KindSpec {
     name: "external",
     summary: "your own router on real interfaces of this machine, with shell commands as hooks",
-    roles: &["ipv4-router", "ipv6-router"],
+    roles: &["ipv4-router", "ipv6-router", BGP],
     needs: &[("ip", "iproute2"), ("sh", "dash")],
     params: &[
         ParamSpec::required("interfaces", ParamKind::Interfaces, "interface of each port, in the order of the ports"),
@@ -276,16 +276,27 @@ fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
         .collect()
 }
 
-/// What commands of the user see: `DUT_PORTS`, and per port its interface, addresses and routes.
+/// What commands of the user see: `DUT_PORTS`, and per port its interface, addresses and routes; with BGP also the AS numbers, the
+/// Hold Time and the number of peers.
 fn environment(names: &[String], ports: &[PortConfig]) -> Vec<(String, String)> {
     let mut variables = vec![("DUT_PORTS".to_owned(), ports.len().to_string())];
+    if let Some(bgp) = ports.iter().find_map(|port| port.bgp.as_ref()) {
+        variables.push(("DUT_AS".to_owned(), bgp.dut_as.to_string()));
+        variables.push(("DUT_HOLD_TIME".to_owned(), bgp.hold.as_secs().to_string()));
+    }
     for (i, (name, port)) in names.iter().zip(ports).enumerate() {
         variables.push((format!("PORT_{i}_INTERFACE"), name.clone()));
+        if let Some(bgp) = &port.bgp {
+            variables.push((format!("PORT_{i}_AS"), bgp.asn.to_string()));
+        }
         for (family, short) in [(Family::Ipv4, "IPV4"), (Family::Ipv6, "IPV6")] {
             if let Some(a) = port.addressing(family) {
                 variables.push((format!("PORT_{i}_{short}_DUT"), format!("{}/{}", a.dut, a.prefix_len)));
                 variables.push((format!("PORT_{i}_{short}_HOST"), a.host.to_string()));
                 variables.push((format!("PORT_{i}_{short}_BEHIND"), format!("{}/{}", a.behind.0, a.behind.1)));
+                if port.bgp.is_some() {
+                    variables.push((format!("PORT_{i}_{short}_PEERS"), port.peers(family).len().to_string()));
+                }
             }
         }
     }

@@ -61,4 +61,14 @@ fn commands_see_the_role() {
     assert_eq!(variables["PORT_0_IPV4_DUT"], "198.18.1.1/24");
     assert_eq!(variables["PORT_1_IPV6_BEHIND"], "2001:2:0:c000::/50");
     assert_eq!(variables["PORT_1_INTERFACE"], "eth2");
+    assert!(variables.keys().all(|key| !key.ends_with("_AS") && !key.ends_with("_PEERS")));
+}
+
+#[test]
+fn commands_see_the_neighbours() {
+    let ports = crate::kinds::tests_support::two_ports_with_bgp(5);
+    let variables: BTreeMap<_, _> = environment(&["eth1".into(), "eth2".into()], &ports).into_iter().collect();
+    assert_eq!((&*variables["DUT_AS"], &*variables["DUT_HOLD_TIME"]), ("65000", "90"));
+    assert_eq!((&*variables["PORT_0_AS"], &*variables["PORT_1_AS"]), ("65001", "65002"));
+    assert_eq!((&*variables["PORT_0_IPV4_PEERS"], &*variables["PORT_1_IPV6_PEERS"]), ("5", "5"));
 }

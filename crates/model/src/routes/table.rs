@@ -110,6 +110,16 @@ impl RouteTable {
         self.count == 0
     }
 
+    /// Its first `count` routes, or all if there are no more.
+    pub fn first(self, count: u32) -> RouteTable {
+        if count >= self.count || !self.is_loaded() {
+            return self;
+        }
+        let name = format!("{count} routes of {}", self.name);
+        let route = |i: u32| (self.prefix(i), self.attributes(self.group_of(i)));
+        RouteTable::new(name, self.family, (0..count).map(route))
+    }
+
     /// Are the routes there? Not in a table that was read from a record.
     pub fn is_loaded(&self) -> bool {
         self.prefixes.len() == self.count as usize
@@ -236,6 +246,16 @@ mod tests {
         assert_eq!((t.group(0), t.group(1)), (0..2, 2..3));
         assert_eq!((t.attributes(1).as_path, t.prefix(2).to_string()), (vec![3], "2.0.0.0/8".into()));
         assert_eq!((t.group_of(1), t.group_of(2)), (0, 1));
+    }
+
+    #[test]
+    fn the_first_routes_keep_their_order_and_attributes() {
+        let t = table(&[("1.0.0.0/8", 1), ("2.0.0.0/8", 2), ("3.0.0.0/8", 1)]);
+        let first = t.clone().first(2);
+        assert_eq!((first.len(), first.groups(), first.name()), (2, 1, "2 routes of t"));
+        assert_eq!((first.prefix(1), first.attributes(0)), (t.prefix(1), t.attributes(0)));
+        assert_eq!(first.index_of(&t.prefix(2)), None);
+        assert_eq!((t.clone().first(3), t.clone().first(9)), (t.clone(), t));
     }
 
     #[test]

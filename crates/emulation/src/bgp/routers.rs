@@ -74,7 +74,16 @@ impl Routers {
 
     /// Lets a router open its session; it comes back by itself when it ends.
     pub fn start(&mut self, now: Instant, peer: usize) {
-        self.peers[peer].session.start(now);
+        let at = &mut self.peers[peer];
+        at.session.start(now);
+        // A connection that is left over from before must not be taken for the new session's.
+        let before = at.connection;
+        at.carry_out(now, &mut self.stack);
+        let after = at.connection;
+        if before != after {
+            before.map(|gone| self.by_connection.remove(&gone));
+            after.map(|new| self.by_connection.insert(new, peer));
+        }
         self.mark(peer);
     }
 
@@ -95,6 +104,11 @@ impl Routers {
     /// Is it Established?
     pub fn established(&self, peer: usize) -> bool {
         self.peers[peer].session.state() == State::Established
+    }
+
+    /// Is it Idle, its last word said and its connection gone?
+    pub fn idle(&self, peer: usize) -> bool {
+        self.peers[peer].session.state() == State::Idle && self.peers[peer].connection.is_none()
     }
 
     /// Times that an established session ended without [`Routers::stop`], and why it did last.

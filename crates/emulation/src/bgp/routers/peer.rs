@@ -242,7 +242,7 @@ impl Peer {
     }
 
     /// Carries out what the session wishes.
-    fn carry_out(&mut self, now: Instant, stack: &mut TcpStack) {
+    pub fn carry_out(&mut self, now: Instant, stack: &mut TcpStack) {
         loop {
             match self.session.poll(now) {
                 Wish::None => return,

@@ -4,7 +4,7 @@ use crate::bed::{Bed, Failure};
 use crate::hosts::{Act, Hosts};
 use crate::mrt::{self, PeerChoice};
 use drophammer_emulation::bgp::Packing as OutPacking;
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, PeerConfig, Routers, State};
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, PeerConfig, Routers};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
 use drophammer_model::Instant;
@@ -163,7 +163,7 @@ impl RoutingState {
     fn ended(&self, hosts: &Hosts) -> bool {
         (0..self.places.len()).filter(|peer| !self.wanted.contains(peer)).all(|peer| {
             let (port, router) = self.at(peer);
-            hosts.routers(port).is_none_or(|routers| routers.session(router).state() == State::Idle)
+            hosts.routers(port).is_none_or(|routers| routers.idle(router))
         })
     }
 

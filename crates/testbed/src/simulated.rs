@@ -7,6 +7,7 @@ use crate::routing;
 use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
+use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, Truth,
@@ -74,6 +75,10 @@ impl simulated::Device for Reference {
 
     fn next_notice(&self) -> Option<Instant> {
         self.0.borrow().next_notice()
+    }
+
+    fn link(&mut self, now: Instant, port: usize, up: bool) {
+        self.set_link(now, port, up);
     }
 }
 
@@ -148,6 +153,14 @@ impl Device for WellUntilFound {
 
     fn cpu_time(&mut self) -> Option<Duration> {
         None
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let fib = self.reference.truth().fib;
+        Some(match family {
+            Family::Ipv4 => fib.ipv4,
+            Family::Ipv6 => fib.ipv6,
+        })
     }
 }
 

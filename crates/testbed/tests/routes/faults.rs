@@ -77,3 +77,20 @@ fn a_device_that_never_reads_is_waited_for_and_named() {
         assert!(rows(&record.outcome, "bgp_table_capacity").is_empty());
     }
 }
+
+#[test]
+fn routes_that_stay_are_waited_for_and_named_when_they_stay_too_long() {
+    for (late_s, stays) in [(2, false), (60, true)] {
+        let test =
+            "  - bgp_table_capacity: {step: 500, max_routes: 500, patience: 5 s, hold: 100 ms, establish: 5 s}\n";
+        let memory = run_all(&format!(", withdraw_late: {late_s} s"), 2, "{}", test);
+        let record = memory.tests()[0];
+        assert_eq!(figure(&record.outcome, "bgp_capacity_ipv4_routes"), Some(500.0));
+        match &record.status {
+            TestStatus::Completed => assert!(!stays),
+            TestStatus::Failed(why) => assert_eq!(why, "500 IPv4 routes stay in the forwarding plane"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(record.status != TestStatus::Completed, stays);
+    }
+}

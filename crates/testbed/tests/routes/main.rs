@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bed;
 mod bgp;
 mod capacity;
 mod faults;

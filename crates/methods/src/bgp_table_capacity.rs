@@ -209,7 +209,8 @@ fn hold(
     let lost: Vec<String> = peers
         .iter()
         .map(|peer| (routing.peers()[*peer].name.clone(), routing.session(*peer)))
-        .filter(|(_, session)| !session.established)
+        // One that came back did not stay all the same.
+        .filter(|(_, session)| !session.established || session.losses > 0)
         .map(|(name, session)| format!("the session of {name} ended: {}", session.cause))
         .collect();
     if !lost.is_empty() {

@@ -108,15 +108,16 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         let watch = routing.watch(observer, origin, &all);
         routing.expect(watch, part.clone(), true);
         let begun = routing.now_s();
-        route_tests::establish(bed, &[observer], params)?;
+        let up = route_tests::establish(bed, &[observer], params)?.first().map_or(0.0, Duration::as_secs_f64);
         let routing = bed.routing()?;
-        let up = routing.now_s() - begun;
         let settled = routing.await_settled(&[watch], patience(params))?;
         let verified = routing.verified(watch);
+        // Counted from the session, which routes may follow at once.
+        let last_s = verified.last_change_s.map(|at| (at - begun - up).max(0.0)).filter(|_| settled.complete);
+        let first_s = routing.times(watch).into_iter().flatten().min_by(f64::total_cmp).map(|at| (at - up).max(0.0));
         let mut marks = Vec::new();
-        if settled.complete {
-            times.push(settled.last_change_s);
-        } else {
+        times.extend(last_s);
+        if !settled.complete {
             marks.push(complaint(routing, watch, &settled));
         }
         row(
@@ -128,9 +129,9 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
                     u64::from(repeat + 1).into(),
                     u64::from(all.len()).into(),
                     verified.missing.into(),
-                    settled.first_change_s.into(),
-                    settled.last_change_s.into(),
-                    settled.complete.then(|| f64::from(all.len()) / settled.last_change_s.max(1e-9)).into(),
+                    first_s.into(),
+                    last_s.into(),
+                    last_s.filter(|s| *s > 0.0).map(|s| f64::from(all.len()) / s).into(),
                 ],
                 trials: Vec::new(),
                 marks,

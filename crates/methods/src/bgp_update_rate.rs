@@ -65,6 +65,8 @@ static SPEC: TestSpec = TestSpec {
 };
 
 const TABLE: &str = "bgp_update_rate";
+/// What is due in this time is in one message at most, in seconds.
+const MESSAGE_S: f64 = 0.005;
 
 impl Method for BgpUpdateRate {
     fn spec(&self) -> &'static TestSpec {
@@ -131,7 +133,10 @@ impl Train {
     /// with a withdrawal, so that a router which has not begun is not taken for one that is through; the table is then restored.
     fn run(&self, bed: &mut dyn Testbed, rate: u32) -> Result<Pace, TestError> {
         let changes = ((f64::from(rate) * self.duration_s) as u64).max(1);
-        let packing = Packing { pace: Some(f64::from(rate)), ..self.packing };
+        // A message must not have much more than its time, or the pace would be one of bursts.
+        let most = (f64::from(rate) * MESSAGE_S).clamp(1.0, f64::from(u16::MAX)) as u16;
+        let routes_per_update = Some(self.packing.routes_per_update).filter(|n| *n > 0).map_or(most, |n| n.min(most));
+        let packing = Packing { pace: Some(f64::from(rate)), routes_per_update, ..self.packing };
         // An odd number of turns of the same routes.
         let turns = changes.div_ceil(u64::from(self.all.len())) | 1;
         let count = (changes / turns).clamp(1, u64::from(self.all.len())) as u32;

@@ -112,7 +112,7 @@ pub struct Bed<'a> {
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     /// Emulated routers; absent where the suite has no BGP.
-    pub(crate) routing: Option<RoutingState>,
+    pub routing: Option<RoutingState>,
     pub(crate) views: Vec<PortView>,
     known: Known,
     tolerance: Tolerance,

@@ -132,6 +132,12 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> =
         suite.tests.iter().flat_map(|t| t.params.families("families").unwrap_or_default()).collect();
+    // A test of sessions alone has those of all families.
+    let of_sessions =
+        |t: &TestConfig| t.params.families("families").is_none() && method(t).spec().needs.contains(&"bgp");
+    if suite.tests.iter().any(of_sessions) {
+        all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
+    }
     all.sort_unstable();
     all.dedup();
     if all.is_empty() { vec![Family::Ipv4] } else { all }

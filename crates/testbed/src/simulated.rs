@@ -159,6 +159,14 @@ impl Device for WellUntilFound {
     fn cpu_time(&mut self) -> Option<Duration> {
         None
     }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let fib = self.reference.truth().fib;
+        Some(match family {
+            Family::Ipv4 => fib.ipv4,
+            Family::Ipv6 => fib.ipv6,
+        })
+    }
 }
 
 /// The interval by which `low_load` is judged.

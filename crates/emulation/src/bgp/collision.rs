@@ -23,8 +23,9 @@ pub fn survivor(local: (Ipv4Addr, u32), peer: (Ipv4Addr, u32)) -> Initiator {
 }
 
 /// Closes one of two sessions with the same peer if they collide, and says which. `local` is on the connection that this
-/// speaker has opened. They collide when the OPEN of the peer has come on both; when one is Established before, the other
-/// one is closed as soon as its OPEN is sent. The closed one does not start again.
+/// speaker has opened. They collide when the OPEN of the peer has come on one of them, which says who it is: so neither side
+/// confirms a connection that has to go, and they cannot each come to be Established on another one. When one is Established
+/// before, the other one is closed as soon as its OPEN is sent. The closed one does not start again.
 pub fn resolve(now: Instant, local: &mut Session, remote: &mut Session) -> Option<Initiator> {
     if local.state().min(remote.state()) < State::OpenSent {
         return None;
@@ -33,8 +34,7 @@ pub fn resolve(now: Instant, local: &mut Session, remote: &mut Session) -> Optio
         (State::Established, State::OpenSent | State::OpenConfirm) => Initiator::Remote,
         (State::OpenSent | State::OpenConfirm, State::Established) => Initiator::Local,
         _ => {
-            let agreed = local.negotiated()?;
-            remote.negotiated()?;
+            let agreed = local.negotiated().or(remote.negotiated())?;
             match survivor((agreed.local_id, agreed.local_as), (agreed.peer_id, agreed.peer_as)) {
                 Initiator::Local => Initiator::Remote,
                 Initiator::Remote => Initiator::Local,

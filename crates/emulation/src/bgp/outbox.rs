@@ -147,10 +147,10 @@ struct RouteJob {
 }
 
 impl RouteJob {
-    /// When the next message may go; `None`: at once.
-    fn due(&self) -> Option<Instant> {
+    /// When the next message may go, the first one not before `begin`; `None`: at once.
+    fn due(&self, begin: Option<Instant>) -> Option<Instant> {
         let pace = self.packing.pace.filter(|pace| *pace > 0.0)?;
-        let (start, sent) = self.since?;
+        let Some((start, sent)) = self.since else { return begin };
         Some(start + Duration::try_from_secs_f64(sent as f64 / pace).unwrap_or(Duration::MAX))
     }
 
@@ -188,6 +188,8 @@ pub struct Outbox {
     front: u64,
     encoded: Encoded,
     sent: Sent,
+    /// When the time of the last paced job that was written is over: a paced job behind it begins then.
+    paced_until: Option<Instant>,
 }
 
 impl Outbox {
@@ -237,6 +239,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.front += self.jobs.len() as u64;
         self.jobs.clear();
+        self.paced_until = None;
     }
 
     /// Nothing waits?
@@ -252,7 +255,7 @@ impl Outbox {
     /// When [`Outbox::write`] has something again: `now` or earlier while it has; `None` when nothing waits.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         match self.jobs.front()? {
-            Job::Routes(job) => Some(job.due().unwrap_or(now)),
+            Job::Routes(job) => Some(job.due(self.paced_until).unwrap_or(now)),
             _ => Some(now),
         }
     }
@@ -268,7 +271,7 @@ impl Outbox {
             let room = &mut buffer[at..];
             let (bytes, done) = match job {
                 Job::Routes(job) => {
-                    if job.due().is_some_and(|due| due > now) {
+                    if job.due(self.paced_until).is_some_and(|due| due > now) {
                         break;
                     }
                     let family = job.family();
@@ -286,6 +289,9 @@ impl Outbox {
                         job.since = Some((start, sent + u64::from(moved)));
                     } else {
                         break;
+                    }
+                    if job.part.is_empty() {
+                        self.paced_until = job.due(None).or(self.paced_until);
                     }
                     (bytes, job.part.is_empty())
                 }

@@ -169,6 +169,33 @@ fn a_pace_is_kept() {
 }
 
 #[test]
+fn a_pace_goes_on_from_job_to_job() {
+    let (mut outbox, agreed) = (Outbox::new(), agreed(false, false));
+    let paced = Packing { pace: Some(1000.0), ..Packing::default() };
+    for _ in 0..2 {
+        // Each of these is one message.
+        outbox.withdraw(range(true, 100, Default::default()), 0..100, paced);
+    }
+    outbox.withdraw(range(true, 100, Default::default()), 0..10, Packing::default());
+    outbox.withdraw(range(true, 100, Default::default()), 0..7, paced);
+    let (start, mut buffer) = (Instant(7_000_000), [0; 4096]);
+    let ms = |n| start + Duration::from_millis(n);
+    assert!(outbox.write(start, &agreed, next_hops(), &mut buffer) > 0);
+    assert_eq!((outbox.progress().withdrawn, outbox.next_deadline(start)), (100, Some(ms(100))));
+    assert_eq!(outbox.write(ms(99), &agreed, next_hops(), &mut buffer), 0);
+    // The job without a pace goes behind the one before it.
+    assert!(outbox.write(ms(100), &agreed, next_hops(), &mut buffer) > 0);
+    assert_eq!((outbox.progress().withdrawn, outbox.next_deadline(ms(100))), (210, Some(ms(200))));
+    // Who begins late is not hurried.
+    assert!(outbox.write(ms(900), &agreed, next_hops(), &mut buffer) > 0);
+    outbox.withdraw(range(true, 100, Default::default()), 0..1, paced);
+    assert_eq!(outbox.next_deadline(ms(900)), Some(ms(907)));
+    outbox.clear();
+    outbox.withdraw(range(true, 100, Default::default()), 0..1, paced);
+    assert_eq!(outbox.next_deadline(ms(900)), Some(ms(900)), "what was before is forgotten");
+}
+
+#[test]
 fn what_cannot_be_sent_is_counted() {
     let only_v4 = {
         let config = SessionConfig { families: vec![ALL[0]], ..SessionConfig::new(1, 2, [1; 4].into()) };

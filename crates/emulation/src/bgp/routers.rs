@@ -76,14 +76,10 @@ impl Routers {
     pub fn start(&mut self, now: Instant, peer: usize) {
         let at = &mut self.peers[peer];
         at.session.start(now);
-        // At once, so that a connection which ends is not taken for the one that begins.
-        let before = at.connection;
+        // A connection that is left over from before must not be taken for the new session's.
+        let before = at.connections();
         at.carry_out(now, &mut self.stack);
-        let after = at.connection;
-        if before != after {
-            before.map(|gone| self.by_connection.remove(&gone));
-            after.map(|new| self.by_connection.insert(new, peer));
-        }
+        self.follow(peer, before);
         self.mark(peer);
     }
 
@@ -106,10 +102,9 @@ impl Routers {
         self.peers[peer].session.state() == State::Established
     }
 
-    /// Is there nothing more of it: no session, no attempt, no last word that waits?
+    /// Is it Idle, its last word said and its connection gone?
     pub fn idle(&self, peer: usize) -> bool {
-        let at = &self.peers[peer];
-        at.session.state() == State::Idle && at.connection.is_none() && at.rival_connection().is_none()
+        self.peers[peer].session.state() == State::Idle && self.peers[peer].connection.is_none()
     }
 
     /// Times that an established session ended without [`Routers::stop`], and why it did last.
@@ -161,7 +156,9 @@ impl Routers {
         // UPDATEs are read with the time of their arrival; answers wait for the next poll.
         for at in 0..self.busy.len() {
             let peer = self.busy[at];
+            let before = self.peers[peer].connections();
             self.peers[peer].read(now, &mut self.stack);
+            self.follow(peer, before);
         }
         true
     }
@@ -225,28 +222,33 @@ impl Routers {
                 self.stack.remove(connection);
                 continue;
             };
-            self.by_connection.insert(connection, peer);
-            let before = self.peers[peer].connection;
+            let before = self.peers[peer].connections();
             self.peers[peer].take_connection(now, connection, &mut self.stack);
-            if let Some(gone) = before.filter(|before| self.peers[peer].connection != Some(*before)) {
-                self.by_connection.remove(&gone);
-            }
+            self.follow(peer, before);
             self.mark(peer);
         }
     }
 
-    fn serve(&mut self, now: Instant, peer: usize, quota: usize) {
-        let Routers { stack, peers, by_connection, .. } = self;
-        let at = &mut peers[peer];
-        let before = [at.connection, at.rival_connection()];
-        let more = at.serve(now, stack, quota);
-        let after = [at.connection, at.rival_connection()];
+    /// Notes which connections a peer has that had those of `before`.
+    fn follow(&mut self, peer: usize, before: [Option<ConnectionId>; 2]) {
+        let after = self.peers[peer].connections();
+        if before == after {
+            return;
+        }
         for gone in before.into_iter().flatten().filter(|c| !after.contains(&Some(*c))) {
-            by_connection.remove(&gone);
+            self.by_connection.remove(&gone);
         }
         for new in after.into_iter().flatten().filter(|c| !before.contains(&Some(*c))) {
-            by_connection.insert(new, peer);
+            self.by_connection.insert(new, peer);
         }
+    }
+
+    fn serve(&mut self, now: Instant, peer: usize, quota: usize) {
+        let at = &mut self.peers[peer];
+        let before = at.connections();
+        let more = at.serve(now, &mut self.stack, quota);
+        self.follow(peer, before);
+        let at = &mut self.peers[peer];
         let due = [at.session.next_deadline(), at.outbox_deadline(now)].into_iter().flatten().min();
         if let Some(due) = due
             && at.scheduled.is_none_or(|scheduled| due < scheduled)

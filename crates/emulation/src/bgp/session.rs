@@ -21,7 +21,7 @@ use super::config::SessionConfig;
 use super::negotiated::Negotiated;
 pub use counters::Counters;
 use drophammer_model::Instant;
-use drophammer_wire::bgp::message::{HEADER_LEN, emit_keepalive};
+use drophammer_wire::bgp::message::{HEADER_LEN, emit_keepalive, kind};
 use drophammer_wire::bgp::notification::{Notification, cease, code};
 use drophammer_wire::bgp::{AfiSafi, RouteRefresh, route_refresh};
 use std::collections::VecDeque;
@@ -206,6 +206,10 @@ impl Session {
                     Some(last) => {
                         let mut message = vec![0; last.message_len()];
                         last.emit(&mut message);
+                        if self.state == State::OpenConfirm {
+                            // It would be taken for a consent.
+                            self.out.retain(|waits| waits[HEADER_LEN - 1] != kind::KEEPALIVE);
+                        }
                         self.out.push_back(message);
                     }
                     // Nobody is there to read it.

@@ -14,6 +14,7 @@ use drophammer_reference::Config;
 use drophammer_testbed::bed::Bed;
 use drophammer_testbed::hosts::Hosts;
 use drophammer_testbed::ports::Ports;
+use drophammer_testbed::routers::RoutingState;
 use drophammer_testbed::simulated::{self, Immortal, Reference};
 use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_suite};
 use std::collections::BTreeMap;
@@ -115,12 +116,14 @@ pub fn with_bed<T>(
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
     let ports = Ports::One { ports, clock: Box::new(parts.clock) };
-    let hosts = Hosts::new(&suite.ports, families, suite.seed);
+    let mut hosts = Hosts::new(&suite.ports, families, suite.seed);
+    let routing = RoutingState::new(&mut hosts, &suite.ports, suite.seed);
     let ceilings = BTreeMap::new();
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
     let device = Box::new(Immortal);
     let mut bed = Bed::new(&dut.name, &suite.ports, ports, hosts, device, ceilings, &mut session, &mut memory);
+    bed.routing = routing;
     let mut left = 100;
     while bed.hosts.unresolved().is_some() {
         assert!(left > 0, "the device does not tell its address");

@@ -86,8 +86,9 @@ impl Peer {
         }
     }
 
-    pub fn rival_connection(&self) -> Option<ConnectionId> {
-        self.rival.as_ref().map(|rival| rival.connection)
+    /// Its connection, and the one that competes with it.
+    pub fn connections(&self) -> [Option<ConnectionId>; 2] {
+        [self.connection, self.rival.as_ref().map(|rival| rival.connection)]
     }
 
     /// When the outbox wants to go on, where a pace keeps it back.
@@ -127,6 +128,8 @@ impl Peer {
         for _ in 0..16 {
             let before = self.session.state();
             self.read(now, stack);
+            // What ended makes room for a connection of the DUT.
+            self.carry_out(now, stack);
             self.settle_collision(now, stack);
             more = self.write(now, stack, quota);
             self.carry_out(now, stack);
@@ -214,12 +217,16 @@ impl Peer {
     fn settle_collision(&mut self, now: Instant, stack: &mut TcpStack) {
         let Some(rival) = &mut self.rival else { return };
         let Rival { session, connection } = rival;
-        stack.receive_with(*connection, &mut |bytes| session.receive(now, bytes, &mut |_, _| Ok(())));
+        let inbox = &mut self.inbox;
+        stack.receive_with(*connection, &mut |bytes| {
+            session.receive(now, bytes, &mut |body, agreed| inbox.update(now, body, agreed))
+        });
         let over = !matches!(stack.state(*connection), ConnState::Established);
+        // Before it says yes to one that has to go.
+        let lost = collision::resolve(now, &mut self.session, session);
         if session.wants_write() {
             stack.send_with(*connection, &mut |room| session.write(now, room));
         }
-        let lost = collision::resolve(now, &mut self.session, session);
         if lost == Some(Initiator::Local) || (self.connection.is_none() && self.session.state() < State::OpenSent) {
             // The DUT's connection stays: it is the session now.
             if let Some(own) = self.connection.take() {

@@ -1,1 +1,344 @@
+//! Two sets of routers on one link, in virtual time: the second one plays the DUT.
 
+use super::*;
+use crate::bgp::{ExpectationId, Expected, NextHops, Packing};
+use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::{AfiSafi, notification::code};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+const HOLD: Duration = Duration::from_secs(9);
+
+/// The tester and the DUT, and the packets between them.
+struct World {
+    now: Instant,
+    sides: [Routers; 2],
+    wire: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
+    latency: Duration,
+    packets: u64,
+    /// Is the packet of this number lost?
+    lost: fn(u64) -> bool,
+}
+
+/// Routers of one side; those of the other have the addresses with the other `side`.
+fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Routers {
+    let address = |side, i: u16| Ipv4Addr::new(198, 18 + side, (i >> 8) as u8, i as u8 + 1);
+    let config = |i| PeerConfig {
+        address: address(side, i).into(),
+        dut: address(1 - side, i).into(),
+        asn: 65_000 + u32::from(side),
+        dut_as: 65_001 - u32::from(side),
+        router_id: Ipv4Addr::new(100, 64 + side, (i >> 8) as u8, i as u8 + 1),
+        hold: HOLD,
+        families: vec![AfiSafi::IPV4_UNICAST],
+        next_hops: NextHops { ipv4: Some(address(side, i)), ..NextHops::default() },
+        passive,
+    };
+    Routers::new(1500, seed, (0..count).map(config).collect())
+}
+
+impl World {
+    fn new(count: u16, passive: [bool; 2], seed: u64) -> World {
+        World {
+            now: Instant(1_000_000),
+            sides: [0, 1].map(|side| routers(side, count, passive[usize::from(side)], seed + u64::from(side))),
+            wire: BTreeMap::new(),
+            latency: Duration::from_millis(1),
+            packets: 0,
+            lost: |_| false,
+        }
+    }
+
+    /// The same with all routers started.
+    fn started(count: u16, passive: [bool; 2]) -> World {
+        let mut world = World::new(count, passive, 7);
+        let now = world.now;
+        for side in &mut world.sides {
+            (0..side.len()).for_each(|peer| side.start(now, peer));
+        }
+        world
+    }
+
+    /// Lets them work until `enough`, for `time` at most. Was it enough?
+    fn run(&mut self, time: Duration, enough: impl Fn(&[Routers; 2]) -> bool) -> bool {
+        let end = self.now + time;
+        loop {
+            let World { now, sides, wire, latency, packets, lost } = self;
+            let mut next = end;
+            for (at, side) in sides.iter_mut().enumerate() {
+                side.poll(*now, 64 << 10, &mut |packet| {
+                    *packets += 1;
+                    if !lost(*packets) {
+                        wire.insert((*now + *latency, *packets), (1 - at, packet.to_vec()));
+                    }
+                });
+                next = next.min(side.next_deadline().unwrap_or(end));
+            }
+            if enough(sides) {
+                return true;
+            }
+            if *now >= end {
+                return false;
+            }
+            next = next.max(*now + Duration::from_micros(50));
+            if let Some((at, _)) = wire.first_key_value().map(|(key, _)| *key) {
+                next = next.min(at);
+            }
+            *now = next.min(end);
+            while let Some(first) = wire.first_entry().filter(|first| first.key().0 <= *now) {
+                let (to, packet) = first.remove();
+                assert!(is_bgp(&packet) && sides[to].receive(*now, &packet));
+            }
+        }
+    }
+
+    fn wait(&mut self, seconds: f64) {
+        self.run(Duration::from_secs_f64(seconds), |_| false);
+    }
+
+    /// Until all sessions are up on both sides.
+    fn up(&mut self, seconds: f64) -> bool {
+        self.run(Duration::from_secs_f64(seconds), all_up)
+    }
+
+    /// The DUT's router expects `routes` of its peer.
+    fn expect(&mut self, peer: usize, routes: &Arc<Routes>) -> ExpectationId {
+        let from = self.sides[0].session(peer).config();
+        let expected = Expected {
+            as_path_prefix: vec![from.local_as],
+            next_hop: Some(Ipv4Addr::new(198, 18, (peer >> 8) as u8, peer as u8 + 1).into()),
+            check_attributes: true,
+            times: true,
+        };
+        let now = self.now;
+        self.sides[1].inbox_mut(peer).expect(now, routes.clone(), 0..routes.len(), expected)
+    }
+
+    fn announce(&mut self, peer: usize, routes: &Arc<Routes>) {
+        self.sides[0].outbox(peer).announce(routes.clone(), 0..routes.len(), Packing::default());
+    }
+}
+
+fn all_up(sides: &[Routers; 2]) -> bool {
+    sides.iter().all(|side| (0..side.len()).all(|peer| side.established(peer)))
+}
+
+fn routes(count: u32, seed: u64) -> Arc<Routes> {
+    Arc::new(RouteRange::internet(Family::Ipv4, count, seed).unwrap().into())
+}
+
+#[test]
+fn routes_go_from_one_to_the_other_and_are_taken_back() {
+    let mut world = World::started(1, [false, true]);
+    let all = routes(5_000, 3);
+    let id = world.expect(0, &all);
+    // Said as soon as there is a session.
+    world.announce(0, &all);
+    assert!(!world.sides[0].said(0));
+    assert!(world.run(Duration::from_secs(2), |sides| sides[1].inbox(0).is_complete(id)));
+    let report = world.sides[1].inbox(0).report(id);
+    assert_eq!((report.present, report.missing, report.announcements), (5_000, 0, 5_000));
+    // A MED is right from the speaker itself, and not from the router behind it that an inbox is made for.
+    assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
+    assert!(world.run(Duration::from_secs(1), |sides| sides[0].said(0)), "acknowledged");
+    assert_eq!((world.sides[0].outbox_progress(0).announced, world.sides[1].inbox(0).totals().unexpected), (5_000, 0));
+    // A part goes again, a latency after it was said.
+    let now = world.now;
+    world.sides[1].inbox_mut(0).change(now, id, 1_000..2_000, false);
+    world.sides[0].outbox(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
+    let times = world.sides[1].inbox(0).times(id).unwrap();
+    assert!(times.iter().enumerate().all(|(i, us)| *us == if (1_000..2_000).contains(&i) { 1_000 } else { u32::MAX }));
+    assert_eq!(world.sides[0].losses(0), (0, None));
+}
+
+#[test]
+fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
+    let mut world = World::started(2, [false, false]);
+    assert!(world.up(4.0));
+    let all = routes(100, 4);
+    let id = world.expect(0, &all);
+    world.announce(0, &all);
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
+    let now = world.now;
+    world.sides[0].stop(now, 0);
+    assert!(!world.sides[0].idle(0), "it has not said it yet");
+    assert!(world.run(Duration::from_millis(100), |sides| sides[0].idle(0)));
+    world.wait(0.1);
+    let (losses, cause) = world.sides[1].losses(0);
+    let Some(Cause::PeerNotification(said)) = cause else { panic!("{cause:?}") };
+    assert_eq!((losses, said.code, said.subcode), (1, code::CEASE, cease::ADMINISTRATIVE_SHUTDOWN));
+    assert_eq!((world.sides[1].inbox(0).present(id), world.sides[0].losses(0)), (0, (0, None)));
+    // The other one tries, in vain; the second pair is not touched.
+    world.wait(20.0);
+    assert!(world.sides[0].idle(0) && !world.sides[1].established(0));
+    assert!(world.sides[0].established(1) && world.sides[1].established(1));
+    let now = world.now;
+    world.sides[0].start(now, 0);
+    assert!(world.up(3.0));
+    // What was said is forgotten, so it has to be said again.
+    world.wait(1.0);
+    assert_eq!(world.sides[1].inbox(0).present(id), 0);
+    world.announce(0, &all);
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
+    world.sides[1].forget(0);
+    assert_eq!(world.sides[1].losses(0), (0, None));
+}
+
+#[test]
+fn who_is_stopped_and_started_at_once_comes_back() {
+    for (stopped, passive) in [(0, [false, true]), (0, [true, false]), (1, [false, false]), (1, [false, true])] {
+        // Without a moment between, its last word is never said.
+        for pause_us in [None, Some(0.0), Some(50.0), Some(500.0), Some(3_000.0)] {
+            let mut world = World::started(1, passive);
+            assert!(world.up(4.0));
+            let now = world.now;
+            world.sides[stopped].stop(now, 0);
+            pause_us.into_iter().for_each(|us: f64| world.wait(us / 1e6));
+            let now = world.now;
+            world.sides[stopped].start(now, 0);
+            // The other one learns of it, and both come together again.
+            assert!(
+                world.run(Duration::from_secs(1), |sides| sides[1 - stopped].losses(0).0 == 1),
+                "{passive:?} {pause_us:?}"
+            );
+            assert!(world.up(4.0), "{stopped} {passive:?} {pause_us:?}");
+            world.wait(30.0);
+            assert!(all_up(&world.sides) && world.sides[stopped].losses(0).0 == 0);
+        }
+    }
+}
+
+#[test]
+fn of_two_that_connect_at_the_same_time_one_session_comes_about() {
+    for seed in 0..20 {
+        for later_us in [0.0, 300.0, 1_000.0, 1_500.0, 2_500.0] {
+            let mut world = World::new(3, [false, false], seed * 100);
+            for side in 0..2 {
+                let now = world.now;
+                (0..3).for_each(|peer| world.sides[side].start(now, peer));
+                world.wait(later_us / 1e6);
+            }
+            assert!(world.up(4.0), "{seed} {later_us}");
+            world.wait(30.0);
+            for side in &world.sides {
+                (0..3).for_each(|peer| assert_eq!((side.established(peer), side.losses(peer).0), (true, 0)));
+                assert_eq!(side.by_connection.len(), 3, "nothing is left over");
+            }
+        }
+    }
+}
+
+#[test]
+fn either_may_wait_for_the_other_but_not_both() {
+    for (passive, comes) in [([true, false], true), ([false, true], true), ([true, true], false)] {
+        let mut world = World::started(1, passive);
+        assert_eq!(world.up(3.0), comes, "{passive:?}");
+        if comes {
+            world.wait(60.0);
+            assert!(all_up(&world.sides));
+        }
+    }
+    // Nobody is there at first.
+    let mut world = World::new(1, [false, true], 5);
+    let now = world.now;
+    world.sides[0].start(now, 0);
+    world.wait(5.0);
+    assert!(!world.sides[0].established(0));
+    assert!(world.sides[0].session(0).ended().is_some(), "the attempts have failed, and why is known");
+    let now = world.now;
+    world.sides[1].start(now, 0);
+    assert!(world.up(3.0));
+}
+
+#[test]
+fn two_hundred_speak_at_the_same_time_each_with_its_own() {
+    let mut world = World::started(200, [false, false]);
+    assert!(world.up(5.0));
+    let tables: Vec<_> = (0..200).map(|peer| routes(30, peer)).collect();
+    let ids: Vec<_> = tables.iter().enumerate().map(|(peer, table)| world.expect(peer, table)).collect();
+    tables.iter().enumerate().for_each(|(peer, table)| world.announce(peer, table));
+    let complete =
+        |sides: &[Routers; 2]| ids.iter().enumerate().all(|(peer, id)| sides[1].inbox(peer).is_complete(*id));
+    assert!(world.run(Duration::from_secs(2), complete));
+    for (peer, id) in ids.iter().enumerate() {
+        let (report, totals) = (world.sides[1].inbox(peer).report(*id), world.sides[1].inbox(peer).totals());
+        assert_eq!((report.present, report.announcements, totals.unexpected), (30, 30, 0));
+        assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
+    }
+    let now = world.now;
+    (0..200).step_by(2).for_each(|peer| world.sides[0].stop(now, peer));
+    world.wait(40.0);
+    for peer in 0..200 {
+        let odd = peer % 2 == 1;
+        assert_eq!((world.sides[0].established(peer), world.sides[0].idle(peer)), (odd, !odd));
+        assert_eq!(world.sides[1].losses(peer).0, u32::from(!odd));
+    }
+}
+
+#[test]
+fn lost_packets_delay_and_nothing_more() {
+    // Without a period, which would meet the same segment again and again.
+    let some: fn(u64) -> bool = |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 == 0;
+    let many: fn(u64) -> bool = |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0;
+    for lost in [some, many, |n| (20..60).contains(&n)] {
+        let mut world = World::started(2, [false, false]);
+        world.lost = lost;
+        assert!(world.up(40.0));
+        let (before, all) = (world.packets, routes(3_000, 8));
+        let id = world.expect(1, &all);
+        world.announce(1, &all);
+        assert!(world.run(Duration::from_secs(120), |sides| sides[1].inbox(1).is_complete(id)));
+        let report = world.sides[1].inbox(1).report(id);
+        assert_eq!((report.present, report.wrong_as_path, report.announcements), (3_000, 0, 3_000));
+        assert_eq!(world.sides[0].losses(1), (0, None), "{}", world.packets - before);
+    }
+}
+
+#[test]
+fn a_link_that_is_cut_runs_into_the_hold_timer_on_both_sides() {
+    let mut world = World::started(1, [false, false]);
+    assert!(world.up(4.0));
+    let all = routes(50, 9);
+    let id = world.expect(0, &all);
+    world.announce(0, &all);
+    world.wait(1.0);
+    assert_eq!(world.sides[1].inbox(0).present(id), 50);
+    let cut = world.now;
+    world.lost = |_| true;
+    world.wire.clear();
+    world.wait(30.0);
+    for side in &world.sides {
+        let (losses, cause) = side.losses(0);
+        assert_eq!((losses, cause), (1, Some(&Cause::HoldTimerExpired(HOLD))));
+    }
+    let skyline = world.sides[1].inbox(0).skyline();
+    let (gone, left) = *skyline.last().unwrap();
+    // The last KEEPALIVE was up to a third of the hold time old.
+    assert!(
+        left == 0 && gone.since(cut) <= HOLD && gone.since(cut) >= HOLD * 2 / 3 - Duration::from_millis(10),
+        "{gone:?}"
+    );
+    world.lost = |_| false;
+    assert!(world.up(4.0));
+    assert_eq!(world.sides[0].losses(0).0, 1);
+}
+
+#[test]
+fn packets_of_others_are_not_taken() {
+    let mut side = routers(0, 1, false, 1);
+    let mut packet = [0u8; 40];
+    assert!(!side.receive(Instant(5), &packet) && !is_bgp(&packet) && !is_bgp(&[]) && !is_bgp(&[0x45]));
+    (packet[0], packet[9]) = (0x45, 17);
+    (packet[22], packet[23]) = (0, 179);
+    assert!(!is_bgp(&packet), "UDP");
+    packet[9] = 6;
+    assert!(is_bgp(&packet) && !side.receive(Instant(6), &packet), "to nobody here");
+    (packet[22], packet[23]) = (0, 80);
+    assert!(!is_bgp(&packet));
+    (packet[0], packet[6]) = (0x60, 6);
+    assert!(!is_bgp(&packet) && !side.receive(Instant(7), &packet));
+    assert_eq!((side.len(), side.is_empty()), (1, false));
+}

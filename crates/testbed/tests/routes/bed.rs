@@ -1,0 +1,170 @@
+//! What a test asks of the routers of a bed, while the device turns bad under it.
+
+use super::*;
+use drophammer_methods::routing::WatchIndex;
+use drophammer_methods::{Packing, RouteAction, Settled, Testbed};
+use drophammer_reference::{BgpFaults, Faults};
+use drophammer_testbed::bed::Bed;
+use drophammer_testbed::simulated::Reference;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A bed whose first sessions of two ports are up, with a watch of the second on what the first says of `count` routes.
+fn with<T>(bgp: &str, count: u32, use_it: impl FnOnce(&mut Bed<'_>, &Reference, Arc<Routes>, WatchIndex) -> T) -> T {
+    let suite = suite(", propagation_delay: 10 ms", 2, bgp, "  - bgp_table_capacity\n");
+    let delay = |config: &mut drophammer_reference::Config| {
+        config.bgp.as_mut().unwrap().propagation_delay = Duration::from_millis(10);
+    };
+    common::with_bed(&suite, &[Family::Ipv4], delay, |bed, device| {
+        let routing = bed.routing().unwrap();
+        let peers: Vec<_> = routing.peers().iter().map(|p| (p.name.clone(), p.family)).collect();
+        assert_eq!((peers[0].0.as_str(), peers[2].0.as_str(), peers[2].1), ("p1", "p2", Family::Ipv4));
+        let times = routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
+        assert!(times.iter().all(|t| *t < Duration::from_secs(2)));
+        let all = routing.table("internet", Family::Ipv4, count).unwrap();
+        let watch = routing.watch(2, 0, &all);
+        use_it(bed, device, all, watch)
+    })
+}
+
+fn say(bed: &mut Bed<'_>, all: &Arc<Routes>, watch: WatchIndex, part: Range<u32>, present: bool) -> Settled {
+    let (peer, routes, packing) = (0, all.clone(), Packing::default());
+    let routing = bed.routing().unwrap();
+    routing.expect(watch, part.clone(), present);
+    let action = match present {
+        true => RouteAction::Announce { peer, routes, part, packing },
+        false => RouteAction::Withdraw { peer, routes, part, packing },
+    };
+    routing.act(&action).unwrap();
+    routing.await_settled(&[watch], PATIENCE).unwrap()
+}
+
+fn faults(device: &Reference, bgp: BgpFaults) {
+    device.set_faults(Faults { bgp, ..Faults::default() }).unwrap();
+}
+
+#[test]
+fn what_has_settled_is_not_waited_for() {
+    with("{}", 1_000, |bed, device, all, watch| {
+        let routing = bed.routing().unwrap();
+        let begun = routing.now_s();
+        let at_once = Settled {
+            complete: true,
+            last_change_s: 0.0,
+            first_change_s: None,
+            sent_s: Some(0.0),
+            cause: String::new(),
+        };
+        assert_eq!(routing.await_settled(&[watch], PATIENCE).unwrap(), at_once, "nothing is expected");
+        assert_eq!(routing.now_s(), begun);
+        let settled = say(bed, &all, watch, 0..1_000, true);
+        let (first, sent) = (settled.first_change_s.unwrap(), settled.sent_s.unwrap());
+        assert!(settled.complete && 0.01 <= first && first <= settled.last_change_s && sent < first, "{settled:?}");
+        about(settled.last_change_s, 0.01, TICK_S * 2.0);
+        let routing = bed.routing().unwrap();
+        assert_eq!(routing.await_settled(&[watch], PATIENCE).unwrap(), at_once, "and nothing has changed");
+        let verified = routing.verified(watch);
+        assert_eq!((verified.present, verified.announcements, verified.withdrawals), (1_000, 1_000, 0));
+        assert_eq!(routing.skyline(watch).last().unwrap().1, 1_000);
+        assert!(routing.times(watch).iter().all(|t| t.is_some_and(|t| (0.01..0.0102).contains(&t))));
+        // Of a part that goes, the others' times are none.
+        assert!(say(bed, &all, watch, 300..500, false).complete);
+        let times = bed.routing().unwrap().times(watch);
+        assert!((0..1_000).all(|i| times[i].is_some() == (300..500).contains(&i)));
+        assert_eq!((device.truth().bgp.routes, bed.routing().unwrap().verified(watch).withdrawals), (800, 200));
+    });
+}
+
+#[test]
+fn what_does_not_come_is_given_up_after_the_patience() {
+    with("{}", 1_000, |bed, _, all, watch| {
+        assert!(say(bed, &all, watch, 0..500, true).complete);
+        let routing = bed.routing().unwrap();
+        routing.expect(watch, 500..1_000, true);
+        let begun = routing.now_s();
+        let settled = routing.await_settled(&[watch], PATIENCE).unwrap();
+        assert_eq!((settled.complete, settled.cause.as_str()), (false, "nothing more came for 3 s"));
+        assert_eq!((settled.last_change_s, settled.first_change_s), (0.0, None));
+        about(routing.now_s() - begun, 3.0, 0.06);
+        assert_eq!(
+            (routing.verified(watch).missing, routing.missing(watch, 2)),
+            (500, vec![all.prefix(500), all.prefix(501)])
+        );
+    });
+}
+
+#[test]
+fn a_device_that_reads_no_more_takes_no_more() {
+    with("{}", 60_000, |bed, device, all, watch| {
+        assert!(say(bed, &all, watch, 0..1_000, true).complete);
+        faults(device, BgpFaults { never_reads: true, ..BgpFaults::default() });
+        let settled = say(bed, &all, watch, 1_000..60_000, true);
+        assert_eq!((settled.complete, settled.cause.as_str()), (false, "the router takes no more for 3 s"));
+        assert_eq!((settled.sent_s, settled.last_change_s), (None, 0.0));
+        let verified = bed.routing().unwrap().verified(watch);
+        assert_eq!((verified.present, verified.missing), (1_000, 59_000));
+        // It does not read the NOTIFICATION either, and is heard of no more when the last word is given up.
+        let begun = bed.routing().unwrap().now_s();
+        bed.routing().unwrap().reset(Duration::from_secs(20)).unwrap();
+        assert!(bed.routing().unwrap().now_s() - begun < 20.0);
+        faults(device, BgpFaults::default());
+        works_again(bed, &all);
+    });
+}
+
+/// Sessions come up, and all of a table is passed on and taken back.
+fn works_again(bed: &mut Bed<'_>, all: &Arc<Routes>) {
+    let routing = bed.routing().unwrap();
+    routing.establish(&[0, 2], Duration::from_secs(10)).unwrap();
+    let watch = routing.watch(2, 0, all);
+    let settled = say(bed, all, watch, 0..all.len(), true);
+    assert!(settled.complete, "{settled:?}");
+    assert_eq!(bed.routing().unwrap().verified(watch).present, u64::from(all.len()));
+    assert!(say(bed, all, watch, 0..all.len(), false).complete);
+    assert_eq!((bed.routing().unwrap().session(0).losses, bed.routing().unwrap().session(2).losses), (0, 0));
+    bed.routing().unwrap().reset(PATIENCE).unwrap();
+}
+
+#[test]
+fn a_session_that_falls_silent_in_the_middle_is_told_by_its_timer() {
+    with("{hold_time: 9 s}", 2_000, |bed, device, all, watch| {
+        assert!(say(bed, &all, watch, 0..1_000, true).complete);
+        faults(device, BgpFaults { hold_silence: true, lost_route_every: 1, ..BgpFaults::default() });
+        let routing = bed.routing().unwrap();
+        let begun = routing.now_s();
+        routing.expect(watch, 1_000..2_000, true);
+        let announce =
+            RouteAction::Announce { peer: 0, routes: all.clone(), part: 1_000..2_000, packing: Packing::default() };
+        routing.act(&announce).unwrap();
+        let settled = routing.await_settled(&[watch], Duration::from_secs(30)).unwrap();
+        assert!(
+            settled.cause.contains("hold time of 9 s") && settled.cause.contains("the session of p"),
+            "{settled:?}"
+        );
+        about(routing.now_s() - begun, 6.0, 3.06);
+        bed.routing().unwrap().reset(PATIENCE).unwrap();
+        faults(device, BgpFaults::default());
+        works_again(bed, &all);
+    });
+}
+
+#[test]
+fn a_reset_leaves_nothing_behind() {
+    with("{}", 3_000, |bed, device, all, watch| {
+        for _ in 0..5 {
+            assert!(say(bed, &all, watch, 0..3_000, true).complete);
+            bed.routing().unwrap().reset(PATIENCE).unwrap();
+            bed.settle(Duration::from_millis(100)).unwrap();
+            let bgp = device.truth().bgp;
+            assert_eq!((bgp.sessions, bgp.paths, bgp.routes, bgp.fib_backlog), (0, 0, 0, 0));
+            let routing = bed.routing().unwrap();
+            let notified = bgp.notifications_received;
+            routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
+            // The same watch of a bed that has none.
+            assert_eq!((routing.watch(2, 0, &all), notified % 2), (watch, 0), "each session was ended in order");
+        }
+    });
+}

@@ -1,0 +1,96 @@
+//! Devices that speak BGP wrong: what is wrong is counted exactly, and a session that ends leaves its cause and what was measured.
+
+use super::*;
+
+#[test]
+fn routes_that_are_lost_or_told_wrong_are_counted() {
+    for (fault, wrong, missing) in
+        [("route_lost_every", 0, 100), ("route_wrong_next_hop_every", 100, 0), ("route_wrong_as_path_every", 100, 0)]
+    {
+        for (family, name) in [("ipv4", "IPv4"), ("ipv6", "IPv6")] {
+            let test = format!(
+                "bgp_table_capacity: {{families: [{family}], step: 1000, max_routes: 3000, patience: 1 s, hold: 100 ms}}"
+            );
+            let (_, outcome) = completed(&format!(", {fault}: 10"), 2, &test);
+            let get = |name| full(&outcome, "bgp_table_capacity", name);
+            assert_eq!((get("wrong"), get("missing")), (vec![f64::from(wrong)], vec![f64::from(missing)]), "{fault}");
+            assert_eq!(get("verified"), [900.0]);
+            assert_eq!(figure(&outcome, &format!("bgp_capacity_{family}_routes")), Some(0.0));
+            let mark = &rows(&outcome, "bgp_table_capacity")[0].marks[0];
+            let said = if missing > 0 { "100 missing" } else { "100 with wrong attributes" };
+            assert!(mark.contains(said) && noted(&outcome, &[name, "stopped at 1,000 routes", said]), "{mark}");
+        }
+    }
+}
+
+/// A capacity test twice: in the middle of the first something happens to the session.
+fn twice(params: &str, bgp: &str) -> Memory {
+    let test = "  - bgp_table_capacity: {step: 1000, max_routes: 4000, patience: 2 s, hold: 20 s, establish: 5 s}\n";
+    run_all(params, 2, bgp, &test.repeat(2))
+}
+
+#[test]
+fn a_session_that_the_device_resets_ends_the_test_with_its_words_and_the_next_one_works() {
+    let memory = twice(", bgp_reset_after: 2500", "{}");
+    let [first, second] = memory.tests()[..] else { panic!() };
+    assert_eq!((&first.status, &second.status), (&TestStatus::Completed, &TestStatus::Completed));
+    let column = |name| full(&first.outcome, "bgp_table_capacity", name);
+    assert_eq!((column("routes"), &column("verified")[..2]), (vec![1e3, 2e3, 3e3], &[1e3, 2e3][..]));
+    assert_eq!(figure(&first.outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
+    let mark = &rows(&first.outcome, "bgp_table_capacity")[2].marks[0];
+    assert!(mark.contains("the session of p1 ended") && mark.contains("Cease / Administrative Reset (6/4)"), "{mark}");
+    assert!(noted(&first.outcome, &["stopped at 3,000 routes", "(6/4)"]));
+    // Once and no more.
+    assert_eq!(figure(&second.outcome, "bgp_capacity_ipv4_routes"), Some(4_000.0));
+}
+
+#[test]
+fn a_malformed_update_ends_the_session_and_is_said_to_be_one() {
+    let memory = twice(", bgp_malformed_after: 2500", "{}");
+    let [first, second] = memory.tests()[..] else { panic!() };
+    assert_eq!((&first.status, &second.status), (&TestStatus::Completed, &TestStatus::Completed));
+    assert_eq!(figure(&first.outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
+    let mark = &rows(&first.outcome, "bgp_table_capacity")[2].marks[0];
+    let said = "the peer sent a message that is not allowed: UPDATE Message Error";
+    assert!(mark.contains("the session of p2 ended") && mark.contains(said), "{mark}");
+    assert_eq!(figure(&second.outcome, "bgp_capacity_ipv4_routes"), Some(4_000.0));
+}
+
+#[test]
+fn a_device_that_falls_silent_runs_into_the_hold_timer() {
+    let memory = twice(", bgp_hold_silence: true", "{hold_time: 9 s}");
+    for record in memory.tests() {
+        assert_eq!(record.status, TestStatus::Completed);
+        // The table is taken within the hold time, and does not stay for the 20 s that it is to.
+        assert_eq!(full(&record.outcome, "bgp_table_capacity", "verified"), [1e3, 2e3, 3e3, 4e3]);
+        assert!(noted(&record.outcome, &["did not stay so", "hold time of 9 s"]), "{:?}", record.outcome.notes);
+        assert_eq!(figure(&record.outcome, "bgp_capacity_ipv4_routes"), None);
+    }
+}
+
+#[test]
+fn a_device_that_never_reads_is_waited_for_and_named() {
+    let memory = twice(", bgp_never_reads: true", "{}");
+    for record in memory.tests() {
+        let TestStatus::Failed(why) = &record.status else { panic!("{:?}", record.status) };
+        assert!(why.contains("the BGP session of p1") && why.contains("not up after 5 s"), "{why}");
+        assert!(rows(&record.outcome, "bgp_table_capacity").is_empty());
+    }
+}
+
+#[test]
+fn routes_that_stay_are_waited_for_and_named_when_they_stay_too_long() {
+    for (late_s, stays) in [(2, false), (60, true)] {
+        let test =
+            "  - bgp_table_capacity: {step: 500, max_routes: 500, patience: 5 s, hold: 100 ms, establish: 5 s}\n";
+        let memory = run_all(&format!(", withdraw_late: {late_s} s"), 2, "{}", test);
+        let record = memory.tests()[0];
+        assert_eq!(figure(&record.outcome, "bgp_capacity_ipv4_routes"), Some(500.0));
+        match &record.status {
+            TestStatus::Completed => assert!(!stays),
+            TestStatus::Failed(why) => assert_eq!(why, "500 IPv4 routes stay in the forwarding plane"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(record.status != TestStatus::Completed, stays);
+    }
+}

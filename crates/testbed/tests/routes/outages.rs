@@ -1,0 +1,82 @@
+//! Routes with alternates behind other ports: flapped, and cut off.
+
+use super::*;
+
+fn flap(more: &str) -> String {
+    format!(
+        "route_flap: {{routes: 2000, flapped: 500, interval: 500 ms, cycles: 2, bin: 50 ms, rate: 100 kfps, drain: 100 ms, \
+         pause: 1 s{more}}}"
+    )
+}
+
+#[test]
+fn flapped_routes_move_to_the_alternate_and_back_without_a_loss() {
+    for ports in [4, 6] {
+        let (_, outcome) = completed(", fib_delay: 30 ms, fib_time_per_route: 100 us", ports, &flap(""));
+        let column = |name| full(&outcome, "route_flap", name);
+        assert_eq!((column("routes"), column("lost")), (vec![1_500.0, 500.0], vec![0.0; 2]));
+        assert_eq!(column("received"), column("offered"));
+        // 2.5 s of 100,000 fps, shared by the number of routes.
+        assert_eq!(column("offered"), [187_500.0, 62_500.0]);
+        // Away for two times half a second, as late there as back; a frame per route more or less each time.
+        let alternate = column("alternate");
+        assert_eq!(alternate[0], 0.0);
+        assert!((alternate[1] - 25_000.0).abs() <= 2.0 * 500.0, "{alternate:?}");
+        for name in ["stable_lost", "flapped_lost", "outage_s"] {
+            assert_eq!(full(&outcome, "route_flap_events", name), [0.0; 4], "{name}");
+        }
+        assert_eq!(figure(&outcome, "flap_stable_loss_ipv4_percent"), Some(0.0));
+        assert_eq!(figure(&outcome, "flap_flapped_loss_ipv4_percent"), Some(0.0));
+    }
+}
+
+#[test]
+fn loss_under_flaps_is_counted_where_it_is() {
+    let (memory, outcome) = completed(", drop_every: 51", 4, &flap(""));
+    let column = |name| full(&outcome, "route_flap", name);
+    let lost: f64 = column("lost").iter().sum();
+    assert_eq!((lost, counted(&memory, "truth.dropped.fault_every") as f64), (4_902.0, 4_902.0));
+    let stable = figure(&outcome, "flap_stable_loss_ipv4_percent").unwrap();
+    assert!((stable - 100.0 / 51.0).abs() < 0.05 && stable == column("loss_percent")[0], "{stable}");
+    // From the first event on: five sixths of the time less the first half second.
+    let events: f64 = full(&outcome, "route_flap_events", "stable_lost").iter().sum();
+    assert!((events / column("lost")[0] - 0.8).abs() < 0.01, "{events}");
+}
+
+fn failover(more: &str) -> String {
+    format!("link_failover: {{routes: 500, window: 1 s, rate: 100 kfps, drain: 100 ms{more}}}")
+}
+
+#[test]
+fn the_outage_of_a_cut_link_is_what_the_forwarding_table_takes() {
+    for (delay_ms, each_us, failure) in [(60.0, 400.0, "link"), (0.0, 0.0, "link"), (60.0, 400.0, "session")] {
+        let device = format!(", fib_delay: {delay_ms} ms, fib_time_per_route: {each_us} us");
+        let (memory, outcome) = completed(&device, 4, &failover(&format!(", failure: {failure}")));
+        let get = |name| full(&outcome, "link_failover", name)[0];
+        let curve = points(
+            &outcome,
+            "link_failover",
+            if failure == "link" { "IPv4, link down" } else { "IPv4, session ended" },
+        );
+        assert_eq!((curve.len(), get("unreachable")), (500, 0.0), "{:?}", outcome.notes);
+        // The old path takes all until the routes are moved unless it is cut.
+        let truth = |i: u32| if failure == "link" { delay_ms + each_us / 1e3 * f64::from(i) } else { 0.0 };
+        for (i, point) in (0..).zip(curve) {
+            let truth = truth(i);
+            assert!((point.y - truth).abs() <= get("resolution_ms") + 0.1, "{device}: {i}: {} not {truth}", point.y);
+        }
+        let mean = (truth(0) + truth(499)) / 2.0;
+        assert!((get("loss_derived_ms") - mean).abs() <= get("resolution_ms"), "{}", get("loss_derived_ms"));
+        let trial = &memory.trials()[0].result;
+        let cut = if failure == "link" { counted(&memory, "truth.dropped.link_down") } else { 0 };
+        assert_eq!(trial.lost(), cut);
+        assert!(trial.groups[0].arrived_at[2] > 0);
+    }
+}
+
+#[test]
+fn without_a_third_port_there_is_no_alternate() {
+    let memory = run_all("", 2, "{}", &format!("  - {}\n", failover("")));
+    let TestStatus::Skipped(why) = &memory.tests()[0].status else { panic!("{:?}", memory.tests()[0].status) };
+    assert!(why.contains("3 ports"), "{why}");
+}

@@ -1,0 +1,119 @@
+//! Traffic to routes that come and go: when each of them is forwarded to is known to the nanosecond.
+
+use super::*;
+
+#[test]
+fn each_route_converges_when_the_forwarding_table_has_it() {
+    for (delay_ms, each_us, count, family) in
+        [(0.0, 0.0, 400, "ipv4"), (80.0, 0.0, 400, "ipv4"), (100.0, 1_000.0, 500, "ipv4"), (33.0, 700.0, 300, "ipv6")]
+    {
+        let device = format!(", fib_delay: {delay_ms} ms, fib_time_per_route: {each_us} us");
+        let test = format!(
+            "fib_convergence: {{families: [{family}], routes: {count}, window: 1 s, rate: 200 kfps, drain: 100 ms}}"
+        );
+        let (_, outcome) = completed(&device, 2, &test);
+        let get = |name| full(&outcome, "fib_convergence", name)[0];
+        let resolution = f64::from(count) / 200e3 * 1e3;
+        assert!((get("resolution_ms") - resolution).abs() < 1e-9);
+        assert_eq!((get("routes"), get("unreachable")), (f64::from(count), 0.0));
+        let truth = |i: u32| delay_ms + each_us / 1e3 * f64::from(i);
+        // Frames to a route go at equal distances: one before or one more is lost.
+        let near = |found: f64, i: u32| {
+            let truth = truth(i);
+            assert!((found - truth).abs() <= resolution + 0.1, "{device}: route {i}: {found} ms, not {truth}");
+        };
+        let name = if family == "ipv4" { "IPv4" } else { "IPv6" };
+        let curve = points(&outcome, "fib_convergence", name);
+        assert_eq!(curve.len(), count as usize);
+        // Routes are forwarded to in the order in which they are told, so a sorted curve is in their order.
+        (0..count).for_each(|i| near(curve[i as usize].y, i));
+        near(get("min_ms"), 0);
+        near(get("median_ms"), count.div_ceil(2) - 1);
+        near(get("p99_ms"), (0.99 * f64::from(count)).ceil() as u32 - 1);
+        near(get("max_ms"), count - 1);
+        let mean = (truth(0) + truth(count - 1)) / 2.0;
+        assert!((get("loss_derived_ms") - mean).abs() <= resolution, "{} {mean}", get("loss_derived_ms"));
+        assert_eq!(figure(&outcome, &format!("fib_convergence_{family}_median_ms")), Some(get("median_ms")));
+        assert_eq!(figure(&outcome, &format!("fib_convergence_{family}_max_ms")), Some(get("max_ms")));
+    }
+}
+
+#[test]
+fn a_route_that_never_converges_leaves_no_time() {
+    let (_, outcome) = completed(
+        ", blackhole_every: 100, fib_delay: 50 ms",
+        2,
+        "fib_convergence: {routes: 500, window: 500 ms, rate: 100 kfps, drain: 100 ms}",
+    );
+    let all = internet(Family::Ipv4, 500);
+    let named: Vec<String> = [99, 199, 299, 399, 499].iter().map(|i| all.prefix(*i).to_string()).collect();
+    assert_eq!(texts(&outcome, "fib_convergence_unreachable"), named);
+    assert_eq!(full(&outcome, "fib_convergence", "unreachable"), [5.0]);
+    about(full(&outcome, "fib_convergence", "max_ms")[0], 50.0 - 5.0, 10.0);
+    assert_eq!(figure(&outcome, "fib_convergence_ipv4_max_ms"), None);
+}
+
+#[test]
+fn the_skyline_has_the_edges_of_the_forwarding_table() {
+    let (memory, outcome) = completed(
+        ", fib_delay: 100 ms, fib_time_per_route: 100 us",
+        2,
+        "convergence_skyline: {routes: 1000, interval: 1 s, cycles: 2, rate: 100 kfps, bin: 20 ms, drain: 100 ms}",
+    );
+    let (first, last) =
+        (column(&outcome, "convergence_skyline", "first_s"), column(&outcome, "convergence_skyline", "last_s"));
+    assert_eq!((first.len(), last.len()), (4, 4));
+    // The ends of the bins in which 1 % and from which 99 % of the frames get through, of a ramp from 100 to 200 ms.
+    for at in 0..4 {
+        about(first[at].unwrap(), 0.101, 0.0191);
+        about(last[at].unwrap(), 0.199, 0.0211);
+    }
+    about(figure(&outcome, "convergence_up_ipv4_s").unwrap(), 0.199, 0.0211);
+    about(figure(&outcome, "convergence_down_ipv4_s").unwrap(), 0.199, 0.0211);
+    // The area under the skyline is what was received.
+    let area: f64 = points(&outcome, "convergence_skyline", "IPv4").iter().map(|p| p.y * 0.02).sum();
+    let trial = &memory.trials()[0].result;
+    assert!((area - trial.received() as f64).abs() < 0.5, "{area}");
+    // Twice there for a second, as late when it comes as when it goes.
+    assert!((trial.received() as f64 - 200_000.0).abs() <= 2.0 * 2.0 * 1_000.0, "{}", trial.received());
+}
+
+#[test]
+fn a_table_that_goes_late_has_no_edge_before_the_next_event() {
+    let (_, outcome) = completed(
+        ", withdraw_late: 2 s",
+        2,
+        "convergence_skyline: {routes: 500, interval: 1 s, cycles: 1, rate: 50 kfps, bin: 20 ms, drain: 100 ms}",
+    );
+    let last = column(&outcome, "convergence_skyline", "last_s");
+    assert!(last[0].is_some() && last[1].is_none(), "{last:?}");
+    assert_eq!(rows(&outcome, "convergence_skyline")[1].marks, ["not before the next event"]);
+    assert_eq!(figure(&outcome, "convergence_down_ipv4_s"), None);
+    assert!(figure(&outcome, "convergence_up_ipv4_s").is_some());
+}
+
+const LONGEST: &str =
+    "longest_match: {routes: 2000, covering: 300, frames_per_route: 5, rate: 100 kfps, drain: 100 ms, pause: 1 ms}";
+
+#[test]
+fn shorter_masks_draw_no_frame_until_they_are_alone() {
+    let (_, outcome) = completed("", 4, LONGEST);
+    let column = |name| full(&outcome, "longest_match", name);
+    assert_eq!((&column("routes")[..2], &column("offered")[..2]), (&[2_000.0; 2][..], &[10_000.0; 2][..]));
+    let covered = column("routes")[2];
+    assert!((300.0..=2_000.0).contains(&covered), "{covered}");
+    assert_eq!((column("offered")[2], column("right")), (covered * 5.0, column("offered")));
+    assert_eq!((column("wrong"), column("lost")), (vec![0.0; 3], vec![0.0; 3]));
+    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(0.0));
+    assert!(noted(&outcome, &["300 covering prefixes"]), "{:?}", outcome.notes);
+}
+
+#[test]
+fn frames_at_a_wrong_port_are_counted() {
+    let (memory, outcome) = completed(", misroute_every: 40", 4, LONGEST);
+    let column = |name| full(&outcome, "longest_match", name);
+    let wrong: f64 = column("wrong").iter().sum();
+    assert_eq!(wrong, counted(&memory, "truth.misrouted") as f64);
+    assert_eq!((&column("wrong")[..2], column("lost")), (&[250.0; 2][..], vec![0.0; 3]));
+    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(wrong));
+}

@@ -144,11 +144,6 @@ impl Device for WellUntilFound {
         self.reference.begin(self.faults.clone())
     }
 
-    fn fib_routes(&mut self, family: Family) -> Option<u64> {
-        let truth = self.reference.truth();
-        Some(if family == Family::Ipv4 { truth.fib.ipv4 } else { truth.fib.ipv6 })
-    }
-
     fn counters(&mut self) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let truth = serde_json::to_value(self.reference.truth()).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! A reference device with an emulated host on each port, in virtual time.
 
+#![allow(dead_code, reason = "each test binary uses its part")]
+
 use drophammer_emulation::{HostAddress, HostConfig, HostStack};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;

@@ -28,15 +28,17 @@ struct Port<'n> {
     ipv6: Option<Placed<'n>>,
 }
 
-/// Reads the ports. `public` says whether addresses of others may be used.
-pub(crate) fn read(node: &Node, public: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
+/// Reads the ports. `public` says whether addresses of others may be used, `routed` whether the suite has BGP: then a port more
+/// than the pairs of traffic is one that routes lead to.
+pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
     let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
-    if nodes.len() > MAX_PORTS || !nodes.len().is_multiple_of(2) {
+    let left_over = !nodes.len().is_multiple_of(2) && !(routed && nodes.len() > 2);
+    if nodes.len() > MAX_PORTS || left_over {
         let at = nodes.last().map_or(&node.span, |n| &n.span);
         problems.add(
             at,
             format!("the suite has {} {}", nodes.len(), if nodes.len() == 1 { "port" } else { "ports" }),
-            format!("traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS}"),
+            format!("traffic runs between pairs of ports: write 2, 4 or another even number up to {MAX_PORTS} (with `bgp:` a further one)"),
         );
     }
     let ports: Vec<_> =

@@ -216,13 +216,7 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         load_paths(bed, params, source, origins, &all, packing)?;
         bed.settle(parameters::pause(params))
     })?;
-    for peer in std::iter::once(&source).chain(origins) {
-        let routing = bed.routing()?;
-        let (name, session) = (routing.peers()[*peer].name.clone(), routing.session(*peer));
-        if session.losses > 0 {
-            note(outcome, format!("{family}: the session of {name} went down: {}", session.cause));
-        }
-    }
+    route_tests::note_losses(bed, family, &peers[..peers.len().min(4)], outcome)?;
     let shape = Shape { family, bin_s, duration_s, all: all.len(), flapped, primary: ports[origins[0]] };
     write(outcome, &result, &shape);
     Ok(())

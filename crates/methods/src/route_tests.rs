@@ -1,8 +1,10 @@
 //! What route tests share: parameters, tables of routes, and what is said of a session that ended.
 
 use crate::parameters;
+use crate::report::note;
 use crate::routing::{Packing, PeerIndex, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
@@ -111,6 +113,32 @@ pub fn table(bed: &mut dyn Testbed, params: &Params, family: Family, count: u32)
 /// Those of [`Routing::establish`].
 pub fn establish(bed: &mut dyn Testbed, peers: &[PeerIndex], params: &Params) -> Result<Vec<Duration>, TestError> {
     bed.routing()?.establish(peers, establish_within(params))
+}
+
+/// The sessions of `peers` that went down since they were established, and why each did.
+pub fn losses(routing: &dyn Routing, peers: &[PeerIndex]) -> Vec<String> {
+    let told = |peer: &PeerIndex| {
+        let session = routing.session(*peer);
+        let name = &routing.peers()[*peer].name;
+        (session.losses > 0).then(|| format!("the session of {name} went down: {}", session.cause))
+    };
+    peers.iter().filter_map(told).collect()
+}
+
+/// Notes them.
+///
+/// # Errors
+/// A bed without routers.
+pub fn note_losses(
+    bed: &mut dyn Testbed,
+    family: Family,
+    peers: &[PeerIndex],
+    outcome: &mut Outcome,
+) -> Result<(), TestError> {
+    for lost in losses(bed.routing()?, peers) {
+        note(outcome, format!("{family}: {lost}"));
+    }
+    Ok(())
 }
 
 /// Says what is wrong with a watch that is not complete, in words.

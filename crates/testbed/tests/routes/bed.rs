@@ -168,3 +168,46 @@ fn a_reset_leaves_nothing_behind() {
         }
     });
 }
+
+#[test]
+fn each_test_leaves_the_bed_as_it_was() {
+    // All tests of routes, twice over, both families, on one device that is slow in every way.
+    let traffic = "rate: 100 kfps, drain: 100 ms";
+    let tests = [
+        "bgp_table_capacity: {families: [ipv4, ipv6], step: 500, max_routes: 1500, hold: 100 ms}".to_owned(),
+        "bgp_table_dump: {families: [ipv4, ipv6], routes: 1000, repeats: 2}".into(),
+        "bgp_pass_through: {families: [ipv4, ipv6], samples: 5}".into(),
+        "bgp_update_rate: {families: [ipv4, ipv6], routes: 500, first_rate: 1000, max_rate: 2000}".into(),
+        "bgp_session_capacity: {step: 3, hold: 1 s}".into(),
+        format!("rib_fib_capacity: {{families: [ipv4, ipv6], step: 500, max_routes: 1000, {traffic}}}"),
+        format!("longest_match: {{families: [ipv4, ipv6], routes: 1000, covering: 100, pause: 1 ms, {traffic}}}"),
+        format!("fib_convergence: {{families: [ipv4, ipv6], routes: 500, window: 500 ms, {traffic}}}"),
+        format!("convergence_skyline: {{families: [ipv4, ipv6], routes: 500, interval: 500 ms, cycles: 2, {traffic}}}"),
+        format!(
+            "route_flap: {{families: [ipv4, ipv6], routes: 800, flapped: 200, interval: 500 ms, cycles: 1, pause: 1 s, {traffic}}}"
+        ),
+        format!("link_failover: {{families: [ipv4, ipv6], routes: 500, window: 1 s, {traffic}}}"),
+        format!("link_failover: {{families: [ipv4, ipv6], routes: 500, window: 1 s, failure: session, {traffic}}}"),
+    ];
+    let list: String = tests.iter().chain(&tests).map(|test| format!("  - {test}\n")).collect();
+    let device = ", propagation_delay: 20 ms, fib_delay: 30 ms, fib_time_per_route: 20 us, withdraw_late: 40 ms";
+    let memory = run_all(device, 4, "{peers_per_port: 3}", &list);
+    let records = memory.tests();
+    for (a, b) in records.iter().zip(&records[tests.len()..]) {
+        assert_eq!((&a.status, &b.status), (&TestStatus::Completed, &TestStatus::Completed), "{}", a.test);
+        assert!(
+            !noted(&a.outcome, &["went down"]) && !noted(&a.outcome, &["stopped"]),
+            "{}: {:?}",
+            a.test,
+            a.outcome.notes
+        );
+        assert_eq!(a.outcome.ranks.len(), b.outcome.ranks.len());
+        assert!(!a.outcome.ranks.is_empty());
+        // The addresses of all routers are known to the device the second time.
+        let lasting = |key: &str| key != "bgp_sessions_s";
+        for (a, b) in a.outcome.ranks.iter().zip(&b.outcome.ranks).filter(|(a, _)| lasting(&a.key)) {
+            let (x, y) = (a.value.unwrap_or_else(|| panic!("{a:?}")), b.value.unwrap());
+            assert!((x - y).abs() <= 0.02 * x.abs().max(0.01), "{}: {x} then {y}", a.key);
+        }
+    }
+}

@@ -186,6 +186,11 @@ pub fn routes(params: &Params, key: &str) -> u32 {
     parameters::count(params, key)
 }
 
+/// Routes per second; `None` for a time shorter than the instants of UPDATEs are worth.
+pub fn rate(routes: u64, time_s: f64) -> Option<f64> {
+    (time_s > 1e-6).then(|| routes as f64 / time_s)
+}
+
 /// How a number of routes is written: `200,000`.
 pub fn thousands(routes: u64) -> String {
     let digits = routes.to_string();
@@ -237,6 +242,11 @@ pub fn for_each_family(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_takes_time() {
+        assert_eq!((rate(500, 0.25), rate(500, 0.0), rate(500, 1e-9)), (Some(2_000.0), None, None));
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -123,6 +123,18 @@ impl RoutingState {
         })
     }
 
+    /// What to add to a complaint where a session that must be up went down since it was established, and came back without what had
+    /// been said in it.
+    fn came_back(&self, hosts: &Hosts) -> String {
+        let told = |peer: &PeerIndex| {
+            let (port, router) = self.at(*peer);
+            let (losses, cause) = hosts.routers(port)?.losses(router);
+            let cause = cause.filter(|_| losses > 0)?;
+            Some(format!("; the session of {} had ended: {cause}", self.peers[*peer].name))
+        };
+        self.wanted.iter().filter_map(told).collect()
+    }
+
     fn said(&self, hosts: &Hosts) -> bool {
         self.speaking.iter().all(|peer| {
             let (port, router) = self.at(*peer);
@@ -363,7 +375,7 @@ impl Routing for Bed<'_> {
                 (moved_at, movement) = (now, moved);
             } else if now.since(moved_at) > patience {
                 let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
-                break format!("{what} for {} s", patience.as_secs_f64());
+                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.hosts));
             }
         };
         let state = self.state_mut();

@@ -211,3 +211,22 @@ fn each_test_leaves_the_bed_as_it_was() {
         }
     }
 }
+
+#[test]
+fn a_session_that_came_back_is_named_when_its_routes_are_missed() {
+    with("{}", 1_000, |bed, device, all, watch| {
+        assert!(say(bed, &all, watch, 0..500, true).complete);
+        faults(device, BgpFaults { reset_after: 1, ..BgpFaults::default() });
+        let announce =
+            RouteAction::Announce { peer: 0, routes: all.clone(), part: 500..501, packing: Packing::default() };
+        bed.routing().unwrap().act(&announce).unwrap();
+        bed.settle(Duration::from_secs(3)).unwrap();
+        let session = bed.routing().unwrap().session(0);
+        assert_eq!((session.established, session.losses), (true, 1));
+        let settled = say(bed, &all, watch, 500..1_000, true);
+        let said = "nothing more came for 3 s; the session of p1 had ended: the peer ended the session: Cease";
+        assert!(!settled.complete && settled.cause.starts_with(said), "{settled:?}");
+        let verified = bed.routing().unwrap().verified(watch);
+        assert_eq!((verified.missing, verified.withdrawn_in_error), (500, 500));
+    });
+}

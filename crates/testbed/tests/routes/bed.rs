@@ -230,3 +230,26 @@ fn a_session_that_came_back_is_named_when_its_routes_are_missed() {
         assert_eq!((verified.missing, verified.withdrawn_in_error), (500, 500));
     });
 }
+
+#[test]
+fn a_device_that_connects_itself_has_one_session_with_each() {
+    let suite = suite("", 2, "{peers_per_port: 10}", "  - bgp_table_capacity\n");
+    let connects = |config: &mut drophammer_reference::Config| {
+        config.bgp.as_mut().unwrap().peers.iter_mut().for_each(|peer| peer.connect = true);
+    };
+    common::with_bed(&suite, &[Family::Ipv4], connects, |bed, device| {
+        let peers: Vec<usize> = (0..10).chain(20..30).collect();
+        for round in 1..=3 {
+            let routing = bed.routing().unwrap();
+            routing.establish(&peers, Duration::from_secs(20)).unwrap();
+            bed.settle(Duration::from_secs(100)).unwrap();
+            let routing = bed.routing().unwrap();
+            for peer in &peers {
+                let session = routing.session(*peer);
+                assert_eq!((session.established, session.losses), (true, 0), "{peer}: {}", session.cause);
+            }
+            assert_eq!((device.truth().bgp.sessions, device.truth().bgp.established), (20, 20 * round));
+            routing.reset(PATIENCE).unwrap();
+        }
+    });
+}

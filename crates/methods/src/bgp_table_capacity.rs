@@ -164,7 +164,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                     verified.missing.into(),
                     verified.wrong.into(),
                     time_s.into(),
-                    settled.complete.then(|| f64::from(part.end - part.start) / time_s.max(1e-9)).into(),
+                    route_tests::rate((part.end - part.start).into(), time_s).filter(|_| settled.complete).into(),
                     own.into(),
                     memory.into(),
                     cpu_s.into(),

@@ -131,7 +131,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
                     verified.missing.into(),
                     first_s.into(),
                     last_s.into(),
-                    last_s.filter(|s| *s > 0.0).map(|s| f64::from(all.len()) / s).into(),
+                    last_s.and_then(|s| route_tests::rate(all.len().into(), s)).into(),
                 ],
                 trials: Vec::new(),
                 marks,

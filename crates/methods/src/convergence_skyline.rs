@@ -181,10 +181,7 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
         bed.routing()?.reset(patience(params))?;
         route_tests::establish(bed, &[source, origin], params).map(drop)
     })?;
-    let session = bed.routing()?.session(origin);
-    if session.losses > 0 {
-        note(outcome, format!("{family}: the session went down in the trial: {}", session.cause));
-    }
+    route_tests::note_losses(bed, family, &[source, origin], outcome)?;
     write(outcome, family, &result, all.len(), bin_s, duration_s);
     Ok(())
 }

@@ -120,6 +120,7 @@ fn converge(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
         bed.routing()?.reset(patience(params))?;
         route_tests::establish(bed, &[source, origin], params).map(drop)
     })?;
+    route_tests::note_losses(bed, family, &[source, origin], outcome)?;
     let Some(outage) = Outage::of(&result, rate.pps(), Some(result.events.first().map_or(BEFORE_S, |e| e.at_s))) else {
         return Err(TestError::Failed("nothing was counted per route".into()));
     };

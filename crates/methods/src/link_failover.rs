@@ -154,6 +154,8 @@ fn fail(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         bed.routing()?.act(&up)?;
     }
     let result = result?;
+    // That of the best path is meant to end.
+    route_tests::note_losses(bed, family, &[source, alternate], outcome)?;
     let Some(outage) = Outage::of(&result, rate.pps(), None) else {
         return Err(TestError::Failed("nothing was counted per route".into()));
     };

@@ -182,6 +182,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             bed.settle(Duration::from_secs(1))?;
             let routes = part.len() as u64;
             let result = route_traffic::run(bed, params, &trial(state, part, to), |_| Ok(()))?;
+            route_tests::note_losses(bed, family, &[source, long, short], outcome)?;
             wrong += write(outcome, family, state, routes, &result);
             Ok::<(), TestError>(())
         };

@@ -182,6 +182,11 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 if clean {
                     break;
                 }
+                let lost = route_tests::losses(bed.routing()?, &[observer, origin]);
+                if !lost.is_empty() {
+                    stopped = Some(lost.join(", "));
+                    break;
+                }
                 if bed.routing()?.now_s() > deadline {
                     stopped = Some("frames are lost".into());
                     break;

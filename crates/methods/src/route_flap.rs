@@ -216,13 +216,7 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         load_paths(bed, params, source, origins, &all, packing)?;
         bed.settle(parameters::pause(params))
     })?;
-    for peer in std::iter::once(&source).chain(origins) {
-        let routing = bed.routing()?;
-        let (name, session) = (routing.peers()[*peer].name.clone(), routing.session(*peer));
-        if session.losses > 0 {
-            note(outcome, format!("{family}: the session of {name} went down: {}", session.cause));
-        }
-    }
+    route_tests::note_losses(bed, family, &peers[..peers.len().min(4)], outcome)?;
     let shape = Shape { family, bin_s, duration_s, all: all.len(), flapped, primary: ports[origins[0]] };
     write(outcome, &result, &shape);
     Ok(())
@@ -252,8 +246,9 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
     for (paths, routes) in [(STABLE, shape.all - shape.flapped), (FLAPPED, shape.flapped)] {
         let Some(g) = of(paths) else { continue };
         let rates: Vec<f64> = g.bins.iter().map(|b| b.arrived as f64 / bin_s).collect();
-        // The first and the last bin may be parts.
-        let inner = rates.get(1..rates.len().saturating_sub(1)).unwrap_or_default();
+        // The first bin and the last one of the traffic may be parts, and behind it nothing is sent.
+        let whole = (shape.duration_s / bin_s + 1e-6) as usize;
+        let inner = rates.get(1..whole.min(rates.len())).unwrap_or_default();
         let loss = if g.offered == 0 { None } else { Some(g.lost as f64 / g.offered as f64 * 100.0) };
         row(
             outcome,

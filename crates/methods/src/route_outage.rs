@@ -4,7 +4,7 @@ use crate::report::{self, SeriesKind, note, point, row};
 use crate::route_tests::thousands;
 use drophammer_model::outcome::{Column, Outcome, PlotKind, Point, RankFigure, Row, Table};
 use drophammer_model::routes::Routes;
-use drophammer_model::trial::{DestinationCounts, Family, TrialResult};
+use drophammer_model::trial::{DestinationCounts, Family, GroupCounts, TrialResult};
 
 /// Outage of the routes of one flow.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ pub fn write(outcome: &mut Outcome, key: &str, family: Family, case: &str, outag
                 (outage.resolution_s() * 1e3).into(),
                 (outage.rate_per_route * outage.routes as f64).into(),
                 result.sum(|g| g.duplicated).into(),
-                result.sum(|g| g.reordered).into(),
+                reordered(result).into(),
             ],
             trials: vec![result.trial],
             marks: if outage.unreachable.is_empty() {
@@ -141,6 +141,12 @@ pub fn write(outcome: &mut Outcome, key: &str, family: Family, case: &str, outag
             ),
         );
     }
+}
+
+/// Frames out of order; `None` where the frames of a group came by several ports, between which there is no order.
+fn reordered(result: &TrialResult) -> Option<u64> {
+    let ports = |g: &GroupCounts| g.arrived_at.iter().filter(|frames| **frames > 0).count();
+    result.groups.iter().all(|g| ports(g) < 2).then(|| result.sum(|g| g.reordered))
 }
 
 /// Names the routes that stayed out of reach, `first` being the index of the flow's first route.

@@ -1,8 +1,10 @@
 //! What route tests share: parameters, tables of routes, and what is said of a session that ended.
 
 use crate::parameters;
+use crate::report::note;
 use crate::routing::{Packing, PeerIndex, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
@@ -113,6 +115,32 @@ pub fn establish(bed: &mut dyn Testbed, peers: &[PeerIndex], params: &Params) ->
     bed.routing()?.establish(peers, establish_within(params))
 }
 
+/// The sessions of `peers` that went down since they were established, and why each did.
+pub fn losses(routing: &dyn Routing, peers: &[PeerIndex]) -> Vec<String> {
+    let told = |peer: &PeerIndex| {
+        let session = routing.session(*peer);
+        let name = &routing.peers()[*peer].name;
+        (session.losses > 0).then(|| format!("the session of {name} went down: {}", session.cause))
+    };
+    peers.iter().filter_map(told).collect()
+}
+
+/// Notes them.
+///
+/// # Errors
+/// A bed without routers.
+pub fn note_losses(
+    bed: &mut dyn Testbed,
+    family: Family,
+    peers: &[PeerIndex],
+    outcome: &mut Outcome,
+) -> Result<(), TestError> {
+    for lost in losses(bed.routing()?, peers) {
+        note(outcome, format!("{family}: {lost}"));
+    }
+    Ok(())
+}
+
 /// Says what is wrong with a watch that is not complete, in words.
 pub fn complaint(routing: &dyn Routing, watch: WatchIndex, settled: &Settled) -> String {
     let v = routing.verified(watch);
@@ -156,6 +184,11 @@ pub fn tester_limited(
 /// The number of routes of parameter `key`.
 pub fn routes(params: &Params, key: &str) -> u32 {
     parameters::count(params, key)
+}
+
+/// Routes per second; `None` for a time shorter than the instants of UPDATEs are worth.
+pub fn rate(routes: u64, time_s: f64) -> Option<f64> {
+    (time_s > 1e-6).then(|| routes as f64 / time_s)
 }
 
 /// How a number of routes is written: `200,000`.
@@ -209,6 +242,11 @@ pub fn for_each_family(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_takes_time() {
+        assert_eq!((rate(500, 0.25), rate(500, 0.0), rate(500, 1e-9)), (Some(2_000.0), None, None));
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -2,6 +2,7 @@
 
 mod actions;
 mod sessions;
+mod standing;
 mod tables;
 
 pub(crate) use sessions::peer_config;
@@ -108,56 +109,6 @@ impl RoutingState {
 
     fn at(&self, peer: PeerIndex) -> (PortIndex, usize) {
         (self.places[peer].port, self.places[peer].router)
-    }
-
-    /// The first session that must be up and is not, and why.
-    fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
-        self.wanted.iter().find_map(|peer| {
-            let (port, router) = self.at(*peer);
-            let routers = hosts.routers(port)?;
-            if routers.established(router) {
-                return None;
-            }
-            let cause = routers.session(router).ended().map_or("it never came up".to_owned(), ToString::to_string);
-            Some((*peer, cause))
-        })
-    }
-
-    fn said(&self, hosts: &Hosts) -> bool {
-        self.speaking.iter().all(|peer| {
-            let (port, router) = self.at(*peer);
-            hosts.routers(port).is_none_or(|routers| routers.said(router))
-        })
-    }
-
-    /// Sessions that were asked to end, and have.
-    fn ended(&self, hosts: &Hosts) -> bool {
-        (0..self.places.len()).filter(|peer| !self.wanted.contains(peer)).all(|peer| {
-            let (port, router) = self.at(peer);
-            hosts.routers(port).is_none_or(|routers| routers.idle(router))
-        })
-    }
-
-    fn complete(&self, hosts: &Hosts, watches: &[WatchIndex]) -> bool {
-        watches.iter().all(|watch| {
-            let watch = &self.watches[*watch];
-            let (port, router) = self.at(watch.observer);
-            hosts.routers(port).is_none_or(|routers| {
-                let inbox = routers.inbox(router);
-                inbox.is_complete(watch.id) && inbox.report(watch.id).wrong == 0
-            })
-        })
-    }
-
-    /// Everything that has been sent and received, so that a change shows.
-    fn movement(&self, hosts: &Hosts) -> u64 {
-        let of = |peer: &PeerIndex| {
-            let (port, router) = self.at(*peer);
-            let routers = hosts.routers(port)?;
-            let (told, said) = (routers.inbox(router).totals(), routers.outbox_progress(router));
-            Some(told.bytes + told.updates + said.bytes)
-        };
-        self.wanted.iter().filter_map(of).sum()
     }
 }
 
@@ -363,7 +314,7 @@ impl Routing for Bed<'_> {
                 (moved_at, movement) = (now, moved);
             } else if now.since(moved_at) > patience {
                 let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
-                break format!("{what} for {} s", patience.as_secs_f64());
+                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.hosts));
             }
         };
         let state = self.state_mut();

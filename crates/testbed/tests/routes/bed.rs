@@ -168,3 +168,88 @@ fn a_reset_leaves_nothing_behind() {
         }
     });
 }
+
+#[test]
+fn each_test_leaves_the_bed_as_it_was() {
+    // All tests of routes, twice over, both families, on one device that is slow in every way.
+    let traffic = "rate: 100 kfps, drain: 100 ms";
+    let tests = [
+        "bgp_table_capacity: {families: [ipv4, ipv6], step: 500, max_routes: 1500, hold: 100 ms}".to_owned(),
+        "bgp_table_dump: {families: [ipv4, ipv6], routes: 1000, repeats: 2}".into(),
+        "bgp_pass_through: {families: [ipv4, ipv6], samples: 5}".into(),
+        "bgp_update_rate: {families: [ipv4, ipv6], routes: 500, first_rate: 1000, max_rate: 2000}".into(),
+        "bgp_session_capacity: {step: 3, hold: 1 s}".into(),
+        format!("rib_fib_capacity: {{families: [ipv4, ipv6], step: 500, max_routes: 1000, {traffic}}}"),
+        format!("longest_match: {{families: [ipv4, ipv6], routes: 1000, covering: 100, pause: 1 ms, {traffic}}}"),
+        format!("fib_convergence: {{families: [ipv4, ipv6], routes: 500, window: 500 ms, {traffic}}}"),
+        format!("convergence_skyline: {{families: [ipv4, ipv6], routes: 500, interval: 500 ms, cycles: 2, {traffic}}}"),
+        format!(
+            "route_flap: {{families: [ipv4, ipv6], routes: 800, flapped: 200, interval: 500 ms, cycles: 1, pause: 1 s, {traffic}}}"
+        ),
+        format!("link_failover: {{families: [ipv4, ipv6], routes: 500, window: 1 s, {traffic}}}"),
+        format!("link_failover: {{families: [ipv4, ipv6], routes: 500, window: 1 s, failure: session, {traffic}}}"),
+    ];
+    let list: String = tests.iter().chain(&tests).map(|test| format!("  - {test}\n")).collect();
+    let device = ", propagation_delay: 20 ms, fib_delay: 30 ms, fib_time_per_route: 20 us, withdraw_late: 40 ms";
+    let memory = run_all(device, 4, "{peers_per_port: 3}", &list);
+    let records = memory.tests();
+    for (a, b) in records.iter().zip(&records[tests.len()..]) {
+        assert_eq!((&a.status, &b.status), (&TestStatus::Completed, &TestStatus::Completed), "{}", a.test);
+        assert!(
+            !noted(&a.outcome, &["went down"]) && !noted(&a.outcome, &["stopped"]),
+            "{}: {:?}",
+            a.test,
+            a.outcome.notes
+        );
+        assert_eq!(a.outcome.ranks.len(), b.outcome.ranks.len());
+        assert!(!a.outcome.ranks.is_empty());
+        // The addresses of all routers are known to the device the second time.
+        let lasting = |key: &str| key != "bgp_sessions_s";
+        for (a, b) in a.outcome.ranks.iter().zip(&b.outcome.ranks).filter(|(a, _)| lasting(&a.key)) {
+            let (x, y) = (a.value.unwrap_or_else(|| panic!("{a:?}")), b.value.unwrap());
+            assert!((x - y).abs() <= 0.02 * x.abs().max(0.01), "{}: {x} then {y}", a.key);
+        }
+    }
+}
+
+#[test]
+fn a_session_that_came_back_is_named_when_its_routes_are_missed() {
+    with("{}", 1_000, |bed, device, all, watch| {
+        assert!(say(bed, &all, watch, 0..500, true).complete);
+        faults(device, BgpFaults { reset_after: 1, ..BgpFaults::default() });
+        let announce =
+            RouteAction::Announce { peer: 0, routes: all.clone(), part: 500..501, packing: Packing::default() };
+        bed.routing().unwrap().act(&announce).unwrap();
+        bed.settle(Duration::from_secs(3)).unwrap();
+        let session = bed.routing().unwrap().session(0);
+        assert_eq!((session.established, session.losses), (true, 1));
+        let settled = say(bed, &all, watch, 500..1_000, true);
+        let said = "nothing more came for 3 s; the session of p1 had ended: the peer ended the session: Cease";
+        assert!(!settled.complete && settled.cause.starts_with(said), "{settled:?}");
+        let verified = bed.routing().unwrap().verified(watch);
+        assert_eq!((verified.missing, verified.withdrawn_in_error), (500, 500));
+    });
+}
+
+#[test]
+fn a_device_that_connects_itself_has_one_session_with_each() {
+    let suite = suite("", 2, "{peers_per_port: 10}", "  - bgp_table_capacity\n");
+    let connects = |config: &mut drophammer_reference::Config| {
+        config.bgp.as_mut().unwrap().peers.iter_mut().for_each(|peer| peer.connect = true);
+    };
+    common::with_bed(&suite, &[Family::Ipv4], connects, |bed, device| {
+        let peers: Vec<usize> = (0..10).chain(20..30).collect();
+        for round in 1..=3 {
+            let routing = bed.routing().unwrap();
+            routing.establish(&peers, Duration::from_secs(20)).unwrap();
+            bed.settle(Duration::from_secs(100)).unwrap();
+            let routing = bed.routing().unwrap();
+            for peer in &peers {
+                let session = routing.session(*peer);
+                assert_eq!((session.established, session.losses), (true, 0), "{peer}: {}", session.cause);
+            }
+            assert_eq!((device.truth().bgp.sessions, device.truth().bgp.established), (20, 20 * round));
+            routing.reset(PATIENCE).unwrap();
+        }
+    });
+}

@@ -36,6 +36,11 @@ fn a_table_without_limit_takes_the_propagation_delay_and_the_way_there() {
         let (_, outcome) = completed(&device, 2, &test);
         let times = full(&outcome, "bgp_table_capacity", "step_s");
         assert_eq!(times.len(), 5);
+        let rates = column(&outcome, "bgp_table_capacity", "rate_rps");
+        assert!(
+            rates.iter().zip(&times).all(|(rate, time)| *rate == (*time > 0.0).then(|| 1_000.0 / time)),
+            "{rates:?}"
+        );
         // The first UPDATE leaves in the instant of the step, and all fit into the buffers of TCP.
         times.iter().for_each(|time| about(*time, f64::from(delay_ms) / 1e3, 2.0 * TICK_S));
         assert_eq!(figure(&outcome, &format!("bgp_capacity_{family}_routes")), Some(5_000.0));

@@ -94,3 +94,43 @@ fn routes_that_stay_are_waited_for_and_named_when_they_stay_too_long() {
         assert_eq!(record.status != TestStatus::Completed, stays);
     }
 }
+
+#[test]
+fn a_session_that_ends_under_traffic_is_named_with_its_cause() {
+    let (count, traffic) = (", routes: 1000", ", rate: 100 kfps, drain: 100 ms");
+    for (test, after, name) in [
+        (format!("fib_convergence: {{window: 1 s{count}{traffic}}}"), 500, "p2"),
+        (format!("convergence_skyline: {{interval: 1 s, cycles: 1, bin: 20 ms{count}{traffic}}}"), 500, "p2"),
+        // All are there when the first are withdrawn and come back.
+        (
+            format!(
+                "route_flap: {{flapped: 500, interval: 500 ms, cycles: 1, bin: 50 ms, pause: 1 s{count}{traffic}}}"
+            ),
+            3_100,
+            "p2",
+        ),
+    ] {
+        let memory = run_all(&format!(", bgp_reset_after: {after}"), 4, "{}", &format!("  - {test}\n").repeat(2));
+        let [first, second] = memory.tests()[..] else { panic!() };
+        assert_eq!((&first.status, &second.status), (&TestStatus::Completed, &TestStatus::Completed), "{test}");
+        let said = [&format!("the session of {name} went down")[..], "Cease / Administrative Reset (6/4)"];
+        assert!(noted(&first.outcome, &said), "{test}: {:?}", first.outcome.notes);
+        assert!(!noted(&second.outcome, &["went down"]), "{test}: {:?}", second.outcome.notes);
+    }
+}
+
+#[test]
+fn a_session_that_ends_under_the_traffic_of_a_capacity_test_ends_the_step() {
+    // No KEEPALIVE for 9 s, of which the traffic of a step takes 4.
+    let memory = run_all(
+        ", bgp_hold_silence: true",
+        2,
+        "{hold_time: 9 s}",
+        "  - rib_fib_capacity: {step: 1000, max_routes: 5000, rate: 10 kfps, frames_per_route: 20, install: 1 s, drain: 100 ms}\n",
+    );
+    let record = memory.tests()[0];
+    assert_eq!(record.status, TestStatus::Completed);
+    let last = rows(&record.outcome, "rib_fib_capacity").last().unwrap();
+    assert!(last.marks[0].contains("went down: nothing was heard from the peer for the hold time of 9 s"), "{last:?}");
+    assert_eq!(figure(&record.outcome, "rib_fib_ipv4_routes"), Some(2_000.0));
+}

@@ -22,6 +22,11 @@ fn flapped_routes_move_to_the_alternate_and_back_without_a_loss() {
         let alternate = column("alternate");
         assert_eq!(alternate[0], 0.0);
         assert!((alternate[1] - 25_000.0).abs() <= 2.0 * 500.0, "{alternate:?}");
+        // Full bins of 50 ms at 75,000 and 25,000 fps, none of them after the traffic.
+        for (at, rate) in [75_000.0, 25_000.0].into_iter().enumerate() {
+            assert!((column("mean_pps")[at] - rate).abs() < 20.0, "{:?}", column("mean_pps"));
+            assert!((column("lowest_pps")[at] - rate).abs() <= 60.0, "{:?}", column("lowest_pps"));
+        }
         for name in ["stable_lost", "flapped_lost", "outage_s"] {
             assert_eq!(full(&outcome, "route_flap_events", name), [0.0; 4], "{name}");
         }
@@ -65,6 +70,7 @@ fn the_outage_of_a_cut_link_is_what_the_forwarding_table_takes() {
             let truth = truth(i);
             assert!((point.y - truth).abs() <= get("resolution_ms") + 0.1, "{device}: {i}: {} not {truth}", point.y);
         }
+        assert_eq!(column(&outcome, "link_failover", "reordered"), [None], "by two ports");
         let mean = (truth(0) + truth(499)) / 2.0;
         assert!((get("loss_derived_ms") - mean).abs() <= get("resolution_ms"), "{}", get("loss_derived_ms"));
         let trial = &memory.trials()[0].result;

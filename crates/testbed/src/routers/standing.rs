@@ -1,0 +1,69 @@
+//! How the routers of a bed stand: what is up, said, complete, moving.
+
+use super::RoutingState;
+use crate::hosts::Hosts;
+use drophammer_methods::routing::{PeerIndex, WatchIndex};
+
+impl RoutingState {
+    /// The first session that must be up and is not, and why.
+    pub(super) fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
+        self.wanted.iter().find_map(|peer| {
+            let (port, router) = self.at(*peer);
+            let routers = hosts.routers(port)?;
+            if routers.established(router) {
+                return None;
+            }
+            let cause = routers.session(router).ended().map_or("it never came up".to_owned(), ToString::to_string);
+            Some((*peer, cause))
+        })
+    }
+
+    /// What to add to a complaint where a session that must be up went down since it was established, and came back without what had
+    /// been said in it.
+    pub(super) fn came_back(&self, hosts: &Hosts) -> String {
+        let told = |peer: &PeerIndex| {
+            let (port, router) = self.at(*peer);
+            let (losses, cause) = hosts.routers(port)?.losses(router);
+            let cause = cause.filter(|_| losses > 0)?;
+            Some(format!("; the session of {} had ended: {cause}", self.peers[*peer].name))
+        };
+        self.wanted.iter().filter_map(told).collect()
+    }
+
+    pub(super) fn said(&self, hosts: &Hosts) -> bool {
+        self.speaking.iter().all(|peer| {
+            let (port, router) = self.at(*peer);
+            hosts.routers(port).is_none_or(|routers| routers.said(router))
+        })
+    }
+
+    /// Sessions that were asked to end, and have.
+    pub(super) fn ended(&self, hosts: &Hosts) -> bool {
+        (0..self.places.len()).filter(|peer| !self.wanted.contains(peer)).all(|peer| {
+            let (port, router) = self.at(peer);
+            hosts.routers(port).is_none_or(|routers| routers.idle(router))
+        })
+    }
+
+    pub(super) fn complete(&self, hosts: &Hosts, watches: &[WatchIndex]) -> bool {
+        watches.iter().all(|watch| {
+            let watch = &self.watches[*watch];
+            let (port, router) = self.at(watch.observer);
+            hosts.routers(port).is_none_or(|routers| {
+                let inbox = routers.inbox(router);
+                inbox.is_complete(watch.id) && inbox.report(watch.id).wrong == 0
+            })
+        })
+    }
+
+    /// Everything that has been sent and received, so that a change shows.
+    pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
+        let of = |peer: &PeerIndex| {
+            let (port, router) = self.at(*peer);
+            let routers = hosts.routers(port)?;
+            let (told, said) = (routers.inbox(router).totals(), routers.outbox_progress(router));
+            Some(told.bytes + told.updates + said.bytes)
+        };
+        self.wanted.iter().filter_map(of).sum()
+    }
+}

@@ -253,6 +253,22 @@ impl Loop {
         &self.interfaces
     }
 
+    /// Lets every segment of TCP arrive by itself, as at a tester's port in front of a DUT. What confines the receive work of both ends
+    /// here also merges segments (GRO), and a merged one is longer than a port takes.
+    ///
+    /// # Errors
+    /// Those of ethtool(8).
+    pub fn keep_segments_apart(&self) -> Result<(), LabError> {
+        let apart: Vec<_> = self.interfaces.iter().map(|i| format!("link set {} gro_max_size 1", i.name)).collect();
+        if self.tester.ip(&apart).is_ok() {
+            return Ok(());
+        }
+        // An older kernel or iproute2. Without GRO at all the receive work is the sender's.
+        self.interfaces.iter().try_for_each(|interface| {
+            self.tester.output("ethtool", "ethtool", &["-K", &interface.name, "gro", "off"], None).map(drop)
+        })
+    }
+
     /// How the receive work is confined.
     pub fn confinement(&self) -> &str {
         &self.confinement.text

@@ -180,6 +180,11 @@ impl<'a> Bed<'a> {
         }
     }
 
+    /// Ports, hosts, and who watches, at once.
+    pub(crate) fn parts(&mut self) -> (&mut Ports, &mut Hosts, &dyn Observer) {
+        (&mut self.ports, &mut self.hosts, self.observer)
+    }
+
     /// Who watches.
     pub fn observer(&mut self) -> &mut dyn Observer {
         self.observer
@@ -282,30 +287,16 @@ impl<'a> Bed<'a> {
         enough: &mut dyn FnMut(Instant, &Hosts) -> bool,
     ) -> Result<(), Failure> {
         let end = self.ports.clock().now() + time;
-        loop {
-            let now = self.ports.clock().now();
-            for index in 0..self.ports.len() {
-                loop {
-                    let frames = self.ports.get(index).receive().map_err(Failure::Port)?;
-                    let count = frames.len();
-                    for arrival in frames.iter() {
-                        self.hosts.receive(index, arrival);
-                    }
-                    if count < drophammer_port::BURST {
-                        break;
-                    }
-                }
-            }
-            let (hosts, ports) = (&mut self.hosts, &mut self.ports);
-            let next = hosts.poll(now, &mut |port, frame| ports.send(port, frame)).map_err(Failure::Port)?;
-            if self.observer.stopped() {
-                return Err(TestError::Interrupted.into());
-            }
-            if now >= end || enough(now, &self.hosts) {
-                return Ok(());
-            }
-            self.ports.clock_mut().wait(end.min(next));
+        let Bed { ports, hosts, observer, .. } = self;
+        let mut stopped = false;
+        let served = ports.serve(hosts, end, &mut |now, hosts| {
+            stopped = observer.stopped();
+            stopped || enough(now, hosts)
+        });
+        if stopped {
+            return Err(TestError::Interrupted.into());
         }
+        served.map_err(Failure::Port)
     }
 
     /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.

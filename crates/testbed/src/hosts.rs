@@ -136,6 +136,13 @@ impl Hosts {
         poll(self.0.iter_mut().enumerate(), now, send)
     }
 
+    /// A frame that [`Hosts::poll`] gave away and the port refused: it is sent again first of all at the next poll. Several are in their
+    /// order.
+    pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
+        let Host { queue, spare, .. } = &mut self.0[port];
+        enqueue(queue, spare, frame);
+    }
+
     /// The hosts of each lane of `layout`, which is of as many ports as there are hosts.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
         let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts(Vec::new())).collect();

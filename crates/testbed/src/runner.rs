@@ -7,6 +7,7 @@ use crate::kinds::is_virtual;
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
 use crate::records::{problem_of, status_of, test_record, verdicts};
+use crate::route_ceiling::{self, Ceilings};
 use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::{real, simulated};
@@ -15,7 +16,6 @@ use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError, Testbed, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER, TESTER_KIND};
 use drophammer_model::outcome::{Column, Outcome, Row, Table};
-use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite, TestConfig};
 use drophammer_model::trial::{Family, Load};
@@ -257,7 +257,7 @@ impl Runner<'_> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
         let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
-        let ceilings = if suite.duts.iter().any(in_namespace) { self.ceilings()? } else { BTreeMap::new() };
+        let ceilings = if suite.duts.iter().any(in_namespace) { self.ceilings()? } else { Ceilings::default() };
         for dut in &suite.duts {
             let problem = if is_virtual(dut) { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
             if let Some(problem) = problem {
@@ -293,24 +293,30 @@ impl Runner<'_> {
     }
 
     /// Measures the tester's own ceiling on a loop without DUT.
-    fn ceilings(&mut self) -> Result<BTreeMap<String, FrameRate>, RunError> {
+    fn ceilings(&mut self) -> Result<Ceilings, RunError> {
         let suite = self.suite;
         let params = ceiling_params(suite);
-        let Some(lab) = self.lab.as_deref_mut() else { return Ok(BTreeMap::new()) };
+        let Some(lab) = self.lab.as_deref_mut() else { return Ok(Ceilings::default()) };
         self.observer.progress(&Progress::BringUp { dut: TESTER, kind: TESTER_KIND });
         let without = match lab.loop_without_dut(&suite.ports) {
             Ok(without) => without,
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
-                return Ok(BTreeMap::new());
+                return Ok(Ceilings::default());
             }
         };
+        if !route_ceiling::pairs(suite).is_empty()
+            && let Err(e) = without.keep_segments_apart()
+        {
+            self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
+            return Ok(Ceilings::default());
+        }
         let clock = SystemClock::start();
         let ports = match real::open(lab, without.interfaces(), self.backend, clock) {
             Ok(ports) => Ports::real(ports, clock, self.processors),
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
-                return Ok(BTreeMap::new());
+                return Ok(Ceilings::default());
             }
         };
         let configs = &suite.ports[..ports.len()];
@@ -331,7 +337,7 @@ impl Runner<'_> {
         let mut watcher = CeilingObserver { inner: self.observer, trials: Vec::new() };
         let mut records = Vec::new();
         let mut interrupted = false;
-        {
+        let routes = {
             let mut bed = Bed::new(
                 TESTER,
                 configs,
@@ -368,7 +374,12 @@ impl Runner<'_> {
                     outcome,
                 })));
             }
-        }
+            let after = self.plan.iter().map(|(_, d)| *d).sum();
+            let (routes, record, stopped) = route_ceiling::measure(&mut bed, suite, after);
+            interrupted |= stopped;
+            records.extend(record);
+            routes
+        };
         let trials = std::mem::take(&mut watcher.trials);
         for record in &records {
             self.keep(record)?;
@@ -379,14 +390,10 @@ impl Runner<'_> {
         if interrupted || self.observer.stopped() {
             return Err(RunError::Interrupted);
         }
-        Ok(tester_ceiling::ceilings(trials.iter().map(|t| (&t.spec, &t.result))))
+        Ok(Ceilings { frames: tester_ceiling::ceilings(trials.iter().map(|t| (&t.spec, &t.result))), routes })
     }
 
-    fn simulated(
-        &mut self,
-        dut: &DutConfig,
-        ceilings: &BTreeMap<String, FrameRate>,
-    ) -> Result<Option<String>, RunError> {
+    fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let mut parts = match simulated::build(dut, &self.suite.ports, self.suite.seed) {
             Ok(parts) => parts,
@@ -401,7 +408,7 @@ impl Runner<'_> {
         self.tests(dut, ports, hosts, Box::new(parts.device), ceilings)
     }
 
-    fn real(&mut self, dut: &DutConfig, ceilings: &BTreeMap<String, FrameRate>) -> Result<Option<String>, RunError> {
+    fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let folder = self.work_dir.join(&dut.name);
         if let Err(e) = std::fs::create_dir_all(&folder) {
@@ -427,7 +434,7 @@ impl Runner<'_> {
         &mut self,
         dut: &DutConfig,
         device: &mut dyn drophammer_lab::Dut,
-        ceilings: &BTreeMap<String, FrameRate>,
+        ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
@@ -460,7 +467,7 @@ impl Runner<'_> {
         ports: Ports,
         hosts: Hosts,
         device: Box<dyn Device + '_>,
-        ceilings: &BTreeMap<String, FrameRate>,
+        ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
         let suite = self.suite;
         let estimates: Vec<(Duration, Duration)> = (0..suite.tests.len())
@@ -471,9 +478,21 @@ impl Runner<'_> {
             .collect();
         let mut hosts = hosts;
         let routing = RoutingState::new(&mut hosts, &suite.ports, suite.seed);
-        let mut bed =
-            Bed::new(&dut.name, &suite.ports, ports, hosts, device, ceilings.clone(), &mut self.session, self.observer);
+        let mut bed = Bed::new(
+            &dut.name,
+            &suite.ports,
+            ports,
+            hosts,
+            device,
+            ceilings.frames.clone(),
+            &mut self.session,
+            self.observer,
+        );
         bed.routing = routing;
+        let virtual_time = bed.ports.clock().is_virtual();
+        if let Some(routing) = bed.routing.as_mut().filter(|_| !virtual_time && dut.kind != EXTERNAL) {
+            routing.ceilings = ceilings.routes.clone();
+        }
         if let Err(e) = bed.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
@@ -489,6 +508,12 @@ impl Runner<'_> {
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => Ok(Some(format!("the load that the tester can offer could not be measured: {e}"))),
             };
+        }
+        if dut.kind == EXTERNAL && !route_ceiling::pairs(suite).is_empty() {
+            drophammer_methods::Testbed::note(
+                &mut bed,
+                "what the tester alone needs for routes is not measured: its ports are not joined to each other",
+            );
         }
         for (index, test) in suite.tests.iter().enumerate() {
             let method = method(test);

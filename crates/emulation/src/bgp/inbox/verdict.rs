@@ -36,7 +36,9 @@ pub(super) fn judge(
         let ases = expected.as_path_prefix.iter().chain(&sent.as_path).copied();
         path.is_sequence() && as_path::merged(path, received.as4_path).eq(ases)
     });
-    let med = match (ibgp, received.med, sent.med) {
+    // With one AS before the path the routes come from the speaker itself, whose MED they have.
+    let told = ibgp || expected.as_path_prefix.len() == 1;
+    let med = match (told, received.med, sent.med) {
         (true, received, sent) => received != sent,
         // RFC 4271 section 5.1.4: the MED of one AS is not told to another. One of the router's own may be.
         (false, Some(received), Some(sent)) => received == sent && sent != 0,

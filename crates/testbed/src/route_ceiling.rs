@@ -1,0 +1,324 @@
+//! What the tester needs by itself to send routes and to verify them: an emulated router behind one port of the loop without DUT, and
+//! behind the other a sink that has the DUT's address and AS.
+
+use crate::bed::{Bed, Left};
+use crate::hosts::Hosts;
+use crate::observer::Progress;
+use crate::ports::Ports;
+use crate::routers::{RouteCeilings, peer_config};
+use drophammer_emulation::bgp::{Expected, Packing, Routers};
+use drophammer_methods::{TestError, route_tests};
+use drophammer_model::environment::TESTER;
+use drophammer_model::outcome::{Column, Outcome, Row, Table};
+use drophammer_model::record::{Record, TestRecord};
+use drophammer_model::registry::BGP;
+use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
+use drophammer_model::trial::Family;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The test as it stands in the records.
+pub const NAME: &str = "route_ceiling";
+const TITLE: &str = "Tester ceiling, routes";
+/// Each time is the median of so many.
+const REPEATS: usize = 3;
+/// The loop is given up when nothing has come through it for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the loop is served until the user is asked whether to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is measured for the suite: each family and number of routes per UPDATE (0: as many as fit) of a test of routers that speak BGP, where
+/// the first two ports exchange routes of this family.
+pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
+    let Some(ports) = suite.ports.first_chunk::<2>() else { return Vec::new() };
+    let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
+    let mut found = Vec::new();
+    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&BGP)) {
+        let Ok(packing) = route_tests::packing(&test.params) else { continue };
+        let families = route_tests::families(&test.params).into_iter().filter(spoken);
+        found.extend(families.map(|family| (family, packing.routes_per_update)));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Routes that are sent each time: enough to take much longer than the clock's grain and what a machine is held up by.
+pub fn routes_of(profile: Profile) -> u32 {
+    match profile {
+        Profile::Quick => 100_000,
+        Profile::Conformant => 500_000,
+    }
+}
+
+/// Why a loop has no figure.
+#[derive(Debug, thiserror::Error)]
+pub enum LoopError {
+    /// A port failed, the session did not come up, routes are missing or wrong.
+    #[error("{0}")]
+    Failed(String),
+    /// The user stopped it.
+    #[error("stopped by the user")]
+    Interrupted,
+}
+
+/// The emulated router behind port 0, as tests have it, and the sink behind port 1.
+fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers; 2]> {
+    let config = configs.first()?;
+    let (bgp, a) = (config.bgp.as_ref()?, config.addressing(family)?);
+    let id = |index: usize| Ipv4Addr::from_bits(0x6440_0001 + index as u32);
+    // Sessions that are not started: their buffers are shared out as in a test.
+    let sources = config.peers(family).into_iter().enumerate();
+    let sources = sources.map(|(index, address)| peer_config(address, a.dut, bgp, id(index))).collect();
+    let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
+    let mut sink = peer_config(a.dut, a.host, &turned, Ipv4Addr::from_bits(0x6440_ffff));
+    sink.passive = true;
+    Some([Routers::new(config.mtu, seed, sources), Routers::new(config.mtu, !seed, vec![sink])])
+}
+
+/// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1, which are joined to each other, and whose
+/// hosts know that ([`Hosts::fix`]). `configs` are those of the ports; `seed` differs from call to call, so that nobody takes what is left of
+/// an earlier connection for this one.
+///
+/// # Errors
+/// [`LoopError`].
+pub fn once(
+    ports: &mut Ports,
+    hosts: &mut Hosts,
+    configs: &[PortConfig],
+    seed: u64,
+    routes: &Arc<Routes>,
+    routes_per_update: u16,
+    stopped: &dyn Fn() -> bool,
+) -> Result<f64, LoopError> {
+    let failed = |e: String| LoopError::Failed(e);
+    let port = |e: drophammer_port::PortError| failed(e.to_string());
+    let (family, all) = (routes.family(), 0..routes.len());
+    let no_address = || failed(format!("the first port has no {family} session"));
+    let [source, sink] = routers(configs, family, seed).ok_or_else(no_address)?;
+    let (config, bgp) = (&configs[0], configs[0].bgp.as_ref().ok_or_else(no_address)?);
+    hosts.set_routers(0, source, &[]);
+    hosts.set_routers(1, sink, &[]);
+    let begun = ports.clock().now();
+    for index in 0..2 {
+        hosts.routers_mut(index).expect("just set").start(begun, 0);
+    }
+    let up = |hosts: &Hosts| (0..2).all(|index| hosts.routers(index).is_some_and(|r| r.established(0)));
+    while !up(hosts) {
+        let now = ports.clock().now();
+        if now.since(begun) > PATIENCE {
+            return Err(failed("the session with the sink does not come up".into()));
+        }
+        ports.serve(hosts, now + LOOK, &mut |_, hosts| up(hosts)).map_err(port)?;
+        if stopped() {
+            return Err(LoopError::Interrupted);
+        }
+    }
+    let expected = Expected {
+        as_path_prefix: vec![bgp.asn],
+        next_hop: config.addressing(family).map(|a| a.host),
+        check_attributes: true,
+        times: true,
+    };
+    let begun = ports.clock().now();
+    let inbox = hosts.routers_mut(1).expect("as before").inbox_mut(0);
+    let id = inbox.expect(begun, routes.clone(), all.clone(), expected);
+    let packing = Packing { routes_per_update, ..Packing::default() };
+    hosts.routers_mut(0).expect("as before").outbox(0).announce(routes.clone(), all, packing);
+    let (mut done, mut moved_at, mut read) = (None, begun, 0);
+    while done.is_none() {
+        let now = ports.clock().now();
+        ports
+            .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.inbox(0).is_complete(id)))
+            .map_err(port)?;
+        let (now, inbox) = (ports.clock().now(), hosts.routers(1).expect("as before").inbox(0));
+        done = inbox.is_complete(id).then_some(now);
+        let bytes = inbox.totals().bytes;
+        if bytes != read {
+            (read, moved_at) = (bytes, now);
+        } else if now.since(moved_at) > PATIENCE {
+            return Err(failed(format!("{} routes do not come through the loop", inbox.report(id).missing)));
+        }
+        if stopped() {
+            return Err(LoopError::Interrupted);
+        }
+    }
+    let wrong = hosts.routers(1).expect("as before").inbox(0).report(id).wrong;
+    if wrong > 0 {
+        return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
+    }
+    let seconds = done.map_or(0.0, |at| at.since(begun).as_secs_f64());
+    for index in 0..2 {
+        hosts.set_routers(index, Routers::new(config.mtu, seed, Vec::new()), &[]);
+    }
+    let now = ports.clock().now();
+    ports.serve(hosts, now, &mut |_, _| true).map_err(port)?;
+    Ok(seconds)
+}
+
+/// Median.
+fn middle(mut seconds: Vec<f64>) -> Option<f64> {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied()
+}
+
+/// How long [`measure`] will take, roughly.
+pub(crate) fn estimate(suite: &Suite) -> Duration {
+    Duration::from_secs_f64(
+        pairs(suite).len() as f64 * REPEATS as f64 * (0.1 + f64::from(routes_of(suite.profile)) / 1e6),
+    )
+}
+
+/// Measures all pairs of the suite on a bed whose ports are the loop's. What it finds, the record of it, and whether the user stopped it.
+pub(crate) fn measure(bed: &mut Bed<'_>, suite: &Suite, after: Duration) -> (RouteCeilings, Option<Record>, bool) {
+    let (pairs, count) = (pairs(suite), routes_of(suite.profile));
+    let mut found = RouteCeilings::new();
+    if pairs.is_empty() {
+        return (found, None, false);
+    }
+    let begun = std::time::Instant::now();
+    bed.test = NAME.into();
+    bed.left = Left { after, test: estimate(suite), since: begun };
+    let (left, of) = (bed.left.now(), suite.duts.len() * suite.tests.len());
+    bed.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });
+    let mut table = empty();
+    let mut notes = vec![
+        "Routes of an emulated router through the loop without DUT, each verified by another emulated router: medians of 3 times. *As many as \
+         fit*: routes that share attributes, up to 4096 bytes."
+            .to_owned(),
+    ];
+    let mut result = Ok(());
+    for (index, (family, routes_per_update)) in (0..).zip(&pairs) {
+        let what = format!("tester ceiling, {count} {family} routes");
+        let (done, of, left) = (index, pairs.len() as u32, bed.left.now());
+        bed.observer().progress(&Progress::Step { what: &what, done, of, left });
+        match seconds(bed, suite, *family, count, *routes_per_update, u64::from(index)) {
+            Ok(seconds) => {
+                found.insert((*family, *routes_per_update), seconds / f64::from(count));
+                let packed = match routes_per_update {
+                    0 => "as many as fit".to_owned(),
+                    n => n.to_string(),
+                };
+                let rate = f64::from(count) / seconds;
+                let cells = vec![
+                    family.to_string().into(),
+                    packed.into(),
+                    u64::from(count).into(),
+                    seconds.into(),
+                    rate.into(),
+                ];
+                table.rows.push(Row { cells, trials: Vec::new(), marks: Vec::new() });
+            }
+            Err(LoopError::Interrupted) => {
+                result = Err(TestError::Interrupted);
+                break;
+            }
+            Err(LoopError::Failed(e)) => {
+                notes.push(format!("{family}: {e}"));
+                result = Err(TestError::Failed(e));
+            }
+        }
+    }
+    let status = crate::records::status_of(&result);
+    bed.observer().progress(&Progress::TestEnded {
+        dut: TESTER,
+        title: TITLE,
+        problem: crate::records::problem_of(&status),
+    });
+    let record = Record::Test(Box::new(TestRecord {
+        dut: TESTER.into(),
+        test: NAME.into(),
+        title: TITLE.into(),
+        parameters: serde_json::json!({"table": "internet", "routes": count, "repeats": REPEATS}),
+        elapsed_s: begun.elapsed().as_secs_f64(),
+        status,
+        outcome: Outcome { tables: vec![table], notes, ..Outcome::default() },
+    }));
+    (found, Some(record), matches!(result, Err(TestError::Interrupted)))
+}
+
+fn empty() -> Table {
+    let columns = [
+        ("family", "Routes of", ""),
+        ("routes_per_update", "Routes per UPDATE", ""),
+        ("routes", "Routes", ""),
+        ("time_s", "Time", "s"),
+        ("rate_rps", "Sent and verified", "routes/s"),
+    ];
+    Table {
+        key: NAME.into(),
+        title: "What the tester needs alone".into(),
+        columns: columns.iter().map(|(key, title, unit)| Column::new(key, title, unit)).collect(),
+        rows: Vec::new(),
+    }
+}
+
+/// Median of [`REPEATS`] times for `count` routes.
+fn seconds(
+    bed: &mut Bed<'_>,
+    suite: &Suite,
+    family: Family,
+    count: u32,
+    routes_per_update: u16,
+    salt: u64,
+) -> Result<f64, LoopError> {
+    let range = RouteRange::internet(family, count, suite.seed).map_err(|e| LoopError::Failed(e.to_string()))?;
+    let routes = Arc::new(Routes::Range(range));
+    let (ports, hosts, observer) = bed.parts();
+    let mut all = Vec::new();
+    for repeat in 0..REPEATS as u64 {
+        let seed = suite.seed.wrapping_add(salt << 32 | repeat << 16);
+        all.push(once(ports, hosts, &suite.ports, seed, &routes, routes_per_update, &|| observer.stopped())?);
+    }
+    middle(all).ok_or(LoopError::Interrupted)
+}
+
+/// Ceilings of a run, by what they are of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ceilings {
+    /// Frames, by [`drophammer_methods::Known::key`].
+    pub frames: BTreeMap<String, drophammer_model::quantity::FrameRate>,
+    /// Routes.
+    pub routes: RouteCeilings,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds;
+    use drophammer_methods::METHODS;
+    use drophammer_model::registry::Registry;
+    use drophammer_model::suite::{Overrides, read};
+
+    fn suite(rest: &str) -> Suite {
+        let text = format!(
+            "suite: pairs\nprofile: quick\nduts:\n  - {{name: box, kind: bird}}\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
+             - {{name: p2, speed: 1 Gbit/s}}\n{rest}"
+        );
+        let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
+        let kinds = kinds::specs();
+        let registry = Registry { tests: &tests, kinds: &kinds };
+        read::read(&text, "pairs.yaml", &registry, &Overrides::default()).unwrap_or_else(|e| panic!("{e:?}"))
+    }
+
+    #[test]
+    fn each_family_and_packing_of_route_tests_once() {
+        let all = suite(
+            "bgp: {}\ntests:\n  - throughput: {families: [ipv6]}\n  - bgp_table_capacity: {families: [ipv4, ipv6]}\n  \
+             - bgp_update_rate: {families: [ipv6]}\n  - bgp_table_dump: {families: [ipv4], routes_per_update: \"5\"}\n",
+        );
+        assert_eq!(pairs(&all), [(Family::Ipv4, 0), (Family::Ipv4, 5), (Family::Ipv6, 0)]);
+        let one = suite("bgp: {families: [ipv4]}\ntests:\n  - bgp_table_capacity: {families: [ipv4]}\n");
+        assert_eq!(pairs(&one), [(Family::Ipv4, 0)]);
+        assert_eq!(pairs(&suite("tests:\n  - throughput\n")), []);
+    }
+
+    #[test]
+    fn the_middle_one() {
+        assert_eq!(middle(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(middle(vec![]), None);
+    }
+}

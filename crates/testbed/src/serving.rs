@@ -1,0 +1,143 @@
+//! The loop in which emulated hosts are served between trials: frames in, frames out, and sleep while there is neither.
+
+use crate::hosts::Hosts;
+use crate::ports::Ports;
+use drophammer_model::Instant;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::{BURST, PortError, wait};
+use std::time::Duration;
+
+/// What is due sooner than this is not slept for: it would come as late again.
+const SLEEP: Duration = Duration::from_micros(60);
+
+/// How long a port whose queue is full is left alone: half of the 256 frames of a virtual link are gone by then.
+const FULL: Duration = Duration::from_micros(100);
+
+/// Frames of one port that wait to be sent together: most of what a frame costs is the call.
+struct Burst<'a> {
+    ports: &'a mut Ports,
+    port: PortIndex,
+    filled: usize,
+    refused: &'a mut Refused,
+}
+
+/// Frames that ports had no room for, in the order in which they were to be sent.
+#[derive(Default)]
+struct Refused {
+    bytes: Vec<u8>,
+    /// Port, and where in `bytes` the frame ends.
+    ends: Vec<(PortIndex, usize)>,
+}
+
+impl Refused {
+    fn push(&mut self, port: PortIndex, frame: &[u8]) {
+        self.bytes.extend_from_slice(frame);
+        self.ends.push((port, self.bytes.len()));
+    }
+
+    fn give_back(&mut self, hosts: &mut Hosts) -> bool {
+        let (mut start, any) = (0, !self.ends.is_empty());
+        for (port, end) in self.ends.drain(..) {
+            hosts.refused(port, &self.bytes[start..end]);
+            start = end;
+        }
+        self.bytes.clear();
+        any
+    }
+}
+
+impl Burst<'_> {
+    fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<(), PortError> {
+        if port != self.port || self.filled == BURST {
+            self.flush()?;
+            self.port = port;
+        }
+        if self.refused.ends.iter().any(|(full, _)| *full == port) {
+            self.refused.push(port, frame);
+        } else {
+            self.ports.get(port).slots().put(self.filled, frame);
+            self.filled += 1;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), PortError> {
+        let filled = std::mem::take(&mut self.filled);
+        if filled == 0 {
+            return Ok(());
+        }
+        let port = self.ports.get(self.port);
+        let sent = port.send(filled)?;
+        for at in (0..filled).filter(|at| sent.refused_mask >> at & 1 == 1) {
+            self.refused.push(self.port, port.slots().frame(at));
+        }
+        Ok(())
+    }
+}
+
+impl Ports {
+    /// Serves `hosts` until `end`, or until `enough` says so of them; it is asked whenever they may have something new. Frames that are
+    /// for no host are thrown away.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn serve(
+        &mut self,
+        hosts: &mut Hosts,
+        end: Instant,
+        enough: &mut dyn FnMut(Instant, &Hosts) -> bool,
+    ) -> Result<(), PortError> {
+        let mut refused = Refused::default();
+        loop {
+            let now = self.clock().now();
+            self.take(hosts)?;
+            let mut burst = Burst { ports: self, port: 0, filled: 0, refused: &mut refused };
+            let next = hosts.poll(now, &mut |port, frame| burst.send(port, frame))?;
+            burst.flush()?;
+            // This is no load that is measured: frames wait for room as in the queue of any router's interface. A lost one would cost
+            // TCP a second.
+            let full = refused.give_back(hosts);
+            if now >= end || enough(now, hosts) {
+                return Ok(());
+            }
+            self.rest(if full { now + FULL } else { end.min(next) });
+        }
+    }
+
+    /// Gives the hosts what has come in.
+    fn take(&mut self, hosts: &mut Hosts) -> Result<(), PortError> {
+        for index in 0..self.len() {
+            loop {
+                let frames = self.get(index).receive()?;
+                for arrival in frames.iter() {
+                    hosts.receive(index, arrival);
+                }
+                if frames.len() < BURST {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until `until` at the latest, and where the ports tell it until something comes in: whoever waits for a DUT leaves it
+    /// the processor and still reads at once what it says.
+    fn rest(&mut self, until: Instant) {
+        if self.clock().is_virtual() {
+            return self.clock_mut().wait(until);
+        }
+        let left = until.since(self.clock().now());
+        if left < SLEEP {
+            return;
+        }
+        let readable: Option<Vec<_>> = match self {
+            Ports::One { ports, .. } => ports.iter().map(|port| port.readable()).collect(),
+            Ports::Lanes { ports, .. } => ports.iter().map(|port| port.readable()).collect(),
+        };
+        match readable {
+            // What it fails with, the next look at the ports tells.
+            Some(readable) => _ = wait::until_readable(&readable, left),
+            None => self.clock_mut().wait(until),
+        }
+    }
+}

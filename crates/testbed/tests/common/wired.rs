@@ -1,0 +1,127 @@
+//! Two emulated routers whose packets go from one to the other within the process: nothing but their own work and memory.
+
+#![allow(dead_code)] // each user has its part
+
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, Routers};
+use drophammer_model::Instant;
+use drophammer_model::routes::Routes;
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::AfiSafi;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+const AS: [u32; 2] = [65_001, 65_000];
+
+/// Sender and verifier with an established session.
+pub struct Pair {
+    pub routers: [Routers; 2],
+    now: Instant,
+    /// Packets under way, end to end, and where each ends: as those of a burst, they are bounded by the window.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    addresses: [IpAddr; 2],
+}
+
+fn config(side: usize, addresses: [IpAddr; 2], family: Family) -> PeerConfig {
+    let mut next_hops = NextHops::default();
+    match addresses[side] {
+        IpAddr::V4(a) => next_hops.ipv4 = Some(a),
+        IpAddr::V6(a) => next_hops.ipv6 = Some(a),
+    }
+    PeerConfig {
+        address: addresses[side],
+        dut: addresses[1 - side],
+        asn: AS[side],
+        dut_as: AS[1 - side],
+        router_id: Ipv4Addr::from_bits(0x6440_0001 + side as u32),
+        hold: Duration::from_secs(90),
+        families: vec![if family == Family::Ipv4 { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST }],
+        next_hops,
+        passive: side == 1,
+    }
+}
+
+impl Pair {
+    pub fn new(family: Family) -> Result<Pair, String> {
+        let texts =
+            if family == Family::Ipv4 { ["198.18.1.2", "198.18.1.1"] } else { ["2001:2:0:1::2", "2001:2:0:1::1"] };
+        let addresses = texts.map(|t| t.parse().expect("an address"));
+        let routers = [0, 1].map(|side| Routers::new(1500, side as u64, vec![config(side, addresses, family)]));
+        let mut pair = Pair { routers, now: Instant(1), bytes: Vec::new(), ends: Vec::new(), addresses };
+        pair.routers.iter_mut().for_each(|r| r.start(Instant(1), 0));
+        pair.run_until(|pair| pair.routers.iter().all(|r| r.established(0)))?;
+        Ok(pair)
+    }
+
+    /// Lets both work in turn, 10 µs of their time each, until `done`; an error when that takes longer than a session lives without a word.
+    pub fn run_until(&mut self, mut done: impl FnMut(&Pair) -> bool) -> Result<(), String> {
+        let mut quiet = 0;
+        while !done(self) {
+            self.now = self.now + Duration::from_micros(10);
+            quiet += 1;
+            for from in 0..2 {
+                let (bytes, ends) = (&mut self.bytes, &mut self.ends);
+                self.routers[from].poll(self.now, 64 << 10, &mut |packet| {
+                    bytes.extend_from_slice(packet);
+                    ends.push(bytes.len());
+                });
+                let mut start = 0;
+                for end in self.ends.drain(..) {
+                    self.routers[1 - from].receive(self.now, &self.bytes[start..end]);
+                    (start, quiet) = (end, 0);
+                }
+                self.bytes.clear();
+            }
+            if quiet > 0 {
+                // Nobody says anything: on to whoever wants to first.
+                let next = self.routers.iter().filter_map(Routers::next_deadline).min().unwrap_or(self.now);
+                self.now = self.now.max(next);
+            }
+            if quiet > 100_000 {
+                return Err("nothing goes on any more".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Announces all routes at the sender; the verifier expects them from now on.
+    pub fn announce(&mut self, routes: &Arc<Routes>) -> ExpectationId {
+        let expected = Expected {
+            as_path_prefix: vec![AS[0]],
+            next_hop: Some(self.addresses[0]),
+            check_attributes: true,
+            times: true,
+        };
+        let id = self.routers[1].inbox_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
+        self.routers[0].outbox(0).announce(routes.clone(), 0..routes.len(), Packing::default());
+        id
+    }
+
+    pub fn messages(&self) -> u64 {
+        self.routers[0].outbox_progress(0).messages
+    }
+}
+
+/// Sends `routes` and verifies each; the routers are still there afterwards.
+pub fn verify(routes: &Arc<Routes>) -> Result<Pair, String> {
+    let mut pair = Pair::new(routes.family())?;
+    let id = pair.announce(routes);
+    pair.run_until(|pair| pair.routers[1].inbox(0).is_complete(id))?;
+    let (report, totals) = (pair.routers[1].inbox(0).report(id), pair.routers[1].inbox(0).totals());
+    let right = report.is_right() && report.present == routes.len() && totals.unexpected == 0;
+    if right { Ok(pair) } else { Err(format!("{report:?}, {totals:?}")) }
+}
+
+/// A line of `/proc/self/status` in KiB: `VmRSS` for what is in RAM now, `VmHWM` for the most since [`forget_peak`].
+pub fn resident_kib(name: &str) -> Result<f64, String> {
+    let text = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| format!("no {name} in /proc/self/status"))
+}
+
+/// The most that was in RAM counts from here on (proc(5), `clear_refs`).
+pub fn forget_peak() -> Result<(), String> {
+    std::fs::write("/proc/self/clear_refs", "5").map_err(|e| e.to_string())
+}

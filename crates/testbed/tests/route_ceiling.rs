@@ -1,0 +1,70 @@
+//! What the tester needs alone for routes, over a loop of the lab: each time all routes are there, and right.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness.
+
+mod common;
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
+
+use common::read_suite;
+use drophammer_lab::{Lab, LabOptions};
+use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::trial::Family;
+use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
+use drophammer_testbed::hosts::{Hosts, host_mac};
+use drophammer_testbed::ports::Ports;
+use drophammer_testbed::{real, route_ceiling};
+use std::process::ExitCode;
+use std::sync::Arc;
+use verdicts::Verdicts;
+
+const SUITE: &str = "suite: loop\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: bird}\nbgp: {peers_per_port: 3}\n\
+                     ports:\n  - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\n\
+                     tests:\n  - bgp_table_capacity: {families: [ipv4, ipv6]}\n";
+const ROUTES: u32 = 50_000;
+
+fn checked() -> Result<(), String> {
+    let suite = read_suite(SUITE);
+    let lab = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string())?;
+    let cpus = lab.cpus().clone();
+    lab.pin_current_thread(cpus.tester).map_err(|e| e.to_string())?;
+    let without = lab.loop_without_dut(&suite.ports).map_err(|e| e.to_string())?;
+    without.keep_segments_apart().map_err(|e| e.to_string())?;
+    let clock = SystemClock::start();
+    // By one thread, and by the first of two.
+    for (seed, processors) in [(1, vec![]), (2, vec![cpus.tester, cpus.dut])] {
+        let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
+        let mut ports = Ports::real(opened, clock, &processors);
+        let mut hosts = Hosts::new(&suite.ports, &[], suite.seed);
+        (0..2).for_each(|port| hosts.fix(port, host_mac(suite.seed, port ^ 1)));
+        for (salt, family) in [(0, Family::Ipv4), (8, Family::Ipv6)] {
+            let range = RouteRange::internet(family, ROUTES, 5).map_err(|e| e.to_string())?;
+            let routes = Arc::new(Routes::Range(range));
+            for (turn, per_update) in [(16, 0), (32, 5)] {
+                let seed = (seed + salt + turn) << 16;
+                let seconds =
+                    route_ceiling::once(&mut ports, &mut hosts, &suite.ports, seed, &routes, per_update, &|| false)
+                        .map_err(|e| e.to_string())?;
+                // As fast as nobody can, or as slow as one who has lost a segment and waits for its time.
+                if !(1e-4..20.0).contains(&seconds) {
+                    return Err(format!("{ROUTES} {family} routes, {per_update} per UPDATE, in {seconds} s"));
+                }
+            }
+            let stop = route_ceiling::once(&mut ports, &mut hosts, &suite.ports, seed, &routes, 0, &|| true);
+            if !matches!(stop, Err(route_ceiling::LoopError::Interrupted)) {
+                return Err(format!("not stopped: {stop:?}"));
+            }
+        }
+    }
+    without.take_down().map_err(|e| e.to_string())
+}
+
+fn main() -> ExitCode {
+    if std::env::args().any(|a| a == "--list") {
+        println!("routes_through_the_loop: test");
+        return ExitCode::SUCCESS;
+    }
+    let mut verdicts = Verdicts::begin();
+    verdicts.count("routes_through_the_loop", checked());
+    verdicts.end()
+}

@@ -2,7 +2,7 @@
 //! 5.1.2, RIB-OUT; RFC 4098 section 3.6).
 
 use crate::Method;
-use crate::parameters::count;
+use crate::parameters::{count, fewer};
 use crate::report::{SeriesKind, extremes, mean, note, plot, point, row, table};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience};
 use crate::routing::RouteAction;
@@ -71,6 +71,10 @@ impl Method for BgpPassThrough {
     fn estimate(&self, params: &Params) -> Duration {
         let samples = f64::from(count(params, "samples"));
         Duration::from_secs_f64((samples * 0.1 + 3.0) * route_tests::families(params).len() as f64)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        fewer(params, "samples", "samples", 1_000, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! 4098).
 
 use crate::Method;
-use crate::parameters::{self, count};
+use crate::parameters::{self, count, shorter};
 use crate::report::{SeriesKind, note, plot, point, row, table};
 use crate::route_tests::{self, establish_within, memory_mib, thousands};
 use crate::testbed::{TestError, Testbed};
@@ -69,6 +69,10 @@ impl Method for BgpSessionCapacity {
 
     fn estimate(&self, params: &Params) -> Duration {
         Duration::from_secs_f64(parameters::seconds(params, "hold", 180.0) + 5.0)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        shorter(params, "hold", "hold", 180.0, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

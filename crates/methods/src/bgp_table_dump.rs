@@ -2,7 +2,7 @@
 //! table).
 
 use crate::Method;
-use crate::parameters::count;
+use crate::parameters::{count, fewer};
 use crate::report::{SeriesKind, mean, note, plot, point, row, table};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
 use crate::routing::RouteAction;
@@ -78,6 +78,10 @@ impl Method for BgpTableDump {
         let routes = f64::from(routes(params, "routes"));
         let each = routes / 30_000.0 + f64::from(count(params, "repeats")) * (routes / 100_000.0 + 1.0) + 2.0;
         Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        fewer(params, "repeats", "dumps", 5, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! falling behind (terms of RFC 4098; no RFC defines it).
 
 use crate::Method;
-use crate::parameters::seconds;
+use crate::parameters::{seconds, shorter};
 use crate::report::{SeriesKind, note, plot, point, row, table};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
 use crate::routing::{Packing, PeerIndex, RouteAction, WatchIndex};
@@ -106,6 +106,10 @@ impl Method for BgpUpdateRate {
         let paces = 7.0 + f64::from(routes(params, "refinements"));
         let each = paces * (seconds(params, "duration", 30.0) + 0.5) + 4.0;
         Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        shorter(params, "duration", "trains", 30.0, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! out of reach after it was advertised, from the frames to it that were lost.
 
 use crate::Method;
-use crate::parameters::{self, seconds};
+use crate::parameters::{self, seconds, shorter};
 use crate::report::{note, table};
 use crate::route_outage::{self, Outage, PER_ROUTE_TABLE};
 use crate::route_tests::{self, for_each_family, one_per_port, patience, routes, thousands};
@@ -87,6 +87,10 @@ impl Method for FibConvergence {
     fn estimate_known(&self, params: &Params) -> Duration {
         let each = BEFORE_S + seconds(params, "window", 60.0) + 4.0;
         Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        shorter(params, "window", "traffic after the change", 60.0, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

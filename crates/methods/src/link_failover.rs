@@ -2,7 +2,7 @@
 //! route, and each route's outage is told.
 
 use crate::Method;
-use crate::parameters::{self, seconds};
+use crate::parameters::{self, seconds, shorter};
 use crate::report::{note, table};
 use crate::route_outage::{self, Outage, PER_ROUTE_TABLE};
 use crate::route_tests::{self, for_each_family, one_per_port, patience, routes, thousands};
@@ -94,6 +94,10 @@ impl Method for LinkFailover {
     fn estimate_known(&self, params: &Params) -> Duration {
         let each = BEFORE_S + seconds(params, "window", 60.0) + f64::from(routes(params, "routes")) / 15_000.0 + 4.0;
         Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        shorter(params, "window", "traffic after the change", 60.0, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

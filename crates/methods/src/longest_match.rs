@@ -2,7 +2,7 @@
 //! there, and must take all of them when those are gone (core router test of 2001: 50,000 shorter masks beside the table).
 
 use crate::Method;
-use crate::parameters::{self, count, seconds};
+use crate::parameters::{self, count, fewer, seconds};
 use crate::report::{note, row, table};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
@@ -107,6 +107,10 @@ impl Method for LongestMatch {
         let traffic = 3.0 * routes * f64::from(count(params, "frames_per_route")) / 100e3;
         let each = traffic + routes / 15_000.0 + seconds(params, "pause", 5.0) + 5.0;
         Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        fewer(params, "frames_per_route", "frames to each route", 20, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 

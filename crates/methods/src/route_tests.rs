@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Role that a DUT of a route test without traffic plays; with it see [`crate::route_traffic::NEEDS`].
 pub const NEEDS: &[&str] = &["bgp"];
 
+/// Where a value stands that no RFC has.
+pub const CONFORMANT: &str = "default of the profile conformant";
+
 /// `families`
 pub const FAMILIES: ParamSpec =
     ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4, ipv6]", "IP versions, one after the other");

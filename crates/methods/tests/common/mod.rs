@@ -292,6 +292,8 @@ pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]
                 assert!(words.contains(&text), "{}: {text}", spec.key);
                 ParamValue::Text(text.into())
             }
+            ParamKind::Text => ParamValue::Text(text.into()),
+            ParamKind::Rate => ParamValue::Rate(drophammer_model::quantity::parse_frame_rate(text).unwrap()),
             other => panic!("{}: {other:?} is not used by these tests", spec.key),
         };
         params.0.insert(spec.key.into(), value);

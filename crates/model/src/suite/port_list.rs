@@ -32,7 +32,7 @@ struct Port<'n> {
 /// than the pairs of traffic is one that routes lead to.
 pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Problems) -> Option<Vec<PortConfig>> {
     let nodes = items(node, "`ports`", &format!("- {EXAMPLE}"), problems)?;
-    let left_over = !nodes.len().is_multiple_of(2) && !(routed && nodes.len() > 2);
+    let left_over = !nodes.len().is_multiple_of(2) && (!routed || nodes.len() < 3);
     if nodes.len() > MAX_PORTS || left_over {
         let at = nodes.last().map_or(&node.span, |n| &n.span);
         problems.add(

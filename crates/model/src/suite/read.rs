@@ -75,7 +75,8 @@ fn suite(root: &Node, registry: &Registry, overrides: &Overrides, problems: &mut
     let duts_node = top.required("duts", "a suite", "duts: [{name: frr, kind: frr}]", problems);
     let tests_node = top.required("tests", "a suite", "tests: [throughput]", problems);
     // After an error in one section the others are still read, with the most lenient assumption.
-    let mut ports = ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), fields.get("bgp").is_some(), problems));
+    let mut ports =
+        ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), fields.get("bgp").is_some(), problems));
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
     let count = ports.as_ref().map(Vec::len);
     let bgp_entry = fields.get("bgp");

@@ -193,6 +193,22 @@ fn each_test_leaves_the_bed_as_it_was() {
     let device = ", propagation_delay: 20 ms, fib_delay: 30 ms, fib_time_per_route: 20 us, withdraw_late: 40 ms";
     let memory = run_all(device, 4, "{peers_per_port: 3}", &list);
     let records = memory.tests();
+    for record in &records[..tests.len()] {
+        let page = format!("{}/../../docs/tests/{}.md", env!("CARGO_MANIFEST_DIR"), record.test);
+        let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page}: {e}"));
+        for column in record.outcome.tables.iter().flat_map(|table| &table.columns) {
+            assert!(
+                page.contains(&format!("`{}`", column.key)),
+                "{}: `{}` is not on its page",
+                record.test,
+                column.key
+            );
+        }
+        let spec = drophammer_methods::find(&record.test).unwrap().spec();
+        for figure in spec.figures {
+            assert!(record.outcome.ranks.iter().any(|r| r.key == figure.key), "{}: {}", record.test, figure.key);
+        }
+    }
     for (a, b) in records.iter().zip(&records[tests.len()..]) {
         assert_eq!((&a.status, &b.status), (&TestStatus::Completed, &TestStatus::Completed), "{}", a.test);
         assert!(

@@ -137,6 +137,9 @@ pub struct RunArgs {
     /// Threads of the tester: each has its share of the ports, sends and receives there, and has a processor to itself
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
+    /// Keeps what passes the ports of routers that are not simulated, but for test frames, in duts/<name>/<port>.pcap: ARP, routing protocols
+    #[arg(long)]
+    pub capture: bool,
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
     pub plain: bool,

@@ -129,6 +129,7 @@ pub fn run(args: &RunArgs) -> Exit {
         backend,
         processors: &processors,
         work_dir: &work_dir,
+        capture: args.capture,
         command: std::env::args().collect(),
         environment,
         secret: secret(),

@@ -339,6 +339,14 @@ where
         self.port.readable()
     }
 
+    fn set_link(&mut self, up: bool) -> Result<(), PortError> {
+        self.port.set_link(up)
+    }
+
+    fn has_carrier(&mut self) -> Result<bool, PortError> {
+        self.port.has_carrier()
+    }
+
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         self.port.kernel_generator()
     }

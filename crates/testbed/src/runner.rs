@@ -19,6 +19,7 @@ use drophammer_model::outcome::{Column, Outcome, Row, Table};
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite, TestConfig};
 use drophammer_model::trial::{Family, Load};
+use drophammer_port::capture::CaptureStatus;
 use drophammer_port::{Backend, Port, SystemClock};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,6 +38,8 @@ pub struct Run<'a> {
     pub processors: &'a [usize],
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
+    /// Is what is no test traffic kept, in a file per port in the DUT's folder?
+    pub capture: bool,
     /// Command line, for the record.
     pub command: Vec<String>,
     /// The machine, for the record.
@@ -91,6 +94,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         backend: run.backend,
         processors: run.processors,
         work_dir: run.work_dir,
+        capture: run.capture,
         observer,
         tally: Tally::default(),
         number: 0,
@@ -225,6 +229,7 @@ struct Runner<'a> {
     backend: &'static Backend,
     processors: &'a [usize],
     work_dir: &'a Path,
+    capture: bool,
     observer: &'a mut dyn Observer,
     session: Session,
     /// `(test, estimate)` of everything, in order.
@@ -438,10 +443,18 @@ impl Runner<'_> {
     ) -> Result<Option<String>, RunError> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
-        let ports = match real::open(lab, device.interfaces(), self.backend, clock) {
-            Ok(ports) => Ports::real(ports, clock, self.processors),
+        let open = real::open(lab, device.interfaces(), self.backend, clock);
+        let (open, captures) = match open {
+            Ok(open) if self.capture => {
+                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock) {
+                    Ok(captured) => captured,
+                    Err(e) => return Err(RunError::Store(e)),
+                }
+            }
+            Ok(open) => (open, Vec::new()),
             Err(e) => return Ok(Some(e)),
         };
+        let ports = Ports::real(open, clock, self.processors);
         let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
         let mut record = device.record();
         record.ports = real::port_records(&self.suite.ports, &ports, &macs);
@@ -452,7 +465,11 @@ impl Runner<'_> {
             }
         }
         self.keep(&Record::Dut(record))?;
-        self.tests(dut, ports, hosts, Box::new(real::LabDevice(device)), ceilings)
+        let result = self.tests(dut, ports, hosts, Box::new(real::LabDevice(device)), ceilings);
+        for note in captures.iter().filter_map(CaptureStatus::note) {
+            self.note(Some(&dut.name), &note)?;
+        }
+        result
     }
 
     /// Time that everything after test `number` (from 0) will take.

@@ -36,6 +36,8 @@ pub struct Hosts(Vec<Host>);
 const QUEUE: usize = 1024;
 /// Bytes of UPDATEs that a router packs at a time, so that frames of the trial are not kept waiting: some 50 µs of work.
 const QUOTA: usize = 64 << 10;
+/// How long a port whose queue is full is left alone: half of the 256 frames of a virtual link are gone by then.
+pub(crate) const FULL: Duration = Duration::from_micros(100);
 /// The longest that hosts are left alone.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -186,8 +188,15 @@ fn poll<'a>(
             stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
             next = next.min(stack.next_deadline().unwrap_or(next));
         }
+        // What the port has no room for waits, and what comes after it: these frames are no load that is measured, and a lost segment
+        // costs TCP a second.
+        let mut full = false;
         while let Some(frame) = queue.pop_front() {
-            send(port, &frame)?;
+            if !send(port, &frame)? {
+                queue.push_front(frame);
+                full = true;
+                break;
+            }
             spare.push(frame);
         }
         if let Some(routers) = routers {
@@ -197,15 +206,24 @@ fn poll<'a>(
                 let family = if packet[0] >> 4 == 6 { Family::Ipv6 } else { Family::Ipv4 };
                 // A packet to a DUT that has not told its address is lost, and TCP sends it again.
                 let Some(destination) = fixed.or_else(|| stack.gateway_mac(family)) else { return };
-                if sent.is_ok() {
-                    frame.resize(link::frame_len(packet), 0);
-                    link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
-                    sent = send(port, &frame);
+                if sent.is_err() {
+                    return;
+                }
+                frame.resize(link::frame_len(packet), 0);
+                link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
+                if !full {
+                    sent = send(port, &frame).map(|taken| full = !taken);
+                }
+                if full {
+                    enqueue(queue, spare, &frame);
                 }
             });
             spare.push(frame);
             sent?;
             next = next.min(routers.next_deadline().unwrap_or(next));
+        }
+        if full {
+            next = next.min(now + FULL);
         }
     }
     Ok(next.max(now + Duration::from_micros(50)))
@@ -301,5 +319,30 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
 
     fn stop(&self) -> bool {
         (self.stopped)()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route_ceiling::tests::suite;
+
+    #[test]
+    fn what_a_full_port_refuses_waits_for_room() {
+        let suite = suite("tests:\n  - throughput\n");
+        let mut hosts = Hosts::new(&suite.ports[..1], &[Family::Ipv4], 1);
+        let mut poll = |now: u64, room: bool| {
+            let mut offered = Vec::new();
+            let next = hosts.poll(Instant(now), &mut |_, frame| {
+                offered.push(frame.to_vec());
+                Ok(room)
+            });
+            (offered, next.unwrap())
+        };
+        let (asked, next) = poll(1, false);
+        assert_eq!((asked.len(), next), (1, Instant(1) + FULL), "who has the gateway's address?");
+        assert_eq!(poll(next.0, false).0, asked);
+        assert_eq!(poll(next.0 + 1, true).0, asked);
+        assert!(poll(next.0 + 2, true).0.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::hosts::{Acts, HostControl, Hosts};
 use drophammer_model::trial::{PortIndex, TrialResult};
-use drophammer_port::{Clock, Port, PortError, PortInfo, SystemClock};
+use drophammer_port::{Clock, Port, PortInfo, SystemClock};
 use drophammer_traffic::{LaneError, Layout, Plan};
 
 /// The tester's ports: worked by the calling thread, or by several.
@@ -80,16 +80,6 @@ impl Ports {
             Ports::One { clock, .. } => clock.as_mut(),
             Ports::Lanes { clock, .. } => clock,
         }
-    }
-
-    /// Sends one frame that is no test traffic.
-    ///
-    /// # Errors
-    /// The port's.
-    pub fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<(), PortError> {
-        let port = self.get(port);
-        port.slots().put(0, frame);
-        port.send(1).map(drop)
     }
 
     /// Which thread works which port.

@@ -286,14 +286,14 @@ pub(crate) struct Ceilings {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::kinds;
     use drophammer_methods::METHODS;
     use drophammer_model::registry::Registry;
     use drophammer_model::suite::{Overrides, read};
 
-    fn suite(rest: &str) -> Suite {
+    pub(crate) fn suite(rest: &str) -> Suite {
         let text = format!(
             "suite: pairs\nprofile: quick\nduts:\n  - {{name: box, kind: bird}}\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
              - {{name: p2, speed: 1 Gbit/s}}\n{rest}"

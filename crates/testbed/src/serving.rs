@@ -1,6 +1,6 @@
 //! The loop in which emulated hosts are served between trials: frames in, frames out, and sleep while there is neither.
 
-use crate::hosts::Hosts;
+use crate::hosts::{FULL, Hosts};
 use crate::ports::Ports;
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
@@ -9,9 +9,6 @@ use std::time::Duration;
 
 /// What is due sooner than this is not slept for: it would come as late again.
 const SLEEP: Duration = Duration::from_micros(60);
-
-/// How long a port whose queue is full is left alone: half of the 256 frames of a virtual link are gone by then.
-const FULL: Duration = Duration::from_micros(100);
 
 /// Frames of one port that wait to be sent together: most of what a frame costs is the call.
 struct Burst<'a> {
@@ -47,7 +44,8 @@ impl Refused {
 }
 
 impl Burst<'_> {
-    fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<(), PortError> {
+    /// Whether the port has room for the frame turns out later ([`Refused`]).
+    fn send(&mut self, port: PortIndex, frame: &[u8]) -> Result<bool, PortError> {
         if port != self.port || self.filled == BURST {
             self.flush()?;
             self.port = port;
@@ -58,7 +56,7 @@ impl Burst<'_> {
             self.ports.get(port).slots().put(self.filled, frame);
             self.filled += 1;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn flush(&mut self) -> Result<(), PortError> {

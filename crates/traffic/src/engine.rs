@@ -10,8 +10,8 @@ use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
 use std::time::Duration;
 
-/// Sends one frame that is not test traffic from a port, and fails as the port does.
-pub type SendFrame<'a> = dyn FnMut(PortIndex, &[u8]) -> Result<(), PortError> + 'a;
+/// Sends one frame that is not test traffic from a port, and fails as the port does. False when the port had no room for it.
+pub type SendFrame<'a> = dyn FnMut(PortIndex, &[u8]) -> Result<bool, PortError> + 'a;
 
 /// Whoever owns the frames that are not test traffic: the emulated hosts and routers. Of a trial on several lanes each lane
 /// has one, for its own ports.
@@ -328,10 +328,10 @@ pub(crate) fn lead(clock: &dyn Clock) -> Duration {
     Duration::from_micros(if clock.is_virtual() { 1 } else { 200 })
 }
 
-fn send_frame(ports: &mut [LanePort<'_>], port: PortIndex, frame: &[u8]) -> Result<(), PortError> {
-    let Some(at) = ports.iter_mut().find(|at| at.index == port) else { return Ok(()) };
+fn send_frame(ports: &mut [LanePort<'_>], port: PortIndex, frame: &[u8]) -> Result<bool, PortError> {
+    let Some(at) = ports.iter_mut().find(|at| at.index == port) else { return Ok(true) };
     at.port.slots().put(0, frame);
-    at.port.send(1).map(drop)
+    at.port.send(1).map(|sent| sent.refused == 0)
 }
 
 fn sent_minus_refused(generator: &crate::generator::PortGenerator) -> u64 {

@@ -215,7 +215,7 @@ impl Control for Hosts {
     }
 
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        self.due.drain(..).try_for_each(|port| send(port, &OTHER))?;
+        self.due.drain(..).try_for_each(|port| send(port, &OTHER).map(drop))?;
         Ok(now + Duration::from_millis(500))
     }
 

@@ -26,7 +26,7 @@ const MOST_UNEXPECTED: usize = 10_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: that of the router, then that of the speaker that
-    /// the routes come from.
+    /// the routes come from. Where there is one only, it is the speaker's, whose MED must come as well.
     pub as_path_prefix: Vec<u32>,
     /// Next hop, the global one in IPv6; `None`: any.
     pub next_hop: Option<IpAddr>,

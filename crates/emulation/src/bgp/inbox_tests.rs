@@ -108,7 +108,7 @@ fn verdict(sent: RouteAttributes, came: RouteAttributes, change: impl Fn(&mut Ex
     let prefix = "20.0.0.0/8".parse().unwrap();
     let table = |attributes| Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])));
     let mut inbox = Inbox::new();
-    let mut expected = expected(false);
+    let mut expected = Expected { as_path_prefix: vec![65_001, 10], ..expected(false) };
     change(&mut expected);
     let id = inbox.expect(Instant(0), table(sent), 0..1, expected);
     feed(&mut inbox, 1, &bodies(&table(came), 0..1, true, 0));
@@ -119,13 +119,13 @@ fn verdict(sent: RouteAttributes, came: RouteAttributes, change: impl Fn(&mut Ex
 #[test]
 fn each_kind_of_wrong() {
     let sent = RouteAttributes {
-        as_path: vec![10, 70_000],
+        as_path: vec![70_000],
         med: Some(5),
         communities: vec![1, 2],
         large_communities: vec![[1, 2, 3]],
         ..Default::default()
     };
-    let same = RouteAttributes { med: None, ..sent.clone() };
+    let same = RouteAttributes { as_path: vec![10, 70_000], med: None, ..sent.clone() };
     let wrong = |came: &RouteAttributes, change: &dyn Fn(&mut Expected)| {
         let report = verdict(sent.clone(), came.clone(), change);
         assert_eq!(report.is_right(), report.wrong == 0);
@@ -133,7 +133,7 @@ fn each_kind_of_wrong() {
     };
     let keep: &dyn Fn(&mut Expected) = &|_| {};
     assert_eq!(wrong(&same, keep), [0, 0, 0]);
-    assert_eq!(wrong(&sent, keep), [0, 0, 1], "the MED of another AS");
+    assert_eq!(wrong(&RouteAttributes { med: Some(5), ..same.clone() }, keep), [0, 0, 1], "the MED of another AS");
     assert_eq!(wrong(&RouteAttributes { med: Some(6), ..same.clone() }, keep), [0, 0, 0], "the router's own MED");
     assert_eq!(wrong(&RouteAttributes { as_path: vec![10], ..same.clone() }, keep), [0, 1, 0]);
     assert_eq!(wrong(&RouteAttributes { as_path: vec![10, 70_000, 1], ..same.clone() }, keep), [0, 1, 0]);
@@ -145,6 +145,9 @@ fn each_kind_of_wrong() {
     assert_eq!(wrong(&elsewhere, keep), [1, 0, 0]);
     assert_eq!(wrong(&elsewhere, &|e| e.next_hop = None), [0, 0, 0]);
     assert_eq!(wrong(&same, &|e| e.as_path_prefix = vec![65_000, 65_001]), [0, 1, 0]);
+    let straight: &dyn Fn(&mut Expected) = &|e| e.as_path_prefix = vec![65_001];
+    assert_eq!(wrong(&sent, straight), [0, 0, 0], "the speaker's own MED");
+    assert_eq!(wrong(&RouteAttributes { med: None, ..sent.clone() }, straight), [0, 0, 1]);
     let other = RouteAttributes { as_path: vec![], origin: Origin::Egp, ..Default::default() };
     assert_eq!(wrong(&other, &|e| e.check_attributes = false), [0, 0, 0]);
 }

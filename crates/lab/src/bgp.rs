@@ -60,6 +60,11 @@ impl Speaker {
         context! { dut_as => self.dut_as, hold => self.hold, keepalive => self.hold / 3, groups }
     }
 
+    /// Addresses of all neighbours.
+    pub(crate) fn peers(&self) -> Vec<IpAddr> {
+        self.groups.iter().flat_map(|g| g.peers.iter().copied()).collect()
+    }
+
     /// Neighbours on all ports.
     pub(crate) fn neighbours(&self) -> usize {
         self.groups.iter().map(|g| g.peers.len()).sum()

@@ -103,6 +103,15 @@ pub trait Dut: Send {
         Ok(None)
     }
 
+    /// All BGP sessions have been ended by their peers: whatever makes it wait before it takes new ones is lifted, as sessions are
+    /// to be cleared between tests (RFC 7747 section 4.7).
+    ///
+    /// # Errors
+    /// Those of telling it.
+    fn sessions_ended(&mut self) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// Time that the hypervisor took from the DUT's processor since boot; `None` where that is not known.
     fn stolen(&mut self) -> Option<Duration>;
 
@@ -141,6 +150,8 @@ pub(crate) struct NamespaceDut {
     daemons: Vec<Daemon>,
     record: DutRecord,
     bgp: Option<Speaker>,
+    /// What is run in its namespace once all sessions have ended.
+    after_sessions: Vec<Command>,
 }
 
 impl NamespaceDut {
@@ -160,7 +171,13 @@ impl NamespaceDut {
             confinement: topology.confinement().into(),
             ..DutRecord::default()
         };
-        Ok(NamespaceDut { topology, daemons: Vec::new(), record, bgp: Speaker::of(ports) })
+        let bgp = Speaker::of(ports);
+        Ok(NamespaceDut { topology, daemons: Vec::new(), record, bgp, after_sessions: Vec::new() })
+    }
+
+    /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
+    pub(crate) fn after_sessions(&mut self, commands: Vec<Command>) {
+        self.after_sessions = commands;
     }
 
     /// BGP that the ports ask for; whoever starts no daemon for it clears it with [`NamespaceDut::without_bgp`].
@@ -280,6 +297,19 @@ impl Dut for NamespaceDut {
 
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         probe::fib_routes(self.netns(), family)
+    }
+
+    fn sessions_ended(&mut self) -> Result<(), LabError> {
+        for command in &mut self.after_sessions {
+            let done = command.output().map_err(LabError::io("cannot tell the router that its sessions have ended"))?;
+            if !done.status.success() {
+                return Err(LabError::Unusable {
+                    what: format!("{command:?}: {}", String::from_utf8_lossy(&done.stderr).trim()),
+                    remedy: "see the logs of the DUT in the folder of the run".into(),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn stolen(&mut self) -> Option<Duration> {

@@ -56,6 +56,14 @@ pub trait Device {
         None
     }
 
+    /// All its BGP sessions have been ended; see [`drophammer_lab::Dut::sessions_ended`].
+    ///
+    /// # Errors
+    /// What it says against that.
+    fn sessions_ended(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Its own counters by name; empty where it tells none.
     fn counters(&mut self) -> BTreeMap<String, u64> {
         BTreeMap::new()

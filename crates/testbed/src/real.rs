@@ -36,6 +36,10 @@ impl Device for LabDevice<'_> {
         self.0.lost_by_tester().ok().flatten()
     }
 
+    fn sessions_ended(&mut self) -> Result<(), String> {
+        self.0.sessions_ended().map_err(|e| e.to_string())
+    }
+
     fn memory(&mut self) -> Vec<(String, u64)> {
         self.0.memory()
     }

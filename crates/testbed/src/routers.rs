@@ -63,6 +63,8 @@ pub struct RoutingState {
     pub ceilings: RouteCeilings,
     /// What a port of the tester failed with last.
     port_failure: Option<String>,
+    /// Was a session ended that the DUT may keep from coming back for a while?
+    ended_some: bool,
 }
 
 impl RoutingState {
@@ -104,6 +106,7 @@ impl RoutingState {
             seed,
             ceilings: RouteCeilings::new(),
             port_failure: None,
+            ended_some: false,
         }
     }
 
@@ -198,6 +201,9 @@ impl Routing for Bed<'_> {
             {
                 self.state_mut().fib_before.entry(family).or_insert(routes);
             }
+        }
+        if std::mem::take(&mut self.state_mut().ended_some) {
+            self.device.sessions_ended().map_err(TestError::Failed)?;
         }
         let begun = self.instant();
         for peer in peers {
@@ -383,6 +389,7 @@ impl Routing for Bed<'_> {
             }
         }
         let state = self.state_mut();
+        state.ended_some |= !state.wanted.is_empty();
         (state.wanted, state.speaking) = (BTreeSet::new(), BTreeSet::new());
         let deadline = now + patience;
         while !self.state().ended(&self.hosts) && self.instant() < deadline {

@@ -7,6 +7,7 @@ use drophammer_model::registry::{BGP, KindSpec};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 static SPEC: KindSpec = KindSpec {
@@ -41,7 +42,8 @@ impl DutKind for OpenBgpd {
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
         // FRR has a program of the same name.
-        let program = process::find("bgpctl", "openbgpd")?.with_file_name("bgpd");
+        let control = process::find("bgpctl", "openbgpd")?;
+        let program = control.with_file_name("bgpd");
         if !lab.is_root() {
             return Err(LabError::Forbidden {
                 what: "OpenBGPD must become another user, which an ordinary user's lab does not have".into(),
@@ -66,6 +68,7 @@ impl DutKind for OpenBgpd {
         };
         let socket = state.join("bgpd.sock");
         let text = kinds::render(TEMPLATE, &dut.name, &[], Some(bgp))?;
+        let peers = bgp.peers();
         let text = text.replace("@SOCKET@", &socket.display().to_string());
         // The bed and the tests reach the networks behind the ports as with every other kind.
         let routes = router::routes(ports);
@@ -80,6 +83,14 @@ impl DutKind for OpenBgpd {
         let mut command = router.netns().command(&program);
         command.arg("-d").arg("-f").arg(&config);
         router.daemon("bgpd", command, work_dir)?;
+        // A session that was ended would be refused for 30 s, then for 60, then for 120.
+        let up = |peer: &IpAddr| {
+            let mut command = router.netns().command(&control);
+            command.arg("-s").arg(&socket).args(["neighbor", &peer.to_string(), "up"]);
+            command
+        };
+        let commands = peers.iter().map(up).collect();
+        router.after_sessions(commands);
         router.ready(&routes, stop)
     }
 }

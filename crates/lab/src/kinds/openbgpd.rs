@@ -6,8 +6,8 @@ use crate::{Dut, DutKind, Lab, LabError, kinds, process, router};
 use drophammer_model::registry::{BGP, KindSpec};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 static SPEC: KindSpec = KindSpec {

@@ -35,6 +35,7 @@ impl RoutingState {
             }
             RouteAction::Close { peer } => {
                 self.wanted.remove(peer);
+                self.ended_some = true;
             }
             RouteAction::Link { .. } => {}
         }

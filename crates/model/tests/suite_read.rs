@@ -197,16 +197,6 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
 }
 
 #[test]
-fn the_suites_in_the_manual_are_right() {
-    let manual = include_str!("../../../docs/suites.md");
-    let blocks: Vec<_> = manual.split("```yaml\n").skip(1).filter_map(|b| b.split("```").next()).collect();
-    assert!(blocks.len() >= 5);
-    for block in blocks {
-        suite(block).unwrap_or_else(|e| panic!("{e}"));
-    }
-}
-
-#[test]
 fn bgp_has_defaults_and_reaches_every_port() {
     let with = |section: &str| {
         suite(&format!(

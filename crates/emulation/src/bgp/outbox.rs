@@ -173,6 +173,9 @@ struct Speaker {
 struct Encoded {
     /// Speaker, job, group.
     of: Option<(Speaker, u64, u32)>,
+    /// Those of the group, and its path behind the speaker's AS: memory that is used again.
+    group: RouteAttributes,
+    as_path: Vec<u32>,
     attributes: Vec<u8>,
     next_hop: [u8; 32],
     next_hop_len: usize,
@@ -352,8 +355,8 @@ fn write_routes(
         let group = job.routes.group_of(job.part.start);
         end = end.min(job.routes.group(group).end);
         if encoded.of != Some((*speaker, number, group)) {
-            let attributes = job.routes.attributes(group);
-            encoded.fill(&attributes, family, speaker, &job.encapsulation.kind, job.packing.prepend);
+            job.routes.attributes_into(group, &mut encoded.group);
+            encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
             encoded.of = Some((*speaker, number, group));
         }
     } else {
@@ -389,29 +392,26 @@ fn write_routes(
 }
 
 impl Encoded {
-    fn fill(
-        &mut self,
-        of: &RouteAttributes,
-        family: AfiSafi,
-        speaker: &Speaker,
-        kind: &EncapsulationKind,
-        prepend: u8,
-    ) {
+    fn fill(&mut self, family: AfiSafi, speaker: &Speaker, kind: &EncapsulationKind, prepend: u8) {
         self.attributes.clear();
+        let of = &self.group;
         let Some((next_hop, bytes, length)) = speaker.next_hops.of(family, of.next_hop) else {
             self.usable = false;
             return;
         };
         (self.usable, self.next_hop, self.next_hop_len) = (true, bytes, length);
         // RFC 4271 section 5.1.2: a speaker adds its AS towards other ASes alone.
-        let own = vec![speaker.local_as; if speaker.ibgp { 0 } else { 1 + usize::from(prepend) }];
+        let own = if speaker.ibgp { 0 } else { 1 + usize::from(prepend) };
+        self.as_path.clear();
+        self.as_path.extend(std::iter::repeat_n(speaker.local_as, own));
+        self.as_path.extend_from_slice(&of.as_path);
         let extended: &[[u8; 8]] = match kind {
             EncapsulationKind::Vpn { communities, .. } => std::slice::from_ref(communities),
             _ => &[],
         };
         let attributes = Attributes {
             origin: of.origin.code(),
-            as_path: &[&own[..], &of.as_path].concat(),
+            as_path: &self.as_path,
             next_hop,
             med: of.med,
             local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100)),

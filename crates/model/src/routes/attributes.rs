@@ -232,6 +232,17 @@ impl AttributePattern {
 
     /// Attributes of group `group`. No two of the first 334,494 groups have the same path, if paths have an AS.
     pub fn attributes(&self, group: u32) -> RouteAttributes {
+        let mut attributes = RouteAttributes::default();
+        self.attributes_into(group, &mut attributes);
+        attributes
+    }
+
+    /// The same into memory that is used again.
+    pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
+        let RouteAttributes { as_path, communities, large_communities, .. } = out;
+        as_path.clear();
+        communities.clear();
+        large_communities.clear();
         let mut state = mix(self.seed ^ mix(u64::from(group)));
         let mut random = || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -245,32 +256,26 @@ impl AttributePattern {
             length
         };
         // Transit is in few hands, so an AS near the speaker is one of few.
-        let as_path: Vec<u32> = (0..length)
-            .map(|hop| if hop + 1 < distinct { as_number(mix(random() % (40 << (3 * hop.min(4))))) } else { origin_as })
-            .collect();
+        as_path.extend((0..length).map(|hop| {
+            if hop + 1 < distinct { as_number(mix(random() % (40 << (3 * hop.min(4))))) } else { origin_as }
+        }));
         let owner = |random: u64| as_number(random % ASES_16) << 16;
-        let mut communities: Vec<u32> = (0..self.communities.draw(&COMMUNITIES, random()))
-            .map(|n| owner(mix(random() % 600)) | (n as u32 * 256) | (random() & 0xff) as u32)
-            .collect();
+        let count = self.communities.draw(&COMMUNITIES, random());
+        let community = |n| owner(mix(random() % 600)) | (n as u32 * 256) | (random() & 0xff) as u32;
+        communities.extend((0..count).map(community));
         communities.sort_unstable();
         communities.dedup();
-        let mut large_communities: Vec<[u32; 3]> = (0..self.large_communities.draw(&LARGE_COMMUNITIES, random()))
-            .map(|n| [as_number(mix(random() % 600)), n as u32, (random() & 0xffff) as u32])
-            .collect();
+        let count = self.large_communities.draw(&LARGE_COMMUNITIES, random());
+        let large = |n| [as_number(mix(random() % 600)), n as u32, (random() & 0xffff) as u32];
+        large_communities.extend((0..count).map(large));
         large_communities.sort_unstable();
         large_communities.dedup();
-        RouteAttributes {
-            origin: match self.as_path {
-                Amount::Internet => Origin::from_code(weighted(&ORIGINS, random())).unwrap_or_default(),
-                Amount::Fixed(_) => Origin::Igp,
-            },
-            as_path,
-            med: (random() % 100 < u64::from(self.med_percent)).then(|| (random() % 500) as u32),
-            local_pref: None,
-            communities,
-            large_communities,
-            next_hop: None,
-        }
+        out.origin = match self.as_path {
+            Amount::Internet => Origin::from_code(weighted(&ORIGINS, random())).unwrap_or_default(),
+            Amount::Fixed(_) => Origin::Igp,
+        };
+        out.med = (random() % 100 < u64::from(self.med_percent)).then(|| (random() % 500) as u32);
+        (out.local_pref, out.next_hop) = (None, None);
     }
 }
 

@@ -160,6 +160,14 @@ impl Routes {
         }
     }
 
+    /// The same into memory that is used again.
+    pub fn attributes_into(&self, group: u32, out: &mut RouteAttributes) {
+        match self {
+            Routes::Range(range) => range.attributes.attributes_into(group, out),
+            Routes::Table(table) => out.clone_from(&table.attributes(group)),
+        }
+    }
+
     /// A host address that longest match among these routes resolves to route `i`, another one for each `salt`. Of a route
     /// that longer ones of a table cover entirely it is the network address (see [`RouteTable::reachable`]).
     pub fn address(&self, i: u32, salt: u32) -> IpAddr {

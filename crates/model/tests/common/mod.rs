@@ -101,8 +101,8 @@ pub fn suite(text: &str) -> Result<Suite, SuiteErrors> {
     read(text, "t.yaml", &REGISTRY, &Overrides::default())
 }
 
-/// The suite of the project that everybody starts with.
-pub const QUICK_LOOK: &str = include_str!("../../../../suites/quick-look.yaml");
+/// A suite like the one that everybody starts with.
+pub const QUICK_LOOK: &str = include_str!("two-routers.yaml");
 
 /// A suite that uses every key.
 pub const FULL: &str = r#"suite: full

@@ -100,14 +100,33 @@ pub fn append(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+/// The same for a value that `write` appends; nothing if it appends nothing.
+fn append_with(out: &mut Vec<u8>, flags: u8, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend([flags & !flag::EXTENDED_LENGTH, kind, 0]);
+    write(out);
+    let length = out.len() - start - 3;
+    match u8::try_from(length) {
+        Ok(0) => out.truncate(start),
+        Ok(length) => out[start + 2] = length,
+        Err(_) => {
+            debug_assert!(length <= 0xffff);
+            let [high, low] = (length as u16).to_be_bytes();
+            out.insert(start + 2, high);
+            (out[start], out[start + 3]) = (flags | flag::EXTENDED_LENGTH, low);
+        }
+    }
+}
+
 impl Attributes<'_> {
     /// Appends them in order of their types. Without `four_octet_as` the path is in 2 octets, with AS4_PATH if it takes it.
     pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
         use flag::{OPTIONAL, TRANSITIVE};
         append(out, TRANSITIVE, kind::ORIGIN, &[self.origin]);
-        let mut value = Vec::with_capacity(self.as_path.len() * 4 + 2);
-        as_path::append(&mut value, self.as_path, four_octet_as);
-        append(out, TRANSITIVE, kind::AS_PATH, &value);
+        if self.as_path.is_empty() {
+            append(out, TRANSITIVE, kind::AS_PATH, &[]);
+        }
+        append_with(out, TRANSITIVE, kind::AS_PATH, |out| as_path::append(out, self.as_path, four_octet_as));
         if let Some(next_hop) = self.next_hop {
             append(out, TRANSITIVE, kind::NEXT_HOP, &next_hop.octets());
         }
@@ -118,21 +137,18 @@ impl Attributes<'_> {
             append(out, TRANSITIVE, kind::LOCAL_PREF, &local_pref.to_be_bytes());
         }
         let both = OPTIONAL | TRANSITIVE;
-        let mut list = |kind, bytes: &mut dyn Iterator<Item = u8>| {
-            value.clear();
-            value.extend(bytes);
-            if !value.is_empty() {
-                append(out, both, kind, &value);
-            }
-        };
-        list(kind::COMMUNITIES, &mut self.communities.iter().flat_map(|c| c.to_be_bytes()));
-        list(kind::EXTENDED_COMMUNITIES, &mut self.extended_communities.iter().flatten().copied());
+        append_with(out, both, kind::COMMUNITIES, |out| {
+            self.communities.iter().for_each(|c| out.extend_from_slice(&c.to_be_bytes()));
+        });
+        append_with(out, both, kind::EXTENDED_COMMUNITIES, |out| {
+            self.extended_communities.iter().for_each(|c| out.extend_from_slice(c));
+        });
         if !four_octet_as && self.as_path.iter().any(|asn| *asn > 0xffff) {
-            let mut path4 = Vec::with_capacity(self.as_path.len() * 4 + 2);
-            as_path::append(&mut path4, self.as_path, true);
-            list(kind::AS4_PATH, &mut path4.into_iter());
+            append_with(out, both, kind::AS4_PATH, |out| as_path::append(out, self.as_path, true));
         }
-        list(kind::LARGE_COMMUNITIES, &mut self.large_communities.iter().flatten().flat_map(|part| part.to_be_bytes()));
+        append_with(out, both, kind::LARGE_COMMUNITIES, |out| {
+            self.large_communities.iter().flatten().for_each(|part| out.extend_from_slice(&part.to_be_bytes()));
+        });
     }
 }
 

@@ -56,29 +56,37 @@ const TABLE: &str = "convergence_skyline";
 /// Share of the frames of a bin up to which the table counts as gone, and up to which the rest may be missing when it counts as
 /// there: the load may be more than the router forwards while it works.
 const EDGE: f64 = 0.01;
+/// Bins in a row, or to the next change if those are fewer, that a table must be through for: convergence is what lasts (RFC 6413
+/// section 3.3.2), and a router that stumbles later has lost frames, not convergence.
+const SUSTAINED: usize = 10;
 
 /// When the first and the last route went, in seconds after the change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Edge {
     first: Option<f64>,
     last: Option<f64>,
+    /// Frames that went wrong after the last: lost ones of a table that is there, received ones of one that is gone.
+    after: u64,
 }
 
 /// Reads an edge off the bins between a change at `at_s` and the next one.
 fn edge(bins: &[Bin], bin_s: f64, at_s: f64, until_s: f64, up: bool) -> Edge {
     let share = |bin: &Bin| if bin.offered == 0 { None } else { Some(bin.delivered as f64 / bin.offered as f64) };
-    let range = (at_s / bin_s).floor() as usize..((until_s / bin_s).ceil() as usize).min(bins.len());
+    // The bin in which the next change comes is that one's.
+    let range = (at_s / bin_s).floor() as usize..((until_s / bin_s + 1e-9).floor() as usize).min(bins.len());
     let after = |bin: usize| ((bin as f64 + 1.0) * bin_s - at_s).max(0.0);
     let shares: Vec<(usize, f64)> = range.filter_map(|i| Some((i, share(&bins[i])?))).collect();
     let began = |s: f64| if up { s > EDGE } else { s < 1.0 - EDGE };
     let ended = |s: f64| if up { s >= 1.0 - EDGE } else { s <= EDGE };
     let first = shares.iter().find(|(_, s)| began(*s)).map(|(i, _)| after(*i));
-    // The last bin that is not through; one after it must be.
-    let last = match shares.iter().rposition(|(_, s)| !ended(*s)) {
-        None => shares.first().map(|(i, _)| after(*i)),
-        Some(last) => shares.get(last + 1).map(|(i, _)| after(*i)),
+    let lasts = |from: &usize| shares[*from..].iter().take(SUSTAINED).all(|(_, s)| ended(*s));
+    let place = (0..shares.len()).find(lasts);
+    let wrong = |(i, _): &(usize, f64)| match up {
+        true => bins[*i].offered.saturating_sub(bins[*i].delivered),
+        false => bins[*i].delivered,
     };
-    Edge { first, last }
+    let last = place.map(|place| after(shares[place].0));
+    Edge { first, last, after: place.map_or(0, |place| shares[place + 1..].iter().map(wrong).sum()) }
 }
 
 impl Method for ConvergenceSkyline {
@@ -121,6 +129,7 @@ fn prepare(outcome: &mut Outcome) {
             ("first_s", "First route after", "s"),
             ("last_s", "Last route after", "s"),
             ("rate_rps", "Rate", "routes/s"),
+            ("after_frames", "Wrong frames after that", "frames"),
             ("resolution_s", "Resolution", "s"),
         ],
     );
@@ -136,7 +145,8 @@ fn prepare(outcome: &mut Outcome) {
     note(
         outcome,
         "The traffic aims at every route in turn. First and last route are the ends of the first time bin with more than 1 % of its \
-         frames delivered and of the first from which on more than 99 % are; the other way round when the table goes.",
+         frames delivered and of the first of ten bins in a row (or of all to the next event) with more than 99 %; the other way round when \
+         the table goes. *Wrong frames after that* are those that were lost while the table was there, or delivered while it was gone.",
     );
 }
 
@@ -211,6 +221,7 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
                     found.first.into(),
                     found.last.into(),
                     found.last.map(|s| f64::from(routes) / s.max(bin_s)).into(),
+                    found.last.map(|_| found.after).into(),
                     bin_s.into(),
                 ],
                 trials: vec![result.trial],
@@ -265,6 +276,19 @@ mod tests {
         assert!((up.first.unwrap() - 0.2).abs() < 1e-9 && (up.last.unwrap() - 0.4).abs() < 1e-9, "{up:?}");
         let down = edge(&all, 0.1, 0.8, 1.1, false);
         assert!((down.first.unwrap() - 0.1).abs() < 1e-9 && (down.last.unwrap() - 0.2).abs() < 1e-9, "{down:?}");
+    }
+
+    #[test]
+    fn the_next_change_and_a_stumble_are_no_lack_of_convergence() {
+        // Through from 0.3 s on; a stumble at 1.5 s; the bin of the next change, at 1.95 s, is not looked at.
+        let mut shares = [0.0, 0.0, 0.4].to_vec();
+        shares.extend([1.0; 12]);
+        shares.extend([0.5, 1.0, 1.0, 1.0, 0.3, 0.0]);
+        let up = edge(&bins(&shares), 0.1, 0.2, 1.95, true);
+        assert!((up.last.unwrap() - 0.2).abs() < 1e-9, "{up:?}");
+        assert_eq!(up.after, 500);
+        let down = edge(&bins(&[1.0, 0.5, 0.0, 0.0, 0.02, 0.0]), 0.1, 0.1, 0.6, false);
+        assert!((down.last.unwrap() - 0.5).abs() < 1e-9 && down.after == 0, "{down:?}");
     }
 
     #[test]

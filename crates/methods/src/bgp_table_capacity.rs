@@ -101,7 +101,7 @@ fn prepare(outcome: &mut Outcome) {
     note(
         outcome,
         "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends with the first \
-         step after which one is missing. *Tester alone* is what the tester needs to send and verify as many routes without a router.",
+         step after which one is missing. 'Tester alone' is what the tester needs to send and verify as many routes without a router.",
     );
 }
 

@@ -123,8 +123,8 @@ fn prepare(outcome: &mut Outcome) {
     plot(outcome, MEMORY, "Memory of the control plane", PlotKind::Steps, "routes", "resident memory, MiB", false);
     note(
         outcome,
-        "A step is done when a second peer has every route and frames to every route so far arrive at the right port, none lost. *Forwarded \
-         to after* counts from the step's first advertisement to the start of the first traffic without a loss.",
+        "A step is done when a second peer has every route and frames to every route so far arrive at the right port, none lost. 'Forwarded \
+         to after' counts from the step's first advertisement to the start of the first traffic without a loss.",
     );
 }
 

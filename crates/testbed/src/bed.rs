@@ -1,6 +1,6 @@
 //! The bed of one DUT: ports, clock, emulated hosts and the device, joined into what a test may ask for.
 
-use crate::hosts::{Acts, Hosts};
+use crate::hosts::{Act, Acts, Hosts};
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
 use crate::processors;
@@ -336,7 +336,9 @@ impl<'a> Bed<'a> {
         if let (Some(a), Some(b)) = (before.1, self.device.cpu_time()) {
             result.dut_cpu = Some(b.saturating_sub(a).as_secs_f64() / result.elapsed_s.max(1e-9));
         }
-        if let (Some(a), Some(b)) = (lost_before, self.device.lost_by_tester()) {
+        // Frames that the device sent into a link that was taken down are lost as they ought to be.
+        let unplugged = acts.iter().flatten().any(|(_, act)| matches!(act, Act::Link(false)));
+        if let (Some(a), Some(b), false) = (lost_before, self.device.lost_by_tester(), unplugged) {
             result.health.receive_drops += b.saturating_sub(a);
         }
         let grown = |(name, now): (String, u64)| match now.saturating_sub(counters.get(&name).copied().unwrap_or(0)) {

@@ -115,6 +115,8 @@ impl RoutingState {
     }
 }
 
+/// Sessions that come up at the same time: routers have as many unaccepted connections waiting, and drop further ones.
+const AT_ONCE: usize = 8;
 /// How long a look lasts until the DUT is asked whether it lives.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -205,18 +207,22 @@ impl Routing for Bed<'_> {
         if std::mem::take(&mut self.state_mut().ended_some) {
             self.device.sessions_ended().map_err(TestError::Failed)?;
         }
-        let begun = self.instant();
-        for peer in peers {
-            let (port, router) = self.state().at(*peer);
-            if let Some(routers) = self.hosts.routers_mut(port) {
-                routers.start(begun, router);
-            }
-            self.state_mut().wanted.insert(*peer);
-        }
-        let deadline = begun + within;
+        let deadline = self.instant() + within;
+        let (mut some, mut begun) = (peers.chunks(AT_ONCE), Vec::with_capacity(peers.len()));
         loop {
+            let Some((peer, cause)) = self.state().lost(&self.hosts) else {
+                let Some(next) = some.next() else { break };
+                for peer in next {
+                    let ((port, router), now) = (self.state().at(*peer), self.instant());
+                    if let Some(routers) = self.hosts.routers_mut(port) {
+                        routers.start(now, router);
+                    }
+                    self.state_mut().wanted.insert(*peer);
+                    begun.push(now);
+                }
+                continue;
+            };
             self.look(&mut |_, hosts, state| state.lost(hosts).is_none())?;
-            let Some((peer, cause)) = self.state().lost(&self.hosts) else { break };
             if self.instant() > deadline {
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
                 let state = self.routers_of(peer).map(|(routers, router)| routers.session(router).state());
@@ -233,11 +239,11 @@ impl Routing for Bed<'_> {
                 )));
             }
         }
-        let since = |peer: &PeerIndex| {
+        let since = |(peer, begun): (&PeerIndex, &Instant)| {
             let (routers, router) = self.routers_of(*peer)?;
-            routers.session(router).established_at().map(|at| at.since(begun))
+            routers.session(router).established_at().map(|at| at.since(*begun))
         };
-        Ok(peers.iter().map(|peer| since(peer).unwrap_or_default()).collect())
+        Ok(peers.iter().zip(&begun).map(|of| since(of).unwrap_or_default()).collect())
     }
 
     fn session(&self, peer: PeerIndex) -> SessionView {

@@ -67,6 +67,8 @@ static SPEC: TestSpec = TestSpec {
 const TABLE: &str = "bgp_update_rate";
 /// What is due in this time is in one message at most, in seconds.
 const MESSAGE_S: f64 = 0.005;
+/// Trains at a pace that fell short without anybody being behind.
+const ATTEMPTS: u32 = 3;
 
 impl Method for BgpUpdateRate {
     fn spec(&self) -> &'static TestSpec {
@@ -221,19 +223,26 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let (mut good, mut bad): (u32, Option<u32>) = (0, None);
     let mut rate = routes(params, "first_rate").min(most);
     let mut refinements = routes(params, "refinements");
-    let mut tester = false;
+    // The lowest pace that fell short although the second peer was not behind: by the tester, or by a router that reads slowly. Nothing tells
+    // which, so no figure of the router's may rest on it.
+    let mut short: Option<u32> = None;
+    let mut attempt = 1;
     loop {
         bed.progress(&format!("update rate, {family}: {} changes/s", thousands(rate.into())), 0, 0);
         let pace = train.run(bed, rate)?;
         // A pace that the session did not take is none that the router kept up with.
         let slow = pace.sent_rps < 0.98 * f64::from(rate);
         let kept_up = pace.complete && !slow && pace.lag_s <= train.lag.as_secs_f64();
-        tester |= slow && pace.lag_s <= train.lag.as_secs_f64();
+        let fell_short = pace.complete && slow && pace.lag_s <= train.lag.as_secs_f64();
+        let again = fell_short && attempt < ATTEMPTS;
         let mut marks = Vec::new();
         if !pace.complete {
             marks.push(pace.complaint.clone());
         } else if slow {
             marks.push("the session did not take this pace".into());
+        }
+        if again {
+            marks.push("repeated".into());
         }
         row(
             outcome,
@@ -253,7 +262,13 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         );
         let dot = Point { x: f64::from(rate), y: (pace.lag_s * 1e3).max(0.001), ..Point::default() };
         point(outcome, TABLE, &family.to_string(), SeriesKind::Dots, dot);
+        if again {
+            attempt += 1;
+            continue;
+        }
+        attempt = 1;
         if !pace.complete {
+            bad = Some(rate);
             note(
                 outcome,
                 format!("{family}: ended at {} changes per second: {}", thousands(rate.into()), pace.complaint),
@@ -264,6 +279,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             good = good.max(rate);
         } else {
             bad = Some(bad.map_or(rate, |b| b.min(rate)));
+            short = fell_short.then_some(rate).or(short);
         }
         rate = match bad {
             None if rate >= most => break,
@@ -281,7 +297,9 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     if bad.is_none() {
         note(outcome, format!("{family}: at least {} changes per second; more were not tried", thousands(good.into())));
     }
-    if tester {
+    // It is the router's bound only if it was behind at the lowest pace that was too much.
+    let limited = bad.is_none() || short == bad;
+    if short.is_some() {
         note(
             outcome,
             format!(
@@ -295,7 +313,7 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         unit: "changes/s".into(),
         value: (good > 0).then_some(f64::from(good)),
         higher_is_better: true,
-        tester_limited: bad.is_none(),
+        tester_limited: limited,
         resolution: 0.15,
     });
     Ok(())

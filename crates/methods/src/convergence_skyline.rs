@@ -254,7 +254,8 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
             value: (never == 0 && !times.is_empty()).then(|| mean(times)),
             higher_is_better: false,
             tester_limited: false,
-            resolution: 0.05,
+            // Means that differ by no more than a bin are the same.
+            resolution: (1.01 * bin_s / mean(times).max(bin_s)).max(0.05),
         });
     }
 }

@@ -178,16 +178,19 @@ pub fn list_unreachable(outcome: &mut Outcome, key: &str, routes: &Routes, indic
 pub fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &Outage) {
     let name = family.to_string().to_lowercase();
     let whole = outage.unreachable.is_empty();
+    let exact_ms = outage.resolution_s() * 1e3;
     for (word, share) in [("median", 0.5), ("max", 1.0)] {
+        let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         outcome.ranks.push(RankFigure {
             key: format!("{key}_{name}_{word}_ms"),
             title: format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64)),
             unit: "ms".into(),
             // A router that never got there has no time.
-            value: outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3),
+            value,
             higher_is_better: false,
             tester_limited: false,
-            resolution: 0.05,
+            // Times that differ by no more than one frame to a route are the same.
+            resolution: (1.01 * exact_ms / value.unwrap_or(0.0).max(exact_ms)).max(0.05),
         });
     }
 }
@@ -211,5 +214,19 @@ mod tests {
         assert_eq!(outage.percentile_s(1.0), outage.sorted_s.last().copied());
         assert_eq!(outage.percentile_s(0.5), Some(outage.sorted_s[1]));
         assert!((outage.resolution_s() - 0.01).abs() < 1e-12);
+    }
+
+    #[test]
+    fn times_within_a_frame_of_each_other_rank_the_same() {
+        let resolution = |lost: u32| {
+            let (offered, received) = (vec![100; 4], vec![100 - lost; 4]);
+            let counts = DestinationCounts { offered, received, ..DestinationCounts::default() };
+            let mut outcome = Outcome::default();
+            rank(&mut outcome, "outage", "Outage", Family::Ipv4, &Outage::count(&counts, 40.0, None));
+            outcome.ranks[1].resolution
+        };
+        // A frame to each route every 100 ms: none lost and one lost are the same, ten lost are known to a tenth.
+        assert!(resolution(0) > 1.0 && resolution(1) > 1.0);
+        assert!((resolution(10) - 0.101).abs() < 1e-9);
     }
 }

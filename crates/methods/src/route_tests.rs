@@ -172,18 +172,6 @@ pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
 /// A figure is the tester's own where the tester alone needs this share of the time.
 pub const TESTER_LIMITED: f64 = 0.5;
 
-/// Did the tester, rather than the DUT, set the time for `count` routes?
-pub fn tester_limited(
-    routing: &dyn Routing,
-    family: Family,
-    count: u32,
-    packing: Packing,
-    time: Duration,
-) -> Option<bool> {
-    let own = routing.ceiling(family, count, packing)?;
-    Some(own.as_secs_f64() > TESTER_LIMITED * time.as_secs_f64())
-}
-
 /// The number of routes of parameter `key`.
 pub fn routes(params: &Params, key: &str) -> u32 {
     parameters::count(params, key)

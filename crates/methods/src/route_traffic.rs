@@ -1,6 +1,6 @@
 //! Traffic to routes: streams that aim at every route of a part, under changes of the routing.
 
-use crate::parameters::{self, drain_s};
+use crate::parameters::drain_s;
 use crate::pattern::{Direction, Pattern};
 use crate::report::note;
 use crate::routing::RouteAction;
@@ -183,13 +183,3 @@ pub fn load(
     );
     Ok(rate)
 }
-
-/// Parameters of the search for the throughput.
-pub const SEARCH: [ParamSpec; 6] = [
-    parameters::GOAL,
-    parameters::FINAL_TRIAL,
-    parameters::WIDTH,
-    parameters::MAX_LOAD,
-    parameters::SEARCH_MAX,
-    parameters::PAUSE,
-];

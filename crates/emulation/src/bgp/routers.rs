@@ -274,7 +274,7 @@ pub fn is_bgp(packet: &[u8]) -> bool {
     port(0) == Some(bgp::PORT) || port(2) == Some(bgp::PORT)
 }
 
-/// Addresses of routers that are not hosts of their own.
+/// Where a DUT with this address listens.
 pub(crate) fn port_of(address: IpAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address, bgp::PORT)
 }

@@ -43,7 +43,7 @@ fn each_port_has_its_peers_in_its_own_as() {
 #[test]
 fn each_fault_has_its_parameter() {
     let params = ", blackhole_every: 2, withdraw_late: 3 s, route_wrong_next_hop_every: 4, route_wrong_as_path_every: 5, \
-                  route_lost_every: 6, bgp_never_reads: true, bgp_reset_after: 7, bgp_malformed_after: 8, \
+                  route_lost_every: 6, route_flap_every: 9, route_flap_interval: 20 ms, bgp_reads_per_second: 10, bgp_never_reads: true, bgp_reset_after: 7, bgp_malformed_after: 8, \
                   bgp_hold_silence: true";
     let suite = read_suite(&text(params, "bgp: {}\n"));
     let parts = simulated::build(&suite.duts[0], &suite.ports, 1).unwrap();
@@ -54,6 +54,9 @@ fn each_fault_has_its_parameter() {
         wrong_as_path_every: 5,
         lost_route_every: 6,
         never_reads: true,
+        reads_per_second: 10,
+        flap_every: 9,
+        flap_interval: Duration::from_millis(20),
         reset_after: 7,
         malformed_after: 8,
         hold_silence: true,

@@ -109,6 +109,7 @@ impl Speaker {
     pub fn set_faults(&mut self, faults: BgpFaults) {
         self.faults = faults;
         self.table.rib.set_withdraw_late(faults.withdraw_late);
+        self.table.rib.set_flap(faults.flap_every, faults.flap_interval);
         self.table.until_reset = (faults.reset_after > 0).then_some(faults.reset_after);
         self.table.until_malformed = (faults.malformed_after > 0).then_some(faults.malformed_after);
         (0..self.peers.len()).for_each(|id| self.mark(id as PeerId));

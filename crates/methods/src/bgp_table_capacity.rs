@@ -134,7 +134,8 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         let memory = memory_mib(&routing.dut_memory());
         let cpu_s = cpu.zip(routing.dut_cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
         let own = routing.ceiling(family, part.len() as u32, packing).map(|d| d.as_secs_f64());
-        let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s);
+        let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s)
+            || route_tests::tester_late(&settled, time_s);
         let complaint = complaint(routing, watch, &settled);
         let mut marks = Vec::new();
         if settled.complete {

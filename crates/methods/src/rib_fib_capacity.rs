@@ -142,7 +142,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     let routing = bed.routing()?;
     let ports: Vec<usize> = routing.peers().iter().map(|p| p.port).collect();
     let watch = routing.watch(observer, origin, &all);
-    let (mut capacity, mut elapsed_s, mut stopped) = (0, 0.0, None);
+    let (mut capacity, mut elapsed_s, mut stopped, mut limited) = (0, 0.0, None, false);
     while capacity < most && stopped.is_none() {
         let part = capacity..(capacity + step).min(most);
         let what = format!("RIB and FIB capacity, {family}: {} routes", thousands(part.end.into()));
@@ -152,6 +152,8 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         routing.expect(watch, part.clone(), true);
         routing.act(&RouteAction::Announce { peer: origin, routes: all.clone(), part: part.clone(), packing })?;
         let settled = routing.await_settled(&[watch], patience(params))?;
+        let late = route_tests::tester_late(&settled, settled.last_change_s);
+        limited |= late && settled.complete;
         let mut forwarded: Option<(f64, TrialResult)> = None;
         if !settled.complete {
             stopped = Some(complaint(routing, watch, &settled));
@@ -204,6 +206,9 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
             elapsed_s += forwarded.as_ref().map_or(0.0, |(at, _)| *at);
         }
         let mut marks = Vec::new();
+        if late && settled.complete {
+            marks.push("tester-limited".into());
+        }
         if let Some(why) = &stopped {
             marks.push(why.clone());
             list_unreachable(outcome, TABLE, &all, silent.iter().copied());
@@ -242,7 +247,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         Some(why) => note(outcome, format!("{family}: stopped after {} routes: {why}", thousands(capacity.into()))),
         None => note(outcome, format!("{family}: at least {} routes; more were not tried", thousands(most.into()))),
     }
-    rank(outcome, family, capacity, (capacity == most).then_some(elapsed_s));
+    rank(outcome, family, capacity, (capacity == most).then_some(elapsed_s), limited);
     Ok(())
 }
 
@@ -253,7 +258,7 @@ fn silent(result: &TrialResult) -> Vec<u32> {
     pairs.filter(|(_, (offered, received))| **offered > 0 && **received == 0).map(|(i, _)| i as u32).collect()
 }
 
-fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<f64>) {
+fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<f64>, limited: bool) {
     let name = family.to_string().to_lowercase();
     outcome.ranks.push(RankFigure {
         key: format!("rib_fib_{name}_routes"),
@@ -270,7 +275,7 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<f64
         unit: "s".into(),
         value: time_s,
         higher_is_better: false,
-        tester_limited: false,
+        tester_limited: limited,
         resolution: 0.05,
     });
 }

@@ -4,17 +4,16 @@
 use crate::Method;
 use crate::parameters::{self, count, seconds};
 use crate::report::{SeriesKind, note, plot, point, row, table};
-use crate::route_tests::{self, for_each_family, one_per_port, patience, routes, thousands};
+use crate::route_forwarding::{Way, load_paths};
+use crate::route_tests::{self, for_each_family, one_per_port, routes, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::{Packing, PeerIndex, RouteAction};
+use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, zero_loss_goal};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
-use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, GroupCounts, TrialResult};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The test.
@@ -79,7 +78,7 @@ impl Method for RouteFlap {
 
     fn estimate_known(&self, params: &Params) -> Duration {
         let trial = seconds(params, "interval", 30.0) * f64::from(2 * count(params, "cycles") + 1);
-        let load = f64::from(routes(params, "routes")) * 6.0 / 60_000.0;
+        let load = f64::from(routes(params, "routes")) * 6.0 / 60_000.0 + 6.0;
         Duration::from_secs_f64((trial + load + 3.0) * route_tests::families(params).len() as f64)
     }
 
@@ -136,33 +135,6 @@ fn prepare(outcome: &mut Outcome) {
     );
 }
 
-/// Announces the table at each origin; those after the first with longer AS paths, so that they are alternates.
-fn load_paths(
-    bed: &mut dyn Testbed,
-    params: &Params,
-    observer: PeerIndex,
-    origins: &[PeerIndex],
-    all: &Arc<Routes>,
-    packing: Packing,
-) -> Result<(), TestError> {
-    bed.routing()?.reset(patience(params))?;
-    let sessions: Vec<PeerIndex> = std::iter::once(observer).chain(origins.iter().copied()).collect();
-    route_tests::establish(bed, &sessions, params)?;
-    let routing = bed.routing()?;
-    let watch = routing.watch(observer, origins[0], all);
-    routing.expect(watch, 0..all.len(), true);
-    for (place, peer) in origins.iter().enumerate() {
-        let packing = Packing { prepend: 2 * place as u8, ..packing };
-        routing.act(&RouteAction::Announce { peer: *peer, routes: all.clone(), part: 0..all.len(), packing })?;
-    }
-    let settled = routing.await_settled(&[watch], patience(params))?;
-    if !settled.complete {
-        let why = route_tests::complaint(routing, watch, &settled);
-        return Err(TestError::Failed(format!("the router did not take the table: {why}")));
-    }
-    Ok(())
-}
-
 fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let peers = one_per_port(bed, family, 3)?;
     let rate = route_traffic::load(bed, family, params, outcome)?;
@@ -212,9 +184,9 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         changes,
     };
     bed.progress(&trial.purpose, 0, 1);
+    let way = Way { from: ports[source], to: ports[origins[0]], routes: all.clone(), part: 0..all.len(), rate };
     let result = route_traffic::run(bed, params, &trial, |bed| {
-        load_paths(bed, params, source, origins, &all, packing)?;
-        bed.settle(parameters::pause(params))
+        load_paths(bed, params, outcome, source, origins, &way, packing)
     })?;
     route_tests::note_losses(bed, family, &peers[..peers.len().min(4)], outcome)?;
     let shape = Shape { family, bin_s, duration_s, all: all.len(), flapped, primary: ports[origins[0]] };

@@ -172,6 +172,11 @@ pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
 /// A figure is the tester's own where the tester alone needs this share of the time.
 pub const TESTER_LIMITED: f64 = 0.5;
 
+/// Was the tester late for so much of this time that it is its own?
+pub fn tester_late(settled: &Settled, time_s: f64) -> bool {
+    settled.sending.late_s > TESTER_LIMITED * time_s
+}
+
 /// The number of routes of parameter `key`.
 pub fn routes(params: &Params, key: &str) -> u32 {
     parameters::count(params, key)

@@ -55,7 +55,12 @@ enum Turn {
     Answer,
     /// The tester's, from this instant on.
     Own(Instant),
+    /// The tester's: it had more to say than it says at a time.
+    Behind,
 }
+
+/// What is said at most so late is in time: routers behind a port are looked at some ten thousand times a second.
+const IN_TIME: Duration = Duration::from_micros(200);
 
 /// Counts it.
 #[derive(Debug, Default)]
@@ -75,7 +80,9 @@ impl Meter {
             Turn::Nobody => {}
             Turn::Room => total.held += spent(self.until),
             Turn::Answer => total.unanswered += spent(self.until),
+            Turn::Own(due) if now.since(due) <= IN_TIME => {}
             Turn::Own(due) => total.late += spent(self.until.max(due)),
+            Turn::Behind => total.late += spent(self.until),
         }
         total
     }
@@ -105,7 +112,8 @@ impl Meter {
         self.turn = match outbox.next_deadline(now) {
             _ if stack.unsent(connection) > 0 => Turn::Room,
             Some(due) if due <= now && stack.can_send(connection) < longest => Turn::Room,
-            Some(due) => Turn::Own(due.max(now)),
+            Some(due) if due <= now => Turn::Behind,
+            Some(due) => Turn::Own(due),
             None if stack.unacknowledged(connection) > 0 => Turn::Answer,
             None => Turn::Nobody,
         };
@@ -131,10 +139,13 @@ mod tests {
         // What is due later is not late before.
         let mut meter = Meter { turn: Turn::Own(ms(30)), until: ms(10), ..Meter::default() };
         assert_eq!((meter.read(ms(29)), meter.read(ms(34)).late), (Pressure::default(), time(4)));
+        assert_eq!(meter.read(Instant(30_200_000)), Pressure::default(), "as good as in time");
         // A packet that came before this was counted changes nothing backwards.
         meter.count(ms(34));
         meter.heard(ms(32), None, &stack);
         assert_eq!(meter.read(ms(36)).late, time(6));
+        let behind = Meter { turn: Turn::Behind, until: ms(10), ..Meter::default() };
+        assert_eq!(behind.read(Instant(10_000_100)).late, Duration::from_nanos(100));
         let before = meter.read(ms(36));
         let mut meter = Meter { turn: Turn::Answer, until: ms(36), total: before };
         meter.heard(ms(40), None, &stack);

@@ -175,8 +175,10 @@ impl Train {
         }
         routing.expect(watch, 0..count, false);
         let first = routing.await_settled(&[watch], self.patience)?;
-        let sent_at = begun + first.sent_s.unwrap_or_else(|| routing.now_s() - begun);
         let sending = first.sending;
+        // A TCP may acknowledge what it has after 40 ms or more: the pace is that of what was sent.
+        let acknowledged_s = first.sent_s.unwrap_or_else(|| routing.now_s() - begun);
+        let sent_at = begun + (acknowledged_s - sending.unanswered_s).max(0.0);
         // Rounds that it is behind are worked off some time; what comes and goes for longer does so for ever.
         let deadline_s = sent_at + self.patience.as_secs_f64() * f64::from(RESTLESS);
         let mut settled = first;
@@ -207,7 +209,7 @@ impl Train {
             lag_s: (last - sent_at).max(0.0),
             complete: settled.complete,
             complaint,
-            held_s: sending.held_s + sending.unanswered_s,
+            held_s: sending.held_s,
             late_s: sending.late_s,
             beyond_s: (sent_at - begun - (turns * u64::from(count)) as f64 / f64::from(rate)).max(0.0),
         };

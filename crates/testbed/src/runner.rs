@@ -14,7 +14,7 @@ use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::{real, simulated};
 use ceilings::{CeilingObserver, ceiling_params, sending_ceilings};
-use drophammer_lab::Lab;
+use drophammer_lab::{Lab, neighbours};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER, TESTER_KIND};
@@ -207,7 +207,11 @@ impl Runner<'_> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
         let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
-        let ceilings = if suite.duts.iter().any(in_namespace) { self.ceilings()? } else { Ceilings::default() };
+        let namespaces = suite.duts.iter().any(in_namespace);
+        if namespaces && let Some(problem) = neighbours::do_not_fit(&suite.ports) {
+            self.note(None, &problem)?;
+        }
+        let ceilings = if namespaces { self.ceilings()? } else { Ceilings::default() };
         for dut in &suite.duts {
             let problem = if is_virtual(dut) { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
             if let Some(problem) = problem {

@@ -16,7 +16,7 @@ mod environment;
 mod error;
 pub mod kinds;
 mod mounts;
-pub mod neighbours;
+mod neighbours;
 mod netns;
 mod probe;
 mod process;

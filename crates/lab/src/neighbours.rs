@@ -4,19 +4,28 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::Family;
 use std::fs;
 
-/// In words, with a remedy, when the emulated routers of a suite are more than the kernel of a router in a namespace can have as
-/// neighbours; the sessions of those for whom there is no room never come up. `None` when all fit, or when the limit
-/// cannot be read: it is only shown in the host's own network namespace.
-pub fn do_not_fit(ports: &[PortConfig]) -> Option<String> {
-    [Family::Ipv4, Family::Ipv6].into_iter().find_map(|family| {
-        let routers = ports.iter().map(|p| p.peers(family).len()).sum();
-        let sysctl = match family {
-            Family::Ipv4 => "net.ipv4.neigh.default.gc_thresh3",
-            Family::Ipv6 => "net.ipv6.neigh.default.gc_thresh3",
-        };
-        let limit = fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).ok()?;
-        beyond(family, routers, sysctl, limit.trim().parse().ok()?)
-    })
+/// How many neighbours the kernel keeps in all namespaces together, by family; only the host's own network namespace tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits([Option<usize>; 2]);
+
+const FAMILIES: [(Family, &str); 2] =
+    [(Family::Ipv4, "net.ipv4.neigh.default.gc_thresh3"), (Family::Ipv6, "net.ipv6.neigh.default.gc_thresh3")];
+
+impl Limits {
+    /// Those of the network namespace of this process.
+    pub(crate) fn read() -> Limits {
+        Limits(FAMILIES.map(|(_, sysctl)| {
+            fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).ok()?.trim().parse().ok()
+        }))
+    }
+
+    /// In words, with a remedy, when the emulated routers on `ports` are more than that; `None` when all fit or the limit is unknown.
+    pub(crate) fn exceeded(self, ports: &[PortConfig]) -> Option<String> {
+        FAMILIES.iter().zip(self.0).find_map(|((family, sysctl), limit)| {
+            let routers = ports.iter().map(|p| p.peers(*family).len()).sum();
+            beyond(*family, routers, sysctl, limit?)
+        })
+    }
 }
 
 fn beyond(family: Family, routers: usize, sysctl: &str, limit: usize) -> Option<String> {

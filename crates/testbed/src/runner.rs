@@ -14,7 +14,7 @@ use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::{real, simulated};
 use ceilings::{CeilingObserver, ceiling_params, sending_ceilings};
-use drophammer_lab::{Lab, neighbours};
+use drophammer_lab::Lab;
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER, TESTER_KIND};
@@ -208,7 +208,7 @@ impl Runner<'_> {
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
         let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
         let namespaces = suite.duts.iter().any(in_namespace);
-        if namespaces && let Some(problem) = neighbours::do_not_fit(&suite.ports) {
+        if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
             self.note(None, &problem)?;
         }
         let ceilings = if namespaces { self.ceilings()? } else { Ceilings::default() };

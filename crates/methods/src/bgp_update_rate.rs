@@ -2,7 +2,7 @@
 //! falling behind (terms of RFC 4098; no RFC defines it).
 
 use crate::Method;
-use crate::parameters::{seconds, shorter};
+use crate::parameters::{self, seconds, shorter};
 use crate::report::{SeriesKind, note, plot, point, row, table};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
 use crate::routing::{Packing, PeerIndex, RESTLESS, RouteAction, WatchIndex};
@@ -24,37 +24,43 @@ static SPEC: TestSpec = TestSpec {
     summary: "the highest pace of withdrawals and advertisements that the router passes on without falling behind",
     source: "terms of RFC 4098 (update trains, flaps)",
     needs: route_tests::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table that change"),
-        ParamSpec::new(
-            "first_rate",
-            ParamKind::Count,
-            "5000",
-            "5000",
-            "changes per second at first; doubled while they are kept up with",
-        ),
-        ParamSpec::new("max_rate", ParamKind::Count, "320000", "5000000", "changes per second at which the test ends"),
-        ParamSpec::new("duration", ParamKind::Duration, "1 s", "30 s", "time at each pace"),
-        ParamSpec::new(
-            "lag",
-            ParamKind::Duration,
-            "250 ms",
-            "1 s",
-            "behind is who needs longer than this after the last change",
-        ),
-        ParamSpec::new(
-            "refinements",
-            ParamKind::Count,
-            "3",
-            "5",
-            "halvings of the interval between the last good and the first bad pace",
-        ),
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<11>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table that change"),
+            ParamSpec::new(
+                "first_rate",
+                ParamKind::Count,
+                "5000",
+                "5000",
+                "changes per second at first; doubled while they are kept up with",
+            ),
+            ParamSpec::new(
+                "max_rate",
+                ParamKind::Count,
+                "320000",
+                "5000000",
+                "changes per second at which the test ends",
+            ),
+            ParamSpec::new("duration", ParamKind::Duration, "1 s", "30 s", "time at each pace"),
+            ParamSpec::new(
+                "lag",
+                ParamKind::Duration,
+                "250 ms",
+                "1 s",
+                "behind is who needs longer than this after the last change",
+            ),
+            ParamSpec::new(
+                "refinements",
+                ParamKind::Count,
+                "3",
+                "5",
+                "halvings of the interval between the last good and the first bad pace",
+            ),
+        ],
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec {
             key: "bgp_update_rate_ipv4_rps",

@@ -25,6 +25,7 @@ pub mod rib_fib_capacity;
 pub mod route_flap;
 pub mod route_forwarding;
 pub mod route_outage;
+pub mod route_steps;
 pub mod route_tests;
 pub mod route_traffic;
 pub mod routing;

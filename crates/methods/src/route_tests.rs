@@ -49,6 +49,9 @@ pub const PATIENCE: ParamSpec = ParamSpec::new(
 pub const ESTABLISH: ParamSpec =
     ParamSpec::new("establish", ParamKind::Duration, "20 s", "120 s", "time for the sessions to come up");
 
+/// What all tests that load a table have at the end of their parameters.
+pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE, PATIENCE, ESTABLISH];
+
 /// The families of a test.
 pub fn families(params: &Params) -> Vec<Family> {
     params.families("families").unwrap_or_else(|| vec![Family::Ipv4])

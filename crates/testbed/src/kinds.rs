@@ -60,6 +60,13 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "0 s",
             "of many routes, how much later each further one forwards",
         ),
+        ParamSpec::new(
+            "ack_delay",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "how long its TCP waits for more before it acknowledges what it was told",
+        ),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(

@@ -30,6 +30,7 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         propagation_delay: time("propagation_delay"),
         fib_delay: time("fib_delay"),
         fib_time_per_route: time("fib_time_per_route"),
+        ack_delay: time("ack_delay"),
         rib_limit: p.count("rib_limit").map(|paths| RibLimit { paths: paths as usize, beyond }),
     })
 }

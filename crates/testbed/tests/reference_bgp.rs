@@ -17,7 +17,7 @@ fn text(params: &str, rest: &str) -> String {
 
 #[test]
 fn each_port_has_its_peers_in_its_own_as() {
-    let params = ", propagation_delay: 2 ms, fib_delay: 5 ms, fib_time_per_route: 700 ns, rib_limit: 9, rib_beyond: reset, \
+    let params = ", propagation_delay: 2 ms, fib_delay: 5 ms, fib_time_per_route: 700 ns, ack_delay: 40 ms, rib_limit: 9, rib_beyond: reset, \
                   fib_limit_ipv4: 7, fib_limit_ipv6: 8";
     let bgp = "bgp: {dut_as: 64500, tester_as: 64600, peers_per_port: 3, hold_time: 30 s}\n";
     let suite = read_suite(&text(params, bgp));
@@ -26,6 +26,7 @@ fn each_port_has_its_peers_in_its_own_as() {
     let bgp = config.bgp.clone().unwrap();
     assert_eq!((bgp.asn, bgp.hold_time, bgp.peers.len()), (64_500, Duration::from_secs(30), 12));
     assert_eq!(bgp.rib_limit, Some(RibLimit { paths: 9, beyond: Beyond::Reset }));
+    assert_eq!(bgp.ack_delay, Duration::from_millis(40));
     let times = (bgp.propagation_delay, bgp.fib_delay, bgp.fib_time_per_route);
     assert_eq!(times, (Duration::from_millis(2), Duration::from_millis(5), Duration::from_nanos(700)));
     for (index, port) in suite.ports.iter().enumerate() {

@@ -52,7 +52,9 @@ impl Connection {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes.clamp(1 << 10, 1 << 29)]);
         let mut socket = Socket::new(buffer(config.receive_buffer), buffer(config.send_buffer));
         socket.set_nagle_enabled(false);
-        socket.set_ack_delay(None);
+        socket.set_ack_delay(
+            config.ack_delay.map(|delay| smoltcp::time::Duration::from_micros(delay.as_micros() as u64)),
+        );
         socket.set_hop_limit(Some(config.hop_limit.max(1)));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);

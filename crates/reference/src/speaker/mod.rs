@@ -61,6 +61,7 @@ impl Speaker {
         for port in &config.ports {
             let mut tcp = TcpConfig::new(port.mtu as usize, config.seed);
             (tcp.send_buffer, tcp.receive_buffer) = (buffer, buffer);
+            tcp.ack_delay = Some(bgp.ack_delay).filter(|delay| !delay.is_zero());
             let mut stack = TcpStack::new(tcp);
             for own in [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())].into_iter().flatten() {
                 stack.add_host(own);

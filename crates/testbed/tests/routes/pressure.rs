@@ -122,6 +122,19 @@ fn a_pace_that_a_slow_reader_does_not_take_is_its_bound() {
 }
 
 #[test]
+fn a_table_that_is_acknowledged_late_is_not_taken_slowly() {
+    let test = rate(", first_rate: 1000, max_rate: 4000");
+    let (_, outcome) = completed(", ack_delay: 100 ms", 2, &test);
+    let column = |name| full(&outcome, "bgp_update_rate", name);
+    // The last answer comes 10 % of the train's time later.
+    for (sent, intended) in column("sent_rps").iter().zip(column("intended_rps")) {
+        assert!((sent / intended - 1.0).abs() < 0.02, "{sent} of {intended}");
+    }
+    column("lag_ms").iter().for_each(|ms| about(*ms, 0.0, 1.0));
+    assert_eq!((figure(&outcome, "bgp_update_rate_ipv4_rps"), marks(&outcome)), (Some(4_000.0), vec![]));
+}
+
+#[test]
 fn a_pace_that_the_tester_does_not_keep_is_nobodys_bound() {
     let suite = suite("", 2, "{}", &format!("  - {}\n", rate(", first_rate: 2000, max_rate: 4000")));
     let method = METHODS.iter().find(|m| m.spec().name == "bgp_update_rate").unwrap();

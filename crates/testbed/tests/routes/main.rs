@@ -8,6 +8,7 @@ mod bed;
 mod bgp;
 mod capacity;
 mod faults;
+mod internal;
 mod outages;
 mod traffic;
 

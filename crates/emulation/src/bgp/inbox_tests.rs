@@ -153,11 +153,11 @@ fn each_kind_of_wrong() {
     assert_eq!(wrong(&other, &|e| e.check_attributes = false), [0, 0, 0]);
 }
 
-/// One route, sent with MED 5 and LOCAL_PREF 90, as it comes from the internal peer 0.0.0.2 with these attributes beside ORIGIN and an
+/// One route, sent with this MED and LOCAL_PREF 90, as it comes from the internal peer 0.0.0.2 with these attributes beside ORIGIN and an
 /// empty AS_PATH: is it right?
-fn inside(teller: Teller, came: &[&[u8]]) -> bool {
+fn inside(teller: Teller, med: Option<u32>, came: &[&[u8]]) -> bool {
     let prefix = "20.0.0.0/8".parse().unwrap();
-    let sent = RouteAttributes { med: Some(5), local_pref: Some(90), ..Default::default() };
+    let sent = RouteAttributes { med, local_pref: Some(90), ..Default::default() };
     let routes = Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, sent)])));
     let config = |id: u32| SessionConfig::new(65_000, 65_000, Ipv4Addr::from(id));
     let agreed = Negotiated::from_opens(&config(1), config(2).open()).unwrap();
@@ -178,6 +178,7 @@ fn inside(teller: Teller, came: &[&[u8]]) -> bool {
 fn what_an_internal_peer_must_and_must_not_add() {
     let med: &[u8] = &[0x80, 4, 4, 0, 0, 0, 5];
     let [pref, other]: [&[u8]; 2] = [&[0x40, 5, 4, 0, 0, 0, 90], &[0x40, 5, 4, 0, 0, 0, 91]];
+    let own: &[u8] = &[0x80, 9, 4, 0, 0, 0, 2];
     let [origin, stranger]: [&[u8]; 2] = [&[0x80, 9, 4, 0, 0, 0, 7], &[0x80, 9, 4, 0, 0, 0, 8]];
     let [through, elsewhere]: [&[u8]; 2] = [&[0x80, 10, 4, 0, 0, 0, 2], &[0x80, 10, 4, 0, 0, 0, 3]];
     let twice: &[u8] = &[0x80, 10, 8, 0, 0, 0, 2, 0, 0, 0, 2];
@@ -198,13 +199,25 @@ fn what_an_internal_peer_must_and_must_not_add() {
         (Teller::External, vec![pref], true),
         (Teller::External, vec![med], false),
         (Teller::External, vec![&[0x80, 4, 4, 0, 0, 0, 6], pref], false),
+        // Marked, and by nobody but the reflector.
+        (Teller::External, vec![med, pref, own, through], true),
+        (Teller::External, vec![med, pref, own], false),
+        (Teller::External, vec![med, pref, origin, through], false),
+        (Teller::External, vec![med, pref, own, elsewhere], false),
         (Teller::External, vec![med, pref, origin], false),
         (Teller::External, vec![med, pref, through], false),
         (Teller::Peer, vec![med, pref], true),
         (Teller::Peer, vec![med, other], false),
         (Teller::Peer, vec![med, pref, origin, through], false),
     ] {
-        assert_eq!(inside(teller, &came), right, "{teller:?}: {came:x?}");
+        assert_eq!(inside(teller, Some(5), &came), right, "{teller:?}: {came:x?}");
+    }
+    let zero: &[u8] = &[0x80, 4, 4, 0, 0, 0, 0];
+    for (sent, came, right) in
+        [(None, vec![], true), (None, vec![zero], true), (Some(0), vec![], true), (None, vec![med], false)]
+    {
+        let came = [came, vec![pref, origin, through]].concat();
+        assert_eq!(inside(reflected, sent, &came), right, "{sent:?}: {came:x?}");
     }
 }
 

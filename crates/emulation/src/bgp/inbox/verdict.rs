@@ -51,8 +51,9 @@ pub(super) fn judge(
         path.is_sequence() && as_path::merged(path, received.as4_path).eq(ases)
     });
     let med = match (expected.teller, session.ibgp, received.med, sent.med) {
-        // A reflector does not change it (RFC 4456 section 10).
-        (Teller::Peer, ..) | (Teller::Internal(_), true, ..) => received.med != sent.med,
+        (Teller::Peer, ..) => received.med != sent.med,
+        // A reflector does not change it (RFC 4456 section 10). None means the same as 0 (RFC 4271 section 9.1.2.2 c), which FRR writes.
+        (Teller::Internal(_), true, received, sent) => received.unwrap_or(0) != sent.unwrap_or(0),
         // RFC 4271 section 5.1.4: it may be passed on within the AS, and may be taken away.
         (Teller::External, true, received, sent) => received.is_some() && received != sent,
         // The same section: the MED of one AS is not told to another. One of the router's own may be.
@@ -73,15 +74,17 @@ pub(super) fn judge(
 /// Are LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST those that must come from an internal peer?
 fn internal(received: &Received<'_>, teller: Teller, sent: &RouteAttributes, peer_id: Option<Ipv4Addr>) -> bool {
     let own = sent.local_pref.unwrap_or(LOCAL_PREF);
-    let reflected = (received.originator_id, received.cluster_list);
+    // The cluster of a single reflector has the reflector's identifier (RFC 4456 section 7).
+    let cluster = peer_id.map(|id| id.octets());
+    let through = cluster.as_ref().is_some_and(|id| received.cluster_list == id);
+    let bare = (received.originator_id, received.cluster_list) == (None, &[]);
     match teller {
-        Teller::Peer => received.local_pref == Some(own) && reflected == (None, &[]),
-        // RFC 4271 section 5.1.5: it is there, and its value is the router's to choose. Nothing was reflected.
-        Teller::External => received.local_pref.is_some() && reflected == (None, &[]),
-        // RFC 4456 sections 8 and 10; the cluster of a single reflector has the reflector's identifier (section 7).
+        Teller::Peer => received.local_pref == Some(own) && bare,
+        // RFC 4271 section 5.1.5: it is there, and its value is the router's to choose. Nothing was reflected; where the router marks the
+        // route all the same, as OpenBGPD does for clients, it is the one that brought it into the AS.
+        Teller::External => received.local_pref.is_some() && (bare || through && received.originator_id == peer_id),
+        // RFC 4456 sections 8 and 10.
         Teller::Internal(originator) => {
-            let cluster = peer_id.map(|id| id.octets());
-            let through = cluster.as_ref().is_some_and(|id| received.cluster_list == id);
             received.local_pref == Some(own) && received.originator_id == Some(originator) && through
         }
     }

@@ -1,10 +1,13 @@
 //! Makes the recordings of real daemons that tests read: `cargo run -p drophammer-testbed --example daemons` as root, with the packages
-//! bird2, frr and openbgpd. Each is checked while it is made, and nothing is kept of what is not right.
+//! bird2, frr and openbgpd; `-- mrt`, `-- paths`, `-- frr` and the like make a part of them. Each is checked while it is made, and nothing is kept of what is not right.
 
 mod daemon;
 mod mrt;
 #[path = "../../tests/common/mrt_plan.rs"]
 mod plan;
+#[path = "../../../emulation/tests/bgp_daemons/plan.rs"]
+mod scenes;
+mod sessions;
 mod speaker;
 
 use drophammer_lab::{Lab, LabOptions};
@@ -20,7 +23,11 @@ fn record() -> Result<(), String> {
     daemon::surroundings(folder.path())?;
     let netns = daemon::links(&lab)?;
     let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    mrt::record(&netns, &crates.join("testbed/tests/mrt_recorded"))
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    if "mrt".contains(&filter) {
+        mrt::record(&netns, &crates.join("testbed/tests/mrt_recorded"))?;
+    }
+    sessions::record(&netns, &crates.join("emulation/tests/bgp_daemons"), &filter)
 }
 
 fn main() -> ExitCode {

@@ -3,7 +3,7 @@
 use crate::daemon::{self, LINKS};
 use crate::plan;
 use crate::speaker::{Speaker, until};
-use drophammer_emulation::bgp::{Packing, SessionConfig};
+use drophammer_emulation::bgp::{NextHops, Packing, SessionConfig};
 use drophammer_lab::Netns;
 use drophammer_model::trial::Family;
 use drophammer_testbed::mrt;
@@ -101,7 +101,12 @@ pub fn record([netns, routers]: &[Netns; 2], folder: &Path) -> Result<(), String
             config.families = vec![if family == Family::Ipv4 { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST }];
             config.connect_retry = Duration::from_millis(200);
             config.idle_hold = Duration::from_millis(200);
-            speakers.push(Speaker::start(routers, config, addresses(port, family)?, begun));
+            let [there, own] = addresses(port, family)?;
+            let hops = match own {
+                IpAddr::V4(own) => NextHops { ipv4: Some(own), ..NextHops::default() },
+                IpAddr::V6(own) => NextHops { ipv6: Some(own), ..NextHops::default() },
+            };
+            speakers.push(Speaker::start(routers, config, there, hops, begun));
         }
         let limit = Duration::from_secs(60);
         until(&mut speakers, &format!("sessions with {kind}"), limit, |all| all.iter().all(Speaker::established))?;

@@ -28,13 +28,8 @@ pub struct Speaker<'a> {
 }
 
 impl<'a> Speaker<'a> {
-    /// A router at `own`, in this namespace, that connects to the daemon at once; times count from `begun`.
-    pub fn start(netns: &'a Netns, config: SessionConfig, [daemon, own]: [IpAddr; 2], begun: Clock) -> Speaker<'a> {
-        let mut hops = NextHops::default();
-        match own {
-            IpAddr::V4(own) => hops.ipv4 = Some(own),
-            IpAddr::V6(own) => hops.ipv6 = Some(own),
-        }
+    /// A router in this namespace that names these next hops and connects to the daemon at once; times count from `begun`.
+    pub fn start(netns: &'a Netns, config: SessionConfig, daemon: IpAddr, hops: NextHops, begun: Clock) -> Speaker<'a> {
         let mut speaker = Speaker {
             netns,
             session: Session::new(config),
@@ -95,7 +90,15 @@ impl<'a> Speaker<'a> {
                 Wish::Close | Wish::Abort => self.stream = None,
             }
         }
+        // First what it has to say, so that the order of messages is that of their causes.
+        self.write();
         self.read()?;
+        self.write();
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        let now = self.now();
         let Speaker { session, outbox, unsent, said, .. } = self;
         let mut buffer = vec![0; MAX_LEN_EXTENDED];
         loop {
@@ -126,7 +129,6 @@ impl<'a> Speaker<'a> {
                 }
             }
         }
-        Ok(())
     }
 
     fn read(&mut self) -> Result<(), String> {

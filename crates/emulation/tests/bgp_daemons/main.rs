@@ -171,8 +171,7 @@ fn labelled_and_vpn_routes_are_reflected_with_their_labels() {
 
 #[test]
 fn both_paths_to_each_prefix_are_passed_on() {
-    let context =
-        Context { four_octet_as: true, ibgp: false, path_ids: PathIds::of([AfiSafi::IPV4_UNICAST]) };
+    let context = Context { four_octet_as: true, ibgp: false, path_ids: PathIds::of([AfiSafi::IPV4_UNICAST]) };
     for (name, _) in all(Scene::Paths) {
         let a = replay(name, Scene::Paths, 0);
         let b = replay(name, Scene::Paths, 1);

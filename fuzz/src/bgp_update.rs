@@ -28,7 +28,8 @@ pub fn run(data: &[u8]) {
         .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));
     let mut inbox = Inbox::new();
     let ids = tables.each_ref().map(|routes| {
-        let expected = Expected { as_path_prefix: vec![65_001], next_hop: None, check_attributes: true, times: true };
+        let expected =
+            Expected { as_path_prefix: vec![65_001], check_attributes: true, times: true, ..Expected::default() };
         inbox.expect(Instant(0), routes.clone(), 0..ROUTES, expected)
     });
     let mut now = Instant(0);

@@ -143,7 +143,7 @@ fn main() {
                 measure(&format!("verify: {name}, {size}{with}"), &only, || {
                     let mut inbox = Inbox::new();
                     let as_path_prefix = vec![65_001];
-                    let expected = Expected { as_path_prefix, next_hop: None, check_attributes: true, times };
+                    let expected = Expected { as_path_prefix, check_attributes: true, times, ..Expected::default() };
                     inbox.expect(Instant(0), routes.clone(), 0..ROUTES, expected);
                     bodies(&bytes).for_each(|body| {
                         inbox.update(Instant(1), body, &agreed).unwrap_or_else(|answer| panic!("{answer}"));

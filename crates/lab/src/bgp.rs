@@ -16,6 +16,7 @@ pub(crate) struct Speaker {
     dut_as: u32,
     /// Hold Time in seconds.
     hold: u64,
+    next_hop_self: bool,
     groups: Vec<Group>,
 }
 
@@ -26,6 +27,8 @@ struct Group {
     name: String,
     family: Family,
     asn: u32,
+    /// In the DUT's AS: clients of the reflector that it is.
+    internal: bool,
     /// The DUT's address.
     local: IpAddr,
     peers: Vec<IpAddr>,
@@ -42,22 +45,30 @@ impl Speaker {
                 let peers = port.peers(family);
                 let Some(addressing) = port.addressing(family).filter(|_| !peers.is_empty()) else { continue };
                 let name = format!("p{i}_{}", word(family));
-                groups.push(Group { name, family, asn: bgp.asn, local: addressing.dut, peers });
+                let (asn, internal) = (bgp.asn, bgp.is_internal());
+                groups.push(Group { name, family, asn, internal, local: addressing.dut, peers });
             }
         }
-        Some(Speaker { dut_as: first.dut_as, hold: first.hold.as_secs(), groups })
+        let (dut_as, next_hop_self) = (first.dut_as, first.next_hop_self);
+        Some(Speaker { dut_as, hold: first.hold.as_secs(), next_hop_self, groups })
     }
 
-    /// What templates see: `dut_as`, `hold` and `keepalive` in seconds, and `groups` with `name`, `family`, `asn`,
-    /// `local` and `peers`.
+    /// What templates see: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, and `groups` with `name`, `family`, `asn`,
+    /// `internal`, `local` and `peers`.
     pub(crate) fn context(&self) -> Value {
         let group = |g: &Group| {
             let peers: Vec<String> = g.peers.iter().map(IpAddr::to_string).collect();
-            context! { name => &g.name, family => word(g.family), asn => g.asn, local => g.local.to_string(), peers }
+            context! {
+                name => &g.name, family => word(g.family), asn => g.asn, internal => g.internal,
+                local => g.local.to_string(), peers,
+            }
         };
         let groups: Vec<Value> = self.groups.iter().map(group).collect();
         // A third of the Hold Time (RFC 4271 section 4.4).
-        context! { dut_as => self.dut_as, hold => self.hold, keepalive => self.hold / 3, groups }
+        context! {
+            dut_as => self.dut_as, hold => self.hold, keepalive => self.hold / 3, next_hop_self => self.next_hop_self,
+            groups,
+        }
     }
 
     /// Addresses of all neighbours.

@@ -30,6 +30,8 @@ pub enum ParamKind {
     Command,
     /// List of interface names.
     Interfaces,
+    /// List of names of the suite's ports: `[p1, p2]`.
+    Ports,
 }
 
 /// A parameter of a test or a DUT kind.

@@ -140,6 +140,9 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nbgp: {hold_time: 90}", (2, 18), "`90` is not a duration", "60 s"),
     Case(1, "suite: good\nbgp: {hold_time: 2 s}", (2, 18), "cannot carry this Hold Time", "from `3 s` to `65535 s`"),
     Case(1, "suite: good\nbgp: {hold_time: 3500 ms}", (2, 18), "cannot carry this Hold Time", "whole seconds"),
+    Case(1, "suite: good\nbgp: {internal: [p3]}", (2, 17), "there is no port `p3`", "the ports are p1, p2"),
+    Case(1, "suite: good\nbgp: {internal: [p1], dut_as: 65002}", (2, 31), "is also that of a port", "those of `internal`"),
+    Case(1, "suite: good\nbgp: {internal: p1}", (2, 17), "is a list, not `p1`", "[p1, p2]"),
     Case(1, "suite: good\nbgp: {families: ipv4}", (2, 17), "is a list, not `ipv4`", "[ipv4, ipv6]"),
     // Criteria.
     Case(10, "  - throughput: {expect: {throughput_65_pps: \">= 1\"}}", (10, 27), "a size that this test does not send", "`64` and `1518`"),

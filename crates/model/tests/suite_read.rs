@@ -225,4 +225,11 @@ fn bgp_has_defaults_and_reaches_every_port() {
         ["2001:2:0:8001::2", "2001:2:0:8001::3", "2001:2:0:8001::4"].map(|a| a.parse::<std::net::IpAddr>().unwrap());
     assert_eq!(read.ports[1].peers(Family::Ipv6), peers);
     assert!(read.ports[1].peers(Family::Ipv4).is_empty());
+    // The number that a port would have counts for nothing where its peers are the DUT's.
+    let read = with("bgp: {internal: [p2], next_hop_self: true, dut_as: 65002}");
+    let of = |b: &drophammer_model::suite::PortBgp| (b.asn, b.is_internal(), b.next_hop_self);
+    let ports: Vec<_> = read.ports.iter().filter_map(|p| p.bgp.as_ref().map(of)).collect();
+    assert_eq!(ports, [(65001, false, true), (65002, true, true)]);
+    let read = with("bgp: {internal: [p2, p1]}");
+    assert!(read.ports.iter().all(|p| p.bgp.as_ref().is_some_and(|b| b.is_internal() && b.asn == 65000)));
 }

@@ -83,8 +83,11 @@ pub struct BgpConfig {
     pub asn: u32,
     /// BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Its neighbours. It waits for them to connect, and tells each one's routes to all others.
+    /// Its neighbours. It waits for them to connect, and tells each one's routes to all others; from one internal neighbour to another
+    /// where one of them is a client.
     pub peers: Vec<BgpPeer>,
+    /// Internal neighbours are told of external routes with the device as next hop (RFC 4271 section 5.1.3).
+    pub next_hop_self: bool,
     /// Proposed hold time, in whole seconds.
     pub hold_time: Duration,
     /// From the reception of a route to its re-advertisement.
@@ -106,6 +109,7 @@ impl Default for BgpConfig {
             asn: 65_000,
             router_id: Ipv4Addr::new(192, 0, 2, 1),
             peers: Vec::new(),
+            next_hop_self: false,
             hold_time: Duration::from_secs(90),
             propagation_delay: Duration::ZERO,
             fib_delay: Duration::ZERO,
@@ -129,6 +133,9 @@ pub struct BgpPeer {
     /// Does the device connect to it, rather than wait?
     #[serde(default)]
     pub connect: bool,
+    /// Of an internal neighbour: does the device reflect routes for it (RFC 4456)?
+    #[serde(default)]
+    pub client: bool,
 }
 
 /// An end of the memory for routes.

@@ -6,7 +6,7 @@ mod common;
 mod speakers;
 
 use common::{MS, SECOND, Test, net4, net6};
-use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, Verified};
+use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, Teller, Verified};
 use drophammer_model::Instant;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
@@ -39,8 +39,13 @@ fn announce(world: &mut World, routes: &Arc<Routes>) -> Vec<ExpectationId> {
     let (now, all) = (world.now, 0..routes.len());
     let ids = (1..world.speakers.len()).map(|port| {
         let own: IpAddr = if routes.family() == Family::Ipv4 { net4(port, 1).into() } else { net6(port, 1).into() };
-        let expected =
-            Expected { as_path_prefix: vec![DUT, asn(0)], next_hop: Some(own), check_attributes: true, times: true };
+        let expected = Expected {
+            teller: Teller::External,
+            as_path_prefix: vec![DUT, asn(0)],
+            next_hop: Some(own),
+            check_attributes: true,
+            times: true,
+        };
         world.speakers[port].inbox.expect(now, routes.clone(), all.clone(), expected)
     });
     let ids = ids.collect();

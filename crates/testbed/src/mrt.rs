@@ -1,7 +1,8 @@
 //! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, gzip or
 //! bzip2, as route collectors publish them.
 //!
-//! A file holds the routes of all peers of a collector. A table is what one of them told: its routes of one IP version.
+//! A file holds the routes of all peers of a collector. A table is what one of them told: its routes of one IP version. Dumps may stand
+//! one behind the other, each with a peer index table of its own, as BIRD appends them: a peer is the same by its AS and address.
 //! Records are taken apart here, so that the routes of other peers cost nothing and nothing that is cut off or damaged passes in silence;
 //! the attributes of the chosen peer's routes are read by bgpkit-parser.
 
@@ -43,7 +44,7 @@ pub struct MrtError {
 pub enum PeerChoice {
     /// Of the peer with the most routes of the IP version; of the first of equals.
     MostRoutes,
-    /// Of the peer with this index in the file.
+    /// Of the peer with this index in the file; of several the one with the most routes.
     Index(u16),
     /// Of the peer in this AS; of several the one with the most routes.
     As(u32),
@@ -52,7 +53,7 @@ pub enum PeerChoice {
 /// A peer of the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MrtPeer {
-    /// Index in the file.
+    /// Index in the first peer index table that names it.
     pub index: u16,
     /// AS number.
     pub asn: u32,
@@ -67,56 +68,91 @@ pub struct MrtPeer {
 /// # Errors
 /// [`MrtError`] for a file that cannot be read, is cut off, or is no RIB of TABLE_DUMP_V2.
 pub fn peers(path: &Path) -> Result<Vec<MrtPeer>, MrtError> {
-    let mut peers: BTreeMap<u16, MrtPeer> = BTreeMap::new();
+    let mut peers = Peers::default();
     let mut records = Records::open(path)?;
     let mut body = Vec::new();
     while let Some(record) = records.next(&mut body)? {
         match record {
-            Record::Peers => records.peers(&body)?.into_iter().for_each(|p| {
-                peers.insert(p.index, p);
-            }),
+            Record::Peers => peers.table(records.peers(&body)?),
             Record::Rib(family, paths) => {
                 for entry in (Rib { body: &body, family, paths }).entries().map_err(|why| records.error(&why))? {
-                    let Some(peer) = peers.get_mut(&entry.peer) else {
-                        return Err(records
-                            .error(&format!("has a route of peer {}, whom no peer index table names", entry.peer)));
+                    let Some(at) = peers.find(entry.peer) else {
+                        let why = format!("has a route of peer {}, whom no peer index table names", entry.peer);
+                        return Err(records.error(&why));
                     };
-                    peer.routes[family as usize] += 1;
+                    peers.known[at].routes[family as usize] += 1;
                 }
             }
             Record::Other => {}
         }
     }
-    if peers.is_empty() {
+    if peers.known.is_empty() {
         return Err(records.empty());
     }
-    Ok(peers.into_values().collect())
+    Ok(peers.known)
+}
+
+/// Peers of a file while it is read.
+#[derive(Default)]
+struct Peers {
+    /// Those of all tables so far, each once.
+    known: Vec<MrtPeer>,
+    /// Places in `known` by index in the table that holds now.
+    current: BTreeMap<u16, usize>,
+}
+
+impl Peers {
+    /// Another peer index table.
+    fn table(&mut self, table: Vec<MrtPeer>) {
+        self.current.clear();
+        // Two of one table are two, whatever they have in common.
+        let mut taken = vec![false; self.known.len()];
+        for peer in table {
+            let same = |(at, known): (usize, &MrtPeer)| {
+                let fits = !taken[at] && (known.asn, known.address) == (peer.asn, peer.address);
+                fits.then_some((known.index != peer.index, at))
+            };
+            let at = self.known[..taken.len()].iter().enumerate().filter_map(same).min().map(|(_, at)| at);
+            let at = at.unwrap_or(self.known.len());
+            match taken.get_mut(at) {
+                Some(taken) => *taken = true,
+                None => self.known.push(peer.clone()),
+            }
+            self.current.insert(peer.index, at);
+        }
+    }
+
+    /// Place of the peer with this index.
+    fn find(&self, index: u16) -> Option<usize> {
+        self.current.get(&index).copied()
+    }
 }
 
 /// What the chosen peer told of one IP version, named after file and peer. Next hops of the file are those of a network that is not
 /// here, so routes have none (the speaker itself). The peer's own AS is not part of a path, as it will be another one that
-/// speaks; AS_SETs (RFC 9774) are left out of it. Of several paths to a prefix (RFC 8050) the first in the file counts.
+/// speaks; AS_SETs (RFC 9774) are left out of it. Of several paths to a prefix (RFC 8050) the first in its record counts, of several records
+/// the last.
 ///
 /// # Errors
 /// [`MrtError`] as for [`peers`], for a peer that is not there or has no routes, and for attributes that cannot be read.
 pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTable, MrtError> {
     let peers = peers(path)?;
     let fail = |what: String| MrtError { path: path.into(), what };
-    let fits = |p: &&MrtPeer| match choice {
+    let fits = |p: &MrtPeer| match choice {
         PeerChoice::MostRoutes => true,
         PeerChoice::Index(index) => p.index == index,
         PeerChoice::As(asn) => p.asn == asn,
     };
     let count = |p: &MrtPeer| p.routes[family as usize];
     // The first of equals: `max_by_key` takes the last.
-    let peer = peers.iter().rev().filter(fits).max_by_key(|p| count(p));
+    let chosen = peers.iter().enumerate().rev().filter(|(_, p)| fits(p)).max_by_key(|(_, p)| count(p));
     let named = match choice {
         PeerChoice::MostRoutes => String::new(),
         PeerChoice::Index(index) => format!(" {index}"),
         PeerChoice::As(asn) => format!(" in AS {asn}"),
     };
-    let last = peers.last().map_or(0, |p| p.index);
-    let Some(peer) = peer else {
+    let last = peers.iter().map(|p| p.index).max().unwrap_or(0);
+    let Some((place, peer)) = chosen else {
         return Err(fail(format!("there is no peer{named} among its {} peers (indices 0 to {last})", peers.len())));
     };
     if count(peer) == 0 {
@@ -129,15 +165,23 @@ pub fn read(path: &Path, family: Family, choice: PeerChoice) -> Result<RouteTabl
     let mut body = Vec::new();
     let mut error = None;
     let mut ready: Vec<(Prefix, RouteAttributes)> = Vec::new();
+    let mut tables = Peers::default();
     let mut next = || -> Result<Option<(Prefix, RouteAttributes)>, MrtError> {
         while ready.is_empty() {
             let Some(record) = records.next(&mut body)? else { return Ok(None) };
-            let Record::Rib(of, paths) = record else { continue };
-            if of != family {
-                continue;
-            }
+            let paths = match record {
+                Record::Peers => {
+                    tables.table(records.peers(&body)?);
+                    continue;
+                }
+                Record::Rib(of, paths) if of == family => paths,
+                _ => continue,
+            };
             let rib = Rib { body: &body, family, paths };
-            for entry in rib.entries().map_err(|why| records.error(&why))?.iter().filter(|e| e.peer == peer.index) {
+            for entry in rib.entries().map_err(|why| records.error(&why))?.iter() {
+                if tables.find(entry.peer) != Some(place) {
+                    continue;
+                }
                 let prefix = rib.prefix().map_err(|why| records.error(&why))?;
                 let attributes = rib.attributes(entry, peer.asn);
                 ready.push((prefix, attributes.map_err(|why| records.error(&format!("route {prefix}: {why}")))?));

@@ -6,7 +6,7 @@ use crate::hosts::Hosts;
 use crate::observer::Progress;
 use crate::ports::Ports;
 use crate::routers::{RouteCeilings, peer_config};
-use drophammer_emulation::bgp::{Expected, Packing, Routers};
+use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
 use drophammer_methods::{TestError, route_tests};
 use drophammer_model::environment::TESTER;
 use drophammer_model::outcome::{Column, Outcome, Row, Table};
@@ -118,7 +118,8 @@ pub fn once(
         }
     }
     let expected = Expected {
-        as_path_prefix: vec![bgp.asn],
+        teller: Teller::Peer,
+        as_path_prefix: if bgp.is_internal() { vec![] } else { vec![bgp.asn] },
         next_hop: config.addressing(family).map(|a| a.host),
         check_attributes: true,
         times: true,

@@ -10,16 +10,16 @@ pub(crate) use sessions::peer_config;
 
 use crate::bed::{Bed, Failure};
 use crate::hosts::{Act, Hosts};
-use drophammer_emulation::bgp::{ExpectationId, Expected, Routers};
+use drophammer_emulation::bgp::{ExpectationId, Expected, Routers, Teller};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
-use drophammer_model::suite::PortConfig;
+use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use sessions::router_id;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,8 @@ pub struct RoutingState {
     peers: Vec<PeerView>,
     places: Vec<Place>,
     dut_as: u32,
+    /// The DUT is the next hop of external routes for internal peers.
+    next_hop_self: bool,
     /// Sessions that must be up.
     wanted: BTreeSet<PeerIndex>,
     /// Those that may have something to say.
@@ -71,7 +73,7 @@ pub struct RoutingState {
 impl RoutingState {
     /// Puts routers behind the ports that have BGP; none of them is started. `None` where no port has.
     pub fn new(hosts: &mut Hosts, ports: &[PortConfig], seed: u64) -> Option<RoutingState> {
-        let dut_as = ports.iter().find_map(|port| port.bgp.as_ref())?.dut_as;
+        let PortBgp { dut_as, next_hop_self, .. } = *ports.iter().find_map(|port| port.bgp.as_ref())?;
         let (mut peers, mut places) = (Vec::new(), Vec::new());
         for (port, config) in ports.iter().enumerate() {
             let Some(bgp) = &config.bgp else { continue };
@@ -91,14 +93,11 @@ impl RoutingState {
             }
             hosts.set_routers(port, Routers::new(config.mtu, seed.wrapping_add(port as u64), configs), &also);
         }
-        Some(RoutingState::of(peers, places, dut_as, seed))
-    }
-
-    fn of(peers: Vec<PeerView>, places: Vec<Place>, dut_as: u32, seed: u64) -> RoutingState {
-        RoutingState {
+        Some(RoutingState {
             peers,
             places,
             dut_as,
+            next_hop_self,
             wanted: BTreeSet::new(),
             speaking: BTreeSet::new(),
             watches: Vec::new(),
@@ -108,6 +107,24 @@ impl RoutingState {
             ceilings: RouteCeilings::new(),
             port_failure: None,
             ended_some: false,
+        })
+    }
+
+    /// How the observer must be told what the origin said, which has this BGP identifier.
+    fn expected(&self, observer: PeerIndex, origin: PeerIndex, id: Option<Ipv4Addr>) -> Expected {
+        let (from, dut) = (&self.peers[origin], self.places[observer].dut);
+        let internal = |peer: &PeerView| peer.asn == self.dut_as;
+        let inside = internal(&self.peers[observer]);
+        // RFC 4271 section 5.1.2: each AS adds itself when it tells another one.
+        let added = [(!inside).then_some(self.dut_as), (!internal(from)).then_some(from.asn)];
+        // Section 5.1.3; of what is reflected RFC 4456 section 10 says the same, whatever is configured.
+        let unchanged = inside && (internal(from) || !self.next_hop_self);
+        Expected {
+            teller: id.filter(|_| internal(from)).map_or(Teller::External, Teller::Internal),
+            as_path_prefix: added.into_iter().flatten().collect(),
+            next_hop: Some(if unchanged { from.address } else { dut }),
+            check_attributes: true,
+            times: true,
         }
     }
 
@@ -260,12 +277,9 @@ impl Routing for Bed<'_> {
         let now = self.instant();
         let state = self.routing.as_mut().expect("as for the others");
         let (port, router) = state.at(observer);
-        let expected = Expected {
-            as_path_prefix: vec![state.dut_as, state.peers[origin].asn],
-            next_hop: Some(state.places[observer].dut),
-            check_attributes: true,
-            times: true,
-        };
+        let originator = self.hosts.routers(state.places[origin].port);
+        let originator = originator.map(|r| r.session(state.places[origin].router).config().router_id);
+        let expected = state.expected(observer, origin, originator);
         let known = |w: &Watch| w.observer == observer && w.origin == origin && Arc::ptr_eq(&w.routes, routes);
         let Some(routers) = self.hosts.routers_mut(port) else { return 0 };
         let inbox = routers.inbox_mut(router);

@@ -19,13 +19,16 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         let Some(bgp) = &config.bgp else { continue };
         for family in [Family::Ipv4, Family::Ipv6] {
             let all = config.peers(family);
-            peers.extend(all.into_iter().map(|address| BgpPeer { port, address, asn: bgp.asn, connect: false }));
+            let client = bgp.is_internal();
+            let peer = |address| BgpPeer { port, address, asn: bgp.asn, connect: false, client };
+            peers.extend(all.into_iter().map(peer));
         }
     }
     Some(BgpConfig {
         asn: first.dut_as,
         router_id: own.unwrap_or(Ipv4Addr::new(192, 0, 2, 1)),
         peers,
+        next_hop_self: first.next_hop_self,
         hold_time: first.hold,
         propagation_delay: time("propagation_delay"),
         fib_delay: time("fib_delay"),

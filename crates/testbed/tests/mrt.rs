@@ -195,6 +195,39 @@ fn of_several_paths_of_a_peer_the_first_counts() {
     assert_eq!((table.len(), table.attributes(0).as_path), (1, vec![1]));
 }
 
+/// A second dump behind the first, as BIRD appends them, whose peers have other indices: those that are the same are one.
+#[test]
+fn dumps_may_stand_one_behind_the_other() {
+    let folder = Folder::new();
+    let peer = |id: u8, asn: u32| [&[2, 192, 0, 2, id, 192, 0, 2, id][..], &asn.to_be_bytes()].concat();
+    let table = |peers: &[Vec<u8>]| {
+        let count = (peers.len() as u16).to_be_bytes();
+        record(13, 1, &[&[192, 0, 2, 255, 0, 0][..], &count, &peers.concat()].concat())
+    };
+    let bytes = [
+        table(&[peer(1, 64500), peer(2, 64501), peer(2, 64501)]),
+        rib(2, &[8, 20], &[entry(0, None, &plain(&[64500, 1])), entry(1, None, &plain(&[64501, 1]))]),
+        rib(2, &[8, 21], &[entry(0, None, &plain(&[64500, 1])), entry(2, None, &plain(&[64501, 1]))]),
+        table(&[peer(9, 64509), peer(2, 64501), peer(1, 64500)]),
+        rib(2, &[8, 20], &[entry(2, None, &plain(&[64500, 7]))]),
+        rib(2, &[8, 22], &[entry(2, None, &plain(&[64500, 1])), entry(0, None, &plain(&[64509, 1]))]),
+        rib(4, &[32, 0x2a, 0, 0, 1], &[entry(1, None, &plain(&[64501, 3]))]),
+    ];
+    let path = folder.file("appended", &bytes.concat());
+    let counts: Vec<_> = peers(&path).unwrap().iter().map(|p| (p.index, p.asn, p.routes)).collect();
+    assert_eq!(counts, [(0, 64500, [4, 0]), (1, 64501, [1, 1]), (2, 64501, [1, 0]), (0, 64509, [1, 0])]);
+    let routes = Routes::from(read(&path, Family::Ipv4, PeerChoice::MostRoutes).unwrap());
+    let told =
+        |prefix: &str| routes.index_of(&prefix.parse().unwrap()).map(|i| routes.attributes(routes.group_of(i)).as_path);
+    assert_eq!(
+        (routes.len(), told("20.0.0.0/8"), told("22.0.0.0/8")),
+        (3, Some(vec![7]), Some(vec![1])),
+        "the later dump"
+    );
+    assert_eq!(prefixes(&read(&path, Family::Ipv6, PeerChoice::As(64501)).unwrap()), ["2a00:1::/32"]);
+    assert_eq!(prefixes(&read(&path, Family::Ipv4, PeerChoice::As(64509)).unwrap()), ["22.0.0.0/8"]);
+}
+
 #[test]
 fn what_is_wrong_with_a_file_is_told_with_its_name_and_place() {
     let folder = Folder::new();

@@ -14,7 +14,7 @@ use drophammer_wire::bgp::{AfiSafi, Notification};
 use expectation::Expectation;
 use skyline::Skyline;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use verdict::{Verdict, judge};
@@ -22,15 +22,28 @@ use verdict::{Verdict, judge};
 /// Prefixes that nobody expects are remembered up to this number, and only counted beyond it.
 const MOST_UNEXPECTED: usize = 10_000;
 
+/// Whose routes they are that the session's peer tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Teller {
+    /// Its own: its MED comes with them, and to an internal peer its LOCAL_PREF.
+    #[default]
+    Peer,
+    /// Of an external neighbour of the peer.
+    External,
+    /// Of an internal neighbour of the peer with this BGP identifier. Towards internal sessions they are reflected (RFC 4456).
+    Internal(Ipv4Addr),
+}
+
 /// What the routes of an expectation must look like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: that of the router, then that of the speaker that
-    /// the routes come from. Where there is one only, it is the speaker's, whose MED must come as well.
+    /// Whose they are: what must come of MED, LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST.
+    pub teller: Teller,
+    /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: those that have added themselves on the way.
     pub as_path_prefix: Vec<u32>,
     /// Next hop, the global one in IPv6; `None`: any.
     pub next_hop: Option<IpAddr>,
-    /// Are AS path, origin, MED and communities held against those that were sent?
+    /// Are AS path, origin, MED, communities and the attributes of internal BGP held against those that were sent?
     pub check_attributes: bool,
     /// Is the time of each route kept (4 bytes per route)?
     pub times: bool,
@@ -114,6 +127,8 @@ pub struct Inbox {
     present: u32,
     skyline: Skyline,
     judged: Judged,
+    /// BGP identifier of the peer; none before the first UPDATE.
+    peer_id: Option<Ipv4Addr>,
 }
 
 /// The last attributes and what was found of them.
@@ -213,6 +228,10 @@ impl Inbox {
             ibgp: agreed.ibgp,
             path_ids: PathIds::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),
         };
+        if self.peer_id != Some(agreed.peer_id) {
+            // Verdicts hold for the peer that they were given of.
+            (self.peer_id, self.judged) = (Some(agreed.peer_id), Judged::default());
+        }
         let before = self.present;
         if let Some(routes) = self.judged.again(body, context) {
             self.totals.updates += 1;
@@ -296,7 +315,8 @@ impl Inbox {
             Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
             _ => {
                 let attributes = one.routes.attributes(group);
-                let judge = |update: &Update<'_>| judge(update, one.family, &attributes, &one.expected, context.ibgp);
+                let session = verdict::Of { ibgp: context.ibgp, peer_id: self.peer_id };
+                let judge = |update: &Update<'_>| judge(update, one.family, &attributes, &one.expected, session);
                 let verdict = match update {
                     Some(update) => judge(update),
                     // It can be read: with the same attributes one was before.

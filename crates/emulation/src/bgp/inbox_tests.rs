@@ -49,7 +49,8 @@ fn feed(inbox: &mut Inbox, at: u64, bodies: &[Vec<u8>]) {
 }
 
 fn expected(times: bool) -> Expected {
-    Expected { as_path_prefix: vec![65_001], next_hop: Some(HOP.into()), check_attributes: true, times }
+    let teller = Teller::Peer;
+    Expected { teller, as_path_prefix: vec![65_001], next_hop: Some(HOP.into()), check_attributes: true, times }
 }
 
 /// Groups like the Internet's, without MED, which a router would not pass on.
@@ -108,7 +109,7 @@ fn verdict(sent: RouteAttributes, came: RouteAttributes, change: impl Fn(&mut Ex
     let prefix = "20.0.0.0/8".parse().unwrap();
     let table = |attributes| Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])));
     let mut inbox = Inbox::new();
-    let mut expected = Expected { as_path_prefix: vec![65_001, 10], ..expected(false) };
+    let mut expected = Expected { as_path_prefix: vec![65_001, 10], teller: Teller::External, ..expected(false) };
     change(&mut expected);
     let id = inbox.expect(Instant(0), table(sent), 0..1, expected);
     feed(&mut inbox, 1, &bodies(&table(came), 0..1, true, 0));
@@ -145,11 +146,79 @@ fn each_kind_of_wrong() {
     assert_eq!(wrong(&elsewhere, keep), [1, 0, 0]);
     assert_eq!(wrong(&elsewhere, &|e| e.next_hop = None), [0, 0, 0]);
     assert_eq!(wrong(&same, &|e| e.as_path_prefix = vec![65_000, 65_001]), [0, 1, 0]);
-    let straight: &dyn Fn(&mut Expected) = &|e| e.as_path_prefix = vec![65_001];
+    let straight: &dyn Fn(&mut Expected) = &|e| (e.as_path_prefix, e.teller) = (vec![65_001], Teller::Peer);
     assert_eq!(wrong(&sent, straight), [0, 0, 0], "the speaker's own MED");
     assert_eq!(wrong(&RouteAttributes { med: None, ..sent.clone() }, straight), [0, 0, 1]);
     let other = RouteAttributes { as_path: vec![], origin: Origin::Egp, ..Default::default() };
     assert_eq!(wrong(&other, &|e| e.check_attributes = false), [0, 0, 0]);
+}
+
+/// One route, sent with this MED and LOCAL_PREF 90, as it comes from the internal peer 0.0.0.2 with these attributes beside ORIGIN and an
+/// empty AS_PATH: is it right?
+fn inside(teller: Teller, med: Option<u32>, came: &[&[u8]]) -> bool {
+    let prefix = "20.0.0.0/8".parse().unwrap();
+    let sent = RouteAttributes { med, local_pref: Some(90), ..Default::default() };
+    let routes = Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, sent)])));
+    let config = |id: u32| SessionConfig::new(65_000, 65_000, Ipv4Addr::from(id));
+    let agreed = Negotiated::from_opens(&config(1), config(2).open()).unwrap();
+    let mut inbox = Inbox::new();
+    let expected = Expected { teller, check_attributes: true, ..Expected::default() };
+    let id = inbox.expect(Instant(0), routes, 0..1, expected);
+    let attributes = [&[0x40, 1, 1, 0, 0x40, 2, 0, 0x40, 3, 4, 198, 18, 1, 2], &came.concat()[..]].concat();
+    let body = [&[0, 0], &(attributes.len() as u16).to_be_bytes()[..], &attributes, &[8, 20]].concat();
+    inbox.update(Instant(1), &body, &agreed).unwrap();
+    let report = inbox.report(id);
+    assert_eq!((report.wrong_as_path, report.wrong_next_hop), (0, 0));
+    // Without LOCAL_PREF it does not count at all (RFC 7606 section 3 d).
+    assert_eq!(report.present + inbox.totals().treated_as_withdraw as u32, 1);
+    report.is_right()
+}
+
+#[test]
+fn what_an_internal_peer_must_and_must_not_add() {
+    let med: &[u8] = &[0x80, 4, 4, 0, 0, 0, 5];
+    let [pref, other]: [&[u8]; 2] = [&[0x40, 5, 4, 0, 0, 0, 90], &[0x40, 5, 4, 0, 0, 0, 91]];
+    let own: &[u8] = &[0x80, 9, 4, 0, 0, 0, 2];
+    let [origin, stranger]: [&[u8]; 2] = [&[0x80, 9, 4, 0, 0, 0, 7], &[0x80, 9, 4, 0, 0, 0, 8]];
+    let [through, elsewhere]: [&[u8]; 2] = [&[0x80, 10, 4, 0, 0, 0, 2], &[0x80, 10, 4, 0, 0, 0, 3]];
+    let twice: &[u8] = &[0x80, 10, 8, 0, 0, 0, 2, 0, 0, 0, 2];
+    let reflected = Teller::Internal(Ipv4Addr::new(0, 0, 0, 7));
+    for (teller, came, right) in [
+        (reflected, vec![med, pref, origin, through], true),
+        (reflected, vec![pref, origin, through], false),
+        (reflected, vec![med, origin, through], false),
+        (reflected, vec![med, other, origin, through], false),
+        (reflected, vec![med, pref, through], false),
+        (reflected, vec![med, pref, stranger, through], false),
+        (reflected, vec![med, pref, origin], false),
+        (reflected, vec![med, pref, origin, elsewhere], false),
+        (reflected, vec![med, pref, origin, twice], false),
+        (reflected, vec![med, pref], false),
+        // The MED may stay or go; the preference is the router's own.
+        (Teller::External, vec![med, other], true),
+        (Teller::External, vec![pref], true),
+        (Teller::External, vec![med], false),
+        (Teller::External, vec![&[0x80, 4, 4, 0, 0, 0, 6], pref], false),
+        // Marked, and by nobody but the reflector.
+        (Teller::External, vec![med, pref, own, through], true),
+        (Teller::External, vec![med, pref, own], false),
+        (Teller::External, vec![med, pref, origin, through], false),
+        (Teller::External, vec![med, pref, own, elsewhere], false),
+        (Teller::External, vec![med, pref, origin], false),
+        (Teller::External, vec![med, pref, through], false),
+        (Teller::Peer, vec![med, pref], true),
+        (Teller::Peer, vec![med, other], false),
+        (Teller::Peer, vec![med, pref, origin, through], false),
+    ] {
+        assert_eq!(inside(teller, Some(5), &came), right, "{teller:?}: {came:x?}");
+    }
+    let zero: &[u8] = &[0x80, 4, 4, 0, 0, 0, 0];
+    for (sent, came, right) in
+        [(None, vec![], true), (None, vec![zero], true), (Some(0), vec![], true), (None, vec![med], false)]
+    {
+        let came = [came, vec![pref, origin, through]].concat();
+        assert_eq!(inside(reflected, sent, &came), right, "{sent:?}: {came:x?}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub mod session;
 
 pub use cause::{Cause, Closed};
 pub use config::{GracefulRestartConfig, SessionConfig};
-pub use inbox::{ExpectationId, Expected, Inbox, Totals, Verified};
+pub use inbox::{ExpectationId, Expected, Inbox, Teller, Totals, Verified};
 pub use negotiated::Negotiated;
 pub use outbox::{Encapsulation, EncapsulationKind, NextHops, Outbox, Packing, Sent};
 pub use routers::{PeerConfig, Pressure, Routers};

@@ -20,7 +20,8 @@ pub struct Packing {
     pub routes_per_update: u16,
     /// Routes per second; `None`: as fast as the peer takes them.
     pub pace: Option<f64>,
-    /// Times that the speaker's AS stands in the AS path beside the first, towards other ASes.
+    /// Times that the speaker's AS stands in the AS path beside the first; towards its own AS, where it does not stand there, the LOCAL_PREF
+    /// is so much lower.
     pub prepend: u8,
 }
 
@@ -414,7 +415,7 @@ impl Encoded {
             as_path: &self.as_path,
             next_hop,
             med: of.med,
-            local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100)),
+            local_pref: speaker.ibgp.then_some(of.local_pref.unwrap_or(100).saturating_sub(prepend.into())),
             communities: &of.communities,
             extended_communities: extended,
             large_communities: &of.large_communities,

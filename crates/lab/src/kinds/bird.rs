@@ -58,7 +58,7 @@ impl DutKind for Bird {
 mod tests {
     use super::*;
     use crate::bgp::Speaker;
-    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp};
+    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -78,6 +78,18 @@ mod tests {
         assert_eq!(text.matches("protocol bgp p").count(), 4000);
         for line in ["local 198.19.1.1 as 65000;", "neighbor 198.19.1.2 as 65002;", "neighbor 2001:2::3e9 as 65001;"] {
             assert!(text.contains(line), "{line}");
+        }
+        assert!(!text.contains("rr client"), "all are external");
+    }
+
+    #[test]
+    fn internal_peers_are_clients() {
+        for own in [false, true] {
+            let ports = one_internal_port(own);
+            let text = kinds::render(TEMPLATE, "bird", &router::routes(&ports), Speaker::of(&ports).as_ref()).unwrap();
+            assert_eq!((text.matches("rr client;").count(), text.matches("direct;").count()), (2, 2));
+            assert_eq!(text.matches("next hop self ebgp;").count(), if own { 2 } else { 0 });
+            assert!(text.contains("neighbor 198.18.1.2 as 65000;") && text.contains("neighbor 198.19.1.2 as 65002;"));
         }
     }
 }

@@ -142,7 +142,7 @@ fn with_groups(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::bgp::Speaker;
-    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp};
+    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -167,6 +167,21 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line}");
         }
         assert_eq!(text.matches(" activate").count(), 4);
+        assert!(!text.contains("route-reflector-client"), "all are external");
+    }
+
+    #[test]
+    fn internal_peers_are_clients() {
+        for own in [false, true] {
+            let ports = one_internal_port(own);
+            let text = kinds::render(BGP_TEMPLATE, "frr", &[], Speaker::of(&ports).as_ref()).unwrap();
+            let lines = |line: &str| text.lines().filter(|l| *l == line).count();
+            assert_eq!(lines(" neighbor p0_ipv4 remote-as 65000"), 1);
+            assert_eq!(text.matches("route-reflector-client").count(), 2);
+            assert_eq!(lines("  neighbor p0_ipv6 route-reflector-client"), 1);
+            assert_eq!(lines("  neighbor p0_ipv6 next-hop-self"), usize::from(own));
+            assert!(!text.contains("p1_ipv6 next-hop-self"));
+        }
     }
 
     #[test]

@@ -78,8 +78,17 @@ pub(crate) mod tests_support {
         let mut ports = two_ports();
         for (port, asn) in ports.iter_mut().zip(65001..) {
             let families = vec![Family::Ipv4, Family::Ipv6];
-            port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold: Duration::from_secs(90), families });
+            let hold = Duration::from_secs(90);
+            port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold, families, next_hop_self: false });
         }
+        ports
+    }
+
+    /// The same with internal peers on the first port.
+    pub(crate) fn one_internal_port(next_hop_self: bool) -> Vec<PortConfig> {
+        let mut ports = two_ports_with_bgp(2);
+        let bgp = ports.iter_mut().filter_map(|port| port.bgp.as_mut());
+        bgp.zip([65000, 65002]).for_each(|(bgp, asn)| (bgp.asn, bgp.next_hop_self) = (asn, next_hop_self));
         ports
     }
 

@@ -115,7 +115,7 @@ fn home_in(text: &str, user: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use crate::bgp::Speaker;
-    use crate::kinds::tests_support::two_ports_with_bgp;
+    use crate::kinds::tests_support::{one_internal_port, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_peer() {
@@ -124,6 +124,18 @@ mod tests {
         assert_eq!(text.matches("announce IPv6 unicast").count(), 2);
         for line in ["AS 65000", "\tlocal-address 2001:2:0:1::1", "\tneighbor 198.19.1.2", "holdtime 90"] {
             assert!(text.lines().any(|l| l == line), "{line}");
+        }
+    }
+
+    #[test]
+    fn internal_peers_are_clients() {
+        for own in [false, true] {
+            let ports = one_internal_port(own);
+            let text = kinds::render(TEMPLATE, "obgpd", &[], Speaker::of(&ports).as_ref()).unwrap();
+            assert_eq!(text.matches("\troute-reflector\n").count(), 2);
+            let rule = "match to group \"p0_ipv6\" peer-as 65002 set nexthop self";
+            assert_eq!(text.lines().filter(|l| *l == rule).count(), usize::from(own));
+            assert_eq!(text.matches("set nexthop self").count(), if own { 2 } else { 0 });
         }
     }
 

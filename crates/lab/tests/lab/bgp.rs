@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig> {
     for (port, asn) in ports.iter_mut().zip(65001..) {
         let families = vec![Family::Ipv4, Family::Ipv6];
-        port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold: Duration::from_secs(90), families });
+        let hold = Duration::from_secs(90);
+        port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold, families, next_hop_self: false });
     }
     ports
 }

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What all ports have in common (RFC 4271): the DUT is one AS, each port of the tester another, sessions are external.
+/// What all ports have in common (RFC 4271): the DUT is one AS, each port of the tester another, unless its peers are internal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpConfig {
     /// AS number of the DUT.
@@ -26,6 +26,12 @@ pub struct BgpConfig {
     pub families: Vec<Family>,
     /// Hold Time that both sides propose (RFC 4271 section 4.2): 3 to 65,535 whole seconds.
     pub hold_time: Duration,
+    /// Names of the ports whose peers are in the DUT's AS: clients of the DUT, which is their route reflector (RFC 4456).
+    #[serde(default)]
+    pub internal: Vec<String>,
+    /// What the DUT tells internal peers of external routes has itself as next hop (RFC 4271 section 5.1.3).
+    #[serde(default)]
+    pub next_hop_self: bool,
 }
 
 /// BGP on one port.
@@ -41,9 +47,17 @@ pub struct PortBgp {
     pub hold: Duration,
     /// IP versions whose routes are exchanged, each over sessions of its own version.
     pub families: Vec<Family>,
+    /// Towards internal peers the DUT is the next hop of external routes.
+    #[serde(default)]
+    pub next_hop_self: bool,
 }
 
 impl PortBgp {
+    /// Are the peers in the DUT's AS? They are its clients then (RFC 4456).
+    pub fn is_internal(&self) -> bool {
+        self.asn == self.dut_as
+    }
+
     /// Addresses of the peers on a port of this addressing: the host's and those that follow it.
     pub fn addresses(&self, addressing: &Addressing) -> impl Iterator<Item = IpAddr> + use<> {
         let (host, first) = (addressing.host, to_number(addressing.host));
@@ -58,7 +72,7 @@ pub(crate) const MAX_PEERS: u64 = 10_000;
 const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
 
 /// Keys of the section.
-pub(crate) static PARAMS: [ParamSpec; 5] = [
+pub(crate) static PARAMS: [ParamSpec; 7] = [
     ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
     ParamSpec::new(
         "tester_as",
@@ -85,6 +99,18 @@ pub(crate) static PARAMS: [ParamSpec; 5] = [
         "90 s",
         "90 s",
         "Hold Time, 3 s to 65535 s (RFC 4271 section 4.2)",
+    ),
+    ParamSpec::optional(
+        "internal",
+        ParamKind::Ports,
+        "ports whose peers are in the DUT's AS, as clients of the route reflector that the DUT is (RFC 4456); default: none",
+    ),
+    ParamSpec::new(
+        "next_hop_self",
+        ParamKind::Flag,
+        "false",
+        "false",
+        "the DUT tells internal peers of external routes with itself as next hop (RFC 4271 section 5.1.3)",
     ),
 ];
 
@@ -128,7 +154,20 @@ pub(crate) fn read(
         ParamValue::Families(families) => families.clone(),
         _ => Vec::new(),
     });
+    let internal = match given.get("internal").map(|g| &g.value) {
+        Some(ParamValue::Texts(names)) => names.clone(),
+        _ => Vec::new(),
+    };
+    let next_hop_self = matches!(given.get("next_hop_self").map(|g| &g.value), Some(ParamValue::Flag(true)));
     let ports = ports?;
+    for name in internal.iter().filter(|name| ports.iter().all(|p| p.name != **name)) {
+        let known: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+        problems.add(
+            span("internal"),
+            format!("there is no port `{name}`"),
+            format!("the ports are {}", known.join(", ")),
+        );
+    }
     let has = |family: Family| ports.iter().all(|p| p.addressing(family).is_some());
     let both = || [Family::Ipv4, Family::Ipv6].into_iter().filter(|f| has(*f)).collect();
     let families: Vec<Family> = families.unwrap_or_else(both);
@@ -140,9 +179,16 @@ pub(crate) fn read(
             format!("remove `{word}: off` from the ports, or {family} from `families`"),
         );
     }
-    let config =
-        BgpConfig { dut_as: dut_as?, tester_as: tester_as?, peers_per_port: peers?, families, hold_time: hold_time? };
-    check_as_numbers(&config, ports.len(), [span("dut_as"), span("tester_as")], problems);
+    let config = BgpConfig {
+        dut_as: dut_as?,
+        tester_as: tester_as?,
+        peers_per_port: peers?,
+        families,
+        hold_time: hold_time?,
+        internal,
+        next_hop_self,
+    };
+    check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
     for port in ports.iter() {
         config
             .families
@@ -154,11 +200,12 @@ pub(crate) fn read(
     }
     for (i, port) in ports.iter_mut().enumerate() {
         port.bgp = Some(PortBgp {
-            asn: config.tester_as + i as u32,
+            asn: if config.internal.contains(&port.name) { config.dut_as } else { config.tester_as + i as u32 },
             dut_as: config.dut_as,
             peers: config.peers_per_port,
             hold: config.hold_time,
             families: config.families.clone(),
+            next_hop_self: config.next_hop_self,
         });
     }
     Some(config)
@@ -195,23 +242,25 @@ fn as_number(given: &Resolved, key: &str, span: &Range<usize>, problems: &mut Pr
     }
 }
 
-/// The AS numbers of the ports must exist, and differ from the DUT's: sessions are external.
-fn check_as_numbers(config: &BgpConfig, ports: usize, spans: [&Range<usize>; 2], problems: &mut Problems) {
+/// The AS numbers of the ports must exist, and those of external ones differ from the DUT's.
+fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usize>; 2], problems: &mut Problems) {
     let own = |i: usize| u64::from(config.tester_as) + i as u64;
-    if let Some((asn, why)) = (0..ports).find_map(|i| Some((own(i), reserved(own(i))?))) {
+    let external = |i: &usize| !config.internal.contains(&ports[*i].name);
+    let last = ports.len() - 1;
+    if let Some((asn, why)) = (0..ports.len()).filter(external).find_map(|i| Some((own(i), reserved(own(i))?))) {
         let message =
-            format!("the {ports} ports have the AS numbers {} to {}; {asn} is one {why}", own(0), own(ports - 1));
+            format!("the {} ports have the AS numbers {} to {}; {asn} is one {why}", ports.len(), own(0), own(last));
         problems.add(spans[1], message, AS_HELP);
-    } else if (own(0)..own(ports)).contains(&u64::from(config.dut_as)) {
+    } else if (0..ports.len()).filter(external).any(|i| own(i) == u64::from(config.dut_as)) {
         problems.add(
             spans[0],
             format!(
                 "the DUT's AS number {} is also that of a port: they have {} to {}",
                 config.dut_as,
                 own(0),
-                own(ports - 1)
+                own(last)
             ),
-            "give the DUT a number of its own, below `tester_as` or beyond the last port's",
+            "give the DUT a number of its own, below `tester_as` or beyond the last port's; peers of its AS are those of `internal`",
         );
     }
 }

@@ -27,7 +27,7 @@ pub enum ParamValue {
     Families(Vec<Family>),
     /// `Choice`, `Text`, `Command`.
     Text(String),
-    /// `Interfaces`.
+    /// `Interfaces`, `Ports`.
     Texts(Vec<String>),
 }
 

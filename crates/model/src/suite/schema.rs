@@ -257,6 +257,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Choice(words) => json!({ "enum": words }),
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
         ParamKind::Command => json!({ "type": "string", "minLength": 1 }),
+        ParamKind::Ports => list(name()),
         ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
     }
 }

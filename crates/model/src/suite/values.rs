@@ -161,6 +161,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
         }
         ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
+        ParamKind::Ports => each(node, &what, example, problems, port, Clone::clone).map(ParamValue::Texts),
     }
 }
 
@@ -182,6 +183,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Text => "some text",
         ParamKind::Command => "systemctl restart router",
         ParamKind::Interfaces => "[eth1, eth2]",
+        ParamKind::Ports => "[p1, p2]",
     }
 }
 
@@ -267,6 +269,11 @@ fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
         "ipv4" => Some(Family::Ipv4),
         _ => Some(Family::Ipv6),
     }
+}
+
+/// The name of a port; whether there is such a port is another question.
+fn port(node: &Node, problems: &mut Problems) -> Option<String> {
+    text(node, "a port", "p1", problems).map(str::to_owned)
 }
 
 fn interface(node: &Node, problems: &mut Problems) -> Option<String> {

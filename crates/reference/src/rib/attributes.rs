@@ -25,6 +25,10 @@ pub struct Attributes {
     pub med: Option<u32>,
     /// LOCAL_PREF; of internal peers only.
     pub local_pref: Option<u32>,
+    /// ORIGINATOR_ID; of a path from an internal peer that came without, that peer. None of external paths.
+    pub originator: Option<u32>,
+    /// CLUSTER_LIST: 4 bytes each, as on the wire; of internal peers only.
+    pub clusters: Vec<u8>,
     /// All others that are passed on, whole and as they are passed on.
     pub others: Vec<u8>,
 }
@@ -42,6 +46,10 @@ pub struct Rank {
     pub neighbour: u32,
     /// MULTI_EXIT_DISC; a missing one is 0, the best.
     pub med: u32,
+    /// Who brought the route into the AS.
+    pub originator: Option<u32>,
+    /// Reflectors that it came through.
+    pub clusters: u32,
 }
 
 /// Number and ASes of each segment.
@@ -80,6 +88,11 @@ impl Attributes {
         segments(&self.as_path).any(|(_, ases)| ases.chunks_exact(4).any(|a| a == asn.to_be_bytes()))
     }
 
+    /// Has it been reflected by this device before (RFC 4456 section 8)?
+    pub fn reflected_by(&self, router_id: u32) -> bool {
+        self.originator == Some(router_id) || self.clusters.chunks_exact(4).any(|id| id == router_id.to_be_bytes())
+    }
+
     /// What the decision asks.
     pub fn rank(&self) -> Rank {
         let mut length = 0;
@@ -100,6 +113,8 @@ impl Attributes {
             origin: self.origin,
             neighbour,
             med: self.med.unwrap_or(0),
+            originator: self.originator,
+            clusters: self.clusters.len() as u32 / 4,
         }
     }
 }
@@ -168,7 +183,17 @@ mod tests {
 
     fn with_path(as_path: Vec<u8>) -> Attributes {
         let next_hop = "192.0.2.1".parse().unwrap();
-        Attributes { origin: 0, as_path, next_hop, med: None, local_pref: None, others: Vec::new() }
+        let (originator, clusters) = (None, Vec::new());
+        Attributes {
+            origin: 0,
+            as_path,
+            next_hop,
+            med: None,
+            local_pref: None,
+            originator,
+            clusters,
+            others: Vec::new(),
+        }
     }
 
     #[test]

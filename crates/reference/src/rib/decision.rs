@@ -1,4 +1,4 @@
-//! Which of several paths is the best: RFC 4271 section 9.1.2.2.
+//! Which of several paths is the best: RFC 4271 section 9.1.2.2, with what RFC 4456 section 9 adds.
 
 use super::attributes::Rank;
 use std::net::IpAddr;
@@ -29,7 +29,9 @@ pub fn best(candidates: &[Candidate]) -> Option<usize> {
     let meds: Vec<(u32, u32)> = left.iter().map(|(_, c)| (c.rank.neighbour, c.rank.med)).collect();
     left.retain(|(_, c)| !meds.iter().any(|(neighbour, med)| *neighbour == c.rank.neighbour && *med < c.rank.med));
     keep_least(&mut left, |c| c.internal);
-    keep_least(&mut left, |c| c.router_id);
+    // Of a reflected path it is the originator that counts, then the number of reflectors.
+    keep_least(&mut left, |c| c.rank.originator.unwrap_or(c.router_id));
+    keep_least(&mut left, |c| c.rank.clusters);
     keep_least(&mut left, |c| c.address);
     left.first().map(|(i, _)| *i)
 }
@@ -45,7 +47,8 @@ mod tests {
     use super::*;
 
     fn plain(n: u8) -> Candidate {
-        let rank = Rank { local_pref: 100, length: 3, origin: 0, neighbour: 65_001, med: 10 };
+        let (originator, clusters) = (None, 1);
+        let rank = Rank { local_pref: 100, length: 3, origin: 0, neighbour: 65_001, med: 10, originator, clusters };
         let address = IpAddr::from([198, 18, n, 2]);
         Candidate { rank, internal: false, router_id: 100, address }
     }
@@ -74,6 +77,8 @@ mod tests {
         (internal.internal, internal.router_id) = (true, 1);
         assert_eq!(best(&[internal, plain(9)]), Some(1));
         wins(|c| c.router_id = 99);
+        wins(|c| (c.router_id, c.rank.originator) = (101, Some(99)));
+        wins(|c| c.rank.clusters = 0);
         assert_eq!(best(&[plain(9), plain(2), plain(10)]), Some(1), "the lowest address");
         assert_eq!((best(&[]), best(&[plain(1)])), (None, Some(0)));
     }

@@ -26,6 +26,8 @@ pub struct Timing {
 pub struct Peer {
     /// Of the same AS.
     pub internal: bool,
+    /// Routes are reflected for it.
+    pub client: bool,
     /// BGP identifier.
     pub router_id: u32,
     /// Address.
@@ -47,6 +49,8 @@ pub struct Path {
     pub peer: PeerId,
     /// Is that an internal peer?
     pub internal: bool,
+    /// And one for which routes are reflected?
+    pub client: bool,
 }
 
 /// What a peer is to be told about a prefix.
@@ -131,11 +135,11 @@ impl Paths {
 }
 
 /// What peer `id` should know of a prefix: no route goes back to where it came from, nor from one internal peer to another
-/// (RFC 4271 section 9.2).
+/// (RFC 4271 section 9.2) unless one of them is a client (RFC 4456 section 6).
 pub(super) fn wanted(entry: &Entry, id: PeerId, peer: &Peer, interned: &Interned) -> Option<AttributesId> {
     let path = entry.exported.filter(|p| p.peer != id)?;
     let family = if entry.net.0.is_ipv4() { peer.ipv4 } else { peer.ipv6 };
-    if !family || path.internal && peer.internal {
+    if !family || path.internal && peer.internal && !path.client && !peer.client {
         return None;
     }
     Some(if peer.internal { path.attributes } else { interned.export(path.attributes) })

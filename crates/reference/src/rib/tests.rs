@@ -6,7 +6,7 @@ const US: u64 = 1_000;
 
 fn peer(n: u16) -> Peer {
     let address = IpAddr::from([198, 18, n as u8, 2]);
-    Peer { internal: false, router_id: 100 + u32::from(n), address, ipv4: true, ipv6: true }
+    Peer { internal: false, client: false, router_id: 100 + u32::from(n), address, ipv4: true, ipv6: true }
 }
 
 fn attributes(peer: PeerId, length: u8, med: Option<u32>) -> Attributes {
@@ -15,7 +15,16 @@ fn attributes(peer: PeerId, length: u8, med: Option<u32>) -> Attributes {
     let mut as_path = vec![2, length];
     as_path.extend(ases);
     let next_hop = IpAddr::from([198, 18, peer as u8, 2]);
-    Attributes { origin: 0, as_path, next_hop, med, local_pref: None, others: Vec::new() }
+    Attributes {
+        origin: 0,
+        as_path,
+        next_hop,
+        med,
+        local_pref: None,
+        originator: None,
+        clusters: Vec::new(),
+        others: Vec::new(),
+    }
 }
 
 fn prefix(n: u8) -> Net {
@@ -41,7 +50,7 @@ impl Bench {
         self.rib.announce(
             Instant(now),
             prefix(n),
-            Path { attributes: id, hop: Some(from.into()), peer: from, internal: false },
+            Path { attributes: id, hop: Some(from.into()), peer: from, internal: false, client: false },
         )
     }
 
@@ -162,7 +171,11 @@ fn a_full_table_takes_no_further_route_but_changes_of_those_it_has() {
 fn a_path_without_a_way_is_kept_and_not_used() {
     let mut b = Bench::new(timing(0, 0, 0), 2, None);
     let id = b.rib.intern(&attributes(0, 1, None));
-    assert!(b.rib.announce(Instant(1), prefix(1), Path { attributes: id, hop: None, peer: 0, internal: false }));
+    assert!(b.rib.announce(
+        Instant(1),
+        prefix(1),
+        Path { attributes: id, hop: None, peer: 0, internal: false, client: false }
+    ));
     assert_eq!((b.rib.best(prefix(1)), b.rib.paths()), (None, 1));
     b.announce(2, 1, 1, 9);
     assert_eq!(b.rib.best(prefix(1)).unwrap().peer, 1);
@@ -194,7 +207,7 @@ fn internal_peers_hear_of_external_routes_only_and_with_all_their_attributes() {
     }
     let [plain, with_med] = [None, Some(7)].map(|med| rib.intern(&attributes(0, 2, med)));
     let v6 = net("2001:db8::".parse().unwrap(), 32).unwrap();
-    let path = |attributes, peer: PeerId| Path { attributes, hop: Some(0), peer, internal: peer < 2 };
+    let path = |attributes, peer: PeerId| Path { attributes, hop: Some(0), peer, internal: peer < 2, client: false };
     assert!(rib.announce(Instant(1), prefix(1), path(plain, 0)));
     assert!(rib.announce(Instant(1), prefix(2), path(with_med, 2)));
     assert!(rib.announce(Instant(1), v6, path(with_med, 2)));
@@ -213,6 +226,33 @@ fn internal_peers_hear_of_external_routes_only_and_with_all_their_attributes() {
     assert_eq!(told(1), [announced(prefix(2), with_med), announced(v6, with_med)]);
     assert_eq!(told(2), [announced(prefix(1), plain)]);
     assert_eq!(told(3), [announced(prefix(1), plain), announced(prefix(2), plain)], "no IPv6");
+}
+
+#[test]
+fn routes_are_reflected_for_clients() {
+    let mut rib = Rib::new(timing(0, 0, 0), 5, None);
+    // Two clients, two other internal peers, an external one.
+    for n in 0..5 {
+        rib.peer_up(Instant(0), n, Peer { internal: n < 4, client: n < 2, ..peer(n) });
+    }
+    for n in 0..5 {
+        let id =
+            rib.intern(&Attributes { originator: (n < 4).then_some(100 + u32::from(n)), ..attributes(0, 2, None) });
+        let path = Path { attributes: id, hop: Some(0), peer: n, internal: n < 4, client: n < 2 };
+        assert!(rib.announce(Instant(1), prefix(n as u8), path));
+    }
+    rib.advance(Instant(1));
+    for (id, from) in
+        [(0, vec![1, 2, 3, 4]), (1, vec![0, 2, 3, 4]), (2, vec![0, 1, 4]), (3, vec![0, 1, 4]), (4, vec![0, 1, 2, 3])]
+    {
+        let mut told = Vec::new();
+        while let Some((net, _, path, _)) = rib.next_telling(id) {
+            assert_eq!(prefix(path.unwrap().peer as u8), net);
+            told.push(path.unwrap().peer);
+            rib.told(id);
+        }
+        assert_eq!(told, from, "peer {id}");
+    }
 }
 
 #[test]
@@ -280,7 +320,7 @@ proptest! {
                     let told = attributes(p.into(), length, med);
                     let id = b.rib.intern(&told);
                     let hop = way.then_some(p.into());
-                    let path = Path { attributes: id, hop, peer: p.into(), internal: false };
+                    let path = Path { attributes: id, hop, peer: p.into(), internal: false, client: false };
                     let taken = b.rib.announce(Instant(now), prefix(n), path);
                     prop_assert!(taken);
                     model.insert((p, n), (told, way));

@@ -13,6 +13,10 @@ use std::net::IpAddr;
 pub(super) struct Table {
     pub rib: Rib,
     pub asn: u32,
+    /// BGP identifier of the device, and its cluster's.
+    pub router_id: u32,
+    /// External routes are told to internal peers with the device as next hop.
+    pub next_hop_self: bool,
     pub limit: Option<RibLimit>,
     /// Routes that may still come before the session is reset.
     pub until_reset: Option<u64>,
@@ -26,6 +30,8 @@ pub(super) struct Source<'a, 'b> {
     pub now: Instant,
     pub peer: PeerId,
     pub port: usize,
+    /// Are its routes reflected?
+    pub client: bool,
     pub hops: &'a mut Hops<'b>,
 }
 
@@ -35,7 +41,7 @@ impl Table {
     /// # Errors
     /// The NOTIFICATION that ends the session. What came before the point of error counts.
     pub fn update(&mut self, from: Source<'_, '_>, body: &[u8], with: &Negotiated) -> Result<(), Notification> {
-        let Source { now, peer, port, hops } = from;
+        let Source { now, peer, port, client, hops } = from;
         let update = read::read(body, with.ibgp)?;
         self.truth.updates_received += 1;
         for net in update.withdrawn.into_iter().flatten() {
@@ -56,14 +62,18 @@ impl Table {
             };
             let (mut attributes, next_hop) = attributes;
             attributes.next_hop = next_hop;
-            let looped = attributes.passed(self.asn);
+            if with.ibgp {
+                // Who brought it into the AS, as those will be told to whom it is reflected.
+                attributes.originator = attributes.originator.or(Some(with.peer_id.to_bits()));
+            }
+            let looped = attributes.passed(self.asn) || attributes.reflected_by(self.router_id);
             let hop = if looped { None } else { hops(port, next_hop) };
             let id = self.rib.intern(&attributes);
             for net in nets {
                 self.truth.routes_received += 1;
                 self.truth.looped += u64::from(looped);
                 self.truth.unreachable += u64::from(!looped && hop.is_none());
-                if !self.rib.announce(now, net, Path { attributes: id, hop, peer, internal: with.ibgp }) {
+                if !self.rib.announce(now, net, Path { attributes: id, hop, peer, internal: with.ibgp, client }) {
                     self.truth.over_limit += 1;
                     if let Some(RibLimit { paths, beyond: Beyond::Reset }) = self.limit {
                         return Err(too_many(net.0, paths));

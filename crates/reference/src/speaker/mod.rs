@@ -78,6 +78,8 @@ impl Speaker {
         let table = Table {
             rib,
             asn: bgp.asn,
+            router_id: bgp.router_id.to_bits(),
+            next_hop_self: bgp.next_hop_self,
             limit: bgp.rib_limit,
             until_reset: None,
             until_malformed: None,

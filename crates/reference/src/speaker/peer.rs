@@ -22,6 +22,7 @@ const AHEAD: usize = 32 << 10;
 pub(super) struct Peer {
     pub port: usize,
     pub address: IpAddr,
+    client: bool,
     own: [Option<IpAddr>; 2],
     pub session: Session,
     pub connection: Option<ConnectionId>,
@@ -94,6 +95,7 @@ impl Peer {
         Peer {
             port: peer.port,
             address: peer.address,
+            client: peer.client,
             own: [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())],
             session: Session::new(session),
             connection: None,
@@ -165,7 +167,8 @@ impl Speaker {
             0 => None,
             limit => Some(peer.share.at(now, limit)),
         };
-        let (port, session, stack) = (peer.port, &mut peer.session, &mut stacks[peer.port]);
+        let (port, client) = (peer.port, peer.client);
+        let (session, stack) = (&mut peer.session, &mut stacks[peer.port]);
         if matches!(stack.state(connection), ConnState::Established) && session.state() == State::Connect {
             session.connected(now);
         }
@@ -174,7 +177,7 @@ impl Speaker {
             stack.receive_with(connection, &mut |bytes| {
                 let some = most.as_deref().map_or(bytes.len(), |most| bytes.len().min(*most as usize));
                 let taken = session.receive(now, &bytes[..some], &mut |body, with| {
-                    table.update(Source { now, peer: id, port, hops: &mut hops }, body, with)
+                    table.update(Source { now, peer: id, port, client, hops: &mut hops }, body, with)
                 });
                 if let Some(most) = most.as_deref_mut() {
                     *most -= taken as u64;
@@ -215,6 +218,7 @@ impl Speaker {
             (Some(with), false) if with.four_octet_as => {
                 let told = rib::Peer {
                     internal: with.ibgp,
+                    client: peer.client,
                     router_id: with.peer_id.to_bits(),
                     address: peer.address,
                     ipv4: with.has(AfiSafi::IPV4_UNICAST),
@@ -293,8 +297,15 @@ impl Speaker {
                 }
             }
             let Some(with) = peer.session.negotiated().filter(|_| peer.up) else { return };
-            let way =
-                write::Way { peer: id, asn: table.asn, own: peer.own, internal: with.ibgp, longest: with.max_send };
+            let way = write::Way {
+                peer: id,
+                asn: table.asn,
+                router_id: table.router_id,
+                own: peer.own,
+                internal: with.ibgp,
+                next_hop_self: table.next_hop_self,
+                longest: with.max_send,
+            };
             write::write(table, &way, faults, &mut peer.staged, AHEAD, now);
             if table.until_malformed == Some(0) {
                 table.until_malformed = None;

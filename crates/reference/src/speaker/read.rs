@@ -16,6 +16,8 @@ pub(super) mod attribute {
     pub const ATOMIC_AGGREGATE: u8 = 6;
     pub const AGGREGATOR: u8 = 7;
     pub const COMMUNITIES: u8 = 8;
+    pub const ORIGINATOR_ID: u8 = 9;
+    pub const CLUSTER_LIST: u8 = 10;
     pub const MP_REACH_NLRI: u8 = 14;
     pub const MP_UNREACH_NLRI: u8 = 15;
     pub const EXTENDED_COMMUNITIES: u8 = 16;
@@ -128,6 +130,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let (mut sound, mut seen) = (true, [false; 256]);
     let (mut origin, mut as_path, mut next_hop, mut med, mut local_pref) = (None, None, None, None, None);
     let (mut reached, mut unreached) = ((Nets::default(), None), Nets::default());
+    let (mut originator, mut clusters) = (None, Vec::new());
     let mut others: Vec<(u8, Vec<u8>)> = Vec::new();
     while !attributes.is_empty() {
         let Some((flags, code, value)) = attribute(&mut attributes) else {
@@ -147,6 +150,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             attribute::ORIGIN | attribute::AS_PATH | attribute::NEXT_HOP => Some(flag::TRANSITIVE),
             attribute::LOCAL_PREF | attribute::ATOMIC_AGGREGATE => Some(flag::TRANSITIVE),
             attribute::MULTI_EXIT_DISC | attribute::MP_REACH_NLRI | attribute::MP_UNREACH_NLRI => Some(flag::OPTIONAL),
+            attribute::ORIGINATOR_ID | attribute::CLUSTER_LIST => Some(flag::OPTIONAL),
             attribute::AGGREGATOR | attribute::COMMUNITIES | attribute::EXTENDED_COMMUNITIES => Some(0xc0),
             attribute::LARGE_COMMUNITIES => Some(0xc0),
             _ => None,
@@ -168,7 +172,12 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
             (attribute::NEXT_HOP, &[a, b, c, d]) => next_hop = Some(IpAddr::from([a, b, c, d])),
             (attribute::MULTI_EXIT_DISC, &[a, b, c, d]) => med = Some(u32::from_be_bytes([a, b, c, d])),
             (attribute::LOCAL_PREF, &[a, b, c, d]) if internal => local_pref = Some(u32::from_be_bytes([a, b, c, d])),
-            (attribute::LOCAL_PREF, _) if !internal => {}
+            // RFC 7606 sections 7.5, 7.9 and 7.10: they say nothing here.
+            (attribute::LOCAL_PREF | attribute::ORIGINATOR_ID | attribute::CLUSTER_LIST, _) if !internal => {}
+            (attribute::ORIGINATOR_ID, &[a, b, c, d]) => originator = Some(u32::from_be_bytes([a, b, c, d])),
+            (attribute::CLUSTER_LIST, value) if value.len().is_multiple_of(4) && !value.is_empty() => {
+                clusters = value.to_vec();
+            }
             (attribute::ATOMIC_AGGREGATE, []) => pass_on(flags),
             // A malformed aggregator is discarded and its route kept (RFC 7606 section 7.7).
             (attribute::ATOMIC_AGGREGATE | attribute::AGGREGATOR, value) => {
@@ -193,6 +202,8 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
                 | attribute::NEXT_HOP
                 | attribute::MULTI_EXIT_DISC
                 | attribute::LOCAL_PREF
+                | attribute::ORIGINATOR_ID
+                | attribute::CLUSTER_LIST
                 | attribute::COMMUNITIES
                 | attribute::EXTENDED_COMMUNITIES
                 | attribute::LARGE_COMMUNITIES,
@@ -209,7 +220,7 @@ pub(super) fn read(body: &[u8], internal: bool) -> Result<Update<'_>, Notificati
     let attributes = match (origin, as_path) {
         (Some(origin), Some(as_path)) if sound => {
             let next_hop = next_hop.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-            Some(Attributes { origin, as_path, next_hop, med, local_pref, others })
+            Some(Attributes { origin, as_path, next_hop, med, local_pref, originator, clusters, others })
         }
         _ => None,
     };

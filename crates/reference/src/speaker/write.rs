@@ -15,10 +15,14 @@ pub(super) struct Way {
     pub peer: PeerId,
     /// AS of the device.
     pub asn: u32,
+    /// BGP identifier of the device.
+    pub router_id: u32,
     /// The device's address on the link of the peer, by family.
     pub own: [Option<IpAddr>; 2],
     /// Of the same AS.
     pub internal: bool,
+    /// The device is the next hop of external routes, also for an internal peer.
+    pub next_hop_self: bool,
     /// Longest message in bytes.
     pub longest: usize,
 }
@@ -30,6 +34,8 @@ struct Common {
     ipv6: bool,
     /// Instead of the device's own.
     next_hop: Option<IpAddr>,
+    /// It is not the right one.
+    strange: bool,
     doubled: bool,
 }
 
@@ -66,7 +72,7 @@ pub(super) fn write(table: &mut Table, way: &Way, faults: &BgpFaults, out: &mut 
             count += 1;
             rib.told(way.peer);
             if let Telling::Announce(_) = common.telling {
-                truth.wrong_next_hop += u64::from(common.next_hop.is_some());
+                truth.wrong_next_hop += u64::from(common.strange);
                 truth.wrong_as_path += u64::from(common.doubled);
                 *until = until.map(|left| left - 1);
             }
@@ -100,10 +106,14 @@ fn next(rib: &mut Rib, way: &Way, faults: &BgpFaults, truth: &mut BgpTruth) -> O
         let announced = telling != Telling::Withdraw;
         let learned = |path: Option<Path>| path.map(|p| rib.attributes(p.attributes).next_hop);
         let strange = announced && is_nth(number, faults.wrong_next_hop_every);
+        // RFC 4271 section 5.1.3; RFC 4456 section 10.
+        let reflected = way.internal && path.is_some_and(|p| p.internal);
+        let unchanged = reflected || way.internal && !way.next_hop_self;
         let common = Common {
             telling,
             ipv6: net.0.is_ipv6(),
-            next_hop: if strange { learned(path) } else { None },
+            next_hop: if announced && unchanged != strange { learned(path) } else { None },
+            strange,
             doubled: announced && is_nth(number, faults.wrong_as_path_every),
         };
         return Some((net, common));
@@ -129,6 +139,12 @@ fn attributes(rib: &Rib, way: &Way, common: &Common) -> Vec<u8> {
             put(&mut out, flag::OPTIONAL, attribute::MULTI_EXIT_DISC, &med.to_be_bytes());
         }
         put(&mut out, flag::TRANSITIVE, attribute::LOCAL_PREF, &told.rank().local_pref.to_be_bytes());
+        if let Some(originator) = told.originator {
+            // It is reflected (RFC 4456 section 8).
+            put(&mut out, flag::OPTIONAL, attribute::ORIGINATOR_ID, &originator.to_be_bytes());
+            let clusters = [&way.router_id.to_be_bytes(), &told.clusters[..]].concat();
+            put(&mut out, flag::OPTIONAL, attribute::CLUSTER_LIST, &clusters);
+        }
     }
     out.extend_from_slice(&told.others);
     out

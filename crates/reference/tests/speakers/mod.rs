@@ -227,7 +227,8 @@ pub fn config(ports: usize, ipv6: bool, bgp: BgpConfig) -> Config {
     let mut config = common::config(ports);
     config.routes.clear();
     let address = |port| if ipv6 { net6(port, 2).into() } else { net4(port, 2).into() };
-    let peers = (0..ports).map(|port| BgpPeer { port, address: address(port), asn: asn(port), connect: false });
+    let peers =
+        (0..ports).map(|port| BgpPeer { port, address: address(port), asn: asn(port), connect: false, client: false });
     config.bgp = Some(BgpConfig { asn: DUT, peers: peers.collect(), ..bgp });
     config
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each user has its part
 
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, Routers};
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, Routers, Teller};
 use drophammer_model::Instant;
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::Family;
@@ -88,6 +88,7 @@ impl Pair {
     /// Announces all routes at the sender; the verifier expects them from now on.
     pub fn announce(&mut self, routes: &Arc<Routes>) -> ExpectationId {
         let expected = Expected {
+            teller: Teller::Peer,
             as_path_prefix: vec![AS[0]],
             next_hop: Some(self.addresses[0]),
             check_attributes: true,

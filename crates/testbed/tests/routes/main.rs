@@ -9,6 +9,7 @@ mod bgp;
 mod capacity;
 mod faults;
 mod forwarding;
+mod internal;
 mod outages;
 mod pressure;
 mod traffic;

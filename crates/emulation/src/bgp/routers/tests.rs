@@ -1,7 +1,7 @@
 //! Two sets of routers on one link, in virtual time: the second one plays the DUT.
 
 use super::*;
-use crate::bgp::{ExpectationId, Expected, NextHops, Packing};
+use crate::bgp::{ExpectationId, Expected, NextHops, Packing, Teller};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::{AfiSafi, notification::code};
@@ -107,6 +107,7 @@ impl World {
     fn expect(&mut self, peer: usize, routes: &Arc<Routes>) -> ExpectationId {
         let from = self.sides[0].session(peer).config();
         let expected = Expected {
+            teller: Teller::Peer,
             as_path_prefix: vec![from.local_as],
             next_hop: Some(Ipv4Addr::new(198, 18, (peer >> 8) as u8, peer as u8 + 1).into()),
             check_attributes: true,

@@ -1,0 +1,179 @@
+//! What two emulated routers and a daemon between them do in each recording: router 0 says, the daemon passes on, router 1 is told.
+
+use drophammer_emulation::bgp::{
+    Encapsulation, EncapsulationKind, ExpectationId, Expected, GracefulRestartConfig, Inbox, NextHops, Outbox, Packing,
+    SessionConfig, Teller,
+};
+use drophammer_model::Instant;
+use drophammer_model::routes::{RouteAttributes, RouteRange, RouteTable, Routes};
+use drophammer_model::trial::Family;
+use drophammer_wire::bgp::update::Labels;
+use drophammer_wire::bgp::{AfiSafi, PathDirection};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A recording is of one of these with one daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Unicast with labels (RFC 8277), both families, reflected: labels stay.
+    Labelled,
+    /// VPN routes (RFC 4364, RFC 4659), both families, reflected: labels, distinguisher and targets stay.
+    Vpn,
+    /// Two paths to each prefix, in and out (RFC 7911).
+    Paths,
+    /// Thousands of routes in one message (RFC 8654).
+    Long,
+    /// Router 1 asks for all routes again (RFC 2918, RFC 7313).
+    Refresh,
+    /// Router 0 is gone without a word, comes back and says half of its routes (RFC 4724).
+    Restart,
+}
+
+/// Name of a recording, daemon, scene.
+pub const RECORDINGS: [(&str, &str, Scene); 15] = [
+    ("labelled-frr", "frr", Scene::Labelled),
+    ("labelled-bird", "bird", Scene::Labelled),
+    ("vpn-frr", "frr", Scene::Vpn),
+    ("vpn-bird", "bird", Scene::Vpn),
+    ("vpn-openbgpd", "openbgpd", Scene::Vpn),
+    ("paths-frr", "frr", Scene::Paths),
+    ("paths-bird", "bird", Scene::Paths),
+    ("paths-openbgpd", "openbgpd", Scene::Paths),
+    ("long-frr", "frr", Scene::Long),
+    ("long-bird", "bird", Scene::Long),
+    ("refresh-frr", "frr", Scene::Refresh),
+    ("refresh-bird", "bird", Scene::Refresh),
+    ("restart-frr", "frr", Scene::Restart),
+    ("restart-bird", "bird", Scene::Restart),
+    ("restart-openbgpd", "openbgpd", Scene::Restart),
+];
+
+/// AS of the daemon, and its addresses on the links of the routers.
+pub const DAEMON_AS: u32 = 65000;
+pub const DAEMON: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 1, 1), Ipv4Addr::new(198, 19, 1, 1)];
+/// Of the routers.
+pub const ROUTERS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 1, 2), Ipv4Addr::new(198, 19, 1, 2)];
+/// Route distinguisher and route target 65000:7.
+pub const DISTINGUISHER: [u8; 8] = [0, 0, 0xfd, 0xe8, 0, 0, 0, 7];
+pub const TARGET: [u8; 8] = [0, 2, 0xfd, 0xe8, 0, 0, 0, 7];
+/// Label of the first route; those after it count on.
+pub const LABEL: u32 = 1000;
+
+impl Scene {
+    pub fn is_internal(self) -> bool {
+        matches!(self, Scene::Labelled | Scene::Vpn)
+    }
+
+    pub fn families(self) -> Vec<AfiSafi> {
+        match self {
+            Scene::Labelled => vec![AfiSafi::IPV4_LABELLED, AfiSafi::IPV6_LABELLED],
+            Scene::Vpn => vec![AfiSafi::VPNV4, AfiSafi::VPNV6],
+            _ => vec![AfiSafi::IPV4_UNICAST],
+        }
+    }
+}
+
+/// AS of a router.
+pub fn asn(scene: Scene, router: usize) -> u32 {
+    if scene.is_internal() { DAEMON_AS } else { DAEMON_AS + 1 + router as u32 }
+}
+
+pub fn next_hops(router: usize) -> NextHops {
+    let ipv6 = Ipv6Addr::new(0x2001, 2, 0, 1 + router as u16, 0, 0, 0, 2);
+    NextHops { ipv4: Some(ROUTERS[router]), ipv6: Some(ipv6), link_local: None }
+}
+
+/// The session of a router; `again`: after its restart.
+pub fn config(scene: Scene, router: usize, again: bool) -> SessionConfig {
+    let id = Ipv4Addr::new(100, 64, router as u8, 1);
+    let mut config = SessionConfig::new(asn(scene, router), DAEMON_AS, id);
+    config.families = scene.families();
+    (config.connect_retry, config.idle_hold) = (Duration::from_millis(200), Duration::from_millis(200));
+    if scene == Scene::Paths {
+        config.add_path = vec![(AfiSafi::IPV4_UNICAST, PathDirection { receive: router == 1, send: router == 0 })];
+    }
+    // FRR answers a ROUTE-REFRESH only after its End-of-RIB, which it sends where graceful restart is agreed on.
+    if matches!(scene, Scene::Restart | Scene::Refresh) {
+        let (restart_time, notification) = (Duration::from_secs(60), false);
+        let config_of = GracefulRestartConfig { restart_time, notification, restarted: again, forwarding: again };
+        config.graceful_restart = Some(config_of);
+    }
+    config
+}
+
+/// Routes of a scene; `path`: those of the second path.
+pub fn routes(scene: Scene, family: Family, path: bool) -> Arc<Routes> {
+    let internet = |count| Routes::from(RouteRange::internet(family, count, 3).expect("so many there are"));
+    Arc::new(match scene {
+        Scene::Long => {
+            let prefix = |i: u32| format!("20.{}.{}.0/24", i >> 8, i & 255).parse().expect("a prefix");
+            let same = RouteAttributes { as_path: vec![64_999], ..Default::default() };
+            RouteTable::new("long", family, (0..3000).map(|i| (prefix(i), same.clone()))).into()
+        }
+        Scene::Paths => {
+            let prefix = |i: u32| format!("20.0.{i}.0/24").parse().expect("a prefix");
+            let of = |i: u32| RouteAttributes { as_path: vec![64_000 + u32::from(path), i + 1], ..Default::default() };
+            RouteTable::new("paths", family, (0..20).map(|i| (prefix(i), of(i)))).into()
+        }
+        _ => internet(40),
+    })
+}
+
+fn kind(scene: Scene) -> EncapsulationKind {
+    let labels = Labels::Counting(LABEL);
+    match scene {
+        Scene::Labelled => EncapsulationKind::Labelled(labels),
+        Scene::Vpn => EncapsulationKind::Vpn { labels, distinguisher: DISTINGUISHER, communities: TARGET },
+        _ => EncapsulationKind::Unicast,
+    }
+}
+
+fn families(scene: Scene) -> &'static [Family] {
+    if scene.is_internal() { &[Family::Ipv4, Family::Ipv6] } else { &[Family::Ipv4] }
+}
+
+/// What router 0 says once its session is up; `again`: after its restart.
+pub fn say(scene: Scene, outbox: &mut Outbox, again: bool) {
+    for family in families(scene) {
+        let all = routes(scene, *family, false);
+        let count = if again { all.len() / 2 } else { all.len() };
+        let packing = match scene {
+            Scene::Long => Packing { routes_per_update: u16::MAX, ..Packing::default() },
+            _ => Packing::default(),
+        };
+        let of = |path_id| Encapsulation { kind: kind(scene), path_id };
+        outbox.push(true, all, 0..count, packing, of(1));
+        if scene == Scene::Paths {
+            outbox.push(true, routes(scene, *family, true), 0..count, packing, of(2));
+        }
+        if scene == Scene::Restart {
+            outbox.end_of_rib(AfiSafi::IPV4_UNICAST);
+        }
+    }
+}
+
+/// What router 1 expects from now on. Of two paths to a prefix the inbox knows the last alone, so there what is said of them is not
+/// compared.
+pub fn expect(scene: Scene, inbox: &mut Inbox, now: Instant) -> Vec<ExpectationId> {
+    let one = |family: &Family| {
+        let all = routes(scene, *family, false);
+        let hops = next_hops(0);
+        let hop: Option<IpAddr> = match (scene.is_internal(), family) {
+            (false, _) => Some(DAEMON[1].into()),
+            (true, Family::Ipv4) => hops.ipv4.map(Into::into),
+            (true, Family::Ipv6) => hops.ipv6.map(Into::into),
+        };
+        let internal = scene.is_internal();
+        let expected = Expected {
+            teller: if internal { Teller::Internal(config(scene, 0, false).router_id) } else { Teller::External },
+            as_path_prefix: if internal { vec![] } else { vec![DAEMON_AS, asn(scene, 0)] },
+            next_hop: hop,
+            check_attributes: scene != Scene::Paths,
+            times: false,
+        };
+        let distinguisher = (scene == Scene::Vpn).then_some(DISTINGUISHER);
+        inbox.expect_in(now, kind(scene).family(*family), distinguisher, all.clone(), 0..all.len(), expected)
+    };
+    families(scene).iter().map(one).collect()
+}

@@ -1,0 +1,194 @@
+//! An emulated router over the kernel's TCP: session, outbox and inbox, and all messages of both sides kept.
+
+use drophammer_emulation::bgp::{Closed, Inbox, NextHops, Outbox, Session, SessionConfig, State, Wish};
+use drophammer_lab::Netns;
+use drophammer_model::Instant;
+use drophammer_wire::bgp::message::MAX_LEN_EXTENDED;
+use drophammer_wire::bgp::{PORT, frame};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant as Clock};
+
+/// A whole message: when, whether the daemon sent it, its bytes.
+pub type Said = (Duration, bool, Vec<u8>);
+
+/// One router with one session.
+pub struct Speaker<'a> {
+    netns: &'a Netns,
+    pub session: Session,
+    pub outbox: Outbox,
+    pub inbox: Inbox,
+    pub said: Vec<Said>,
+    daemon: SocketAddr,
+    hops: NextHops,
+    stream: Option<TcpStream>,
+    held: Vec<u8>,
+    unsent: Vec<u8>,
+    begun: Clock,
+}
+
+impl<'a> Speaker<'a> {
+    /// A router in this namespace that names these next hops and connects to the daemon at once; times count from `begun`.
+    pub fn start(netns: &'a Netns, config: SessionConfig, daemon: IpAddr, hops: NextHops, begun: Clock) -> Speaker<'a> {
+        let mut speaker = Speaker {
+            netns,
+            session: Session::new(config),
+            outbox: Outbox::new(),
+            inbox: Inbox::new(),
+            said: Vec::new(),
+            daemon: SocketAddr::new(daemon, PORT),
+            hops,
+            stream: None,
+            held: Vec::new(),
+            unsent: Vec::new(),
+            begun,
+        };
+        speaker.session.start(speaker.now());
+        speaker
+    }
+
+    pub fn now(&self) -> Instant {
+        Instant(self.begun.elapsed().as_nanos() as u64)
+    }
+
+    pub fn established(&self) -> bool {
+        self.session.state() == State::Established
+    }
+
+    /// Ends the connection without a word, as if the router had crashed, and its session with it.
+    pub fn crash(&mut self, again: SessionConfig) {
+        self.stream = None;
+        self.held.clear();
+        self.unsent.clear();
+        self.session = Session::new(again);
+        self.session.start(self.now());
+    }
+
+    fn connect(&mut self) -> Result<(), String> {
+        let daemon = self.daemon;
+        let connect = || TcpStream::connect_timeout(&daemon, Duration::from_secs(2));
+        match self.netns.run(connect).map_err(|e| e.to_string())? {
+            Ok(stream) => {
+                stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true)).map_err(|e| e.to_string())?;
+                self.stream = Some(stream);
+                self.session.connected(self.now());
+            }
+            // It does not listen yet.
+            Err(_) => self.session.closed(self.now(), Closed::Refused),
+        }
+        Ok(())
+    }
+
+    /// Does what can be done now.
+    pub fn serve(&mut self) -> Result<(), String> {
+        let now = self.now();
+        loop {
+            match self.session.poll(now) {
+                Wish::None => break,
+                Wish::Listen => {}
+                Wish::Connect => self.connect()?,
+                Wish::Close | Wish::Abort => self.stream = None,
+            }
+        }
+        // First what it has to say, so that the order of messages is that of their causes.
+        self.write();
+        self.read()?;
+        self.write();
+        Ok(())
+    }
+
+    fn write(&mut self) {
+        let now = self.now();
+        let Speaker { session, outbox, unsent, said, .. } = self;
+        let mut buffer = vec![0; MAX_LEN_EXTENDED];
+        loop {
+            let mut bytes = session.write(now, &mut buffer);
+            if bytes == 0
+                && session.state() == State::Established
+                && let Some(agreed) = session.negotiated()
+            {
+                bytes = outbox.write(now, agreed, self.hops, &mut buffer);
+                if bytes > 0 {
+                    session.wrote(now);
+                }
+            }
+            if bytes == 0 {
+                break;
+            }
+            let at = self.begun.elapsed();
+            messages(&buffer[..bytes], &mut |message| said.push((at, false, message.to_vec())));
+            unsent.extend_from_slice(&buffer[..bytes]);
+        }
+        if let Some(stream) = &mut self.stream {
+            while !unsent.is_empty() {
+                match stream.write(unsent) {
+                    Ok(n) => _ = unsent.drain(..n),
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                    // What it said last is still to be read.
+                    Err(_) => unsent.clear(),
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), String> {
+        let (mut bytes, mut over) = (vec![0; 1 << 16], false);
+        let mut fresh = Vec::new();
+        while let Some(stream) = &mut self.stream {
+            match stream.read(&mut bytes) {
+                Ok(0) => over = true,
+                Ok(n) => {
+                    fresh.extend_from_slice(&bytes[..n]);
+                    continue;
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => over = true,
+            }
+            break;
+        }
+        let (now, at) = (self.now(), self.begun.elapsed());
+        self.held.extend_from_slice(&fresh);
+        let Speaker { session, inbox, held, said, .. } = self;
+        let consumed = session.receive(now, held, &mut |body, agreed| inbox.update(now, body, agreed));
+        messages(&held[..consumed], &mut |message| said.push((at, true, message.to_vec())));
+        held.drain(..consumed);
+        if over {
+            self.session.closed(now, Closed::ByPeer);
+            self.stream = None;
+        }
+        Ok(())
+    }
+}
+
+fn messages(mut bytes: &[u8], take: &mut dyn FnMut(&[u8])) {
+    while let Ok(Some(message)) = frame(bytes, MAX_LEN_EXTENDED) {
+        let (whole, rest) = bytes.split_at(message.message_len());
+        take(whole);
+        bytes = rest;
+    }
+}
+
+/// Serves all until `enough`.
+///
+/// # Errors
+/// What is waited for, where it does not come within `limit`.
+pub fn until(
+    speakers: &mut [Speaker<'_>],
+    what: &str,
+    limit: Duration,
+    mut enough: impl FnMut(&mut [Speaker<'_>]) -> bool,
+) -> Result<(), String> {
+    let begun = Clock::now();
+    loop {
+        speakers.iter_mut().try_for_each(Speaker::serve)?;
+        if enough(speakers) {
+            return Ok(());
+        }
+        if begun.elapsed() > limit {
+            let ended: Vec<_> = speakers.iter().filter_map(|s| s.session.ended().map(ToString::to_string)).collect();
+            return Err(format!("{what}: not within {limit:?}; sessions ended: {ended:?}"));
+        }
+        // Sockets are looked at a thousand times a second: nothing is measured here.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

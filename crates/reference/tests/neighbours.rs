@@ -122,7 +122,7 @@ fn who_connects_first_and_is_not_known_yet_is_answered_once_it_is() {
     for family in [Family::Ipv4, Family::Ipv6] {
         let address = if family == Family::Ipv4 { net4(0, 9).into() } else { net6(0, 9).into() };
         let dut: std::net::IpAddr = if family == Family::Ipv4 { net4(0, 1).into() } else { net6(0, 1).into() };
-        let peer = BgpPeer { port: 0, address, asn: 65_001, connect: false };
+        let peer = BgpPeer { port: 0, address, asn: 65_001, connect: false, client: false };
         let bgp = Some(BgpConfig { asn: 65_000, peers: vec![peer], ..BgpConfig::default() });
         let mut bench = Bench::new(Config { bgp, ..config(1) });
         bench.hosts[0].also(address, 1);
@@ -151,7 +151,7 @@ fn who_connects_first_and_is_not_known_yet_is_answered_once_it_is() {
 
 #[test]
 fn what_waits_for_a_peer_that_is_not_there_is_forgotten() {
-    let peer = BgpPeer { port: 0, address: net4(0, 9).into(), asn: 65_001, connect: true };
+    let peer = BgpPeer { port: 0, address: net4(0, 9).into(), asn: 65_001, connect: true, client: false };
     let bgp = Some(BgpConfig { asn: 65_000, peers: vec![peer], ..BgpConfig::default() });
     let mut bench = Bench::new(Config { bgp, ..config(1) });
     bench.run_until(Instant(600 * SECOND));

@@ -7,7 +7,7 @@ mod verdict;
 
 use super::Negotiated;
 use drophammer_model::Instant;
-use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
@@ -128,6 +128,8 @@ struct Judged {
     reach: bool,
     /// Expectation, group.
     of: Option<(usize, u32, Verdict)>,
+    /// The attributes that a group was sent with: memory that is used again.
+    sent: RouteAttributes,
 }
 
 impl Judged {
@@ -164,7 +166,7 @@ impl Judged {
             let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
             return (!self.reach && attributes == self.raw[0] && routes.are_readable()).then_some(routes);
         }
-        let (around, reach) = walker::reach_alone(body, &context)?;
+        let (around, reach) = walker::reach_alone(body, &context, &self.raw[1])?;
         (self.reach && around == self.raw && reach.next_hop == self.next_hop).then_some(reach.routes?)
     }
 }
@@ -295,8 +297,9 @@ impl Inbox {
         let verdict = match self.judged.of {
             Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
             _ => {
-                let attributes = one.routes.attributes(group);
-                let judge = |update: &Update<'_>| judge(update, one.family, &attributes, &one.expected, context.ibgp);
+                let sent = &mut self.judged.sent;
+                one.routes.attributes_into(group, sent);
+                let judge = |update: &Update<'_>| judge(update, one.family, sent, &one.expected, context.ibgp);
                 let verdict = match update {
                     Some(update) => judge(update),
                     // It can be read: with the same attributes one was before.

@@ -251,12 +251,13 @@ const ASES_32: u64 = 270_000;
 const ASES: u64 = ASES_16 + ASES_32;
 const AS_STEP: u64 = 206_911;
 
+#[inline]
 fn as_number(n: u64) -> u32 {
-    match n % ASES {
-        n if n < 23_455 => n as u32 + 1,
-        n if n < ASES_16 => n as u32 + 2,
-        n => (n - ASES_16) as u32 + 131_072,
-    }
+    // No branches: nobody could predict them.
+    let n = (n % ASES) as u32;
+    let past_as_trans = u32::from(n >= 23_455);
+    let past_16_bits = u32::from(n >= ASES_16 as u32);
+    n + 1 + past_as_trans + past_16_bits * (131_072 - ASES_16 as u32 - 2)
 }
 
 impl AttributePattern {
@@ -444,6 +445,13 @@ mod tests {
         let a = AttributePattern::default().attributes(5);
         assert_eq!((a.as_path.len(), a.communities.len(), a.med, a.origin), (3, 0, None, Origin::Igp));
         assert_eq!(serde_json::from_str::<AttributePattern>("{}").unwrap(), AttributePattern::default());
+    }
+
+    #[test]
+    fn public_as_numbers_in_order() {
+        let numbers = (1..=64_495).filter(|n| *n != 23_456).chain(131_072..).take(ASES as usize);
+        assert!((0..ASES).map(as_number).eq(numbers));
+        assert_eq!(as_number(ASES), 1);
     }
 
     #[test]

@@ -223,24 +223,23 @@ impl Port for AfPacket {
                 continue;
             }
             let fate = streams.send(&self.slots, at, &run);
-            let all = run.frames as u32;
+            let (first, all) = (at, run.frames as u32);
+            at += run.frames;
             match fate {
                 Fate::Sent => sent.accepted += all,
                 // What the peer has twice does no harm; what it has never takes a second to come.
                 Fate::Refused | Fate::Torn => {
                     sent.refused += all;
-                    sent.refused_mask |= (u64::MAX >> (64 - all)) << at;
+                    sent.refused_mask |= (u64::MAX >> (64 - all)) << first;
                 }
-                Fate::Impossible => {}
+                // What it is, the frames will tell one by one.
+                Fate::Down | Fate::Impossible => self.send_apart(first, at, &mut sent)?,
             }
             if matches!(fate, Fate::Torn | Fate::Impossible) {
                 // The other end has less room than a run takes, and of single frames we know which it refuses.
                 self.streams = None;
             }
-            if fate != Fate::Impossible {
-                at += run.frames;
-                left = at;
-            }
+            left = at;
         }
         self.send_apart(left, frames, &mut sent)?;
         Ok(sent)

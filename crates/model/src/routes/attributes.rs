@@ -163,9 +163,7 @@ impl GroupSizes {
     pub fn group_of(self, i: u32) -> u32 {
         match self {
             GroupSizes::Fixed(size) => i / size.max(1),
-            GroupSizes::Internet => {
-                i / CYCLE_ROUTES * CYCLE_GROUPS + u32::from(GROUPS[(i % CYCLE_ROUTES) as usize])
-            }
+            GroupSizes::Internet => i / CYCLE_ROUTES * CYCLE_GROUPS + u32::from(GROUPS[(i % CYCLE_ROUTES) as usize]),
         }
     }
 

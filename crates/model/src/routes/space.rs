@@ -123,7 +123,9 @@ pub(super) mod blocks {
     #[inline]
     pub fn index(family: Family, bits: u32) -> Option<u32> {
         match family {
-            Family::Ipv4 => INDEX_IPV4.get(bits as usize).filter(|index| **index < u8::MAX).map(|index| u32::from(*index)),
+            Family::Ipv4 => {
+                INDEX_IPV4.get(bits as usize).filter(|index| **index < u8::MAX).map(|index| u32::from(*index))
+            }
             Family::Ipv6 => IPV6.iter().position(|b| *b == bits >> 4).map(|at| (at as u32) << 4 | bits & 15),
         }
     }

@@ -115,7 +115,13 @@ pub fn run(slots: &Batch, from: usize, to: usize) -> Option<Run> {
         (last, end, payload) = (next, end + 1, payload + next.len());
     }
     let frames = end - from;
-    (frames >= LEAST).then_some(Run { frames, headers: first.payload, segment: first.len(), tcp: first.tcp, ipv6: first.ipv6 })
+    (frames >= LEAST).then_some(Run {
+        frames,
+        headers: first.payload,
+        segment: first.len(),
+        tcp: first.tcp,
+        ipv6: first.ipv6,
+    })
 }
 
 impl Run {
@@ -163,6 +169,8 @@ pub enum Fate {
     Refused,
     /// Some of it was dropped by the link, which one nobody knows.
     Torn,
+    /// The link is down.
+    Down,
     /// The kernel does not take such frames.
     Impossible,
 }
@@ -214,13 +222,166 @@ impl Streams {
             *part = IoSlice::new(&slots.frame(at)[run.headers..]);
         }
         let result = (&self.socket).write_vectored(&parts[..run.frames + 2]);
-        if let Err(e) = result {
-            let full = matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM | libc::EINTR));
-            return if full { Fate::Refused } else { Fate::Impossible };
+        match result.map_err(|e| e.raw_os_error()) {
+            Ok(_) => {}
+            Err(Some(libc::EAGAIN | libc::ENOMEM | libc::EINTR)) => return Fate::Refused,
+            // The last one was dropped: others may have left.
+            Err(Some(libc::ENOBUFS)) => return Fate::Torn,
+            Err(Some(libc::ENETDOWN)) => return Fate::Down,
+            Err(_) => return Fate::Impossible,
         }
         let drops = self.drops();
         let torn = drops != Some(self.drops);
         self.drops = drops.unwrap_or(self.drops);
         if torn { Fate::Torn } else { Fate::Sent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame with a segment of one connection.
+    fn segment(ipv6: bool, sequence: u32, flags: u8, payload: usize) -> Vec<u8> {
+        let (header, ethertype) = if ipv6 { (IPV6_LEN, 0x86dd_u16) } else { (IPV4_LEN, 0x0800) };
+        let length = (20 + payload) as u16;
+        let mut f = vec![2; 12];
+        f.extend(ethertype.to_be_bytes());
+        if ipv6 {
+            f.extend([0x60, 0, 0, 0]);
+            f.extend(length.to_be_bytes());
+            f.extend([6, 64]);
+            f.extend([0x20; 32]);
+        } else {
+            f.extend([0x45, 0]);
+            f.extend((length + 20).to_be_bytes());
+            f.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 198, 18, 0, 2, 198, 18, 0, 1]);
+        }
+        f.extend([0xc0, 0, 0, 179]);
+        f.extend(sequence.to_be_bytes());
+        f.extend([0, 0, 0, 9, 0x50, flags, 0x10, 0, 0xab, 0xcd, 0, 0]);
+        f.extend((0..payload).map(|i| (sequence as usize + i) as u8));
+        assert_eq!(f.len(), 14 + header + usize::from(length));
+        f
+    }
+
+    /// Segments of these lengths, one behind the other from just below the end of the numbers on.
+    fn slots(ipv6: bool, lengths: &[usize]) -> Batch {
+        let mut batch = Batch::new(BURST, 2_112);
+        let mut sequence = u32::MAX - 2_000;
+        for (i, length) in lengths.iter().enumerate() {
+            batch.put(i, &segment(ipv6, sequence, ACK, *length));
+            sequence = sequence.wrapping_add(*length as u32);
+        }
+        batch
+    }
+
+    fn frames(batch: &Batch, from: usize, to: usize) -> Option<usize> {
+        run(batch, from, to).map(|run| run.frames)
+    }
+
+    #[test]
+    fn runs_end_where_they_must() {
+        for ipv6 in [false, true] {
+            let batch = slots(ipv6, &[1000; 10]);
+            assert_eq!(
+                (frames(&batch, 0, 10), frames(&batch, 3, 10), frames(&batch, 0, 4)),
+                (Some(10), Some(7), Some(4))
+            );
+            assert_eq!((frames(&batch, 0, 3), frames(&batch, 7, 10)), (None, None), "too few");
+            let batch = slots(ipv6, &[1000, 1000, 1000, 1000, 999, 999, 999]);
+            assert_eq!(frames(&batch, 0, 7), Some(5), "a short one is the last");
+            let batch = slots(ipv6, &[900, 900, 900, 900, 901, 901]);
+            assert_eq!(frames(&batch, 0, 6), Some(4), "a longer one is none of it");
+            let batch = slots(ipv6, &[1448; 64]);
+            // 45 times 1448 bytes and the headers are less than 64 KiB.
+            assert_eq!((frames(&batch, 0, 64), frames(&batch, 45, 64)), (Some(45), Some(19)));
+            let mut batch = slots(ipv6, &[100; 8]);
+            let pushed = segment(ipv6, (u32::MAX - 2_000).wrapping_add(500), ACK | PUSH, 100);
+            batch.put(5, &pushed);
+            assert_eq!(frames(&batch, 0, 8), Some(6), "PSH ends it");
+            batch.put(5, &segment(ipv6, 7, ACK, 100));
+            assert_eq!(frames(&batch, 0, 8), Some(5), "bytes are missing");
+            let mut padded = slots(ipv6, &[2; 8]);
+            padded.put(4, &[padded.frame(4), &[0; 4]].concat());
+            assert_eq!(frames(&padded, 0, 8), Some(4), "the frame is longer than its packet");
+        }
+        assert_eq!(
+            run(&slots(false, &[1000; 5]), 0, 5),
+            Some(Run { frames: 5, headers: 54, segment: 1000, tcp: 34, ipv6: false })
+        );
+        assert_eq!(
+            run(&slots(true, &[1000; 5]), 0, 5),
+            Some(Run { frames: 5, headers: 74, segment: 1000, tcp: 54, ipv6: true })
+        );
+    }
+
+    #[test]
+    fn whatever_differs_in_the_headers_ends_a_run() {
+        for (ipv6, headers) in [(false, 54), (true, 74)] {
+            // Checksums may, and must.
+            let free = if ipv6 { vec![70, 71] } else { vec![24, 25, 50, 51] };
+            for at in 0..headers {
+                for bit in 0..8 {
+                    let mut batch = slots(ipv6, &[300; 9]);
+                    let mut frame = batch.frame(4).to_vec();
+                    frame[at] ^= 1 << bit;
+                    batch.put(4, &frame);
+                    let pushed = at == headers - 7 && bit == 3;
+                    let expected = if free.contains(&at) {
+                        9
+                    } else if pushed {
+                        5
+                    } else {
+                        4
+                    };
+                    assert_eq!(frames(&batch, 0, 9), Some(expected), "byte {at}, bit {bit}");
+                }
+            }
+        }
+        // What is no run from its first segment on: other flags, a fragment, options, other protocols, cut off.
+        for (at, byte) in
+            [(47, 0x18), (47, 0x12), (47, 0x11), (47, 0x14), (20, 0x20), (20, 0), (14, 0x46), (23, 17), (12, 9)]
+        {
+            let mut batch = slots(false, &[300; 9]);
+            let mut frame = batch.frame(0).to_vec();
+            frame[at] = byte;
+            batch.put(0, &frame);
+            assert_eq!(frames(&batch, 0, 9), None, "byte {at}");
+        }
+        let whole = segment(false, 1, ACK, 10);
+        for length in 0..whole.len() {
+            assert!(Segment::read(&whole[..length]).is_none());
+        }
+    }
+
+    #[test]
+    fn headers_of_the_whole() {
+        let sum = |parts: &[&[u8]]| {
+            let words = parts.iter().flat_map(|part| part.chunks(2)).map(|c| u32::from(c[0]) << 8 | u32::from(c[1]));
+            let sum = words.sum::<u32>();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            (sum & 0xffff) as u16 + (sum >> 16) as u16
+        };
+        for (ipv6, tcp) in [(false, 34), (true, 54)] {
+            let mut batch = slots(ipv6, &[1000, 1000, 1000, 1000, 1000, 8]);
+            let last = segment(ipv6, (u32::MAX - 2_000).wrapping_add(5000), ACK | PUSH, 8);
+            batch.put(5, &last);
+            let mut headers = Vec::new();
+            run(&batch, 0, 6).unwrap().write_headers(&batch, 0, &mut headers);
+            let first = batch.frame(0);
+            assert_eq!(headers.len(), tcp + 20);
+            assert_eq!((headers[tcp + 13], &headers[tcp..tcp + 13]), (ACK | PUSH, &first[tcp..tcp + 13]));
+            let length = 5_028_u16.to_be_bytes();
+            let pseudo = sum(&[&headers[if ipv6 { 22 } else { 26 }..tcp], &[0, 6], &length]);
+            assert_eq!(headers[tcp + 16..tcp + 18], pseudo.to_be_bytes());
+            match ipv6 {
+                true => assert_eq!(headers[18..20], length),
+                false => {
+                    assert_eq!(headers[16..18], 5_048_u16.to_be_bytes());
+                    assert_eq!(sum(&[&headers[14..34]]), 0xffff);
+                }
+            }
+        }
     }
 }

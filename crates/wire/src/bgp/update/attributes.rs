@@ -150,7 +150,9 @@ impl Attributes<'_> {
             append_with(out, both, kind::COMMUNITIES, |out| append_each(out, self.communities, |c| c.to_be_bytes()));
         }
         if !self.extended_communities.is_empty() {
-            append_with(out, both, kind::EXTENDED_COMMUNITIES, |out| append_each(out, self.extended_communities, |c| *c));
+            append_with(out, both, kind::EXTENDED_COMMUNITIES, |out| {
+                append_each(out, self.extended_communities, |c| *c)
+            });
         }
         if !four_octet_as && self.as_path.iter().any(|asn| *asn > 0xffff) {
             append_with(out, both, kind::AS4_PATH, |out| as_path::append(out, self.as_path, true));

@@ -155,11 +155,7 @@ pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Attributes around MP_REACH_NLRI, and that itself, of a body with no other routes; `None` of any other. Where it comes first and
 /// `known` follows, which is known to have no routes, that is not walked through again.
 #[inline]
-pub fn reach_alone<'a>(
-    body: &'a [u8],
-    context: &Context,
-    known: &[u8],
-) -> Option<([&'a [u8]; 2], Multiprotocol<'a>)> {
+pub fn reach_alone<'a>(body: &'a [u8], context: &Context, known: &[u8]) -> Option<([&'a [u8]; 2], Multiprotocol<'a>)> {
     let ([0, 0, high, low], attributes) = body.split_first_chunk::<4>()? else { return None };
     if attributes.len() != usize::from(u16::from_be_bytes([*high, *low])) {
         return None;

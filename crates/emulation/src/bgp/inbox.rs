@@ -157,8 +157,8 @@ impl Judged {
     /// The routes of an UPDATE that announces routes of one family and does nothing else, with the last one's attributes,
     /// which are not read again; `None` of any other.
     #[inline]
-    fn again<'a>(&self, body: &'a [u8], context: Context) -> Option<nlri::Routes<'a>> {
-        if !self.whole || self.context != Some(context) {
+    fn again<'a>(&self, body: &'a [u8], context: &Context) -> Option<nlri::Routes<'a>> {
+        if !self.whole || self.context.as_ref() != Some(context) {
             return None;
         }
         if let Some((attributes, announced)) = walker::announced_alone(body) {
@@ -166,7 +166,7 @@ impl Judged {
             let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
             return (!self.reach && attributes == self.raw[0] && routes.are_readable()).then_some(routes);
         }
-        let (around, reach) = walker::reach_alone(body, &context, &self.raw[1])?;
+        let (around, reach) = walker::reach_alone(body, context, &self.raw[1])?;
         (self.reach && around == self.raw && reach.next_hop == self.next_hop).then_some(reach.routes?)
     }
 }
@@ -216,7 +216,7 @@ impl Inbox {
             path_ids: PathIds::of(agreed.add_path.iter().filter(|(_, way)| way.receive).map(|(family, _)| *family)),
         };
         let before = self.present;
-        if let Some(routes) = self.judged.again(body, context) {
+        if let Some(routes) = self.judged.again(body, &context) {
             self.totals.updates += 1;
             self.totals.bytes += body.len() as u64;
             for route in routes.flatten() {

@@ -166,8 +166,11 @@ impl Judged {
             let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
             return (!self.reach && attributes == self.raw[0] && routes.are_readable()).then_some(routes);
         }
-        let (around, reach) = walker::reach_alone(body, context, &self.raw[1])?;
-        (self.reach && around == self.raw && reach.next_hop == self.next_hop).then_some(reach.routes?)
+        if !self.reach {
+            return None;
+        }
+        let reach = walker::reach_between(body, context, [&self.raw[0], &self.raw[1]])?;
+        if reach.next_hop == self.next_hop { reach.routes } else { None }
     }
 }
 

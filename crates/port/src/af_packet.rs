@@ -3,7 +3,8 @@
 //!
 //! Two sockets: one sends past the queueing discipline and receives nothing, the other receives with the kernel's
 //! timestamps and ignores what we send. Sending blocks (with a time-out) when the send buffer is full, so that a partial
-//! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring.
+//! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring. On a veth
+//! pair a third one sends segments of TCP that leave together ([`Port::send_stream`]).
 
 mod stream;
 pub(crate) mod sys;

@@ -296,7 +296,7 @@ impl AttributePattern {
         // Transit is in few hands, so an AS near the speaker is one of few: of 40 << bits.
         for (hop, asn) in as_path.iter_mut().take(distinct.saturating_sub(1)).enumerate() {
             let (random, bits) = (random.next(), 3 * hop.min(4));
-            *asn = as_number(mix((random >> bits) % 40 << bits | random & ((1 << bits) - 1)));
+            *asn = as_number(mix((((random >> bits) % 40) << bits) | (random & ((1 << bits) - 1))));
         }
         let owner = |random: u64| as_number(random % ASES_16) << 16;
         for n in 0..self.communities.draw(&COMMUNITIES, &mut random) {

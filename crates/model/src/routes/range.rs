@@ -84,6 +84,8 @@ impl PartialEq for RouteRange {
 }
 
 #[derive(Clone, Debug)]
+// There is one in each range, and it is read for every route.
+#[allow(clippy::large_enum_variant)]
 enum Layout {
     Uniform { length: u8, step: Divisor, pieces: Vec<Piece> },
     Internet(Internet),

@@ -1,7 +1,6 @@
 //! Segments of TCP connections that leave together are those of the slots.
 
 use super::{Bench, Checked, check, frame, take_all};
-use drophammer_port::Port;
 use drophammer_wire::checksum;
 use std::process::Command;
 

@@ -362,7 +362,7 @@ mod tests {
         let count = u32::from(draw(pattern.communities, &counts, random()));
         let owner = |random: u64| as_number(mix(random % 600) % ASES_16) << 16;
         let mut communities: Vec<_> =
-            (0..count).map(|n| owner(random()) | n * 256 | (random() & 0xff) as u32).collect();
+            (0..count).map(|n| owner(random()) | (n * 256) | (random() & 0xff) as u32).collect();
         communities.sort();
         communities.dedup();
         let count = u32::from(draw(pattern.large_communities, &[(0, 90), (1, 4), (3, 4), (6, 2)], random()));

@@ -3,8 +3,10 @@
 //!
 //! Two sockets: one sends past the queueing discipline and receives nothing, the other receives with the kernel's
 //! timestamps and ignores what we send. Sending blocks (with a time-out) when the send buffer is full, so that a partial
-//! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring.
+//! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring. On a veth
+//! pair a third one sends segments of TCP that leave together ([`Port::send_stream`]).
 
+mod stream;
 pub(crate) mod sys;
 
 use crate::clock::SystemClock;
@@ -15,6 +17,7 @@ use drophammer_wire::MacAddr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use stream::{Fate, Streams};
 
 /// This backend.
 pub static SPEC: BackendSpec = BackendSpec {
@@ -41,6 +44,8 @@ pub struct AfPacket {
     offset_age: u32,
     slots: Batch,
     send_headers: sys::Headers,
+    /// Where segments of a stream may leave together.
+    streams: Option<Streams>,
     received: Vec<(usize, Instant)>,
     receive_memory: Box<[u8]>,
     receive_headers: sys::Headers,
@@ -87,6 +92,8 @@ impl AfPacket {
         let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
         let receive_headers = sys::Headers::new(receive_memory.as_mut_ptr(), slot, true);
         let driver = driver(interface);
+        // Behind other devices frames may overtake each other, because single ones go past the queueing discipline.
+        let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
         let mut port = AfPacket {
             info: PortInfo {
                 interface: interface.to_owned(),
@@ -103,6 +110,7 @@ impl AfPacket {
             clock,
             slots,
             send_headers,
+            streams,
             received: Vec::with_capacity(BURST),
             receive_memory,
             receive_headers,
@@ -122,6 +130,43 @@ impl AfPacket {
 
     fn lost(&self, source: io::Error) -> PortError {
         PortError::Lost { interface: self.info.interface.clone(), source }
+    }
+
+    /// Sends slots `from` to `frames`, each by itself.
+    fn send_apart(&mut self, from: usize, frames: usize, sent: &mut Sent) -> Result<(), PortError> {
+        for i in from..frames {
+            self.send_headers.set_len(i, self.slots.frame(i).len());
+        }
+        let mut at = from;
+        while at < frames {
+            match self.send_headers.send(&self.sender, at, frames) {
+                Ok(n) => {
+                    sent.accepted += n as u32;
+                    at += n;
+                    if at < frames {
+                        // The kernel stopped at this frame: it tried it and the ring refused it.
+                        sent.refused += 1;
+                        sent.refused_mask |= 1 << at;
+                        at += 1;
+                    }
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
+                        sent.refused += 1;
+                        sent.refused_mask |= 1 << at;
+                        at += 1;
+                    }
+                    Some(libc::ENETDOWN) if self.unplugged => {
+                        // Like frames into a pulled cable: gone.
+                        sent.accepted += (frames - at) as u32;
+                        at = frames;
+                    }
+                    _ => return Err(self.lost(e)),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Frames that the interface itself refused or dropped on sending since it exists (`tx_dropped`); for reconciling.
@@ -162,38 +207,42 @@ impl Port for AfPacket {
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();
-        for i in 0..frames {
-            self.send_headers.set_len(i, self.slots.frame(i).len());
-        }
-        let mut at = 0;
-        while at < frames {
-            match self.send_headers.send(&self.sender, at, frames) {
-                Ok(n) => {
-                    sent.accepted += n as u32;
-                    at += n;
-                    if at < frames {
-                        // The kernel stopped at this frame: it tried it and the ring refused it.
-                        sent.refused += 1;
-                        sent.refused_mask |= 1 << at;
-                        at += 1;
-                    }
-                }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
-                        sent.refused += 1;
-                        sent.refused_mask |= 1 << at;
-                        at += 1;
-                    }
-                    Some(libc::ENETDOWN) if self.unplugged => {
-                        // Like frames into a pulled cable: gone.
-                        sent.accepted += (frames - at) as u32;
-                        at = frames;
-                    }
-                    _ => return Err(self.lost(e)),
-                },
+        self.send_apart(0, frames, &mut sent)?;
+        Ok(sent)
+    }
+
+    fn send_stream(&mut self, frames: usize) -> Result<Sent, PortError> {
+        let (mut sent, mut at, mut left) = (Sent::default(), 0, 0);
+        while let Some(streams) = self.streams.as_mut().filter(|_| at < frames) {
+            let Some(run) = stream::run(&self.slots, at, frames) else {
+                at += 1;
+                continue;
+            };
+            if left < at {
+                self.send_apart(left, at, &mut sent)?;
+                left = at;
+                continue;
             }
+            let fate = streams.send(&self.slots, at, &run);
+            let (first, all) = (at, run.frames as u32);
+            at += run.frames;
+            match fate {
+                Fate::Sent => sent.accepted += all,
+                // What the peer has twice does no harm; what it has never takes a second to come.
+                Fate::Refused | Fate::Torn => {
+                    sent.refused += all;
+                    sent.refused_mask |= (u64::MAX >> (64 - all)) << first;
+                }
+                // What it is, the frames will tell one by one.
+                Fate::Down | Fate::Impossible => self.send_apart(first, at, &mut sent)?,
+            }
+            if matches!(fate, Fate::Torn | Fate::Impossible) {
+                // The other end has less room than a run takes, and of single frames we know which it refuses.
+                self.streams = None;
+            }
+            left = at;
         }
+        self.send_apart(left, frames, &mut sent)?;
         Ok(sent)
     }
 

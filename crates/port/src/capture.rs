@@ -281,6 +281,26 @@ where
     }
 }
 
+impl<P, N, F> Capture<P, N, F>
+where
+    P: DerefMut,
+    P::Target: Port,
+    N: Fn() -> Instant,
+    F: Fn(&[u8]) -> bool,
+{
+    fn sent(
+        &mut self,
+        frames: usize,
+        send: impl FnOnce(&mut P::Target) -> Result<Sent, PortError>,
+    ) -> Result<Sent, PortError> {
+        self.keep(frames);
+        let at = if self.spans.is_empty() { Instant(0) } else { (self.now)() };
+        let sent = send(&mut *self.port)?;
+        self.left(&sent, |_| at);
+        Ok(sent)
+    }
+}
+
 impl<P, N, F> Port for Capture<P, N, F>
 where
     P: DerefMut,
@@ -297,11 +317,11 @@ where
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.keep(frames);
-        let at = if self.spans.is_empty() { Instant(0) } else { (self.now)() };
-        let sent = self.port.send(frames)?;
-        self.left(&sent, |_| at);
-        Ok(sent)
+        self.sent(frames, |port| port.send(frames))
+    }
+
+    fn send_stream(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.sent(frames, |port| port.send_stream(frames))
     }
 
     fn sends_ahead(&self) -> bool {

@@ -147,6 +147,15 @@ pub trait Port {
     /// [`PortError::Lost`].
     fn send(&mut self, frames: usize) -> Result<Sent, PortError>;
 
+    /// The same for frames that are no load to be measured: where this port can do that, segments of a TCP connection that follow each
+    /// other leave by one call. One that is refused may have left all the same.
+    ///
+    /// # Errors
+    /// [`PortError::Lost`].
+    fn send_stream(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.send(frames)
+    }
+
     /// Does [`Port::send_at`] work here? Only in virtual time.
     fn sends_ahead(&self) -> bool {
         false

@@ -226,6 +226,10 @@ impl Port for LiveFrames {
         self.packets.send(frames)
     }
 
+    fn send_stream(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.packets.send_stream(frames)
+    }
+
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let frames = self.packets.receive()?;
         note_behind(&mut self.behind, frames.len() == BURST);

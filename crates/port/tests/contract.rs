@@ -3,6 +3,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
 //! more as an ordinary user, who must be told what he may not do.
 
+#[path = "contract/streams.rs"]
+mod streams;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
@@ -20,9 +22,10 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
+    ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
     ("overflow_is_counted", overflow),
     ("what_cannot_be_opened_says_why", refusals),
     ("a_port_opens_again_at_once", again),

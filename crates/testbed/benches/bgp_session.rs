@@ -4,10 +4,11 @@
 //!   speaks just enough BGP and throws them away; against the kernel's own TCP without segmentation offload (one frame per segment, as
 //!   ours) and as many bytes. Alternating, medians, and the ratio.
 //! - Into another emulated router over the loop of the tester's ceiling: sent *and* verified.
+//! - `into`: the first of these alone.
 //! - `memory`: what 1,000,000 IPv4 and 500,000 IPv6 routes, sent and verified within this process, add to the memory in RAM at most.
 //! - `ten_million`: 10,000,000 IPv4 routes, the same way.
 //!
-//! `cargo bench -p drophammer-testbed --bench bgp_session [-- memory|ten_million]`; the lab needs a user namespace or root.
+//! `cargo bench -p drophammer-testbed --bench bgp_session [-- into|memory|ten_million]`; the lab needs a user namespace or root.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -200,7 +201,7 @@ fn load() -> String {
     text.split_whitespace().next().unwrap_or("?").to_owned()
 }
 
-fn over_links() -> Outcome<()> {
+fn over_links(into_alone: bool) -> Outcome<()> {
     let lab = Lab::enter(&LabOptions::default()).map_err(text)?;
     let bench = Bench::new(&lab)?;
     println!("{ROUTES} IPv4 routes, medians of {ROUNDS} rounds in ms; load of the machine {}", load());
@@ -225,6 +226,9 @@ fn over_links() -> Outcome<()> {
             kernel[0],
             median(&mut ratios),
         );
+    }
+    if into_alone {
+        return Ok(());
     }
     let without = lab.loop_without_dut(&bench.suite.ports).map_err(text)?;
     without.keep_segments_apart().map_err(text)?;
@@ -285,7 +289,7 @@ fn bench() -> Outcome<()> {
     } else if wants("ten_million") {
         within(&[table(Family::Ipv4, 10_000_000)?])
     } else {
-        over_links()
+        over_links(wants("into"))
     }
 }
 

@@ -65,7 +65,7 @@ impl Burst<'_> {
             return Ok(());
         }
         let port = self.ports.get(self.port);
-        let sent = port.send(filled)?;
+        let sent = port.send_stream(filled)?;
         for at in (0..filled).filter(|at| sent.refused_mask >> at & 1 == 1) {
             self.refused.push(self.port, port.slots().frame(at));
         }

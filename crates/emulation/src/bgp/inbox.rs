@@ -7,7 +7,7 @@ mod verdict;
 
 use super::Negotiated;
 use drophammer_model::Instant;
-use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
@@ -143,6 +143,8 @@ struct Judged {
     reach: bool,
     /// Expectation, group.
     of: Option<(usize, u32, Verdict)>,
+    /// The attributes that a group was sent with: memory that is used again.
+    sent: RouteAttributes,
 }
 
 impl Judged {
@@ -170,8 +172,8 @@ impl Judged {
     /// The routes of an UPDATE that announces routes of one family and does nothing else, with the last one's attributes,
     /// which are not read again; `None` of any other.
     #[inline]
-    fn again<'a>(&self, body: &'a [u8], context: Context) -> Option<nlri::Routes<'a>> {
-        if !self.whole || self.context != Some(context) {
+    fn again<'a>(&self, body: &'a [u8], context: &Context) -> Option<nlri::Routes<'a>> {
+        if !self.whole || self.context.as_ref() != Some(context) {
             return None;
         }
         if let Some((attributes, announced)) = walker::announced_alone(body) {
@@ -179,8 +181,11 @@ impl Judged {
             let routes = nlri::Routes::new(AfiSafi::IPV4_UNICAST, ids, announced)?;
             return (!self.reach && attributes == self.raw[0] && routes.are_readable()).then_some(routes);
         }
-        let (around, reach) = walker::reach_alone(body, &context)?;
-        (self.reach && around == self.raw && reach.next_hop == self.next_hop).then_some(reach.routes?)
+        if !self.reach {
+            return None;
+        }
+        let reach = walker::reach_between(body, context, [&self.raw[0], &self.raw[1]])?;
+        if reach.next_hop == self.next_hop { reach.routes } else { None }
     }
 }
 
@@ -233,7 +238,7 @@ impl Inbox {
             (self.peer_id, self.judged) = (Some(agreed.peer_id), Judged::default());
         }
         let before = self.present;
-        if let Some(routes) = self.judged.again(body, context) {
+        if let Some(routes) = self.judged.again(body, &context) {
             self.totals.updates += 1;
             self.totals.bytes += body.len() as u64;
             for route in routes.flatten() {
@@ -314,9 +319,10 @@ impl Inbox {
         let verdict = match self.judged.of {
             Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
             _ => {
-                let attributes = one.routes.attributes(group);
                 let session = verdict::Of { ibgp: context.ibgp, peer_id: self.peer_id };
-                let judge = |update: &Update<'_>| judge(update, one.family, &attributes, &one.expected, session);
+                let sent = &mut self.judged.sent;
+                one.routes.attributes_into(group, sent);
+                let judge = |update: &Update<'_>| judge(update, one.family, sent, &one.expected, session);
                 let verdict = match update {
                     Some(update) => judge(update),
                     // It can be read: with the same attributes one was before.

@@ -2,7 +2,7 @@
 
 use super::Negotiated;
 use drophammer_model::Instant;
-use drophammer_model::routes::{RouteAttributes, Routes};
+use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::nlri::Frame;
 use drophammer_wire::bgp::update::{Attributes, Labels, Packer, packer};
@@ -172,10 +172,11 @@ struct Speaker {
 /// The attributes of one group, ready to be copied.
 #[derive(Default)]
 struct Encoded {
-    /// Speaker, job, group.
-    of: Option<(Speaker, u64, u32)>,
+    /// Speaker and job, and of that the group.
+    by: Option<(Speaker, u64)>,
+    group: Option<u32>,
     /// Those of the group, and its path behind the speaker's AS: memory that is used again.
-    group: RouteAttributes,
+    of: RouteAttributes,
     as_path: Vec<u32>,
     attributes: Vec<u8>,
     next_hop: [u8; 32],
@@ -278,10 +279,10 @@ impl Outbox {
                     if job.due(self.paced_until).is_some_and(|due| due > now) {
                         break;
                     }
-                    let family = job.family();
                     let before = job.part.start;
-                    let bytes = if agreed.has(family) {
-                        write_routes(job, &mut self.encoded, self.front, &speaker, agreed, room, &mut self.sent)
+                    let bytes = if agreed.has(job.family()) {
+                        self.encoded.begin(speaker, self.front);
+                        write_routes(job, &mut self.encoded, &speaker, agreed, room, &mut self.sent)
                     } else {
                         self.sent.skipped += u64::from(job.part.end - job.part.start);
                         job.part.start = job.part.end;
@@ -304,6 +305,7 @@ impl Outbox {
                     if bytes == 0 {
                         break;
                     }
+                    self.sent.messages += 1;
                     (bytes, true)
                 }
                 Job::EndOfRib(_) => (0, true),
@@ -313,12 +315,12 @@ impl Outbox {
                     let Some(room) = room.get_mut(..piece.len()) else { break };
                     room.copy_from_slice(piece);
                     *at += piece.len();
+                    self.sent.messages += 1;
                     (piece.len(), *at == bytes.len())
                 }
             };
             at += bytes;
             self.sent.bytes += bytes as u64;
-            self.sent.messages += u64::from(bytes > 0);
             if done {
                 self.jobs.pop_front();
                 self.front += 1;
@@ -328,11 +330,10 @@ impl Outbox {
     }
 }
 
-/// Writes one message, or skips a group that cannot be sent; moves the job on.
+/// Writes messages as long as there is room, one alone where there is a pace, and skips groups that cannot be sent; moves the job on.
 fn write_routes(
     job: &mut RouteJob,
     encoded: &mut Encoded,
-    number: u64,
     speaker: &Speaker,
     agreed: &Negotiated,
     buffer: &mut [u8],
@@ -344,58 +345,88 @@ fn write_routes(
         EncapsulationKind::Labelled(labels) => (labels, [0; 8]),
         EncapsulationKind::Vpn { labels, distinguisher, .. } => (labels, distinguisher),
     };
-    // Counted over the whole job: a message's first route goes on where the last message ended.
-    let labels = match labels {
-        Labels::Counting(first) => Labels::Counting(first.wrapping_add(job.part.start)),
-        other => other,
-    };
     let path_id = agreed.add_path_send(family).then_some(job.encapsulation.path_id);
     let mut frame = Frame { family, path_id, labels, distinguisher };
-    let mut end = job.part.end;
-    if job.announce {
-        let group = job.routes.group_of(job.part.start);
-        end = end.min(job.routes.group(group).end);
-        if encoded.of != Some((*speaker, number, group)) {
-            job.routes.attributes_into(group, &mut encoded.group);
-            encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
-            encoded.of = Some((*speaker, number, group));
+    let asked = match u32::from(job.packing.routes_per_update) {
+        0 => u32::MAX,
+        asked => asked,
+    };
+    let counter = if job.announce { &mut sent.announced } else { &mut sent.withdrawn };
+    let parts = |prefix: Prefix| (prefix.address(), prefix.length());
+    let mut prefixes = job.routes.iter(job.part.clone()).map(parts);
+    let (mut at, mut group_end) = (0, 0);
+    while !job.part.is_empty() {
+        // Counted over the whole job: a message's first route goes on where the last message ended.
+        frame.labels = match labels {
+            _ if !job.announce => Labels::Withdrawn,
+            Labels::Counting(first) => Labels::Counting(first.wrapping_add(job.part.start)),
+            other => other,
+        };
+        let mut end = job.part.end;
+        if job.announce {
+            if job.part.start >= group_end {
+                let group = job.routes.group_of(job.part.start);
+                group_end = job.routes.group(group).end;
+                if encoded.group != Some(group) {
+                    job.routes.attributes_into(group, &mut encoded.of);
+                    encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
+                    encoded.group = Some(group);
+                }
+            }
+            end = end.min(group_end);
         }
-    } else {
-        frame.labels = Labels::Withdrawn;
+        let (attributes, next_hop): (&[u8], &[u8]) = match job.announce {
+            true => (&encoded.attributes, &encoded.next_hop[..encoded.next_hop_len]),
+            false => (&[], &[]),
+        };
+        let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
+        let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.announce) else {
+            sent.skipped += u64::from(end - job.part.start);
+            job.part.start = end;
+            prefixes = job.routes.iter(job.part.clone()).map(parts);
+            if job.packing.pace.is_some() {
+                break;
+            }
+            continue;
+        };
+        let most = (end - job.part.start).min(asked);
+        let all = packer.overhead() + most as usize * frame.longest();
+        if asked == u32::MAX && needs <= message::MAX_LEN {
+            packer.max_len = packer.max_len.min(message::MAX_LEN);
+        }
+        let room = &mut buffer[at..];
+        if room.len() < all.min(packer.max_len) {
+            break;
+        }
+        // A copy of its own stays in registers.
+        let mut next = prefixes.clone();
+        let packed = match job.announce {
+            true => packer.announce(room, most, &mut next),
+            false => packer.withdraw(room, most, &mut next),
+        };
+        prefixes = next;
+        job.part.start += packed.routes;
+        *counter += u64::from(packed.routes);
+        sent.messages += u64::from(packed.bytes > 0);
+        at += packed.bytes;
+        if packed.routes == 0 || job.packing.pace.is_some() {
+            break;
+        }
     }
-    let asked = u32::from(job.packing.routes_per_update);
-    let most = (end - job.part.start).min(if asked == 0 { u32::MAX } else { asked });
-    let (attributes, next_hop): (&[u8], &[u8]) = match job.announce {
-        true => (&encoded.attributes, &encoded.next_hop[..encoded.next_hop_len]),
-        false => (&[], &[]),
-    };
-    let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
-    let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.announce) else {
-        sent.skipped += u64::from(end - job.part.start);
-        job.part.start = end;
-        return 0;
-    };
-    let all = packer.overhead() + most as usize * frame.longest();
-    if asked == 0 && needs <= message::MAX_LEN {
-        packer.max_len = packer.max_len.min(message::MAX_LEN);
-    }
-    if buffer.len() < all.min(packer.max_len) {
-        return 0;
-    }
-    let mut routes = job.routes.iter(job.part.start..end).map(|prefix| (prefix.address(), prefix.length()));
-    let packed = match job.announce {
-        true => packer.announce(buffer, most, &mut routes),
-        false => packer.withdraw(buffer, most, &mut routes),
-    };
-    job.part.start += packed.routes;
-    *(if job.announce { &mut sent.announced } else { &mut sent.withdrawn }) += u64::from(packed.routes);
-    packed.bytes
+    at
 }
 
 impl Encoded {
+    /// What there is was encoded for another speaker or job, and is of no use.
+    fn begin(&mut self, speaker: Speaker, job: u64) {
+        if self.by != Some((speaker, job)) {
+            (self.by, self.group) = (Some((speaker, job)), None);
+        }
+    }
+
     fn fill(&mut self, family: AfiSafi, speaker: &Speaker, kind: &EncapsulationKind, prepend: u8) {
         self.attributes.clear();
-        let of = &self.group;
+        let of = &self.of;
         let Some((next_hop, bytes, length)) = speaker.next_hops.of(family, of.next_hop) else {
             self.usable = false;
             return;

@@ -142,16 +142,28 @@ const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
 /// Routes in a cycle of sizes.
 const CYCLE_ROUTES: u32 = CYCLE[CYCLE_GROUPS as usize] as u32;
 
+/// Group of each route of a cycle.
+static GROUPS: [u8; CYCLE_ROUTES as usize] = {
+    let mut groups = [0; CYCLE_ROUTES as usize];
+    let mut group = 0;
+    while group < CYCLE_GROUPS as usize {
+        let mut route = CYCLE[group] as usize;
+        while route < CYCLE[group + 1] as usize {
+            groups[route] = group as u8;
+            route += 1;
+        }
+        group += 1;
+    }
+    groups
+};
+
 impl GroupSizes {
     /// Group of route `i`.
     #[inline]
     pub fn group_of(self, i: u32) -> u32 {
         match self {
             GroupSizes::Fixed(size) => i / size.max(1),
-            GroupSizes::Internet => {
-                let within = (i % CYCLE_ROUTES) as u16;
-                i / CYCLE_ROUTES * CYCLE_GROUPS + CYCLE.partition_point(|start| *start <= within) as u32 - 1
-            }
+            GroupSizes::Internet => i / CYCLE_ROUTES * CYCLE_GROUPS + u32::from(GROUPS[(i % CYCLE_ROUTES) as usize]),
         }
     }
 
@@ -168,35 +180,63 @@ impl GroupSizes {
     }
 }
 
-/// (value, weight) of AS path lengths: 2 to 8, 4.0 on average.
-const PATH_LENGTHS: [(u8, u32); 7] = [(2, 14), (3, 26), (4, 28), (5, 17), (6, 8), (7, 4), (8, 3)];
-/// (value, weight) of the number of communities.
-const COMMUNITIES: [(u8, u32); 10] =
-    [(0, 32), (1, 14), (2, 14), (3, 11), (4, 9), (6, 8), (8, 6), (11, 3), (16, 2), (24, 1)];
-/// (value, weight) of the number of large communities.
-const LARGE_COMMUNITIES: [(u8, u32); 4] = [(0, 90), (1, 4), (3, 4), (6, 2)];
-/// (value, weight) of ORIGIN.
-const ORIGINS: [(u8, u32); 3] = [(0, 91), (1, 1), (2, 8)];
+/// Of values with their weights, which are 100 together: the value of each per cent.
+const fn weighted<const N: usize>(table: [(u8, u8); N]) -> [u8; 100] {
+    let (mut values, mut at, mut kind) = ([0; 100], 0, 0);
+    while kind < N {
+        let mut left = table[kind].1;
+        while left > 0 {
+            values[at] = table[kind].0;
+            (at, left) = (at + 1, left - 1);
+        }
+        kind += 1;
+    }
+    assert!(at == 100);
+    values
+}
+
+/// AS path lengths: 2 to 8, 4.0 on average.
+static PATH_LENGTHS: [u8; 100] = weighted([(2, 14), (3, 26), (4, 28), (5, 17), (6, 8), (7, 4), (8, 3)]);
+/// The number of communities.
+static COMMUNITIES: [u8; 100] =
+    weighted([(0, 32), (1, 14), (2, 14), (3, 11), (4, 9), (6, 8), (8, 6), (11, 3), (16, 2), (24, 1)]);
+/// The number of large communities.
+static LARGE_COMMUNITIES: [u8; 100] = weighted([(0, 90), (1, 4), (3, 4), (6, 2)]);
+/// ORIGIN.
+static ORIGINS: [u8; 100] = weighted([(0, 91), (1, 1), (2, 8)]);
 /// Share of groups in per cent whose originating AS stands several times in the path.
 const PREPENDED: u64 = 12;
 
-fn weighted(table: &[(u8, u32)], random: u64) -> u8 {
-    let total: u32 = table.iter().map(|(_, w)| w).sum();
-    let mut left = (random % u64::from(total)) as u32;
-    for (value, weight) in table {
-        if left < *weight {
-            return *value;
-        }
-        left -= weight;
+/// Numbers that look random, one after the other; what is not looked at costs an addition.
+struct Random(u64);
+
+impl Random {
+    #[inline]
+    fn skip(&mut self) {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
     }
-    table[0].0
+
+    #[inline]
+    fn next(&mut self) -> u64 {
+        self.skip();
+        mix(self.0)
+    }
+
+    #[inline]
+    fn percent(&mut self) -> usize {
+        (self.next() % 100) as usize
+    }
 }
 
 impl Amount {
-    fn draw(self, table: &[(u8, u32)], random: u64) -> usize {
+    #[inline]
+    fn draw(self, table: &[u8; 100], random: &mut Random) -> usize {
         usize::from(match self {
-            Amount::Fixed(n) => n.min(200),
-            Amount::Internet => weighted(table, random),
+            Amount::Fixed(n) => {
+                random.skip();
+                n.min(200)
+            }
+            Amount::Internet => table[random.percent()],
         })
     }
 }
@@ -209,12 +249,13 @@ const ASES_32: u64 = 270_000;
 const ASES: u64 = ASES_16 + ASES_32;
 const AS_STEP: u64 = 206_911;
 
+#[inline]
 fn as_number(n: u64) -> u32 {
-    match n % ASES {
-        n if n < 23_455 => n as u32 + 1,
-        n if n < ASES_16 => n as u32 + 2,
-        n => (n - ASES_16) as u32 + 131_072,
-    }
+    // No branches: nobody could predict them.
+    let n = (n % ASES) as u32;
+    let past_as_trans = u32::from(n >= 23_455);
+    let past_16_bits = u32::from(n >= ASES_16 as u32);
+    n + 1 + past_as_trans + past_16_bits * (131_072 - ASES_16 as u32 - 2)
 }
 
 impl AttributePattern {
@@ -243,38 +284,39 @@ impl AttributePattern {
         as_path.clear();
         communities.clear();
         large_communities.clear();
-        let mut state = mix(self.seed ^ mix(u64::from(group)));
-        let mut random = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            mix(state)
-        };
+        let mut random = Random(mix(self.seed ^ mix(u64::from(group))));
         let origin_as = as_number((u64::from(group) * AS_STEP) + mix(self.seed) % ASES);
-        let length = self.as_path.draw(&PATH_LENGTHS, random());
-        let distinct = if self.as_path == Amount::Internet && random() % 100 < PREPENDED {
-            1 + random() as usize % length.max(1)
+        let length = self.as_path.draw(&PATH_LENGTHS, &mut random);
+        let distinct = if self.as_path == Amount::Internet && random.next() % 100 < PREPENDED {
+            1 + random.next() as usize % length.max(1)
         } else {
             length
         };
-        // Transit is in few hands, so an AS near the speaker is one of few.
-        as_path.extend((0..length).map(|hop| {
-            if hop + 1 < distinct { as_number(mix(random() % (40 << (3 * hop.min(4))))) } else { origin_as }
-        }));
+        as_path.resize(length, origin_as);
+        // Transit is in few hands, so an AS near the speaker is one of few: of 40 << bits.
+        for (hop, asn) in as_path.iter_mut().take(distinct.saturating_sub(1)).enumerate() {
+            let (random, bits) = (random.next(), 3 * hop.min(4));
+            *asn = as_number(mix((((random >> bits) % 40) << bits) | (random & ((1 << bits) - 1))));
+        }
         let owner = |random: u64| as_number(random % ASES_16) << 16;
-        let count = self.communities.draw(&COMMUNITIES, random());
-        let community = |n| owner(mix(random() % 600)) | (n as u32 * 256) | (random() & 0xff) as u32;
-        communities.extend((0..count).map(community));
+        for n in 0..self.communities.draw(&COMMUNITIES, &mut random) {
+            let owner = owner(mix(random.next() % 600));
+            communities.push(owner | (n as u32 * 256) | (random.next() & 0xff) as u32);
+        }
         communities.sort_unstable();
         communities.dedup();
-        let count = self.large_communities.draw(&LARGE_COMMUNITIES, random());
-        let large = |n| [as_number(mix(random() % 600)), n as u32, (random() & 0xffff) as u32];
-        large_communities.extend((0..count).map(large));
+        for n in 0..self.large_communities.draw(&LARGE_COMMUNITIES, &mut random) {
+            let owner = as_number(mix(random.next() % 600));
+            large_communities.push([owner, n as u32, (random.next() & 0xffff) as u32]);
+        }
         large_communities.sort_unstable();
         large_communities.dedup();
         out.origin = match self.as_path {
-            Amount::Internet => Origin::from_code(weighted(&ORIGINS, random())).unwrap_or_default(),
+            Amount::Internet => Origin::from_code(ORIGINS[random.percent()]).unwrap_or_default(),
             Amount::Fixed(_) => Origin::Igp,
         };
-        out.med = (random() % 100 < u64::from(self.med_percent)).then(|| (random() % 500) as u32);
+        let told = random.next() % 100 < u64::from(self.med_percent);
+        out.med = told.then(|| (random.next() % 500) as u32);
         (out.local_pref, out.next_hop) = (None, None);
     }
 }
@@ -282,7 +324,81 @@ impl AttributePattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::collections::HashSet;
+
+    /// What [`AttributePattern::attributes`] gives, without tables, one division for each choice.
+    fn plainly(pattern: &AttributePattern, group: u32) -> RouteAttributes {
+        fn weighted(table: &[(u8, u64)], random: u64) -> u8 {
+            let mut left = random % table.iter().map(|(_, weight)| weight).sum::<u64>();
+            for (value, weight) in table {
+                if left < *weight {
+                    return *value;
+                }
+                left -= weight;
+            }
+            unreachable!()
+        }
+        let draw = |amount, table: &[(u8, u64)], random| match amount {
+            Amount::Fixed(n) => n.min(200),
+            Amount::Internet => weighted(table, random),
+        };
+        let mut state = mix(pattern.seed ^ mix(u64::from(group)));
+        let mut random = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            mix(state)
+        };
+        let origin_as = as_number(u64::from(group) * AS_STEP + mix(pattern.seed) % ASES);
+        let lengths = [(2, 14), (3, 26), (4, 28), (5, 17), (6, 8), (7, 4), (8, 3)];
+        let length = usize::from(draw(pattern.as_path, &lengths, random()));
+        let mut distinct = length;
+        if pattern.as_path == Amount::Internet && random() % 100 < PREPENDED {
+            distinct = 1 + random() as usize % length;
+        }
+        let transit = |hop: usize, random: u64| as_number(mix(random % (40 << (3 * hop.min(4)))));
+        let as_path =
+            (0..length).map(|hop| if hop + 1 < distinct { transit(hop, random()) } else { origin_as }).collect();
+        let counts = [(0, 32), (1, 14), (2, 14), (3, 11), (4, 9), (6, 8), (8, 6), (11, 3), (16, 2), (24, 1)];
+        let count = u32::from(draw(pattern.communities, &counts, random()));
+        let owner = |random: u64| as_number(mix(random % 600) % ASES_16) << 16;
+        let mut communities: Vec<_> =
+            (0..count).map(|n| owner(random()) | (n * 256) | (random() & 0xff) as u32).collect();
+        communities.sort();
+        communities.dedup();
+        let count = u32::from(draw(pattern.large_communities, &[(0, 90), (1, 4), (3, 4), (6, 2)], random()));
+        let mut large_communities: Vec<_> =
+            (0..count).map(|n| [as_number(mix(random() % 600)), n, (random() & 0xffff) as u32]).collect();
+        large_communities.sort();
+        large_communities.dedup();
+        let origin = match pattern.as_path {
+            Amount::Internet => Origin::from_code(weighted(&[(0, 91), (1, 1), (2, 8)], random())).unwrap(),
+            Amount::Fixed(_) => Origin::Igp,
+        };
+        let med = (random() % 100 < u64::from(pattern.med_percent)).then(|| (random() % 500) as u32);
+        RouteAttributes { origin, as_path, med, communities, large_communities, ..RouteAttributes::default() }
+    }
+
+    fn amount() -> impl Strategy<Value = Amount> {
+        prop_oneof![any::<u8>().prop_map(Amount::Fixed), Just(Amount::Internet)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_as_done_plainly(
+            as_path in amount(), communities in amount(), large_communities in amount(), med_percent in 0u8..=100,
+            seed: u64, groups in prop::collection::vec(any::<u32>(), 1..20)
+        ) {
+            let routes_per_group = GroupSizes::Fixed(1);
+            let given = AttributePattern { routes_per_group, as_path, communities, large_communities, med_percent, seed };
+            let mut kept = RouteAttributes::default();
+            for pattern in [given, AttributePattern::internet(seed)] {
+                for group in &groups {
+                    pattern.attributes_into(*group, &mut kept);
+                    prop_assert_eq!(&kept, &plainly(&pattern, *group));
+                }
+            }
+        }
+    }
 
     #[test]
     fn groups_like_those_of_the_internet() {
@@ -327,6 +443,13 @@ mod tests {
         let a = AttributePattern::default().attributes(5);
         assert_eq!((a.as_path.len(), a.communities.len(), a.med, a.origin), (3, 0, None, Origin::Igp));
         assert_eq!(serde_json::from_str::<AttributePattern>("{}").unwrap(), AttributePattern::default());
+    }
+
+    #[test]
+    fn public_as_numbers_in_order() {
+        let numbers = (1..=64_495).filter(|n| *n != 23_456).chain(131_072..).take(ASES as usize);
+        assert!((0..ASES).map(as_number).eq(numbers));
+        assert_eq!(as_number(ASES), 1);
     }
 
     #[test]

@@ -5,12 +5,13 @@
 //! blocks of the second region are all alike. A mask for each block, under which aligned prefixes stay aligned, then gives each
 //! block an order of its own.
 
-use super::affine::Affine;
-use super::prefix::{number, width};
+use super::affine::{Affine, Divisor};
+use super::prefix::width;
 use super::range::RouteError;
 use super::space::blocks;
 use super::{Prefix, mix};
 use crate::trial::Family;
+use std::net::IpAddr;
 
 /// Where the prefixes of a table like the Internet's lie.
 #[derive(Clone, Debug)]
@@ -27,8 +28,24 @@ pub(super) struct Internet {
 struct Region {
     start: u32,
     at: u32,
-    copies: u32,
+    copies: Divisor,
     classes: Vec<Class>,
+    /// By length, where in `classes` it is; beyond them where it is not.
+    by_length: [u8; MOST_LENGTH + 1],
+}
+
+/// Longest prefixes of either family.
+const MOST_LENGTH: usize = 48;
+
+impl Region {
+    fn new(start: u32, at: u32, copies: u32) -> Region {
+        Region { start, at, copies: Divisor::new(copies), classes: Vec::new(), by_length: [u8::MAX; MOST_LENGTH + 1] }
+    }
+
+    fn push(&mut self, class: Class) {
+        self.by_length[usize::from(class.length)] = self.classes.len() as u8;
+        self.classes.push(class);
+    }
 }
 
 /// Prefixes of one length.
@@ -125,10 +142,10 @@ impl Internet {
         }
 
         let coarse = lengths.iter().filter(|(length, n)| *length < fine_from && *n > 0);
-        let mut first = Region { start: 0, at: 0, copies: 1, classes: Vec::new() };
+        let mut first = Region::new(0, 0, 1);
         let (mut places, mut unit) = (0, 0);
         for (length, n) in coarse {
-            first.classes.push(Class { start: places, unit, length: *length });
+            first.push(Class { start: places, unit, length: *length });
             places += *n as u32;
             unit += n * units(*length);
         }
@@ -136,14 +153,14 @@ impl Internet {
 
         let left = total - u64::from(places);
         let copies = (all_blocks - coarse_blocks).min((left / LEAST_IN_BLOCK).max(1));
-        let mut second = Region { start: places, at: coarse_blocks as u32, copies: copies as u32, classes: Vec::new() };
+        let mut second = Region::new(places, coarse_blocks as u32, copies as u32);
         let (mut places, mut unit) = (0, 0);
         for (length, n) in lengths.iter().filter(|(length, n)| *length >= fine_from && *n >= copies) {
-            second.classes.push(Class { start: places, unit, length: *length });
+            second.push(Class { start: places, unit, length: *length });
             places += (n / copies) as u32;
             unit += n / copies * units(*length);
         }
-        second.classes.push(Class { start: places, unit, length: finest });
+        second.push(Class { start: places, unit, length: finest });
         let block_order = Affine::new(all_blocks as u32, mix(seed ^ 0xb10c));
         Ok(Internet { finest, seed, block_order, regions: [first, second] })
     }
@@ -166,7 +183,8 @@ impl Internet {
     pub fn at(&self, family: Family, place: u32) -> Prefix {
         let region = &self.regions[usize::from(place >= self.regions[1].start)];
         let within = place - region.start;
-        let (row, copy) = (within / region.copies, within % region.copies);
+        let (row, copy) = region.copies.div_rem(u64::from(within));
+        let row = row as u32;
         // Most are of the last class.
         let class = region.classes.iter().rev().find(|c| c.start <= row).unwrap_or(&region.classes[0]);
         let host_units = self.finest - class.length;
@@ -184,17 +202,21 @@ impl Internet {
         if prefix.length() > self.finest || prefix.length() < blocks::length(family) {
             return None;
         }
-        let units = (number(prefix.address()) >> (width(family) - self.finest)) as u64;
+        let units = match prefix.address() {
+            IpAddr::V4(address) => u64::from(address.to_bits() >> (32 - self.finest)),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u64 >> (64 - self.finest),
+        };
         let bits = self.finest - blocks::length(family);
         let at = self.block_order.place(blocks::index(family, (units >> bits) as u32)?);
         let second = at >= self.regions[1].at;
         let region = &self.regions[usize::from(second)];
-        let copy = if region.copies > 1 { at - region.at } else { 0 };
-        if copy >= region.copies {
+        let copies = region.copies.get();
+        let copy = if copies > 1 { at - region.at } else { 0 };
+        if copy >= copies {
             return None;
         }
-        let class = region.classes.iter().position(|c| c.length == prefix.length())?;
-        let (next, class) = (region.classes.get(class + 1), region.classes[class]);
+        let at_length = usize::from(region.by_length[usize::from(prefix.length())]);
+        let (next, class) = (region.classes.get(at_length + 1), *region.classes.get(at_length)?);
         let (bits, mask) = self.mask(family, at);
         let host_units = self.finest - class.length;
         let unit = ((units ^ mask) & ((1 << bits) - 1)) >> host_units << host_units;
@@ -203,7 +225,7 @@ impl Internet {
         if next.is_some_and(|next| row >= u64::from(next.start)) {
             return None;
         }
-        let place = u32::try_from(u64::from(region.start) + row * u64::from(region.copies) + u64::from(copy)).ok()?;
+        let place = u32::try_from(u64::from(region.start) + row * u64::from(copies) + u64::from(copy)).ok()?;
         (second || place < self.regions[1].start).then_some(place)
     }
 }

@@ -3,7 +3,7 @@
 //! Route `i` has a place in a permutation of all, and the place says which prefix it is. A uniform range counts prefixes of
 //! one length and leaves forbidden space out; for a table like the Internet's see [`super::internet`].
 
-use super::affine::Affine;
+use super::affine::{Affine, Divisor};
 use super::attributes::AttributePattern;
 use super::internet::Internet;
 use super::prefix::{number, width};
@@ -84,8 +84,10 @@ impl PartialEq for RouteRange {
 }
 
 #[derive(Clone, Debug)]
+// There is one in each range, and it is read for every route.
+#[allow(clippy::large_enum_variant)]
 enum Layout {
-    Uniform { length: u8, step: u32, pieces: Vec<Piece> },
+    Uniform { length: u8, step: Divisor, pieces: Vec<Piece> },
     Internet(Internet),
 }
 
@@ -143,7 +145,7 @@ impl RouteRange {
             count,
             attributes,
             order: Affine::new(count, 0),
-            layout: Layout::Uniform { length, step, pieces },
+            layout: Layout::Uniform { length, step: Divisor::new(step), pieces },
         })
     }
 
@@ -183,7 +185,7 @@ impl RouteRange {
         match &self.layout {
             Layout::Uniform { length, step, pieces } => {
                 let piece = pieces.iter().rev().find(|p| p.start <= place).unwrap_or(&pieces[0]);
-                let n = piece.first + u128::from(place - piece.start) * u128::from(*step);
+                let n = piece.first + u128::from(u64::from(place - piece.start) * u64::from(step.get()));
                 Prefix::trusted(self.family, n << (width(self.family) - length), *length)
             }
             Layout::Internet(internet) => internet.at(self.family, place),
@@ -191,6 +193,7 @@ impl RouteRange {
     }
 
     /// The place of a prefix.
+    #[inline]
     pub(super) fn place(&self, prefix: &Prefix) -> Option<u32> {
         if prefix.family() != self.family {
             return None;
@@ -202,10 +205,11 @@ impl RouteRange {
                 }
                 let n = number(prefix.address()) >> (width(self.family) - length);
                 let at = pieces.iter().rposition(|p| p.first <= n)?;
-                let (distance, step) = (n - pieces[at].first, u128::from(*step));
+                // Places and steps have 32 bits, so what is further away has none.
+                let (steps, rest) = step.div_rem(u64::try_from(n - pieces[at].first).ok()?);
                 let end = pieces.get(at + 1).map_or(self.count, |next| next.start);
-                let place = u128::from(pieces[at].start) + distance / step;
-                (distance % step == 0 && place < u128::from(end)).then_some(place as u32)
+                let place = u64::from(pieces[at].start).checked_add(steps)?;
+                (rest == 0 && place < u64::from(end)).then_some(place as u32)
             }
             Layout::Internet(internet) => internet.place(self.family, prefix),
         };

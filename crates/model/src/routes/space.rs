@@ -72,12 +72,32 @@ pub(super) mod blocks {
     use crate::trial::Family;
 
     const NOT_IPV4: [u32; 9] = [0, 10, 100, 127, 169, 172, 192, 198, 203];
+    const COUNT_IPV4: usize = 224 - NOT_IPV4.len();
+    /// Leading bits by index, and the other way round (255: none).
+    static BITS_IPV4: [u8; COUNT_IPV4] = tables_ipv4().0;
+    static INDEX_IPV4: [u8; 256] = tables_ipv4().1;
+
+    const fn tables_ipv4() -> ([u8; COUNT_IPV4], [u8; 256]) {
+        let (mut bits, mut index) = ([0; COUNT_IPV4], [u8::MAX; 256]);
+        let (mut block, mut next, mut not) = (0, 0, 0);
+        while block < 224 {
+            if not < NOT_IPV4.len() && NOT_IPV4[not] == block as u32 {
+                not += 1;
+            } else {
+                (bits[next], index[block]) = (block as u8, next as u8);
+                next += 1;
+            }
+            block += 1;
+        }
+        (bits, index)
+    }
+
     const IPV6: [u32; 5] = [0x240, 0x260, 0x280, 0x2a0, 0x2c0];
 
     /// Number of blocks.
     pub fn count(family: Family) -> u32 {
         match family {
-            Family::Ipv4 => 224 - NOT_IPV4.len() as u32,
+            Family::Ipv4 => COUNT_IPV4 as u32,
             Family::Ipv6 => 16 * IPV6.len() as u32,
         }
     }
@@ -94,7 +114,7 @@ pub(super) mod blocks {
     #[inline]
     pub fn bits(family: Family, index: u32) -> u32 {
         match family {
-            Family::Ipv4 => NOT_IPV4.iter().fold(index, |bits, not| bits + u32::from(*not <= bits)),
+            Family::Ipv4 => u32::from(BITS_IPV4[index as usize]),
             Family::Ipv6 => IPV6[(index >> 4) as usize] << 4 | index & 15,
         }
     }
@@ -103,8 +123,9 @@ pub(super) mod blocks {
     #[inline]
     pub fn index(family: Family, bits: u32) -> Option<u32> {
         match family {
-            Family::Ipv4 if bits >= 224 || NOT_IPV4.contains(&bits) => None,
-            Family::Ipv4 => Some(bits - NOT_IPV4.iter().map(|not| u32::from(*not < bits)).sum::<u32>()),
+            Family::Ipv4 => {
+                INDEX_IPV4.get(bits as usize).filter(|index| **index < u8::MAX).map(|index| u32::from(*index))
+            }
             Family::Ipv6 => IPV6.iter().position(|b| *b == bits >> 4).map(|at| (at as u32) << 4 | bits & 15),
         }
     }

@@ -120,6 +120,17 @@ pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value
 /// Past the queueing discipline, large buffer, time-out of 100 ms for a receiver that takes nothing.
 pub fn configure_sender(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)?;
+    configure_buffer(socket, buffer)
+}
+
+/// Through the queueing discipline, each frame behind directions for it; the same buffer and time-out.
+pub fn configure_stream(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
+    const PACKET_VNET_HDR: libc::c_int = 15;
+    set_option(socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1i32)?;
+    configure_buffer(socket, buffer)
+}
+
+fn configure_buffer(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     if set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(buffer as i32)).is_err() {
         set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &(buffer as i32))?;
     }
@@ -272,6 +283,17 @@ pub fn is_running(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     let both = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     Ok(flags & both == both)
+}
+
+/// Does the device itself cut TCP into segments (`tcp-segmentation-offload` of `ethtool -k`)? A virtual one hands it on in one piece.
+pub fn cuts_segments(interface: &str) -> io::Result<bool> {
+    const ETHTOOL_GTSO: u32 = 0x1e;
+    let socket = packet_socket(0)?;
+    let mut command_and_value = [ETHTOOL_GTSO, 0];
+    let mut request = request(interface)?;
+    request.ifr_ifru.ifru_data = (&raw mut command_and_value).cast();
+    ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)?;
+    Ok(command_and_value[1] != 0)
 }
 
 #[repr(C)]

@@ -76,7 +76,11 @@ const fn min_len(kind: u8) -> Option<usize> {
 /// # Errors
 /// The NOTIFICATION of RFC 4271 section 6.1: marker, length or type is wrong. A stream cannot be read on after that.
 pub fn frame(bytes: &[u8], max: usize) -> Result<Option<Message<'_>>, Notification> {
-    if bytes.iter().take(MARKER_LEN).any(|&byte| byte != 0xff) {
+    let marked = match bytes.first_chunk::<MARKER_LEN>() {
+        Some(marker) => *marker == [0xff; MARKER_LEN],
+        None => bytes.iter().all(|&byte| byte == 0xff),
+    };
+    if !marked {
         return Err(Notification::bare(code::MESSAGE_HEADER, header::NOT_SYNCHRONIZED));
     }
     let Some(head) = bytes.first_chunk::<HEADER_LEN>() else { return Ok(None) };

@@ -102,13 +102,21 @@ pub fn merged<'a>(path: AsPath<'a>, path4: Option<AsPath<'a>>) -> impl Iterator<
 /// Appends one sequence, in segments of [`SEGMENT_MAX`].
 pub fn append(out: &mut Vec<u8>, ases: &[u32], four_octet: bool) {
     for segment in ases.chunks(SEGMENT_MAX) {
-        out.extend([AS_SEQUENCE, segment.len() as u8]);
-        for asn in segment {
-            match four_octet {
-                true => out.extend(asn.to_be_bytes()),
-                false => out.extend(u16::try_from(*asn).unwrap_or(AS_TRANS).to_be_bytes()),
-            }
+        out.extend_from_slice(&[AS_SEQUENCE, segment.len() as u8]);
+        match four_octet {
+            true => append_each(out, segment, |asn| asn.to_be_bytes()),
+            false => append_each(out, segment, |asn| u16::try_from(*asn).unwrap_or(AS_TRANS).to_be_bytes()),
         }
+    }
+}
+
+/// Appends the bytes of each item: room for all at once, because asking for room is most of the work.
+#[inline]
+pub(super) fn append_each<T, const N: usize>(out: &mut Vec<u8>, items: &[T], bytes: impl Fn(&T) -> [u8; N]) {
+    let start = out.len();
+    out.resize(start + items.len() * N, 0);
+    for (to, item) in out[start..].as_chunks_mut::<N>().0.iter_mut().zip(items) {
+        *to = bytes(item);
     }
 }
 

@@ -10,7 +10,7 @@
 //! +---------------------------+
 //! ```
 
-use super::as_path;
+use super::as_path::{self, append_each};
 use std::net::Ipv4Addr;
 
 /// Flags of an attribute.
@@ -88,22 +88,30 @@ pub struct Attributes<'a> {
 }
 
 /// Appends one attribute; the flag for a long length is set where it takes it. Values have at most 65,535 bytes.
+#[inline]
 pub fn append(out: &mut Vec<u8>, flags: u8, kind: u8, value: &[u8]) {
     debug_assert!(value.len() <= 0xffff);
     match u8::try_from(value.len()) {
-        Ok(length) => out.extend([flags & !flag::EXTENDED_LENGTH, kind, length]),
+        Ok(length) => out.extend_from_slice(&[flags & !flag::EXTENDED_LENGTH, kind, length]),
         Err(_) => {
-            out.extend([flags | flag::EXTENDED_LENGTH, kind]);
-            out.extend((value.len() as u16).to_be_bytes());
+            let [high, low] = (value.len() as u16).to_be_bytes();
+            out.extend_from_slice(&[flags | flag::EXTENDED_LENGTH, kind, high, low]);
         }
     }
     out.extend_from_slice(value);
 }
 
+/// The same of a value of four bytes.
+#[inline]
+fn append4(out: &mut Vec<u8>, flags: u8, kind: u8, [a, b, c, d]: [u8; 4]) {
+    out.extend_from_slice(&[flags, kind, 4, a, b, c, d]);
+}
+
 /// The same for a value that `write` appends; nothing if it appends nothing.
+#[inline]
 fn append_with(out: &mut Vec<u8>, flags: u8, kind: u8, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
-    out.extend([flags & !flag::EXTENDED_LENGTH, kind, 0]);
+    out.extend_from_slice(&[flags & !flag::EXTENDED_LENGTH, kind, 0]);
     write(out);
     let length = out.len() - start - 3;
     match u8::try_from(length) {
@@ -122,33 +130,38 @@ impl Attributes<'_> {
     /// Appends them in order of their types. Without `four_octet_as` the path is in 2 octets, with AS4_PATH if it takes it.
     pub fn append(&self, four_octet_as: bool, out: &mut Vec<u8>) {
         use flag::{OPTIONAL, TRANSITIVE};
-        append(out, TRANSITIVE, kind::ORIGIN, &[self.origin]);
+        out.extend_from_slice(&[TRANSITIVE, kind::ORIGIN, 1, self.origin]);
         if self.as_path.is_empty() {
             append(out, TRANSITIVE, kind::AS_PATH, &[]);
+        } else {
+            append_with(out, TRANSITIVE, kind::AS_PATH, |out| as_path::append(out, self.as_path, four_octet_as));
         }
-        append_with(out, TRANSITIVE, kind::AS_PATH, |out| as_path::append(out, self.as_path, four_octet_as));
         if let Some(next_hop) = self.next_hop {
-            append(out, TRANSITIVE, kind::NEXT_HOP, &next_hop.octets());
+            append4(out, TRANSITIVE, kind::NEXT_HOP, next_hop.octets());
         }
         if let Some(med) = self.med {
-            append(out, OPTIONAL, kind::MULTI_EXIT_DISC, &med.to_be_bytes());
+            append4(out, OPTIONAL, kind::MULTI_EXIT_DISC, med.to_be_bytes());
         }
         if let Some(local_pref) = self.local_pref {
-            append(out, TRANSITIVE, kind::LOCAL_PREF, &local_pref.to_be_bytes());
+            append4(out, TRANSITIVE, kind::LOCAL_PREF, local_pref.to_be_bytes());
         }
         let both = OPTIONAL | TRANSITIVE;
-        append_with(out, both, kind::COMMUNITIES, |out| {
-            self.communities.iter().for_each(|c| out.extend_from_slice(&c.to_be_bytes()));
-        });
-        append_with(out, both, kind::EXTENDED_COMMUNITIES, |out| {
-            self.extended_communities.iter().for_each(|c| out.extend_from_slice(c));
-        });
+        if !self.communities.is_empty() {
+            append_with(out, both, kind::COMMUNITIES, |out| append_each(out, self.communities, |c| c.to_be_bytes()));
+        }
+        if !self.extended_communities.is_empty() {
+            append_with(out, both, kind::EXTENDED_COMMUNITIES, |out| {
+                append_each(out, self.extended_communities, |c| *c)
+            });
+        }
         if !four_octet_as && self.as_path.iter().any(|asn| *asn > 0xffff) {
             append_with(out, both, kind::AS4_PATH, |out| as_path::append(out, self.as_path, true));
         }
-        append_with(out, both, kind::LARGE_COMMUNITIES, |out| {
-            self.large_communities.iter().flatten().for_each(|part| out.extend_from_slice(&part.to_be_bytes()));
-        });
+        if !self.large_communities.is_empty() {
+            append_with(out, both, kind::LARGE_COMMUNITIES, |out| {
+                append_each(out, self.large_communities.as_flattened(), |part| part.to_be_bytes());
+            });
+        }
     }
 }
 

@@ -130,15 +130,11 @@ impl Nlri<'_> {
     pub fn address(&self) -> IpAddr {
         let shift = |width: u32| width - u32::from(self.length);
         if self.family.afi == super::super::afi::AFI_IPV4 {
-            let mut octets = [0; 4];
-            octets[..self.bytes.len()].copy_from_slice(self.bytes);
             let mask = u32::MAX.checked_shl(shift(32)).unwrap_or(0);
-            Ipv4Addr::from(u32::from_be_bytes(octets) & mask).into()
+            Ipv4Addr::from(leading4(self.bytes) & mask).into()
         } else {
-            let mut octets = [0; 16];
-            octets[..self.bytes.len()].copy_from_slice(self.bytes);
             let mask = u128::MAX.checked_shl(shift(128)).unwrap_or(0);
-            Ipv6Addr::from(u128::from_be_bytes(octets) & mask).into()
+            Ipv6Addr::from(leading16(self.bytes) & mask).into()
         }
     }
 
@@ -146,6 +142,32 @@ impl Nlri<'_> {
     pub fn label(&self, n: usize) -> Option<u32> {
         let bytes = self.labels.chunks_exact(3).nth(n)?;
         Some(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) >> 4)
+    }
+}
+
+/// The first bytes of a number, of at most 4; those that are missing are 0. By two words that overlap: bytes that are copied one by one
+/// and read as a word keep the processor waiting.
+#[inline]
+fn leading4(bytes: &[u8]) -> u32 {
+    match (bytes.first_chunk::<2>(), bytes.last_chunk::<2>()) {
+        (Some(first), Some(last)) if bytes.len() <= 4 => {
+            let missing = 8 * (4 - bytes.len() as u32);
+            u32::from(u16::from_be_bytes(*first)) << 16 | u32::from(u16::from_be_bytes(*last)) << missing
+        }
+        _ => bytes.first().map_or(0, |byte| u32::from(*byte) << 24),
+    }
+}
+
+/// The same of at most 16.
+#[inline]
+fn leading16(bytes: &[u8]) -> u128 {
+    let n = bytes.len() as u32;
+    let word4 = |chunk: Option<&[u8; 4]>| u64::from(chunk.map_or(0, |bytes| u32::from_be_bytes(*bytes)));
+    let word8 = |chunk: Option<&[u8; 8]>| u128::from(chunk.map_or(0, |bytes| u64::from_be_bytes(*bytes)));
+    match n {
+        9..=16 => word8(bytes.first_chunk()) << 64 | word8(bytes.last_chunk()) << (8 * (16 - n)),
+        4..=8 => u128::from(word4(bytes.first_chunk()) << 32 | word4(bytes.last_chunk()) << (8 * (8 - n))) << 64,
+        _ => u128::from(leading4(bytes)) << 96,
     }
 }
 
@@ -287,6 +309,18 @@ mod tests {
         let route = one(AfiSafi::VPNV4, true, &out[..length]).unwrap();
         assert_eq!((route.path_id, route.label(0), route.length, route.address()), (Some(7), Some(1024), 20, v4));
         assert_eq!(route.distinguisher, Some(vpn.distinguisher));
+    }
+
+    #[test]
+    fn leading_bytes_of_a_number() {
+        let bytes: Vec<u8> = (0xf1..=0xff).chain([7]).collect();
+        for n in 0..=16 {
+            let mut octets = [0; 16];
+            octets[..n].copy_from_slice(&bytes[..n]);
+            assert_eq!(leading16(&bytes[..n]), u128::from_be_bytes(octets), "{n}");
+            let four = u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]]);
+            assert!(n > 4 || leading4(&bytes[..n]) == four, "{n}");
+        }
     }
 
     #[test]

@@ -152,31 +152,19 @@ pub fn announced_alone(body: &[u8]) -> Option<(&[u8], &[u8])> {
     (!attributes.is_empty() && !routes.is_empty()).then_some((attributes, routes))
 }
 
-/// Attributes around MP_REACH_NLRI, and that itself, of a body with no other routes; `None` of any other.
+/// MP_REACH_NLRI of a body that has no other routes and whose other attributes are `around` it: those of an UPDATE that was read before
+/// and had MP_REACH_NLRI between them. `None` of any other.
 #[inline]
-pub fn reach_alone<'a>(body: &'a [u8], context: &Context) -> Option<([&'a [u8]; 2], Multiprotocol<'a>)> {
+pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) -> Option<Multiprotocol<'a>> {
     let ([0, 0, high, low], attributes) = body.split_first_chunk::<4>()? else { return None };
     if attributes.len() != usize::from(u16::from_be_bytes([*high, *low])) {
         return None;
     }
-    let mut walk = Walk { all: attributes, at: 0 };
-    let mut found = None;
-    while let Some(next) = walk.next() {
-        let attribute = next.ok()?;
-        match attribute.kind {
-            kind::MP_REACH_NLRI if found.is_none() => {
-                if attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) != flag::OPTIONAL {
-                    return None;
-                }
-                let start = walk.at - attribute.whole.len();
-                let around = [&attributes[..start], &attributes[walk.at..]];
-                found = Some((around, Multiprotocol::read(&attribute, context)?));
-            }
-            kind::MP_REACH_NLRI | kind::MP_UNREACH_NLRI => return None,
-            _ => {}
-        }
-    }
-    found
+    let mut walk = Walk { all: attributes.strip_prefix(around[0])?, at: 0 };
+    let attribute = walk.next()?.ok()?;
+    let plain = attribute.flags & (flag::OPTIONAL | flag::TRANSITIVE) == flag::OPTIONAL;
+    let fits = attribute.kind == kind::MP_REACH_NLRI && plain && walk.all[walk.at..] == *around[1];
+    if fits { Multiprotocol::read(&attribute, context) } else { None }
 }
 
 fn reset(subcode: u8, data: &[u8]) -> Notification {

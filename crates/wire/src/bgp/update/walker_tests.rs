@@ -260,6 +260,14 @@ proptest! {
             prop_assert!(none.is_empty() && some.len() as u32 == packed.routes);
             prop_assert!(some.iter().all(|r| r.path_id == path_id && r.family == family));
             read.extend(some.iter().map(|r| (r.address(), r.length)));
+            let between = |around| {
+                let reach = reach_between(message.body, &context, around)?;
+                Some((reach.next_hop.to_vec(), reach.routes?.flatten().map(|r| (r.address(), r.length)).collect::<Vec<_>>()))
+            };
+            let expected = (next_hop.to_vec(), some.iter().map(|r| (r.address(), r.length)).collect::<Vec<_>>());
+            prop_assert_eq!(between(update.raw), (!plain && !withdraw).then_some(expected));
+            prop_assert_eq!(between([&[], &[0x40, 1, 1, 0]]), None);
+            prop_assert_eq!(between([&[0x40, 1, 1, 0], update.raw[1]]), None);
             if !withdraw {
                 prop_assert_eq!(update.raw.concat(), encoded.clone());
                 let path = super::super::as_path::merged(update.attributes.as_path.unwrap(), update.attributes.as4_path);

@@ -2,6 +2,7 @@
 
 use crate::cpu::{self, CpuPlan};
 use crate::environment;
+use crate::neighbours::Limits;
 use crate::netns::{Netns, on_a_thread, own_namespace};
 use crate::topology::Loop;
 use crate::{LabError, mounts, process, sweep};
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     /// Folder of the host on which labs lock each other out while they look for new kernel threads.
     pub(crate) lock: Option<File>,
     pub(crate) cpus: CpuPlan,
+    neighbours: Limits,
     pub(crate) mark: String,
     /// Folder for sockets and mount points of daemons, seen by the lab alone and gone with it.
     pub(crate) state: PathBuf,
@@ -70,6 +72,7 @@ impl Lab {
         let open = |path: &str| File::open(path).map_err(LabError::file("open", Path::new(path)));
         let host = own_namespace()?;
         let host_mounts = open("/proc/self/ns/mnt")?;
+        let neighbours = Limits::read();
         let lock = open("/run/lock").or_else(|_| open("/tmp")).ok();
         let mark = sweep::mark();
         let (keep, here) = kept(options)?;
@@ -86,7 +89,7 @@ impl Lab {
 
         let (holder, pids) = start_holder(&mark)?;
         let tester = own_namespace()?;
-        let shared = Arc::new(Shared { root, host, host_mounts, tester, pids, lock, cpus, mark, state });
+        let shared = Arc::new(Shared { root, host, host_mounts, tester, pids, lock, cpus, neighbours, mark, state });
         let lab = Lab { shared, holder };
         // The tester's ends carry no address and say nothing by themselves.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
@@ -109,6 +112,12 @@ impl Lab {
     /// loop with [`Lab::pin_current_thread`].
     pub fn cpus(&self) -> &CpuPlan {
         &self.shared.cpus
+    }
+
+    /// In words, with a remedy, when the emulated routers on `ports` are more than the kernel of routers in namespaces has room
+    /// for as neighbours: sessions with those left over never come up. `None` when all fit, or when the limit is not known.
+    pub fn too_many_neighbours(&self, ports: &[PortConfig]) -> Option<String> {
+        self.shared.neighbours.exceeded(ports)
     }
 
     /// Pins the calling thread to one processor.

@@ -16,6 +16,7 @@ mod environment;
 mod error;
 pub mod kinds;
 mod mounts;
+mod neighbours;
 mod netns;
 mod probe;
 mod process;

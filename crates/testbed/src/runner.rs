@@ -207,7 +207,11 @@ impl Runner<'_> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
         let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
-        let ceilings = if suite.duts.iter().any(in_namespace) { self.ceilings()? } else { Ceilings::default() };
+        let namespaces = suite.duts.iter().any(in_namespace);
+        if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
+            self.note(None, &problem)?;
+        }
+        let ceilings = if namespaces { self.ceilings()? } else { Ceilings::default() };
         for dut in &suite.duts {
             let problem = if is_virtual(dut) { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
             if let Some(problem) = problem {

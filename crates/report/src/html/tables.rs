@@ -72,7 +72,7 @@ pub fn merged(view: &View, table: &MergedTable, file: &str) -> Markup {
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
                         td.n[*n] data-v=(sort_key(value)) { (cell(value, &column.unit)) }
                     }
-                    @if marked { td { @for m in &row.marks { span class=(mark_class(m)) { (m) } " " } } }
+                    @if marked { td.marks { @for m in &row.marks { span class=(mark_class(m)) { (m) } " " } } }
                     @if traced { td.refs {
                         @if row.trials.len() > FEW {
                             details { summary { (row.trials.len()) " trials" } (trials::links(&row.trials)) }

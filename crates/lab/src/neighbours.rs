@@ -1,0 +1,56 @@
+//! The kernel's tables of neighbours (ARP and Neighbor Discovery), which all namespaces share, and their limit.
+
+use drophammer_model::suite::PortConfig;
+use drophammer_model::trial::Family;
+use std::fs;
+
+/// How many neighbours the kernel keeps in all namespaces together, by family; only the host's own network namespace tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits([Option<usize>; 2]);
+
+const FAMILIES: [(Family, &str); 2] =
+    [(Family::Ipv4, "net.ipv4.neigh.default.gc_thresh3"), (Family::Ipv6, "net.ipv6.neigh.default.gc_thresh3")];
+
+impl Limits {
+    /// Those of the network namespace of this process.
+    pub(crate) fn read() -> Limits {
+        Limits(FAMILIES.map(|(_, sysctl)| {
+            fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).ok()?.trim().parse().ok()
+        }))
+    }
+
+    /// In words, with a remedy, when the emulated routers on `ports` are more than that; `None` when all fit or the limit is unknown.
+    pub(crate) fn exceeded(self, ports: &[PortConfig]) -> Option<String> {
+        FAMILIES.iter().zip(self.0).find_map(|((family, sysctl), limit)| {
+            let routers = ports.iter().map(|p| p.peers(*family).len()).sum();
+            beyond(*family, routers, sysctl, limit?)
+        })
+    }
+}
+
+fn beyond(family: Family, routers: usize, sysctl: &str, limit: usize) -> Option<String> {
+    (routers > limit).then(|| {
+        format!(
+            "the suite has {routers} emulated {family} routers, but this machine's kernel keeps no more than {limit} neighbours \
+             in all namespaces together: about so many sessions can come up on a router that uses it; remedy: \
+             sysctl {sysctl}={}",
+            (2 * routers).next_power_of_two()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_more_than_the_kernel_keeps_are_too_many() {
+        let sysctl = "net.ipv4.neigh.default.gc_thresh3";
+        assert_eq!(beyond(Family::Ipv4, 1_024, sysctl, 1_024), None);
+        let said = beyond(Family::Ipv4, 2_000, sysctl, 1_024).unwrap();
+        assert!(
+            said.contains("2000 emulated") && said.ends_with("sysctl net.ipv4.neigh.default.gc_thresh3=4096"),
+            "{said}"
+        );
+    }
+}

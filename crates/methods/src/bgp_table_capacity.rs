@@ -2,12 +2,12 @@
 //! passed on, until one is missing (the core router test of 2001; no RFC defines it).
 
 use crate::Method;
-use crate::parameters::seconds;
-use crate::report::{SeriesKind, note, plot, point, row, table};
-use crate::route_tests::{self, complaint, for_each_family, memory_mib, one_per_port, patience, routes, thousands};
-use crate::routing::RouteAction;
+use crate::parameters::{self, seconds};
+use crate::report::{note, row, table};
+use crate::route_steps::{self, StepPlots, Steps};
+use crate::route_tests::{self, complaint, for_each_family, one_per_port, routes, thousands};
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, RankFigure, Row};
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
@@ -22,22 +22,22 @@ static SPEC: TestSpec = TestSpec {
     summary: "how many routes the router takes from one peer and passes on to another, every one verified",
     source: "core router test of 2001, in steps of 40,000 routes; terms of RFC 4098",
     needs: route_tests::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("step", ParamKind::Count, "40000", "40000", "routes added per step"),
-        ParamSpec::new(
-            "max_routes",
-            ParamKind::Count,
-            "200000",
-            "2400000",
-            "routes at which the test ends in any case",
-        ),
-        ParamSpec::new("hold", ParamKind::Duration, "1 s", "120 s", "time for which the last full table must stay"),
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<8>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("step", ParamKind::Count, "40000", "40000", "routes added per step"),
+            ParamSpec::new(
+                "max_routes",
+                ParamKind::Count,
+                "200000",
+                "2400000",
+                "routes at which the test ends in any case",
+            ),
+            ParamSpec::new("hold", ParamKind::Duration, "1 s", "120 s", "time for which the last full table must stay"),
+        ],
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec { key: "bgp_capacity_ipv4_routes", help: "IPv4 routes taken and passed on without one missing" },
         FigureSpec { key: "bgp_capacity_ipv6_routes", help: "the same for IPv6" },
@@ -50,8 +50,11 @@ static SPEC: TestSpec = TestSpec {
 };
 
 const TABLE: &str = "bgp_table_capacity";
-const TIMES: &str = "bgp_table_capacity_time";
-const MEMORY: &str = "bgp_table_capacity_memory";
+const PLOTS: StepPlots = StepPlots {
+    times: "bgp_table_capacity_time",
+    time_of: "time to the last route at peer 2, s",
+    memory: "bgp_table_capacity_memory",
+};
 
 impl Method for BgpTableCapacity {
     fn spec(&self) -> &'static TestSpec {
@@ -96,8 +99,7 @@ fn prepare(outcome: &mut Outcome) {
             ("cpu_s", "DUT processor time", "s"),
         ],
     );
-    plot(outcome, TIMES, "Time for each step", PlotKind::Steps, "routes", "time to the last route at peer 2, s", false);
-    plot(outcome, MEMORY, "Memory of the control plane", PlotKind::Steps, "routes", "resident memory, MiB", false);
+    PLOTS.prepare(outcome);
     note(
         outcome,
         "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends with the first \
@@ -108,33 +110,23 @@ fn prepare(outcome: &mut Outcome) {
 fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let peers = one_per_port(bed, family, 2)?;
     let (origin, observer) = (peers[0], peers[1]);
-    let (step, most) = (routes(params, "step"), routes(params, "max_routes"));
-    let packing = route_tests::packing(params)?;
-    let all = route_tests::table(bed, params, family, most)?;
-    let most = most.min(all.len());
-    route_tests::establish(bed, &[origin, observer], params)?;
-    let watch = bed.routing()?.watch(observer, origin, &all);
+    let steps = Steps::begin(bed, params, family, origin, observer)?;
+    let (watch, most) = (steps.watch, steps.most);
     let mut capacity = 0;
     let (mut elapsed_s, mut limited) = (0.0, false);
     let mut failure = None;
     while capacity < most && failure.is_none() {
-        let part = capacity..(capacity + step).min(most);
-        bed.progress(
-            &format!("BGP table capacity, {family}: {} routes", thousands(part.end.into())),
-            capacity / step,
-            most.div_ceil(step),
-        );
+        let part = steps.part(bed, "BGP table capacity", capacity);
+        let cpu = bed.routing()?.dut_cpu_time();
+        let settled = steps.tell(bed, params, &part)?;
+        let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
-        let cpu = routing.dut_cpu_time();
-        routing.expect(watch, part.clone(), true);
-        routing.act(&RouteAction::Announce { peer: origin, routes: all.clone(), part: part.clone(), packing })?;
-        let settled = routing.await_settled(&[watch], patience(params))?;
         let verified = routing.verified(watch);
         let time_s = settled.last_change_s;
-        let memory = memory_mib(&routing.dut_memory());
         let cpu_s = cpu.zip(routing.dut_cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
-        let own = routing.ceiling(family, part.len() as u32, packing).map(|d| d.as_secs_f64());
-        let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s);
+        let own = routing.ceiling(family, part.len() as u32, steps.packing).map(|d| d.as_secs_f64());
+        let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s)
+            || route_tests::tester_late(&settled, time_s);
         let complaint = complaint(routing, watch, &settled);
         let mut marks = Vec::new();
         if settled.complete {
@@ -173,14 +165,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 marks,
             },
         );
-        let at = |y: f64| Point { x: f64::from(part.end), y, ..Point::default() };
-        let name = family.to_string();
-        if settled.complete {
-            point(outcome, TIMES, &name, SeriesKind::Curve, at(time_s));
-        }
-        if let Some(memory) = memory {
-            point(outcome, MEMORY, &name, SeriesKind::Curve, at(memory));
-        }
+        PLOTS.add(outcome, family, part.end, settled.complete.then_some(time_s), memory);
     }
     let stayed = if failure.is_none() { hold(bed, params, watch, &[origin, observer], most)? } else { None };
     if let Some(why) = &stayed {
@@ -189,7 +174,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     if let Some(failure) = &failure {
         note(outcome, failure.clone());
     } else if stayed.is_none() {
-        note(outcome, format!("{family}: at least {} routes; more were not tried", thousands(most.into())));
+        route_steps::note_all_done(outcome, family, most);
     }
     rank(outcome, family, stayed.is_none().then_some(capacity), elapsed_s, capacity == most, limited);
     Ok(())

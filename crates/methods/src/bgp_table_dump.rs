@@ -2,7 +2,7 @@
 //! table).
 
 use crate::Method;
-use crate::parameters::{count, fewer};
+use crate::parameters::{self, count, fewer};
 use crate::report::{SeriesKind, mean, note, plot, point, row, table};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
 use crate::routing::RouteAction;
@@ -22,15 +22,15 @@ static SPEC: TestSpec = TestSpec {
     summary: "time from a new session until the peer has the whole table, every route verified",
     source: "RFC 7747 section 5.1.2; terms of RFC 4098",
     needs: route_tests::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("routes", ParamKind::Count, "100000", "1000000", "routes of the table"),
-        ParamSpec::new("repeats", ParamKind::Count, "2", "5", "times that the new peer comes up"),
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<7>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("routes", ParamKind::Count, "100000", "1000000", "routes of the table"),
+            ParamSpec::new("repeats", ParamKind::Count, "2", "5", "times that the new peer comes up"),
+        ],
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec { key: "bgp_dump_ipv4_s", help: "mean seconds until a new peer has all IPv4 routes" },
         FigureSpec { key: "bgp_dump_ipv6_s", help: "the same for IPv6" },

@@ -23,7 +23,9 @@ pub mod pattern;
 pub mod report;
 pub mod rib_fib_capacity;
 pub mod route_flap;
+pub mod route_forwarding;
 pub mod route_outage;
+pub mod route_steps;
 pub mod route_tests;
 pub mod route_traffic;
 pub mod routing;
@@ -34,7 +36,7 @@ pub mod tester_ceiling;
 pub mod throughput;
 pub mod throughput_search;
 
-pub use routing::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, Verified};
+pub use routing::{Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Verified};
 pub use testbed::{Known, PortView, TestError, Testbed};
 
 use drophammer_model::outcome::Outcome;

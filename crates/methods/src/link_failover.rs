@@ -4,10 +4,11 @@
 use crate::Method;
 use crate::parameters::{self, seconds, shorter};
 use crate::report::{note, table};
+use crate::route_forwarding::{Way, load_paths};
 use crate::route_outage::{self, Outage, PER_ROUTE_TABLE};
-use crate::route_tests::{self, for_each_family, one_per_port, patience, routes, thousands};
+use crate::route_tests::{self, for_each_family, one_per_port, routes, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::{Packing, RouteAction};
+use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, zero_loss_goal};
 use drophammer_model::outcome::{Outcome, PlotKind};
@@ -25,37 +26,29 @@ static SPEC: TestSpec = TestSpec {
     summary: "how long each route is out of reach when the link or the session of its best path goes down",
     source: "RFC 7747 sections 5.2 and 5.3; route-specific method of RFC 6413 section 6.3",
     needs: route_traffic::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("routes", ParamKind::Count, "10000", "200000", "routes with a second path"),
-        ParamSpec::new(
-            "failure",
-            ParamKind::Choice(&["link", "session"]),
-            "link",
-            "link",
-            "what fails: the link, as a pulled cable would, or the BGP session by a NOTIFICATION",
-        ),
-        ParamSpec::new(
-            "window",
-            ParamKind::Duration,
-            "4 s",
-            "60 s",
-            "time for which traffic goes on after the failure",
-        ),
-        route_traffic::LOAD,
-        route_traffic::RATE,
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<17>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("routes", ParamKind::Count, "10000", "200000", "routes with a second path"),
+            ParamSpec::new(
+                "failure",
+                ParamKind::Choice(&["link", "session"]),
+                "link",
+                "link",
+                "what fails: the link, as a pulled cable would, or the BGP session by a NOTIFICATION",
+            ),
+            ParamSpec::new(
+                "window",
+                ParamKind::Duration,
+                "4 s",
+                "60 s",
+                "time for which traffic goes on after the failure",
+            ),
+        ],
+        &route_traffic::LOADED,
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec { key: "link_failover_ipv4_median_ms", help: "median outage of an IPv4 route" },
         FigureSpec { key: "link_failover_ipv6_median_ms", help: "the same for IPv6" },
@@ -92,7 +85,7 @@ impl Method for LinkFailover {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let each = BEFORE_S + seconds(params, "window", 60.0) + f64::from(routes(params, "routes")) / 15_000.0 + 4.0;
+        let each = BEFORE_S + seconds(params, "window", 60.0) + f64::from(routes(params, "routes")) / 7_500.0 + 8.0;
         Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
     }
 
@@ -132,27 +125,13 @@ fn fail(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         changes: vec![(BEFORE_S, label.into(), vec![failure])],
     };
     bed.progress(&trial.purpose, 0, 1);
+    let way = Way { from: ports[source], to: ports[best], routes: all.clone(), part: 0..all.len(), rate };
     let up = RouteAction::Link { port: ports[best], up: true };
     let result = route_traffic::run(bed, params, &trial, |bed| {
         if link {
             bed.routing()?.act(&up)?;
         }
-        bed.routing()?.reset(patience(params))?;
-        route_tests::establish(bed, &[source, best, alternate], params)?;
-        let routing = bed.routing()?;
-        let watch = routing.watch(source, best, &all);
-        routing.expect(watch, 0..all.len(), true);
-        for (peer, prepend) in [(best, 0), (alternate, 2)] {
-            let packing = Packing { prepend, ..packing };
-            routing.act(&RouteAction::Announce { peer, routes: all.clone(), part: 0..all.len(), packing })?;
-        }
-        let settled = routing.await_settled(&[watch], patience(params))?;
-        if !settled.complete {
-            let why = route_tests::complaint(routing, watch, &settled);
-            return Err(TestError::Failed(format!("the router did not take the table: {why}")));
-        }
-        // The forwarding plane may be behind what is re-advertised.
-        bed.settle(Duration::from_secs(1))
+        load_paths(bed, params, outcome, source, &[best, alternate], &way, packing)
     });
     if link {
         bed.routing()?.act(&up)?;

@@ -4,6 +4,7 @@
 use crate::Method;
 use crate::parameters::{self, count, fewer, seconds};
 use crate::report::{note, row, table};
+use crate::route_forwarding::{Way, await_installed};
 use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
 use crate::routing::{PeerIndex, RouteAction, Routing};
@@ -27,32 +28,24 @@ static SPEC: TestSpec = TestSpec {
     summary: "do shorter masks leave the forwarding alone, and take over when the longer ones are withdrawn",
     source: "core router test of 2001; longest match of RFC 1812 section 5.2.4.3",
     needs: route_traffic::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table"),
-        ParamSpec::new(
-            "covering",
-            ParamKind::Count,
-            "5000",
-            "50000",
-            "shorter masks that cover routes of the table, at most",
-        ),
-        ParamSpec::new("shorter_by", ParamKind::Count, "2", "2", "bits by which a covering mask is shorter"),
-        ParamSpec::new("frames_per_route", ParamKind::Count, "5", "20", "frames to each route per trial"),
-        route_traffic::LOAD,
-        route_traffic::RATE,
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<18>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table"),
+            ParamSpec::new(
+                "covering",
+                ParamKind::Count,
+                "5000",
+                "50000",
+                "shorter masks that cover routes of the table, at most",
+            ),
+            ParamSpec::new("shorter_by", ParamKind::Count, "2", "2", "bits by which a covering mask is shorter"),
+            ParamSpec::new("frames_per_route", ParamKind::Count, "5", "20", "frames to each route per trial"),
+        ],
+        &route_traffic::LOADED,
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec {
             key: "longest_match_ipv4_wrong_frames",
@@ -179,27 +172,32 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         changes: Vec::new(),
     };
     let mut wrong = 0;
-    let mut step =
-        |bed: &mut dyn Testbed, outcome: &mut Outcome, state: &str, part: std::ops::Range<u32>, to: PeerIndex| {
-            bed.progress(&format!("longest match {family}: {state}"), 0, 0);
-            // The forwarding plane may be behind what is re-advertised.
-            bed.settle(Duration::from_secs(1))?;
-            let routes = part.len() as u64;
-            let result = route_traffic::run(bed, params, &trial(state, part, to), |_| Ok(()))?;
-            route_tests::note_losses(bed, family, &[source, long, short], outcome)?;
-            wrong += write(outcome, family, state, routes, &result);
-            Ok::<(), TestError>(())
-        };
+    let mut step = |bed: &mut dyn Testbed,
+                    outcome: &mut Outcome,
+                    state: &str,
+                    held: u64,
+                    part: std::ops::Range<u32>,
+                    to: PeerIndex| {
+        bed.progress(&format!("longest match {family}: {state}"), 0, 0);
+        let way = Way { from: ports[source], to: ports[to], routes: all.clone(), part: part.clone(), rate };
+        await_installed(bed, params, outcome, &way, held)?;
+        let routes = part.len() as u64;
+        let result = route_traffic::run(bed, params, &trial(state, part, to), |_| Ok(()))?;
+        route_tests::note_losses(bed, family, &[source, long, short], outcome)?;
+        wrong += write(outcome, family, state, routes, &result);
+        Ok::<(), TestError>(())
+    };
+    let (specific, shorter) = (u64::from(all.len()), u64::from(covers.len()));
     announce(bed, long, &all)?;
-    step(bed, outcome, "table alone", 0..all.len(), long)?;
+    step(bed, outcome, "table alone", specific, 0..all.len(), long)?;
     announce(bed, short, &covers)?;
-    step(bed, outcome, "table and covering prefixes", 0..all.len(), long)?;
+    step(bed, outcome, "table and covering prefixes", specific + shorter, 0..all.len(), long)?;
     let routing = bed.routing()?;
     let watch = routing.watch(source, long, &all);
     routing.expect(watch, 0..all.len(), false);
     routing.act(&RouteAction::Withdraw { peer: long, routes: all.clone(), part: 0..all.len(), packing })?;
     settled(routing, watch, params)?;
-    step(bed, outcome, "covering prefixes alone", 0..covered, short)?;
+    step(bed, outcome, "covering prefixes alone", shorter, 0..covered, short)?;
     note(
         outcome,
         format!(

@@ -83,6 +83,25 @@ pub const DRAIN: ParamSpec = ParamSpec::new(
 /// Wait for late frames in seconds where nothing else is said, RFC 2544 section 23 d.
 const DRAIN_S: f64 = 2.0;
 
+/// Several lists of parameters as one of `N`.
+///
+/// # Panics
+/// When they have not `N` together, while it is compiled.
+pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
+    let mut all = [lists[0][0]; N];
+    let (mut list, mut filled) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[filled] = lists[list][at];
+            (filled, at) = (filled + 1, at + 1);
+        }
+        list += 1;
+    }
+    assert!(filled == N);
+    all
+}
+
 /// The duration of `key` in seconds; `default` where the suite leaves it out.
 pub fn seconds(params: &Params, key: &str, default: f64) -> f64 {
     params.duration(key).map_or(default, |d| d.as_secs_f64())

@@ -3,13 +3,13 @@
 
 use crate::Method;
 use crate::parameters::{self, count, seconds};
-use crate::report::{SeriesKind, note, plot, point, row, table};
+use crate::report::{note, row, table};
 use crate::route_outage::list_unreachable;
-use crate::route_tests::{self, complaint, for_each_family, memory_mib, one_per_port, patience, routes, thousands};
+use crate::route_steps::{self, StepPlots, Steps};
+use crate::route_tests::{self, complaint, for_each_family, one_per_port, routes, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, RankFigure, Row};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::suite::Params;
@@ -25,37 +25,37 @@ static SPEC: TestSpec = TestSpec {
     summary: "how many routes the router holds and forwards to, every single one, without a lost frame",
     source: "MPLS VPN test of 2004: 1,000,000 IPv4 and 500,000 IPv6 routes; terms of RFC 3222",
     needs: route_traffic::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("step", ParamKind::Count, "50000", "100000", "routes added per step"),
-        ParamSpec::new(
-            "max_routes",
-            ParamKind::Count,
-            "100000",
-            "1000000",
-            "routes at which the test ends in any case",
-        ),
-        ParamSpec::new("frames_per_route", ParamKind::Count, "2", "5", "frames to each route after each step"),
-        ParamSpec::new(
-            "rate",
-            ParamKind::Rate,
-            "50 kfps",
-            "50 kfps",
-            "load of the sending port, below the router's throughput",
-        ),
-        ParamSpec::new(
-            "install",
-            ParamKind::Duration,
-            "10 s",
-            "60 s",
-            "time for the forwarding plane to follow the routing table; the traffic is repeated until then if frames are lost",
-        ),
-        parameters::DRAIN,
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<11>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("step", ParamKind::Count, "50000", "100000", "routes added per step"),
+            ParamSpec::new(
+                "max_routes",
+                ParamKind::Count,
+                "100000",
+                "1000000",
+                "routes at which the test ends in any case",
+            ),
+            ParamSpec::new("frames_per_route", ParamKind::Count, "2", "5", "frames to each route after each step"),
+            ParamSpec::new(
+                "rate",
+                ParamKind::Rate,
+                "50 kfps",
+                "50 kfps",
+                "load of the sending port, below the router's throughput",
+            ),
+            ParamSpec::new(
+                "install",
+                ParamKind::Duration,
+                "10 s",
+                "60 s",
+                "time for the forwarding plane to follow the routing table; the traffic is repeated until then if frames are lost",
+            ),
+            parameters::DRAIN,
+        ],
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec { key: "rib_fib_ipv4_routes", help: "IPv4 routes held and forwarded to without loss" },
         FigureSpec { key: "rib_fib_ipv6_routes", help: "the same for IPv6" },
@@ -68,8 +68,12 @@ static SPEC: TestSpec = TestSpec {
 };
 
 const TABLE: &str = "rib_fib_capacity";
-const TIMES: &str = "rib_fib_capacity_time";
-const MEMORY: &str = "rib_fib_capacity_memory";
+const TITLE: &str = "RIB and FIB capacity";
+const PLOTS: StepPlots = StepPlots {
+    times: "rib_fib_capacity_time",
+    time_of: "time until all are forwarded to, s",
+    memory: "rib_fib_capacity_memory",
+};
 
 impl Method for RibFibCapacity {
     fn spec(&self) -> &'static TestSpec {
@@ -119,8 +123,7 @@ fn prepare(outcome: &mut Outcome) {
             ("memory_mib", "DUT memory", "MiB"),
         ],
     );
-    plot(outcome, TIMES, "Time for each step", PlotKind::Steps, "routes", "time until all are forwarded to, s", false);
-    plot(outcome, MEMORY, "Memory of the control plane", PlotKind::Steps, "routes", "resident memory, MiB", false);
+    PLOTS.prepare(outcome);
     note(
         outcome,
         "A step is done when a second peer has every route and frames to every route so far arrive at the right port, none lost. 'Forwarded \
@@ -131,33 +134,25 @@ fn prepare(outcome: &mut Outcome) {
 fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let peers = one_per_port(bed, family, 2)?;
     let (observer, origin) = (peers[0], peers[1]);
-    let (step, most) = (routes(params, "step"), routes(params, "max_routes"));
-    let packing = route_tests::packing(params)?;
-    let all = route_tests::table(bed, params, family, most)?;
-    let most = most.min(all.len());
     let rate = params.rate("rate").unwrap_or(FrameRate(50e3));
     let frames_per_route = f64::from(count(params, "frames_per_route"));
     let install_s = seconds(params, "install", 60.0);
-    route_tests::establish(bed, &[observer, origin], params)?;
-    let routing = bed.routing()?;
-    let ports: Vec<usize> = routing.peers().iter().map(|p| p.port).collect();
-    let watch = routing.watch(observer, origin, &all);
-    let (mut capacity, mut elapsed_s, mut stopped) = (0, 0.0, None);
+    let steps = Steps::begin(bed, params, family, origin, observer)?;
+    let (watch, most, all) = (steps.watch, steps.most, &steps.all);
+    let ports: Vec<usize> = bed.routing()?.peers().iter().map(|p| p.port).collect();
+    let (mut capacity, mut elapsed_s, mut stopped, mut limited) = (0, 0.0, None, false);
     while capacity < most && stopped.is_none() {
-        let part = capacity..(capacity + step).min(most);
-        let what = format!("RIB and FIB capacity, {family}: {} routes", thousands(part.end.into()));
-        bed.progress(&what, capacity / step, most.div_ceil(step));
-        let routing = bed.routing()?;
-        let begun = routing.now_s();
-        routing.expect(watch, part.clone(), true);
-        routing.act(&RouteAction::Announce { peer: origin, routes: all.clone(), part: part.clone(), packing })?;
-        let settled = routing.await_settled(&[watch], patience(params))?;
+        let part = steps.part(bed, TITLE, capacity);
+        let begun = bed.routing()?.now_s();
+        let settled = steps.tell(bed, params, &part)?;
+        let late = route_tests::tester_late(&settled, settled.last_change_s);
+        limited |= late && settled.complete;
         let mut forwarded: Option<(f64, TrialResult)> = None;
         if !settled.complete {
-            stopped = Some(complaint(routing, watch, &settled));
+            stopped = Some(complaint(bed.routing()?, watch, &settled));
         } else {
             let trial = RouteTrial {
-                purpose: what,
+                purpose: steps.title(TITLE, &part),
                 size: smallest(family),
                 streams: vec![Stream {
                     group: family.to_string(),
@@ -193,9 +188,9 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 }
             }
         }
+        let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
-        let memory = memory_mib(&routing.dut_memory());
         let fib = routing.dut_fib_routes(family);
         let result = forwarded.as_ref().map(|(_, result)| result);
         let silent: Vec<u32> = result.map(silent).unwrap_or_default();
@@ -204,9 +199,12 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
             elapsed_s += forwarded.as_ref().map_or(0.0, |(at, _)| *at);
         }
         let mut marks = Vec::new();
+        if late && settled.complete {
+            marks.push("tester-limited".into());
+        }
         if let Some(why) = &stopped {
             marks.push(why.clone());
-            list_unreachable(outcome, TABLE, &all, silent.iter().copied());
+            list_unreachable(outcome, TABLE, all, silent.iter().copied());
         }
         row(
             outcome,
@@ -229,20 +227,14 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 marks,
             },
         );
-        let at = |y: f64| Point { x: f64::from(part.end), y, ..Point::default() };
-        let name = family.to_string();
-        if let Some((time, _)) = forwarded.as_ref().filter(|_| stopped.is_none()) {
-            point(outcome, TIMES, &name, SeriesKind::Curve, at(*time));
-        }
-        if let Some(memory) = memory {
-            point(outcome, MEMORY, &name, SeriesKind::Curve, at(memory));
-        }
+        let time_s = forwarded.as_ref().filter(|_| stopped.is_none()).map(|(time, _)| *time);
+        PLOTS.add(outcome, family, part.end, time_s, memory);
     }
     match stopped {
         Some(why) => note(outcome, format!("{family}: stopped after {} routes: {why}", thousands(capacity.into()))),
-        None => note(outcome, format!("{family}: at least {} routes; more were not tried", thousands(most.into()))),
+        None => route_steps::note_all_done(outcome, family, most),
     }
-    rank(outcome, family, capacity, (capacity == most).then_some(elapsed_s));
+    rank(outcome, family, capacity, (capacity == most).then_some(elapsed_s), limited);
     Ok(())
 }
 
@@ -253,7 +245,7 @@ fn silent(result: &TrialResult) -> Vec<u32> {
     pairs.filter(|(_, (offered, received))| **offered > 0 && **received == 0).map(|(i, _)| i as u32).collect()
 }
 
-fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<f64>) {
+fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<f64>, limited: bool) {
     let name = family.to_string().to_lowercase();
     outcome.ranks.push(RankFigure {
         key: format!("rib_fib_{name}_routes"),
@@ -270,7 +262,7 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<f64
         unit: "s".into(),
         value: time_s,
         higher_is_better: false,
-        tester_limited: false,
+        tester_limited: limited,
         resolution: 0.05,
     });
 }

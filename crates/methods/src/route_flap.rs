@@ -4,17 +4,16 @@
 use crate::Method;
 use crate::parameters::{self, count, seconds};
 use crate::report::{SeriesKind, note, plot, point, row, table};
-use crate::route_tests::{self, for_each_family, one_per_port, patience, routes, thousands};
+use crate::route_forwarding::{Way, load_paths};
+use crate::route_tests::{self, for_each_family, one_per_port, routes, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::{Packing, PeerIndex, RouteAction};
+use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, zero_loss_goal};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
 use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
-use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, GroupCounts, TrialResult};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The test.
@@ -26,27 +25,31 @@ static SPEC: TestSpec = TestSpec {
     summary: "what traffic on stable and on flapped paths suffers while routes are withdrawn and advertised again",
     source: "core router test of 2001: 50,000 of 200,000 routes, three times, 30 s apart; terms of RFC 4098",
     needs: route_traffic::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("routes", ParamKind::Count, "40000", "200000", "routes in all"),
-        ParamSpec::new("flapped", ParamKind::Count, "10000", "50000", "routes that are withdrawn and advertised again"),
-        ParamSpec::new("interval", ParamKind::Duration, "2 s", "30 s", "time between two changes"),
-        ParamSpec::new("cycles", ParamKind::Count, "3", "3", "times that routes are withdrawn and advertised again"),
-        ParamSpec::new("bin", ParamKind::Duration, "50 ms", "1 s", "width of time bins"),
-        route_traffic::LOAD,
-        route_traffic::RATE,
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
-        route_tests::PER_UPDATE,
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: &parameters::joined::<19>(&[
+        &[
+            route_tests::FAMILIES,
+            route_tests::TABLE,
+            ParamSpec::new("routes", ParamKind::Count, "40000", "200000", "routes in all"),
+            ParamSpec::new(
+                "flapped",
+                ParamKind::Count,
+                "10000",
+                "50000",
+                "routes that are withdrawn and advertised again",
+            ),
+            ParamSpec::new("interval", ParamKind::Duration, "2 s", "30 s", "time between two changes"),
+            ParamSpec::new(
+                "cycles",
+                ParamKind::Count,
+                "3",
+                "3",
+                "times that routes are withdrawn and advertised again",
+            ),
+            ParamSpec::new("bin", ParamKind::Duration, "50 ms", "1 s", "width of time bins"),
+        ],
+        &route_traffic::LOADED,
+        &route_tests::SESSIONS,
+    ]),
     figures: &[
         FigureSpec { key: "flap_stable_loss_ipv4_percent", help: "share of lost frames on stable IPv4 paths" },
         FigureSpec { key: "flap_stable_loss_ipv6_percent", help: "the same for IPv6" },
@@ -79,7 +82,7 @@ impl Method for RouteFlap {
 
     fn estimate_known(&self, params: &Params) -> Duration {
         let trial = seconds(params, "interval", 30.0) * f64::from(2 * count(params, "cycles") + 1);
-        let load = f64::from(routes(params, "routes")) * 6.0 / 60_000.0;
+        let load = f64::from(routes(params, "routes")) * 6.0 / 60_000.0 + 6.0;
         Duration::from_secs_f64((trial + load + 3.0) * route_tests::families(params).len() as f64)
     }
 
@@ -136,33 +139,6 @@ fn prepare(outcome: &mut Outcome) {
     );
 }
 
-/// Announces the table at each origin; those after the first with longer AS paths, so that they are alternates.
-fn load_paths(
-    bed: &mut dyn Testbed,
-    params: &Params,
-    observer: PeerIndex,
-    origins: &[PeerIndex],
-    all: &Arc<Routes>,
-    packing: Packing,
-) -> Result<(), TestError> {
-    bed.routing()?.reset(patience(params))?;
-    let sessions: Vec<PeerIndex> = std::iter::once(observer).chain(origins.iter().copied()).collect();
-    route_tests::establish(bed, &sessions, params)?;
-    let routing = bed.routing()?;
-    let watch = routing.watch(observer, origins[0], all);
-    routing.expect(watch, 0..all.len(), true);
-    for (place, peer) in origins.iter().enumerate() {
-        let packing = Packing { prepend: 2 * place as u8, ..packing };
-        routing.act(&RouteAction::Announce { peer: *peer, routes: all.clone(), part: 0..all.len(), packing })?;
-    }
-    let settled = routing.await_settled(&[watch], patience(params))?;
-    if !settled.complete {
-        let why = route_tests::complaint(routing, watch, &settled);
-        return Err(TestError::Failed(format!("the router did not take the table: {why}")));
-    }
-    Ok(())
-}
-
 fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
     let peers = one_per_port(bed, family, 3)?;
     let rate = route_traffic::load(bed, family, params, outcome)?;
@@ -212,9 +188,9 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         changes,
     };
     bed.progress(&trial.purpose, 0, 1);
+    let way = Way { from: ports[source], to: ports[origins[0]], routes: all.clone(), part: 0..all.len(), rate };
     let result = route_traffic::run(bed, params, &trial, |bed| {
-        load_paths(bed, params, source, origins, &all, packing)?;
-        bed.settle(parameters::pause(params))
+        load_paths(bed, params, outcome, source, origins, &way, packing)
     })?;
     route_tests::note_losses(bed, family, &peers[..peers.len().min(4)], outcome)?;
     let shape = Shape { family, bin_s, duration_s, all: all.len(), flapped, primary: ports[origins[0]] };

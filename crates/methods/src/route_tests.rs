@@ -49,6 +49,9 @@ pub const PATIENCE: ParamSpec = ParamSpec::new(
 pub const ESTABLISH: ParamSpec =
     ParamSpec::new("establish", ParamKind::Duration, "20 s", "120 s", "time for the sessions to come up");
 
+/// What all tests that load a table have at the end of their parameters.
+pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE, PATIENCE, ESTABLISH];
+
 /// The families of a test.
 pub fn families(params: &Params) -> Vec<Family> {
     params.families("families").unwrap_or_else(|| vec![Family::Ipv4])
@@ -171,6 +174,11 @@ pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
 
 /// A figure is the tester's own where the tester alone needs this share of the time.
 pub const TESTER_LIMITED: f64 = 0.5;
+
+/// Was the tester late for so much of this time that it is its own?
+pub fn tester_late(settled: &Settled, time_s: f64) -> bool {
+    settled.sending.late_s > TESTER_LIMITED * time_s
+}
 
 /// The number of routes of parameter `key`.
 pub fn routes(params: &Params, key: &str) -> u32 {

@@ -1,6 +1,6 @@
 //! Traffic to routes: streams that aim at every route of a part, under changes of the routing.
 
-use crate::parameters::drain_s;
+use crate::parameters::{self, drain_s};
 use crate::pattern::{Direction, Pattern};
 use crate::report::note;
 use crate::routing::RouteAction;
@@ -32,6 +32,19 @@ pub const LOAD: ParamSpec = ParamSpec::new(
 );
 /// `rate`
 pub const RATE: ParamSpec = ParamSpec::optional("rate", ParamKind::Rate, "load of the sending port, instead of `load`");
+
+/// Parameters of the load and of the search for the throughput that it is a share of.
+pub const LOADED: [ParamSpec; 9] = [
+    LOAD,
+    RATE,
+    parameters::GOAL,
+    parameters::FINAL_TRIAL,
+    parameters::WIDTH,
+    parameters::MAX_LOAD,
+    parameters::SEARCH_MAX,
+    parameters::PAUSE,
+    parameters::DRAIN,
+];
 
 /// Frames of 64 bytes, of 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).
 pub fn smallest(family: Family) -> PacketSize {

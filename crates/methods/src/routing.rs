@@ -79,6 +79,18 @@ pub enum RouteAction {
     },
 }
 
+/// Who kept those who had something to say from being done with it, in seconds, summed up over them. What a pace puts off is
+/// nobody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sending {
+    /// The DUT: its TCP window was closed, or what fills the send buffer was not acknowledged.
+    pub held_s: f64,
+    /// The DUT: all was sent and not acknowledged yet.
+    pub unanswered_s: f64,
+    /// The tester: there was room, and what was due was not sent.
+    pub late_s: f64,
+}
+
 /// How waiting for routes ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
@@ -91,6 +103,8 @@ pub struct Settled {
     /// From the call until the last byte of what had to be said was taken by the session, in seconds; `None` if there was nothing to say
     /// or not all of it was taken.
     pub sent_s: Option<f64>,
+    /// Who kept that from being sooner.
+    pub sending: Sending,
     /// Why it is not complete, for people; empty when it is.
     pub cause: String,
 }
@@ -131,6 +145,10 @@ pub struct SessionView {
     pub losses: u32,
 }
 
+/// Routes that come and go without more of them being as they must be are given up after so many times the patience of the test: a
+/// router may be whole rounds of a train of changes behind.
+pub const RESTLESS: u32 = 6;
+
 /// Emulated routers on a bed. Everything here goes on while the bed waits or a trial runs.
 pub trait Routing {
     /// Sessions, those of a port one after the other, in the order of the ports; IPv4 before IPv6.
@@ -167,7 +185,8 @@ pub trait Routing {
     /// [`TestError::NotApplicable`] for a link that cannot be taken down.
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError>;
 
-    /// Waits until all is said and every watch is as it must be; at most until nothing changed for `patience`.
+    /// Waits until all is said and every watch is as it must be; at most until nothing changed for `patience`, or until what changed has
+    /// brought nothing nearer to what it must be for [`RESTLESS`] times as long.
     ///
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`]. A session that ends is not an error: the answer is not complete then.

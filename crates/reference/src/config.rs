@@ -95,6 +95,8 @@ pub struct BgpConfig {
     pub fib_time_per_route: Duration,
     /// Paths that it keeps, of all peers together; `None` for no limit.
     pub rib_limit: Option<RibLimit>,
+    /// How long its TCP waits for more before it acknowledges, as many do; zero: not at all.
+    pub ack_delay: Duration,
 }
 
 impl Default for BgpConfig {
@@ -109,6 +111,7 @@ impl Default for BgpConfig {
             fib_delay: Duration::ZERO,
             fib_time_per_route: Duration::ZERO,
             rib_limit: None,
+            ack_delay: Duration::ZERO,
         }
     }
 }

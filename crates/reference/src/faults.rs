@@ -78,6 +78,14 @@ pub struct BgpFaults {
     pub lost_route_every: u64,
     /// Take nothing more out of the buffers of TCP.
     pub never_reads: bool,
+    /// Take so many bytes per second of each session out of the buffers of TCP at most: at every multiple of 10 ms its share, in
+    /// whole messages; what a message leaves of a share is added to the next one. 0 for no limit.
+    pub reads_per_second: u64,
+    /// Take every n-th prefix back from those who were told of it, and tell it again, in turn, at every multiple of
+    /// `flap_interval` for ever. What is forwarded stays as it is.
+    pub flap_every: u64,
+    /// See `flap_every`; below 1 ms is taken for 1 ms.
+    pub flap_interval: Duration,
     /// End the session of the n-th route received since the faults were set by a NOTIFICATION (Cease, Administrative
     /// Reset) behind that route; once. 0 for never.
     pub reset_after: u64,

@@ -27,6 +27,8 @@ pub struct Neighbour {
     due: Option<Instant>,
     /// Frames that wait for it.
     pub pending: Vec<Pending>,
+    /// Frames of the device's own that do.
+    pub own: Vec<Slot>,
 }
 
 /// A frame that waits for a neighbour.
@@ -77,7 +79,15 @@ impl Neighbours {
         if self.all.len() >= LIMIT {
             return None;
         }
-        self.all.push(Neighbour { port, address, mac: None, attempts: 0, due: None, pending: Vec::new() });
+        self.all.push(Neighbour {
+            port,
+            address,
+            mac: None,
+            attempts: 0,
+            due: None,
+            pending: Vec::new(),
+            own: Vec::new(),
+        });
         self.index.insert((port, address), self.all.len() - 1);
         Some(self.all.len() - 1)
     }

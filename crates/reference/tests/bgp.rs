@@ -426,3 +426,51 @@ fn silence_ends_a_session_after_the_hold_time() {
     world.run_until(Instant(60 * SECOND));
     assert!(world.speakers.iter().all(|s| s.session.state() == State::Established));
 }
+
+#[test]
+fn a_slow_reader_takes_its_share_and_the_window_closes() {
+    // Ten routes of 4 bytes in each of 3,000 messages, 400 bytes of them in each 10 ms.
+    let mut world = with_faults(BgpFaults { reads_per_second: 40_000, ..BgpFaults::default() });
+    let one = announce(0, 0, 10).len() as u64;
+    (0..3_000).for_each(|n| world.speakers[0].say(&announce(0, 10 * n, 10 * n + 10)));
+    let start = world.now;
+    for seconds in 1..=5 {
+        world.run_until(start + Duration::from_secs(seconds));
+        let read = world.router.truth().bgp.updates_received * one;
+        // A message that was begun waits for the next share.
+        let share = 40_000 * seconds;
+        assert!(read <= share + 400 && share < read + 400 + one, "{read} of {share} after {seconds} s");
+    }
+    assert!(world.router.truth().bgp.sessions == 2, "KEEPALIVEs are late, the session is not lost");
+    world.router.set_faults(Faults::default()).unwrap();
+    world.run_until(start + Duration::from_secs(7));
+    assert_eq!(world.router.truth().bgp.routes_received, 30_000);
+}
+
+#[test]
+fn routes_that_flap_go_and_come_for_ever_and_stay_when_that_ends() {
+    let mut world = plain(2);
+    world.speakers[0].say(&announce(0, 0, 10));
+    world.run_until(Instant(SECOND));
+    assert_eq!(announced(&world.heard(1)), names(0..10));
+    let flap_interval = Duration::from_millis(40);
+    let bgp = BgpFaults { flap_every: 3, flap_interval, ..BgpFaults::default() };
+    world.router.set_faults(Faults { bgp, ..Faults::default() }).unwrap();
+    world.run_until(Instant(2 * SECOND - 1));
+    let heard = world.heard(1);
+    // 1040, 1080 ... 1960 ms.
+    let at: Vec<u64> = heard.iter().map(|h| h.at.0 / MS).collect();
+    assert_eq!(at, (1..25).map(|n| 1_000 + 40 * n).collect::<Vec<_>>());
+    for (n, told) in heard.iter().enumerate() {
+        let [there, gone] = [&told.announced, &told.withdrawn];
+        let (moved, other) = if n % 2 == 0 { (gone, there) } else { (there, gone) };
+        assert_eq!((moved, other), (&names([2, 5, 8]), &vec![]));
+    }
+    assert_eq!((world.router.truth().fib.ipv4, world.router.truth().bgp.routes), (10, 10), "forwarded all the while");
+    // Gone at 2000 ms, and back with the fault.
+    world.run_until(Instant(2 * SECOND));
+    assert_eq!(withdrawn(&world.heard(1)), names([2, 5, 8]));
+    world.router.set_faults(Faults::default()).unwrap();
+    world.run_until(Instant(3 * SECOND));
+    assert_eq!(announced(&world.heard(1)), names([2, 5, 8]));
+}

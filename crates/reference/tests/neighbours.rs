@@ -4,9 +4,10 @@ mod common;
 
 use common::*;
 use drophammer_emulation::compose::{self, Link};
+use drophammer_emulation::tcp::{TcpConfig, TcpStack, link};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
-use drophammer_reference::Config;
+use drophammer_reference::{BgpConfig, BgpPeer, Config};
 use drophammer_wire::{MacAddr, icmpv4, ipv4};
 use std::time::Duration;
 
@@ -114,4 +115,48 @@ fn datagrams_to_the_router_itself_find_a_closed_port() {
     bench.offer(Instant(2_000_000 * SECOND), 0, &frame);
     assert!(bench.finish().is_empty());
     assert_eq!(bench.router.truth().dropped.no_route, 1);
+}
+
+#[test]
+fn who_connects_first_and_is_not_known_yet_is_answered_once_it_is() {
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let address = if family == Family::Ipv4 { net4(0, 9).into() } else { net6(0, 9).into() };
+        let dut: std::net::IpAddr = if family == Family::Ipv4 { net4(0, 1).into() } else { net6(0, 1).into() };
+        let peer = BgpPeer { port: 0, address, asn: 65_001, connect: false };
+        let bgp = Some(BgpConfig { asn: 65_000, peers: vec![peer], ..BgpConfig::default() });
+        let mut bench = Bench::new(Config { bgp, ..config(1) });
+        bench.hosts[0].also(address, 1);
+        let mut stack = TcpStack::new(TcpConfig::default());
+        stack.add_host(address);
+        let mac = bench.hosts[0].mac();
+        let to_dut = Link { source: mac, destination: MacAddr::local(0x100) };
+        let mut syns = Vec::new();
+        (0..5).for_each(|_| _ = stack.connect(Instant(SECOND), address, (dut, 179).into()));
+        stack.poll(Instant(SECOND), &mut |packet| {
+            let mut frame = vec![0; link::frame_len(packet)];
+            link::write_frame(&mut frame, to_dut, packet);
+            syns.push(frame);
+        });
+        syns.iter().for_each(|syn| bench.router.receive(Instant(SECOND), 0, syn));
+        bench.run_until(Instant(SECOND + MS));
+        // One question and, with its answer, as many segments as frames of others would have waited.
+        let asked = bench.router.truth().resolution_requests;
+        let answers: Vec<_> = bench.sent.iter().filter_map(|s| link::packet(&s.2, mac)).collect();
+        let answers = answers.into_iter().filter(|p| stack.receive(Instant(SECOND), p)).count();
+        assert_eq!((asked, answers), (1, 3), "{family}");
+        // The others are answered when they are sent again, and nothing is left that waits.
+        bench.check_sums();
+    }
+}
+
+#[test]
+fn what_waits_for_a_peer_that_is_not_there_is_forgotten() {
+    let peer = BgpPeer { port: 0, address: net4(0, 9).into(), asn: 65_001, connect: true };
+    let bgp = Some(BgpConfig { asn: 65_000, peers: vec![peer], ..BgpConfig::default() });
+    let mut bench = Bench::new(Config { bgp, ..config(1) });
+    bench.run_until(Instant(600 * SECOND));
+    let sent = |kind: [u8; 2]| bench.sent.iter().filter(|s| s.2[12..14] == kind).count();
+    assert!(sent([8, 6]) > 10, "it goes on asking");
+    assert_eq!(sent([8, 0]), 0);
+    bench.check_sums();
 }

@@ -60,6 +60,13 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "0 s",
             "of many routes, how much later each further one forwards",
         ),
+        ParamSpec::new(
+            "ack_delay",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "how long its TCP waits for more before it acknowledges what it was told",
+        ),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(
@@ -122,7 +129,24 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "tells every n-th prefix with its own AS twice in front of the path",
         ),
         ParamSpec::optional("route_lost_every", ParamKind::Count, "does not tell of every n-th prefix"),
+        ParamSpec::optional(
+            "route_flap_every",
+            ParamKind::Count,
+            "takes every n-th prefix back and tells it again, in turn, for ever",
+        ),
+        ParamSpec::new(
+            "route_flap_interval",
+            ParamKind::Duration,
+            "100 ms",
+            "100 ms",
+            "time from one of these changes to the next",
+        ),
         ParamSpec::new("bgp_never_reads", ParamKind::Flag, "false", "false", "takes nothing more out of TCP"),
+        ParamSpec::optional(
+            "bgp_reads_per_second",
+            ParamKind::Count,
+            "takes so many bytes per second of a session out of TCP at most",
+        ),
         ParamSpec::optional(
             "bgp_reset_after",
             ParamKind::Count,

@@ -2,6 +2,7 @@
 
 mod actions;
 mod sessions;
+mod settling;
 mod standing;
 mod tables;
 
@@ -305,49 +306,7 @@ impl Routing for Bed<'_> {
     }
 
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
-        let begun = self.instant();
-        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state().movement(&self.hosts));
-        let cause = loop {
-            self.look(&mut |now, hosts, state| {
-                if sent_at.is_none() && state.said(hosts) {
-                    sent_at = Some(now);
-                }
-                sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
-            })?;
-            let (now, state) = (self.instant(), self.state());
-            if let Some((peer, cause)) = state.lost(&self.hosts) {
-                break format!("the session of {} ended: {cause}", state.peers[peer].name);
-            }
-            if sent_at.is_some() && state.complete(&self.hosts, watches) && state.ended(&self.hosts) {
-                break String::new();
-            }
-            let moved = state.movement(&self.hosts);
-            if moved != movement {
-                (moved_at, movement) = (now, moved);
-            } else if now.since(moved_at) > patience {
-                let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
-                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.hosts));
-            }
-        };
-        let state = self.state_mut();
-        state.speaking.clear();
-        let reports: Vec<_> = watches
-            .iter()
-            .filter_map(|watch| {
-                let watch = &self.state().watches[*watch];
-                let (routers, router) = self.routers_of(watch.observer)?;
-                Some(routers.inbox(router).report(watch.id))
-            })
-            .collect();
-        let since = |at: Instant| at.since(begun).as_secs_f64();
-        let last = reports.iter().filter_map(|r| r.last_at).max().filter(|at| *at > begun);
-        Ok(Settled {
-            complete: cause.is_empty(),
-            last_change_s: last.map_or(0.0, since),
-            first_change_s: reports.iter().filter_map(|r| r.first_at).filter(|at| *at > begun).min().map(since),
-            sent_s: sent_at.map(since),
-            cause,
-        })
+        self.settled(watches, patience)
     }
 
     fn verified(&self, watch: WatchIndex) -> Verified {

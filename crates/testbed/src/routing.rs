@@ -30,6 +30,7 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         propagation_delay: time("propagation_delay"),
         fib_delay: time("fib_delay"),
         fib_time_per_route: time("fib_time_per_route"),
+        ack_delay: time("ack_delay"),
         rib_limit: p.count("rib_limit").map(|paths| RibLimit { paths: paths as usize, beyond }),
     })
 }
@@ -45,6 +46,9 @@ pub(crate) fn faults(p: &Params) -> BgpFaults {
         wrong_as_path_every: every("route_wrong_as_path_every"),
         lost_route_every: every("route_lost_every"),
         never_reads: flag("bgp_never_reads"),
+        reads_per_second: every("bgp_reads_per_second"),
+        flap_every: every("route_flap_every"),
+        flap_interval: p.duration("route_flap_interval").unwrap_or_default(),
         reset_after: every("bgp_reset_after"),
         malformed_after: every("bgp_malformed_after"),
         hold_silence: flag("bgp_hold_silence"),

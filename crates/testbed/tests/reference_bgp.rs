@@ -17,7 +17,7 @@ fn text(params: &str, rest: &str) -> String {
 
 #[test]
 fn each_port_has_its_peers_in_its_own_as() {
-    let params = ", propagation_delay: 2 ms, fib_delay: 5 ms, fib_time_per_route: 700 ns, rib_limit: 9, rib_beyond: reset, \
+    let params = ", propagation_delay: 2 ms, fib_delay: 5 ms, fib_time_per_route: 700 ns, ack_delay: 40 ms, rib_limit: 9, rib_beyond: reset, \
                   fib_limit_ipv4: 7, fib_limit_ipv6: 8";
     let bgp = "bgp: {dut_as: 64500, tester_as: 64600, peers_per_port: 3, hold_time: 30 s}\n";
     let suite = read_suite(&text(params, bgp));
@@ -26,6 +26,7 @@ fn each_port_has_its_peers_in_its_own_as() {
     let bgp = config.bgp.clone().unwrap();
     assert_eq!((bgp.asn, bgp.hold_time, bgp.peers.len()), (64_500, Duration::from_secs(30), 12));
     assert_eq!(bgp.rib_limit, Some(RibLimit { paths: 9, beyond: Beyond::Reset }));
+    assert_eq!(bgp.ack_delay, Duration::from_millis(40));
     let times = (bgp.propagation_delay, bgp.fib_delay, bgp.fib_time_per_route);
     assert_eq!(times, (Duration::from_millis(2), Duration::from_millis(5), Duration::from_nanos(700)));
     for (index, port) in suite.ports.iter().enumerate() {
@@ -43,7 +44,7 @@ fn each_port_has_its_peers_in_its_own_as() {
 #[test]
 fn each_fault_has_its_parameter() {
     let params = ", blackhole_every: 2, withdraw_late: 3 s, route_wrong_next_hop_every: 4, route_wrong_as_path_every: 5, \
-                  route_lost_every: 6, bgp_never_reads: true, bgp_reset_after: 7, bgp_malformed_after: 8, \
+                  route_lost_every: 6, route_flap_every: 9, route_flap_interval: 20 ms, bgp_reads_per_second: 10, bgp_never_reads: true, bgp_reset_after: 7, bgp_malformed_after: 8, \
                   bgp_hold_silence: true";
     let suite = read_suite(&text(params, "bgp: {}\n"));
     let parts = simulated::build(&suite.duts[0], &suite.ports, 1).unwrap();
@@ -54,6 +55,9 @@ fn each_fault_has_its_parameter() {
         wrong_as_path_every: 5,
         lost_route_every: 6,
         never_reads: true,
+        reads_per_second: 10,
+        flap_every: 9,
+        flap_interval: Duration::from_millis(20),
         reset_after: 7,
         malformed_after: 8,
         hold_silence: true,

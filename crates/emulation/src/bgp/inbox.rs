@@ -378,6 +378,13 @@ impl Inbox {
         self.expectations[id.0].times()
     }
 
+    /// How many routes of an expectation came or went at `since` or later, and the first of them. None where times are not kept.
+    pub fn moved_since(&self, id: ExpectationId, since: Instant) -> (u32, Option<Prefix>) {
+        let mut moved = self.expectations[id.0].moved_since(since);
+        let first = moved.next();
+        (u32::from(first.is_some()) + moved.count() as u32, first)
+    }
+
     /// Routes of all expectations that are present, over time: at most 4096 samples, the last of which holds now.
     pub fn skyline(&self) -> &[(Instant, u32)] {
         self.skyline.samples()

@@ -192,6 +192,10 @@ fn times_and_changes() {
     assert!(inbox.complete() && inbox.report(id).withdrawn_in_error == 0);
     let times = inbox.times(id).unwrap();
     assert!(times[..10] == [250; 10] && times[10..] == [u32::MAX; 90]);
+    // Those that moved, from an instant on; nothing that was before the last change is known.
+    let moved = |since| inbox.moved_since(id, Instant(since));
+    assert_eq!((moved(0), moved(6_250_000)), ((10, Some(routes.prefix(0))), (10, Some(routes.prefix(0)))));
+    assert_eq!(moved(6_251_000), (0, None));
     inbox.session_lost(Instant(7_000_000));
     let report = inbox.report(id);
     assert_eq!((report.missing, report.present, report.last_at), (90, 0, Some(Instant(7_000_000))));

@@ -19,5 +19,5 @@ pub use config::{GracefulRestartConfig, SessionConfig};
 pub use inbox::{ExpectationId, Expected, Inbox, Totals, Verified};
 pub use negotiated::Negotiated;
 pub use outbox::{Encapsulation, EncapsulationKind, NextHops, Outbox, Packing, Sent};
-pub use routers::{PeerConfig, Routers};
+pub use routers::{PeerConfig, Pressure, Routers};
 pub use session::{Counters, Event, Session, State, Wish};

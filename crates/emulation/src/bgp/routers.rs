@@ -2,10 +2,12 @@
 //! instants in, IP packets and the next deadline out.
 
 mod peer;
+mod pressure;
 #[cfg(test)]
 mod tests;
 
 pub use peer::PeerConfig;
+pub use pressure::Pressure;
 
 use super::{Cause, Inbox, Outbox, Sent, Session, State};
 use crate::tcp::{ConnectionId, ListenerId, TcpConfig, TcpStack};
@@ -30,6 +32,8 @@ pub struct Routers {
     /// Peers that have something to do, each once.
     busy: Vec<usize>,
     serving: Vec<usize>,
+    /// Those that were looked at in this poll.
+    served: Vec<usize>,
     /// When peers want to be looked at; some entries are out of date.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     ready: Vec<ConnectionId>,
@@ -57,6 +61,7 @@ impl Routers {
             by_listener,
             busy: Vec::new(),
             serving: Vec::new(),
+            served: Vec::new(),
             timers: BinaryHeap::new(),
             ready: Vec::new(),
         }
@@ -147,6 +152,18 @@ impl Routers {
         at.outbox.is_empty() && at.connection.is_none_or(|c| self.stack.unacknowledged(c) == 0)
     }
 
+    /// Bytes of UPDATEs that the DUT's TCP has acknowledged, as far as that is known.
+    pub fn taken(&self, peer: usize) -> u64 {
+        let at = &self.peers[peer];
+        let waiting = at.connection.map_or(0, |c| self.stack.unacknowledged(c));
+        at.outbox.progress().bytes.saturating_sub(waiting as u64)
+    }
+
+    /// Who kept a router from saying what it has to say, up to `now`.
+    pub fn pressure(&self, peer: usize, now: Instant) -> Pressure {
+        self.peers[peer].meter.read(now)
+    }
+
     /// Takes an IP packet that arrived at `now`; false when it is not of TCP for one of these routers. What it brings is read at once.
     pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
         if !self.stack.receive(now, packet) {
@@ -158,6 +175,7 @@ impl Routers {
             let peer = self.busy[at];
             let before = self.peers[peer].connections();
             self.peers[peer].read(now, &mut self.stack);
+            self.peers[peer].heard(now, &self.stack);
             self.follow(peer, before);
         }
         true
@@ -180,12 +198,16 @@ impl Routers {
             for peer in serving.drain(..) {
                 self.peers[peer].busy = false;
                 self.serve(now, peer, quota);
+                self.served.push(peer);
             }
             self.serving = serving;
             self.stack.poll(now, out);
             if self.busy.is_empty() {
                 break;
             }
+        }
+        for peer in self.served.drain(..) {
+            self.peers[peer].sent(now, &self.stack);
         }
     }
 

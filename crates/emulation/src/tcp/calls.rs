@@ -117,6 +117,12 @@ impl TcpStack {
         self.get(id).map_or(0, |c| c.socket().send_queue())
     }
 
+    /// Bytes written that have not been sent once. After a [`TcpStack::poll`] they wait for the peer: its window is closed, or what is
+    /// lost has to be sent first.
+    pub fn unsent(&self, id: ConnectionId) -> u64 {
+        self.get(id).map_or(0, Connection::unsent)
+    }
+
     /// Bytes that have come in and were not taken yet.
     pub fn can_receive(&self, id: ConnectionId) -> usize {
         self.get(id).map_or(0, |c| c.socket().recv_queue())

@@ -1,6 +1,6 @@
 //! One connection: a smoltcp socket, how it ended, and the patience with its peer.
 
-use super::segment::Tuple;
+use super::segment::{Sent, Tuple};
 use super::{CloseReason, ConnState, ListenerId, TcpConfig};
 use drophammer_model::Instant;
 use smoltcp::iface::{SocketHandle, SocketSet};
@@ -42,6 +42,9 @@ pub(super) struct Connection {
     peer_closed: bool,
     /// Since when the peer has been silent while something is expected of it.
     silent_since: Option<Instant>,
+    /// Bytes that the user has written.
+    written: u64,
+    pub sent: Sent,
 }
 
 impl Connection {
@@ -49,7 +52,9 @@ impl Connection {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes.clamp(1 << 10, 1 << 29)]);
         let mut socket = Socket::new(buffer(config.receive_buffer), buffer(config.send_buffer));
         socket.set_nagle_enabled(false);
-        socket.set_ack_delay(None);
+        socket.set_ack_delay(
+            config.ack_delay.map(|delay| smoltcp::time::Duration::from_micros(delay.as_micros() as u64)),
+        );
         socket.set_hop_limit(Some(config.hop_limit.max(1)));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
@@ -66,6 +71,8 @@ impl Connection {
             seen: State::Closed,
             peer_closed: false,
             silent_since: None,
+            written: 0,
+            sent: Sent::default(),
         }
     }
 
@@ -164,7 +171,7 @@ impl Connection {
             let filled = (room.len() >= wanted).then(|| fill(room).min(room.len()));
             (filled.unwrap_or(0), filled)
         });
-        match direct {
+        let written = match direct {
             Ok(Some(filled)) => filled,
             // The ring wraps before: what writes whole messages must not be held up by that.
             Ok(None) => {
@@ -173,7 +180,14 @@ impl Connection {
                 socket.send_slice(&stage[..filled]).unwrap_or(0)
             }
             Err(_) => 0,
-        }
+        };
+        self.written += written as u64;
+        written
+    }
+
+    /// Bytes that the user has written and that have not been sent once.
+    pub fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.sent.bytes)
     }
 
     /// Shows what has come in until the user takes no more; what is left over where the ring wraps is shown again

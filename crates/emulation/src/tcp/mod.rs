@@ -37,6 +37,8 @@ pub struct TcpConfig {
     pub send_buffer: usize,
     /// Bytes of a connection's receive buffer, and so the window offered to its peer.
     pub receive_buffer: usize,
+    /// How long a segment may wait for a second one until it is acknowledged (RFC 9293 section 3.8.6.3); `None`: not at all.
+    pub ack_delay: Option<Duration>,
     /// Are segments with a wrong TCP checksum dropped? Segments of a peer in the same kernel arrive with only the
     /// pseudo-header summed unless its transmit offload is off: then this must be false.
     pub verify_checksums: bool,
@@ -58,6 +60,7 @@ impl TcpConfig {
             seed,
             send_buffer: 256 << 10,
             receive_buffer: 256 << 10,
+            ack_delay: None,
             verify_checksums: true,
             hop_limit: 64,
             connect_timeout: connection::CONNECT_TIMEOUT,

@@ -55,6 +55,39 @@ impl<'a> Segment<'a> {
     }
 }
 
+/// How far a connection has got with what it sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Sequence number behind the last byte that was sent.
+    next: u32,
+    /// Bytes of data sent, each counted once.
+    pub bytes: u64,
+}
+
+impl Sent {
+    /// Takes note of a packet of our own, as the stack wrote it.
+    pub fn note(&mut self, packet: &[u8]) {
+        let header = match packet.first().map(|b| b >> 4) {
+            Some(4) => usize::from(packet[0] & 15) * 4,
+            _ => 40,
+        };
+        let Some(tcp) = packet.get(header..).filter(|tcp| tcp.len() >= TCP_LEN) else { return };
+        let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+        if tcp[13] & 2 != 0 {
+            // A SYN is one number; nothing of ours goes with it.
+            *self = Sent { next: sequence.wrapping_add(1), bytes: 0 };
+            return;
+        }
+        let data = tcp.len().saturating_sub(usize::from(tcp[12] >> 4) * 4);
+        // What is sent again ends before; an RST may stand anywhere and brings no data.
+        let ahead = sequence.wrapping_add(data as u32).wrapping_sub(self.next);
+        if data > 0 && ahead as i32 > 0 {
+            self.next = self.next.wrapping_add(ahead);
+            self.bytes += u64::from(ahead);
+        }
+    }
+}
+
 /// `(destination, source, length of the header, length of the packet)`.
 type Ends = (IpAddr, IpAddr, usize, usize);
 
@@ -111,6 +144,22 @@ mod tests {
         assert!(!segment.opens && segment.reset);
         assert_eq!((segment.tuple.local, segment.tuple.remote), (IpAddr::from(b), IpAddr::from(a)));
         assert!(Segment::read(&packet[..packet.len() - 1]).is_none(), "cut off");
+    }
+
+    #[test]
+    fn bytes_that_are_sent_again_count_once() {
+        let mut sent = Sent::default();
+        let mut send = |sequence: u32, syn: bool, data: &[u8]| {
+            let mut packet = Vec::new();
+            let tcp = PacketBuilder::ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64).tcp(1000, 179, sequence, 100);
+            if syn { tcp.syn().write(&mut packet, data) } else { tcp.ack(1).write(&mut packet, data) }.unwrap();
+            sent.note(&packet);
+            sent.bytes
+        };
+        // Across the end of the numbers.
+        assert_eq!((send(u32::MAX - 3, true, b""), send(u32::MAX - 2, false, b"12345")), (0, 5));
+        assert_eq!((send(u32::MAX - 2, false, b"12345"), send(1, false, b"2"), send(2, false, b"")), (5, 5, 5));
+        assert_eq!((send(1, false, b"xyz"), send(4, false, b"!")), (7, 8));
     }
 
     proptest! {

@@ -237,12 +237,19 @@ impl TcpStack {
             changed = true;
         }
         if let Some(host) = self.hosts.get_mut(connection.host) {
-            let mut device = Device { link: self.link, arrived: None, scratch: &mut self.scratch, out, budget };
+            let mut sent = connection.sent;
+            let mut noted = |packet: &[u8]| {
+                sent.note(packet);
+                out(packet);
+            };
+            let scratch = &mut self.scratch;
+            let mut device = Device { link: self.link, arrived: None, scratch, out: &mut noted, budget };
             let now = to_inner(self.now);
             while host.interface.poll_egress(now, &mut device, &mut connection.sockets)
                 == smoltcp::iface::PollResult::SocketStateChanged
             {}
             budget = device.budget;
+            connection.sent = sent;
             changed |= connection.observe(false);
             let wanted = host.poll_at(self.now, &connection.sockets);
             let gives_up = connection.gives_up_at(self.now, &self.config);

@@ -4,20 +4,22 @@
 //! each scenario, as root and as an ordinary user, and compares what the host has before and after.
 
 mod bgp;
+mod external;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
 use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::suite::{Addressing, DutConfig, ParamValue, Params, PortConfig};
+use drophammer_model::suite::{Addressing, DutConfig, Params, PortConfig};
 use drophammer_model::trial::AddressRange;
+use external::{ExternalLinks, external};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use verdicts::Verdicts;
@@ -174,32 +176,6 @@ fn run(name: &str, user: &str) -> Checked {
             return Err(format!("    left: {processes:?} {own:?}\n    before {before:?}\n    after  {after:?}"));
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Two veth pairs on the host, so that the kind `external` has interfaces that are free.
-struct ExternalLinks;
-
-impl ExternalLinks {
-    fn make() -> ExternalLinks {
-        let made = ExternalLinks;
-        made.ip("link add dhx0 type veth peer name dhy0");
-        made.ip("link add dhx1 type veth peer name dhy1");
-        for name in ["dhx0", "dhx1", "dhy0", "dhy1"] {
-            made.ip(&format!("link set {name} up"));
-        }
-        made
-    }
-
-    fn ip(&self, line: &str) {
-        assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
-    }
-}
-
-impl Drop for ExternalLinks {
-    fn drop(&mut self) {
-        self.ip("link del dhx0");
-        self.ip("link del dhx1");
     }
 }
 
@@ -490,78 +466,4 @@ fn broken(lab: &mut Lab, work: &Path) -> Checked {
     ensure(error.contains("198.19.64.0/19 via 198.19.77.2 on d1"), &error)?;
     ensure(start.elapsed() < Duration::from_secs(30), "a deadline")?;
     up(lab, "linux", work)?.take_down().map_err(|e| e.to_string())
-}
-
-/// The user's own router, here two links that the host holds.
-fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
-    let journal = work.join("journal");
-    let text = |t: String| ParamValue::Text(t);
-    let say = |word: &str| text(format!("echo {word} $PORT_1_IPV4_DUT >> {}", journal.display()));
-    let mut params = BTreeMap::from([
-        ("interfaces".to_owned(), ParamValue::Texts(vec!["dhx0".into(), "dhx1".into()])),
-        ("dut_macs".to_owned(), text("02:00:00:00:00:01 02:00:00:00:00:02".into())),
-        ("setup".to_owned(), say("setup")),
-        ("teardown".to_owned(), say("teardown")),
-        ("counters".to_owned(), text("echo drops 7".into())),
-        ("alive".to_owned(), text(format!("test -e {}", journal.display()))),
-        ("timeout".to_owned(), ParamValue::Duration(Duration::from_secs(5))),
-    ]);
-    let kind = find("external").unwrap();
-    let mut attempt = |params: &BTreeMap<String, ParamValue>| {
-        let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
-        kind.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())
-    };
-    if name == "external-refused" {
-        let mut with = |interface: &str| {
-            params.insert("interfaces".into(), ParamValue::Texts(vec!["dhx0".into(), interface.into()]));
-            attempt(&params).err().ok_or(format!("{interface} was taken"))
-        };
-        let error = with("no-such-nic")?;
-        ensure(error.contains("no interface no-such-nic") && error.contains("dhx0"), &error)?;
-        let default = default_route_interface();
-        if let Some(interface) = default {
-            let error = with(&interface)?;
-            ensure(error.contains("default route"), &error)?;
-        }
-        // The second port wants 9000 bytes.
-        let error = with("dhx1")?;
-        ensure(error.contains("MTU of 1500") && error.contains("ip link set dhx1 mtu 9000"), &error)?;
-        return ensure(!journal.exists(), "no command ran on a refused interface");
-    }
-    let mtu = |lab: &Lab, name: &str| lab.in_host_netns(|| fs::read_to_string(format!("/sys/class/net/{name}/mtu")));
-    drop(attempt(&params).err());
-    let set = lab.in_host_netns(|| Command::new("ip").args(["link", "set", "dhx1", "mtu", "9000"]).status());
-    ensure(set.map_err(|e| e.to_string())?.is_ok_and(|s| s.success()), "commands run on the host")?;
-    ensure(mtu(lab, "dhx1").map_err(|e| e.to_string())?.is_ok_and(|m| m.trim() == "9000"), "the host's /sys is seen")?;
-    let mut attempt = |params: &BTreeMap<String, ParamValue>| {
-        let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
-        kind.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())
-    };
-    let mut dut = attempt(&params)?;
-    ensure(dut.interfaces()[1].netns == Where::Host, "on the host")?;
-    ensure(dut.interfaces()[1].dut_mac == Some([2, 0, 0, 0, 0, 2]), "MAC address as told")?;
-    ensure(!dut.drops_at_tester_tx_are_dut(), "refused frames are the tester's")?;
-    dut.check().map_err(|e| e.to_string())?;
-    ensure(dut.counters().map_err(|e| e.to_string())?.get("drops") == Some(&7), "counters of the command")?;
-    dut.take_down().map_err(|e| e.to_string())?;
-    let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
-    ensure(told == "setup 198.19.1.1/24\nteardown 198.19.1.1/24\n", &told)?;
-
-    params.insert("setup".into(), text("echo no console; exit 7".into()));
-    let error = attempt(&params).err().ok_or("a failed setup is taken")?;
-    ensure(error.contains("exit status: 7") && error.contains("no console"), &error)?;
-    let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
-    ensure(told.lines().count() == 3, "teardown after a failed setup")
-}
-
-fn default_route_interface() -> Option<String> {
-    // The scenario is in the lab already; the host's routes are those of its parent.
-    let path = PathBuf::from(format!("/proc/{}/net/route", std::os::unix::process::parent_id()));
-    let table = fs::read_to_string(path).ok()?;
-    table
-        .lines()
-        .skip(1)
-        .map(|l| l.split_whitespace().collect::<Vec<_>>())
-        .find(|f| f[1] == "00000000")
-        .map(|f| f[0].into())
 }

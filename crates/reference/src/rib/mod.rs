@@ -21,6 +21,7 @@ pub use attributes::{Attributes, AttributesId, ExportId, prepended};
 pub use entry::{FibChange, Net, Path, Peer, PeerId, Telling, Timing, net};
 pub use queue::FibQueue;
 
+use crate::faults::is_nth;
 use adjacent::AdjRibOut;
 use attributes::Interned;
 use decision::Candidate;
@@ -48,6 +49,30 @@ pub struct Rib {
     scratch: Vec<Candidate>,
     /// Peers that had no news and have some now.
     awake: Vec<PeerId>,
+    flap: Option<Flap>,
+}
+
+/// Prefixes that are taken back and told again.
+#[derive(Clone, Copy, Debug)]
+struct Flap {
+    every: u64,
+    interval: u64,
+    /// The next change, once there has been an instant.
+    next: Option<Instant>,
+    /// They are taken back.
+    away: bool,
+}
+
+impl Flap {
+    /// The indices of those among `count`.
+    fn all(&self, count: usize) -> impl Iterator<Item = u32> + use<> {
+        let every = usize::try_from(self.every).unwrap_or(usize::MAX);
+        (every - 1..count).step_by(every).map(|i| i as u32)
+    }
+
+    fn hides(&self, i: u32) -> bool {
+        self.away && is_nth(u64::from(i) + 1, self.every)
+    }
 }
 
 impl Rib {
@@ -69,6 +94,7 @@ impl Rib {
             fib: FibQueue::new(timing.fib_delay, timing.fib_time_per_route),
             scratch: Vec::new(),
             awake: Vec::new(),
+            flap: None,
         }
     }
 
@@ -76,6 +102,32 @@ impl Rib {
     /// not hurried.
     pub fn set_withdraw_late(&mut self, late: Duration) {
         self.withdraw_late = late;
+    }
+
+    /// From now on every `every`-th prefix is taken back and told again, in turn, at each multiple of `interval`; 0 for none.
+    pub fn set_flap(&mut self, every: u64, interval: Duration) {
+        let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1_000_000);
+        let new = (every > 0).then_some(Flap { every, interval, next: None, away: false });
+        if let Some(old) = std::mem::replace(&mut self.flap, new).filter(|old| old.away) {
+            old.all(self.entries.len()).for_each(|i| self.mark(i));
+        }
+    }
+
+    fn flap(&mut self, now: Instant) {
+        let Some(flap) = &mut self.flap else { return };
+        if flap.next.is_none_or(|next| next <= now) {
+            let due = flap.next.replace(Instant((now.0 / flap.interval + 1).saturating_mul(flap.interval)));
+            flap.away ^= due.is_some();
+            flap.all(self.entries.len()).for_each(|i| self.mark(i));
+        }
+    }
+
+    /// What a peer should know of entry `i`.
+    fn wanted(&self, i: u32, id: PeerId, peer: &Peer) -> Option<AttributesId> {
+        if self.flap.is_some_and(|flap| flap.hides(i)) {
+            return None;
+        }
+        wanted(&self.entries[i as usize], id, peer, &self.interned)
     }
 
     /// Paths in all Adj-RIBs-In.
@@ -114,19 +166,21 @@ impl Rib {
         let (state, out) = &mut self.peers[usize::from(id)];
         *state = Some(peer);
         out.clear();
-        for (i, entry) in self.entries.iter().enumerate() {
-            if wanted(entry, id, &peer, &self.interned).is_some() {
-                out.mark(i as u32);
+        for i in 0..self.entries.len() as u32 {
+            if self.wanted(i, id, &peer).is_some() {
+                self.peers[usize::from(id)].1.mark(i);
             }
         }
-        self.awake.extend(out.first().map(|_| id));
+        self.awake.extend(self.peers[usize::from(id)].1.first().map(|_| id));
     }
 
     /// A peer asks to be told all routes of a family again (RFC 2918).
     pub fn refresh(&mut self, id: PeerId, ipv6: bool) {
-        let Some((Some(peer), out)) = self.peers.get_mut(usize::from(id)) else { return };
-        for (i, entry) in (0..).zip(&self.entries) {
-            if entry.net.0.is_ipv6() == ipv6 && wanted(entry, id, peer, &self.interned).is_some() {
+        let Some((Some(peer), _)) = self.peers.get(usize::from(id)) else { return };
+        let peer = *peer;
+        for i in 0..self.entries.len() as u32 {
+            if self.entries[i as usize].net.0.is_ipv6() == ipv6 && self.wanted(i, id, &peer).is_some() {
+                let out = &mut self.peers[usize::from(id)].1;
                 out.tell(i, None);
                 out.mark(i);
             }
@@ -273,16 +327,18 @@ impl Rib {
                     self.entries[i as usize].exported = best;
                     self.mark(i);
                 }
-                _ => return,
+                _ => break,
             }
         }
+        self.flap(now);
     }
 
     fn mark(&mut self, i: u32) {
         let entry = &self.entries[i as usize];
+        let hidden = self.flap.is_some_and(|flap| flap.hides(i));
         for (id, (peer, out)) in self.peers.iter_mut().enumerate() {
             if let Some(peer) = peer
-                && wanted(entry, id as PeerId, peer, &self.interned) != out.told(i)
+                && wanted(entry, id as PeerId, peer, &self.interned).filter(|_| !hidden) != out.told(i)
             {
                 self.awake.extend(out.first().is_none().then_some(id as PeerId));
                 out.mark(i);
@@ -298,7 +354,8 @@ impl Rib {
     /// When something is due that peers are to be told.
     pub fn next_deadline(&self) -> Option<Instant> {
         let (late, export) = (self.late.front().map(|l| l.0), self.exports.front().map(|e| e.0));
-        late.into_iter().chain(export).min()
+        let flap = self.flap.filter(|_| !self.entries.is_empty()).map(|flap| flap.next.unwrap_or(Instant(0)));
+        late.into_iter().chain(export).chain(flap).min()
     }
 
     /// When the last change on its way to the forwarding table is done.
@@ -314,12 +371,11 @@ impl Rib {
 
     /// What a peer is to be told next: the prefix, its number, the path that it is about unless it goes, and what.
     pub fn next_telling(&mut self, id: PeerId) -> Option<(Net, u32, Option<Path>, Telling)> {
-        let (peer, out) = self.peers.get_mut(usize::from(id))?;
-        let peer = peer.as_ref()?;
+        let peer = self.peers.get(usize::from(id))?.0?;
         loop {
-            let i = out.first()?;
-            let entry = &self.entries[i as usize];
-            let wanted = wanted(entry, id, peer, &self.interned);
+            let i = self.peers[usize::from(id)].1.first()?;
+            let (entry, wanted) = (&self.entries[i as usize], self.wanted(i, id, &peer));
+            let out = &mut self.peers[usize::from(id)].1;
             if wanted == out.told(i) {
                 // It changed and changed back while the peer was not listening.
                 out.pop();
@@ -332,9 +388,10 @@ impl Rib {
 
     /// The peer has been told what [`Rib::next_telling`] said.
     pub fn told(&mut self, id: PeerId) {
-        let Some((Some(peer), out)) = self.peers.get_mut(usize::from(id)) else { return };
+        let Some((Some(peer), out)) = self.peers.get(usize::from(id)) else { return };
         if let Some(i) = out.first() {
-            let wanted = wanted(&self.entries[i as usize], id, peer, &self.interned);
+            let wanted = self.wanted(i, id, peer);
+            let out = &mut self.peers[usize::from(id)].1;
             out.pop();
             out.tell(i, wanted);
         }

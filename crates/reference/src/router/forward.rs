@@ -249,7 +249,16 @@ impl Router {
             self.serve(now, ingress, out, mac, slot);
         }
         // Hands the room back, so that the next time allocates nothing.
-        self.neighbours.get_mut(next_hop).pending = pending;
+        let neighbour = self.neighbours.get_mut(next_hop);
+        neighbour.pending = pending;
+        for slot in std::mem::take(&mut neighbour.own) {
+            if self.ports[out].down {
+                self.pool.release(slot);
+                continue;
+            }
+            self.pool.get_mut(slot)[..6].copy_from_slice(&mac.0);
+            self.departures.schedule_other(now, out, slot, false);
+        }
     }
 
     fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) {

@@ -341,10 +341,13 @@ impl Router {
 
     fn ask_neighbours(&mut self, now: Instant) {
         // Rare, so the list may allocate.
-        let mut due = Vec::new();
+        let (mut due, pool) = (Vec::new(), &mut self.pool);
         self.neighbours.poll(now, |i, neighbour, action| match action {
             Action::Ask(mac) => due.push((i, mac, Vec::new())),
-            Action::GiveUp => due.push((i, None, std::mem::take(&mut neighbour.pending))),
+            Action::GiveUp => {
+                neighbour.own.drain(..).for_each(|slot| pool.release(slot));
+                due.push((i, None, std::mem::take(&mut neighbour.pending)));
+            }
         });
         for (i, mac, lost) in due {
             if lost.is_empty() && self.neighbours.get(i).attempts() > 0 {

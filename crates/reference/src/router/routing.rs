@@ -83,8 +83,8 @@ impl Router {
         self.spoken = (bytes, ends);
     }
 
-    /// Sends an IP packet of its own to a neighbour. One whose MAC address is not known is asked for it, and the packet is
-    /// lost: TCP sends it again.
+    /// Sends an IP packet of its own to a neighbour. One whose MAC address is not known is asked for it, and the packet waits for the
+    /// answer, behind as many others as of transit frames; what is more is lost, and TCP sends it again.
     fn send_packet(&mut self, now: Instant, port: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
@@ -99,17 +99,22 @@ impl Router {
             return;
         }
         let Some(neighbour) = self.neighbours.intern(port, destination) else { return };
-        let Some(destination) = self.neighbours.get(neighbour).mac else {
-            if self.neighbours.start(neighbour, now) {
-                self.ask(now, neighbour, None);
-            }
-            return;
-        };
-        let source = self.ports[port].mac;
-        self.send(now, port, |frame| {
+        let (source, known) = (self.ports[port].mac, self.neighbours.get(neighbour).mac);
+        let write = |frame: &mut Vec<u8>| {
             frame.resize(link::frame_len(packet), 0);
-            link::write_frame(frame, Link { source, destination }, packet);
-        });
+            link::write_frame(frame, Link { source, destination: known.unwrap_or_default() }, packet);
+        };
+        if known.is_some() {
+            return self.send(now, port, write);
+        }
+        if !self.ports[port].down && self.neighbours.get(neighbour).own.len() < self.pending_limit {
+            let slot = self.pool.take();
+            write(self.pool.get_mut(slot));
+            self.neighbours.get_mut(neighbour).own.push(slot);
+        }
+        if self.neighbours.start(neighbour, now) {
+            self.ask(now, neighbour, None);
+        }
     }
 
     /// Carries out the changes of the forwarding table that are due until `now`.

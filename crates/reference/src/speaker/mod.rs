@@ -61,6 +61,7 @@ impl Speaker {
         for port in &config.ports {
             let mut tcp = TcpConfig::new(port.mtu as usize, config.seed);
             (tcp.send_buffer, tcp.receive_buffer) = (buffer, buffer);
+            tcp.ack_delay = Some(bgp.ack_delay).filter(|delay| !delay.is_zero());
             let mut stack = TcpStack::new(tcp);
             for own in [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())].into_iter().flatten() {
                 stack.add_host(own);
@@ -109,6 +110,7 @@ impl Speaker {
     pub fn set_faults(&mut self, faults: BgpFaults) {
         self.faults = faults;
         self.table.rib.set_withdraw_late(faults.withdraw_late);
+        self.table.rib.set_flap(faults.flap_every, faults.flap_interval);
         self.table.until_reset = (faults.reset_after > 0).then_some(faults.reset_after);
         self.table.until_malformed = (faults.malformed_after > 0).then_some(faults.malformed_after);
         (0..self.peers.len()).for_each(|id| self.mark(id as PeerId));

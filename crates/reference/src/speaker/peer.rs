@@ -8,7 +8,7 @@ use drophammer_emulation::bgp::session::{Session, State, Wish};
 use drophammer_emulation::bgp::{Closed, SessionConfig};
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId};
 use drophammer_model::Instant;
-use drophammer_wire::bgp::message::{HEADER_LEN, kind};
+use drophammer_wire::bgp::message::{HEADER_LEN, MAX_LEN_EXTENDED, kind};
 use drophammer_wire::bgp::notification::{Notification, cease, code};
 use drophammer_wire::bgp::{self, AfiSafi};
 use std::cmp::Reverse;
@@ -33,10 +33,49 @@ pub(super) struct Peer {
     staged: Vec<u8>,
     /// How much of them is gone.
     sent: usize,
+    /// What may be read, where that is limited.
+    share: Share,
     /// NOTIFICATIONs received before.
     notifications: u64,
     pub busy: bool,
     pub scheduled: Option<Instant>,
+}
+
+/// Time from one reading to the next of a device that reads slowly, in nanoseconds.
+const READ_EVERY: u64 = 10_000_000;
+
+/// Bytes that may be read at an instant.
+#[derive(Default)]
+struct Share {
+    bytes: u64,
+    /// In which interval that was reckoned.
+    interval: u64,
+}
+
+impl Share {
+    /// What there is at `now`.
+    fn at(&mut self, now: Instant, per_second: u64) -> &mut u64 {
+        let intervals = now.0 / READ_EVERY - self.interval;
+        self.interval += intervals;
+        let each = Share::of(per_second);
+        match intervals {
+            0 => {}
+            1 => self.bytes = (self.bytes + each).min(each.max(MAX_LEN_EXTENDED as u64)),
+            // Nobody waited in between.
+            _ => self.bytes = each,
+        }
+        &mut self.bytes
+    }
+
+    /// That of one interval.
+    fn of(per_second: u64) -> u64 {
+        (per_second / (1_000_000_000 / READ_EVERY)).max(1)
+    }
+
+    /// When there is more.
+    fn next(&self) -> Instant {
+        Instant((self.interval + 1) * READ_EVERY)
+    }
 }
 
 impl Peer {
@@ -62,6 +101,7 @@ impl Peer {
             end_of_rib: false,
             staged: Vec::new(),
             sent: 0,
+            share: Share::default(),
             notifications: 0,
             busy: false,
             scheduled: None,
@@ -98,8 +138,10 @@ impl Speaker {
                 break;
             }
         }
+        let waits = self.reads_later(id);
         let peer = &mut self.peers[usize::from(id)];
-        if let Some(at) = peer.session.next_deadline()
+        let reading = waits.then(|| peer.share.next());
+        if let Some(at) = peer.session.next_deadline().into_iter().chain(reading).min()
             && peer.scheduled.is_none_or(|before| at < before)
         {
             peer.scheduled = Some(at);
@@ -107,11 +149,22 @@ impl Speaker {
         }
     }
 
+    /// Is there more to read than may be read now?
+    fn reads_later(&self, id: PeerId) -> bool {
+        let peer = &self.peers[usize::from(id)];
+        let slow = self.faults.reads_per_second > 0 && !self.faults.never_reads;
+        slow && peer.connection.is_some_and(|c| self.stacks[peer.port].can_receive(c) > 0)
+    }
+
     /// Takes what has come in, and learns of the end of the connection behind it.
     fn read(&mut self, now: Instant, id: PeerId, hops: Hops<'_>) {
         let Speaker { peers, stacks, table, faults, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
         let Some(connection) = peer.connection else { return };
+        let mut most = match faults.reads_per_second {
+            0 => None,
+            limit => Some(peer.share.at(now, limit)),
+        };
         let (port, session, stack) = (peer.port, &mut peer.session, &mut stacks[peer.port]);
         if matches!(stack.state(connection), ConnState::Established) && session.state() == State::Connect {
             session.connected(now);
@@ -119,10 +172,19 @@ impl Speaker {
         if !faults.never_reads {
             let mut hops = hops;
             stack.receive_with(connection, &mut |bytes| {
-                session.receive(now, bytes, &mut |body, with| {
+                let some = most.as_deref().map_or(bytes.len(), |most| bytes.len().min(*most as usize));
+                let taken = session.receive(now, &bytes[..some], &mut |body, with| {
                     table.update(Source { now, peer: id, port, hops: &mut hops }, body, with)
-                })
+                });
+                if let Some(most) = most.as_deref_mut() {
+                    *most -= taken as u64;
+                }
+                taken
             });
+        }
+        if let Some(most) = most.as_deref_mut().filter(|_| stack.can_receive(connection) == 0) {
+            // What was not needed is not saved up.
+            *most = (*most).min(Share::of(faults.reads_per_second));
         }
         let heard = session.received().notifications;
         table.truth.notifications_received += heard - peer.notifications;
@@ -130,6 +192,8 @@ impl Speaker {
         let how = match stack.state(connection) {
             ConnState::Connecting | ConnState::Established => return,
             ConnState::PeerClosed if faults.never_reads => return,
+            // A slow reader has not got to the end yet.
+            ConnState::PeerClosed if most.is_some() && stack.can_receive(connection) > 0 => return,
             ConnState::PeerClosed => Closed::ByPeer,
             ConnState::Closed(reason) => closed(reason),
         };

@@ -1,15 +1,126 @@
 //! What is measured of the tester itself before, or without, a router.
 
-use crate::bed::Bed;
+use super::{RunError, Runner};
+use crate::bed::{Bed, Left};
+use crate::hosts::{Hosts, host_mac};
 use crate::observer::{Observer, Progress};
+use crate::ports::Ports;
+use crate::records::{problem_of, status_of};
+use crate::route_ceiling::{self, Ceilings};
+use crate::{real, simulated};
 use drophammer_methods::pattern::Pattern;
-use drophammer_methods::{TestError, Testbed};
+use drophammer_methods::{Method, TestError, Testbed, tester_ceiling};
+use drophammer_model::environment::{DutRecord, TESTER, TESTER_KIND};
 use drophammer_model::outcome::{Column, Outcome, Row, Table};
 use drophammer_model::record::{Record, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::suite::{DutConfig, ParamValue, Params, Profile, Suite};
 use drophammer_model::trial::Load;
+use drophammer_port::SystemClock;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+impl Runner<'_> {
+    /// Measures the tester's own ceiling on a loop without DUT.
+    pub(super) fn ceilings(&mut self) -> Result<Ceilings, RunError> {
+        let suite = self.suite;
+        let params = ceiling_params(suite);
+        let Some(lab) = self.lab.as_deref_mut() else { return Ok(Ceilings::default()) };
+        self.observer.progress(&Progress::BringUp { dut: TESTER, kind: TESTER_KIND });
+        let without = match lab.loop_without_dut(&suite.ports) {
+            Ok(without) => without,
+            Err(e) => {
+                self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
+                return Ok(Ceilings::default());
+            }
+        };
+        if !route_ceiling::pairs(suite).is_empty()
+            && let Err(e) = without.keep_segments_apart()
+        {
+            self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
+            return Ok(Ceilings::default());
+        }
+        let clock = SystemClock::start();
+        let ports = match real::open(lab, without.interfaces(), self.backend, clock) {
+            Ok(ports) => Ports::real(ports, clock, self.processors),
+            Err(e) => {
+                self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;
+                return Ok(Ceilings::default());
+            }
+        };
+        let configs = &suite.ports[..ports.len()];
+        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(suite.seed, i)).collect();
+        let record = DutRecord {
+            name: TESTER.into(),
+            kind: TESTER_KIND.into(),
+            version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
+            confinement: without.confinement().into(),
+            ports: real::port_records(configs, &ports, &macs),
+            ..DutRecord::default()
+        };
+        self.keep(&Record::Dut(record))?;
+        let mut hosts = Hosts::new(configs, &[], suite.seed);
+        // Across the loop each port faces the other one of its pair.
+        (0..ports.len()).for_each(|i| hosts.fix(i, macs[i ^ 1]));
+        let none = BTreeMap::new();
+        let mut watcher = CeilingObserver { inner: self.observer, trials: Vec::new() };
+        let mut records = Vec::new();
+        let mut interrupted = false;
+        let routes = {
+            let mut bed = Bed::new(
+                TESTER,
+                configs,
+                ports,
+                hosts,
+                Box::new(simulated::Immortal),
+                none,
+                &mut self.session,
+                &mut watcher,
+            );
+            bed.test = "tester_ceiling".into();
+            for params in params {
+                let title = tester_ceiling::TesterCeiling.spec().title;
+                let total = self.plan.iter().map(|(_, d)| *d).sum();
+                bed.left =
+                    Left { after: total, test: tester_ceiling::TesterCeiling.estimate(&params), since: Instant::now() };
+                let left = bed.left.now();
+                let of = self.plan.len();
+                bed.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
+                let mut outcome = Outcome::default();
+                let begun = Instant::now();
+                let result = tester_ceiling::TesterCeiling.run(&mut bed, &params, &mut outcome);
+                interrupted |= matches!(result, Err(TestError::Interrupted));
+                let status = status_of(&result);
+                let problem = problem_of(&status);
+                bed.observer().progress(&Progress::TestEnded { dut: TESTER, title, problem });
+                records.push(Record::Test(Box::new(TestRecord {
+                    dut: TESTER.into(),
+                    test: "tester_ceiling".into(),
+                    title: title.into(),
+                    parameters: params.to_json(),
+                    elapsed_s: begun.elapsed().as_secs_f64(),
+                    status,
+                    outcome,
+                })));
+            }
+            let after = self.plan.iter().map(|(_, d)| *d).sum();
+            let (routes, record, stopped) = route_ceiling::measure(&mut bed, suite, after);
+            interrupted |= stopped;
+            records.extend(record);
+            routes
+        };
+        let trials = std::mem::take(&mut watcher.trials);
+        for record in &records {
+            self.keep(record)?;
+        }
+        if let Err(e) = without.take_down() {
+            self.note(None, &format!("the loop could not be removed: {e}"))?;
+        }
+        if interrupted || self.observer.stopped() {
+            return Err(RunError::Interrupted);
+        }
+        Ok(Ceilings { frames: tester_ceiling::ceilings(trials.iter().map(|t| (&t.spec, &t.result))), routes })
+    }
+}
 
 /// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all sizes of it.
 pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {

@@ -9,7 +9,8 @@ use drophammer_model::record::{Record, TestRecord, TrialRecord};
 use drophammer_model::registry::Registry;
 use drophammer_model::suite::{Overrides, Suite, read};
 use drophammer_model::trial::Family;
-use drophammer_port::Port;
+use drophammer_port::simulated::SimulatedClock;
+use drophammer_port::{Clock, Port};
 use drophammer_reference::Config;
 use drophammer_testbed::bed::Bed;
 use drophammer_testbed::hosts::Hosts;
@@ -111,12 +112,23 @@ pub fn with_bed<T>(
     change: impl FnOnce(&mut Config),
     use_it: impl FnOnce(&mut Bed<'_>, &Reference) -> T,
 ) -> T {
+    with_bed_by(suite, families, change, |clock| Box::new(clock), use_it)
+}
+
+/// The same with another clock for the tester.
+pub fn with_bed_by<T>(
+    suite: &Suite,
+    families: &[Family],
+    change: impl FnOnce(&mut Config),
+    clock: impl FnOnce(SimulatedClock) -> Box<dyn Clock>,
+    use_it: impl FnOnce(&mut Bed<'_>, &Reference) -> T,
+) -> T {
     let dut = &suite.duts[0];
     let mut config = simulated::config(dut, &suite.ports, suite.seed);
     change(&mut config);
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-    let ports = Ports::One { ports, clock: Box::new(parts.clock) };
+    let ports = Ports::One { ports, clock: clock(parts.clock) };
     let mut hosts = Hosts::new(&suite.ports, families, suite.seed);
     let routing = RoutingState::new(&mut hosts, &suite.ports, suite.seed);
     let ceilings = BTreeMap::new();
@@ -132,6 +144,11 @@ pub fn with_bed<T>(
         drophammer_methods::Testbed::settle(&mut bed, Duration::from_millis(20)).unwrap();
     }
     use_it(&mut bed, &parts.reference)
+}
+
+/// Faults that a suite asks of its first DUT.
+pub fn faults_of(suite: &Suite) -> drophammer_reference::Faults {
+    simulated::config(&suite.duts[0], &suite.ports, suite.seed).faults
 }
 
 /// Rows of a table.

@@ -23,6 +23,23 @@ fn routes_that_are_lost_or_told_wrong_are_counted() {
     }
 }
 
+#[test]
+fn a_full_table_whose_routes_flap_ends_with_what_was_measured() {
+    let test = "bgp_table_capacity: {step: 1000, max_routes: 5000, patience: 2 s, hold: 100 ms}";
+    let (_, outcome) = completed(", rib_limit: 2500, route_flap_every: 10", 2, test);
+    let column = |name| full(&outcome, "bgp_table_capacity", name);
+    // 250 of the 2,500 that it took are there or not.
+    assert_eq!((column("routes"), &column("verified")[..2]), (vec![1e3, 2e3, 3e3], &[1e3, 2e3][..]));
+    assert!([500.0, 750.0].contains(&column("missing")[2]), "{:?}", column("missing"));
+    let mark = &rows(&outcome, "bgp_table_capacity")[2].marks[0];
+    let named = format!("in the last second 250 of these routes, such as {},", internet(Family::Ipv4, 5_000).prefix(9));
+    assert!(
+        mark.contains("nothing came nearer for 12 s although the router does not rest") && mark.contains(&named),
+        "{mark}"
+    );
+    assert_eq!(figure(&outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
+}
+
 /// A capacity test twice: in the middle of the first something happens to the session.
 fn twice(params: &str, bgp: &str) -> Memory {
     let test = "  - bgp_table_capacity: {step: 1000, max_routes: 4000, patience: 2 s, hold: 20 s, establish: 5 s}\n";

@@ -8,7 +8,9 @@ mod bed;
 mod bgp;
 mod capacity;
 mod faults;
+mod forwarding;
 mod outages;
+mod pressure;
 mod traffic;
 
 use common::{Memory, read_suite, run};

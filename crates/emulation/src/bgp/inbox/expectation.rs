@@ -161,6 +161,14 @@ impl Expectation {
         self.prefixes(self.wanted.without(&self.present))
     }
 
+    /// Those that came or went at `since` or later; none where times are not kept.
+    pub fn moved_since(&self, since: Instant) -> impl Iterator<Item = Prefix> + '_ {
+        let since = u32::try_from(since.since(self.epoch).as_micros()).unwrap_or(NEVER);
+        let times = self.times.as_deref().unwrap_or_default();
+        let moved = (0..).zip(times).filter(move |(_, at)| **at != NEVER && **at >= since).map(|(i, _)| i);
+        self.prefixes(moved)
+    }
+
     /// Present, but they must be gone.
     pub fn unexpected(&self) -> impl Iterator<Item = Prefix> + '_ {
         self.prefixes(self.present.without(&self.wanted))

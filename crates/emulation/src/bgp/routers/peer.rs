@@ -1,6 +1,7 @@
 //! One router: its session with the DUT and the connection under it.
 
 use super::port_of;
+use super::pressure::Meter;
 use crate::bgp::collision::{self, Initiator};
 use crate::bgp::session::{Session, State, Wish};
 use crate::bgp::{Cause, Closed, Inbox, NextHops, Outbox, SessionConfig};
@@ -52,6 +53,7 @@ pub(super) struct Peer {
     pub asked_to_end: bool,
     pub losses: u32,
     pub lost_by: Option<Cause>,
+    pub meter: Meter,
     pub busy: bool,
     pub scheduled: Option<Instant>,
 }
@@ -80,6 +82,7 @@ impl Peer {
             asked_to_end: false,
             losses: 0,
             lost_by: None,
+            meter: Meter::default(),
             busy: false,
             scheduled: None,
             config,
@@ -163,6 +166,18 @@ impl Peer {
             self.connection = None;
         }
         self.follow(now);
+    }
+
+    /// Something has come from the DUT.
+    pub fn heard(&mut self, now: Instant, stack: &TcpStack) {
+        self.meter.heard(now, self.connection, stack);
+    }
+
+    /// All that can be sent now has been.
+    pub fn sent(&mut self, now: Instant, stack: &TcpStack) {
+        let agreed = self.session.negotiated().filter(|_| self.up);
+        let says = self.connection.zip(agreed).map(|(connection, agreed)| (connection, agreed.max_send));
+        self.meter.sent(now, says, &self.outbox, stack);
     }
 
     /// Notes that the session came up or ended.

@@ -342,3 +342,37 @@ fn packets_of_others_are_not_taken() {
     assert!(!is_bgp(&packet) && !side.receive(Instant(7), &packet));
     assert_eq!((side.len(), side.is_empty()), (1, false));
 }
+
+#[test]
+fn the_time_that_a_window_is_closed_is_held_and_that_of_a_pace_is_nobodys() {
+    let mut world = World::started(1, [false, true]);
+    assert!(world.up(5.0));
+    let all = routes(200_000, 3);
+    let id = world.expect(0, &all);
+    let begun = world.now;
+    // The last word of the handshake may wait for its answer.
+    let before = world.sides[0].pressure(0, begun);
+    world.announce(0, &all);
+    assert!(world.run(Duration::from_secs(20), |sides| sides[0].said(0)));
+    let (took, at) = (world.now.since(begun), world.now);
+    let pressure = world.sides[0].pressure(0, at) - before;
+    // Each window takes a round trip of 2 ms; the last answer comes without one that waits.
+    let sum = pressure.held + pressure.unanswered + pressure.late;
+    assert!(took > Duration::from_millis(8) && sum <= took, "{pressure:?} of {took:?}");
+    assert!(sum + Duration::from_micros(100) >= took, "{pressure:?} of {took:?}");
+    assert!(pressure.held > took / 2 && pressure.late < took / 20, "{pressure:?} of {took:?}");
+    assert!(pressure.unanswered <= Duration::from_millis(2), "{pressure:?}");
+    assert_eq!(world.sides[0].taken(0), world.sides[0].outbox_progress(0).bytes);
+    assert!(world.run(Duration::from_secs(2), |sides| sides[1].inbox(0).is_complete(id)));
+    // Ten messages, 10 ms from each to the next.
+    let before = world.sides[0].pressure(0, world.now);
+    let packing = Packing { routes_per_update: 10, pace: Some(1_000.0), ..Packing::default() };
+    world.sides[0].outbox(0).withdraw(all, 0..100, packing);
+    let begun = world.now;
+    assert!(world.run(Duration::from_secs(20), |sides| sides[0].said(0)));
+    assert!(world.now.since(begun) > Duration::from_millis(90));
+    let pressure = world.sides[0].pressure(0, world.now) - before;
+    assert_eq!(pressure.held, Duration::ZERO);
+    assert_eq!(pressure.unanswered, Duration::from_millis(2), "the last message there and back");
+    assert!(pressure.late < Duration::from_millis(1), "{pressure:?}");
+}

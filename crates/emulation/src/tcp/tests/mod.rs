@@ -288,11 +288,15 @@ fn a_window_that_was_closed_opens_again() {
     let end = world.now + Duration::from_secs(300);
     while world.step(end) {}
     assert_eq!(world.sides[0].state(ids[0]), ConnState::Established, "probed, answered, not given up");
+    // Probes of the window are bytes that were sent, and they are few.
+    let (unsent, waiting) = (world.sides[0].unsent(ids[0]), world.sides[0].unacknowledged(ids[0]) as u64);
+    assert!((50_000 - 4_096 - 1..=50_000 - 4_096).contains(&unsent) && waiting - unsent <= 1, "{unsent} of {waiting}");
     let mut total = 0;
     world.run(LONG, |w| {
         total += w.sides[1].receive_with(ids[1], &mut |bytes| bytes.len());
         total == 50_000
     });
+    assert_eq!(world.sides[0].unsent(ids[0]), 0);
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! Where the time goes in which a router has something to say: kept back by the DUT, or by the tester itself.
+
+use crate::bgp::Outbox;
+use crate::tcp::{ConnectionId, TcpStack};
+use drophammer_model::Instant;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// Time in which a router had something to say and was not done with it, since it was made. What is due later because of a
+/// pace is none of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// The DUT's TCP had no room: its window was closed, or it had not acknowledged what fills the send buffer.
+    pub held: Duration,
+    /// All was sent, and the DUT's TCP had not acknowledged it.
+    pub unanswered: Duration,
+    /// There was room, and what was due had not been sent: the tester was late.
+    pub late: Duration,
+}
+
+impl Add for Pressure {
+    type Output = Pressure;
+
+    fn add(self, more: Pressure) -> Pressure {
+        Pressure {
+            held: self.held + more.held,
+            unanswered: self.unanswered + more.unanswered,
+            late: self.late + more.late,
+        }
+    }
+}
+
+impl Sub for Pressure {
+    type Output = Pressure;
+
+    /// What came since `before`.
+    fn sub(self, before: Pressure) -> Pressure {
+        Pressure {
+            held: self.held.saturating_sub(before.held),
+            unanswered: self.unanswered.saturating_sub(before.unanswered),
+            late: self.late.saturating_sub(before.late),
+        }
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    /// Nothing is to be said.
+    #[default]
+    Nobody,
+    /// The DUT's: it has to make room.
+    Room,
+    /// The DUT's: it has to acknowledge.
+    Answer,
+    /// The tester's, from this instant on.
+    Own(Instant),
+    /// The tester's: it had more to say than it says at a time.
+    Behind,
+}
+
+/// What is said at most so late is in time: routers behind a port are looked at some ten thousand times a second.
+const IN_TIME: Duration = Duration::from_micros(200);
+
+/// Counts it.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    turn: Turn,
+    /// Counted up to here.
+    until: Instant,
+    total: Pressure,
+}
+
+impl Meter {
+    /// What was counted, up to `now`.
+    pub fn read(&self, now: Instant) -> Pressure {
+        let spent = |since: Instant| now.since(since);
+        let mut total = self.total;
+        match self.turn {
+            Turn::Nobody => {}
+            Turn::Room => total.held += spent(self.until),
+            Turn::Answer => total.unanswered += spent(self.until),
+            Turn::Own(due) if now.since(due) <= IN_TIME => {}
+            Turn::Own(due) => total.late += spent(self.until.max(due)),
+            Turn::Behind => total.late += spent(self.until),
+        }
+        total
+    }
+
+    fn count(&mut self, now: Instant) {
+        self.total = self.read(now);
+        self.until = self.until.max(now);
+    }
+
+    /// Something came from the DUT at `now`, which may have made room: it is the tester's turn until it has tried to send.
+    pub fn heard(&mut self, now: Instant, connection: Option<ConnectionId>, stack: &TcpStack) {
+        self.count(now);
+        match self.turn {
+            Turn::Room => self.turn = Turn::Own(now),
+            Turn::Answer if connection.is_none_or(|c| stack.unacknowledged(c) == 0) => self.turn = Turn::Nobody,
+            _ => {}
+        }
+    }
+
+    /// All that can be sent at `now` has been. `longest` is that of a message in bytes; without a connection the session is down.
+    pub fn sent(&mut self, now: Instant, says: Option<(ConnectionId, usize)>, outbox: &Outbox, stack: &TcpStack) {
+        self.count(now);
+        let Some((connection, longest)) = says else {
+            self.turn = Turn::Nobody;
+            return;
+        };
+        self.turn = match outbox.next_deadline(now) {
+            _ if stack.unsent(connection) > 0 => Turn::Room,
+            Some(due) if due <= now && stack.can_send(connection) < longest => Turn::Room,
+            Some(due) if due <= now => Turn::Behind,
+            Some(due) => Turn::Own(due),
+            None if stack.unacknowledged(connection) > 0 => Turn::Answer,
+            None => Turn::Nobody,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_has_its_account() {
+        let ms = |n: u64| Instant(n * 1_000_000);
+        let time = Duration::from_millis;
+        let (stack, outbox) = (TcpStack::new(Default::default()), Outbox::new());
+        let mut meter = Meter { turn: Turn::Room, until: ms(10), ..Meter::default() };
+        assert_eq!(meter.read(ms(15)), Pressure { held: time(5), ..Pressure::default() });
+        // Room was made, and nobody looked for 3 ms.
+        meter.heard(ms(17), None, &stack);
+        assert_eq!(meter.read(ms(20)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
+        meter.sent(ms(20), None, &outbox, &stack);
+        assert_eq!(meter.read(ms(99)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
+        // What is due later is not late before.
+        let mut meter = Meter { turn: Turn::Own(ms(30)), until: ms(10), ..Meter::default() };
+        assert_eq!((meter.read(ms(29)), meter.read(ms(34)).late), (Pressure::default(), time(4)));
+        assert_eq!(meter.read(Instant(30_200_000)), Pressure::default(), "as good as in time");
+        // A packet that came before this was counted changes nothing backwards.
+        meter.count(ms(34));
+        meter.heard(ms(32), None, &stack);
+        assert_eq!(meter.read(ms(36)).late, time(6));
+        let behind = Meter { turn: Turn::Behind, until: ms(10), ..Meter::default() };
+        assert_eq!(behind.read(Instant(10_000_100)).late, Duration::from_nanos(100));
+        let before = meter.read(ms(36));
+        let mut meter = Meter { turn: Turn::Answer, until: ms(36), total: before };
+        meter.heard(ms(40), None, &stack);
+        assert_eq!(meter.read(ms(90)) - before, Pressure { unanswered: time(4), ..Pressure::default() });
+        assert_eq!(before + before - before, before);
+    }
+}

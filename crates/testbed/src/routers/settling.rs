@@ -1,0 +1,176 @@
+//! Waiting until the DUT has taken what was said, and tells what it must.
+
+use super::RoutingState;
+use crate::bed::Bed;
+use crate::hosts::Hosts;
+use drophammer_emulation::bgp::Pressure;
+use drophammer_methods::routing::{RESTLESS, WatchIndex};
+use drophammer_methods::{Sending, Settled, TestError};
+use drophammer_model::Instant;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What is told of routes that change for ever is that of so much time.
+const LATELY: Duration = Duration::from_secs(1);
+
+/// How near it has come.
+struct Progress {
+    /// Bytes that the DUT's TCP has taken, at most.
+    taken: u64,
+    /// Routes that were not as they must be, at least.
+    off: u64,
+    at: Instant,
+}
+
+impl Progress {
+    fn note(&mut self, now: Instant, taken: u64, off: u64) {
+        if taken > self.taken || off < self.off {
+            *self = Progress { taken: taken.max(self.taken), off: off.min(self.off), at: now };
+        }
+    }
+}
+
+/// UPDATEs received until some instants, of the last second and one before.
+#[derive(Default)]
+struct Lately(VecDeque<(Instant, u64)>);
+
+impl Lately {
+    fn note(&mut self, now: Instant, updates: u64) {
+        while self.0.get(1).is_some_and(|(at, _)| now.since(*at) >= LATELY) {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, updates));
+    }
+
+    fn grown(&self) -> u64 {
+        self.0.back().map_or(0, |last| last.1) - self.0.front().map_or(0, |first| first.1)
+    }
+}
+
+impl Bed<'_> {
+    /// Waits as [`drophammer_methods::Routing::await_settled`] has to.
+    pub(super) fn settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
+        let begun = self.instant();
+        let before = self.state().pressure(&self.hosts, begun);
+        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state().movement(&self.hosts));
+        let (taken, off) = (self.state().taken(&self.hosts), self.state().off(&self.hosts, watches));
+        let mut progress = Progress { taken, off, at: begun };
+        let mut lately = Lately::default();
+        let cause = loop {
+            self.look(&mut |now, hosts, state| {
+                if sent_at.is_none() && state.said(hosts) {
+                    sent_at = Some(now);
+                }
+                sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
+            })?;
+            let (now, state) = (self.instant(), self.state());
+            if let Some((peer, cause)) = state.lost(&self.hosts) {
+                break format!("the session of {} ended: {cause}", state.peers[peer].name);
+            }
+            if sent_at.is_some() && state.complete(&self.hosts, watches) && state.ended(&self.hosts) {
+                break String::new();
+            }
+            progress.note(now, state.taken(&self.hosts), state.off(&self.hosts, watches));
+            lately.note(now, state.updates(&self.hosts));
+            let moved = state.movement(&self.hosts);
+            if moved != movement {
+                (moved_at, movement) = (now, moved);
+            } else if now.since(moved_at.max(progress.at)) > patience {
+                let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
+                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.hosts));
+            }
+            if now.since(progress.at) > patience * RESTLESS {
+                break state.restless(&self.hosts, watches, (now, progress.at), lately.grown());
+            }
+        };
+        let Pressure { held, unanswered, late } = self.state().pressure(&self.hosts, self.instant()) - before;
+        let sending =
+            Sending { held_s: held.as_secs_f64(), unanswered_s: unanswered.as_secs_f64(), late_s: late.as_secs_f64() };
+        self.state_mut().speaking.clear();
+        let reports: Vec<_> = watches
+            .iter()
+            .filter_map(|watch| {
+                let watch = &self.state().watches[*watch];
+                let (routers, router) = self.routers_of(watch.observer)?;
+                Some(routers.inbox(router).report(watch.id))
+            })
+            .collect();
+        let since = |at: Instant| at.since(begun).as_secs_f64();
+        let last = reports.iter().filter_map(|r| r.last_at).max().filter(|at| *at > begun);
+        Ok(Settled {
+            complete: cause.is_empty(),
+            last_change_s: last.map_or(0.0, since),
+            first_change_s: reports.iter().filter_map(|r| r.first_at).filter(|at| *at > begun).min().map(since),
+            sent_s: sent_at.map(since),
+            sending,
+            cause,
+        })
+    }
+}
+
+impl RoutingState {
+    /// Who kept those who have something to say from it until `now`.
+    fn pressure(&self, hosts: &Hosts, now: Instant) -> Pressure {
+        let of = |peer: &usize| {
+            let (port, router) = self.at(*peer);
+            Some(hosts.routers(port)?.pressure(router, now))
+        };
+        self.speaking.iter().filter_map(of).fold(Pressure::default(), |sum, more| sum + more)
+    }
+
+    /// Bytes that the DUT's TCP has acknowledged.
+    fn taken(&self, hosts: &Hosts) -> u64 {
+        let of = |peer: &usize| {
+            let (port, router) = self.at(*peer);
+            Some(hosts.routers(port)?.taken(router))
+        };
+        self.wanted.iter().filter_map(of).sum()
+    }
+
+    /// UPDATEs received.
+    fn updates(&self, hosts: &Hosts) -> u64 {
+        let of = |peer: &usize| {
+            let (port, router) = self.at(*peer);
+            Some(hosts.routers(port)?.inbox(router).totals().updates)
+        };
+        self.wanted.iter().filter_map(of).sum()
+    }
+
+    /// Routes of `watches` that are not as they must be.
+    fn off(&self, hosts: &Hosts, watches: &[WatchIndex]) -> u64 {
+        let of = |watch: &WatchIndex| {
+            let watch = &self.watches[*watch];
+            let (port, router) = self.at(watch.observer);
+            let report = hosts.routers(port)?.inbox(router).report(watch.id);
+            Some(u64::from(report.missing) + u64::from(report.unexpected) + u64::from(report.wrong))
+        };
+        watches.iter().filter_map(of).sum()
+    }
+
+    /// Says what still changes `now`, where nothing has come nearer since the other instant.
+    fn restless(
+        &self,
+        hosts: &Hosts,
+        watches: &[WatchIndex],
+        (now, since): (Instant, Instant),
+        updates: u64,
+    ) -> String {
+        let begin = Instant(now.0.saturating_sub(LATELY.as_nanos() as u64));
+        let (mut routes, mut example) = (0, None);
+        for watch in watches {
+            let watch = &self.watches[*watch];
+            let (port, router) = self.at(watch.observer);
+            let Some(routers) = hosts.routers(port) else { continue };
+            let (count, first) = routers.inbox(router).moved_since(watch.id, begin);
+            routes += u64::from(count);
+            example = example.or(first);
+        }
+        let example = example.map_or(String::new(), |prefix| format!(", such as {prefix},"));
+        format!(
+            "nothing came nearer for {} s although the router does not rest: in the last second {routes} of these routes{example} came or \
+             went, and {updates} UPDATEs came{}",
+            now.since(since).as_secs(),
+            self.came_back(hosts)
+        )
+    }
+}

@@ -1,0 +1,84 @@
+//! Tests of what is forwarded begin when the forwarding plane has what it was told, however late that is.
+
+use super::*;
+use drophammer_methods::METHODS;
+
+const LONGEST: &str =
+    "longest_match: {routes: 2000, covering: 300, frames_per_route: 5, rate: 100 kfps, drain: 100 ms, pause: 1 ms}";
+const FAILOVER: &str = "link_failover: {routes: 500, window: 5 s, rate: 100 kfps, drain: 100 ms}";
+/// Late by 3 s, and the last of 2,000 by 200 ms more.
+const LATE: &str = ", fib_delay: 3 s, fib_time_per_route: 100 us";
+
+/// Runs a test on a device that does not tell how many routes it forwards by.
+fn untold(params: &str, test: &str) -> Outcome {
+    let suite = suite(params, 4, "{}", &format!("  - {test}\n"));
+    let name = test.split(':').next().unwrap();
+    let method = METHODS.iter().find(|m| m.spec().name == name).unwrap();
+    let mut outcome = Outcome::default();
+    let faults = common::faults_of(&suite);
+    common::with_bed(
+        &suite,
+        &[Family::Ipv4],
+        |_| {},
+        |bed, device| {
+            device.begin(faults).unwrap();
+            method.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
+        },
+    );
+    outcome
+}
+
+#[test]
+fn no_frame_is_lost_to_a_table_that_comes_late() {
+    let told = completed(LATE, 4, LONGEST).1;
+    for outcome in [told, untold(LATE, LONGEST)] {
+        let column = |name| full(&outcome, "longest_match", name);
+        assert_eq!((column("right"), column("offered")[0]), (column("offered"), 10_000.0));
+        assert_eq!((column("wrong"), column("lost")), (vec![0.0; 3], vec![0.0; 3]));
+        assert!(!noted(&outcome, &["not ready"]), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn the_outage_of_a_late_table_is_that_of_its_change_alone() {
+    let told = completed(LATE, 4, FAILOVER).1;
+    for outcome in [told, untold(LATE, FAILOVER)] {
+        let curve = points(&outcome, "link_failover", "IPv4, link down");
+        let resolution = full(&outcome, "link_failover", "resolution_ms")[0];
+        assert_eq!(curve.len(), 500);
+        for (i, point) in (0..).zip(curve) {
+            let truth = 3_000.0 + 0.1 * f64::from(i);
+            assert!((point.y - truth).abs() <= resolution + 0.1, "{i}: {} not {truth}", point.y);
+        }
+        assert!(!noted(&outcome, &["not ready"]), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn stable_paths_of_a_late_table_lose_nothing() {
+    let flap =
+        "route_flap: {routes: 1000, flapped: 200, interval: 4 s, cycles: 1, bin: 100 ms, rate: 20 kfps, drain: 100 ms}";
+    let outcome = completed(LATE, 4, flap).1;
+    assert_eq!(full(&outcome, "route_flap", "lost"), [0.0; 2]);
+    // Late there and back again: away for 4 s.
+    let alternate = full(&outcome, "route_flap", "alternate")[1];
+    assert!((alternate - 4.0 * 4_000.0).abs() <= 2.0 * 200.0, "{alternate}");
+}
+
+#[test]
+fn what_never_comes_is_named_and_the_rest_measured() {
+    let all = internet(Family::Ipv4, 500);
+    for outcome in [completed(", blackhole_every: 100", 4, FAILOVER).1, untold(", blackhole_every: 100", FAILOVER)] {
+        let said = format!("frames to 5 of 500 routes, such as {}, did not come to the right port", all.prefix(99));
+        assert!(noted(&outcome, &["the forwarding plane was not ready", &said, "for 10 s"]), "{:?}", outcome.notes);
+        assert_eq!(full(&outcome, "link_failover", "unreachable"), [5.0]);
+    }
+    // A table that is full tells so by its number.
+    let outcome = completed(", fib_limit_ipv4: 1504", 4, LONGEST).1;
+    assert!(
+        noted(&outcome, &["not ready: it holds ", " routes where 2,000 belong, and came no nearer for 10 s"]),
+        "{:?}",
+        outcome.notes
+    );
+    assert!(full(&outcome, "longest_match", "lost")[0] > 0.0);
+}

@@ -3,6 +3,7 @@
 //! The device is anything that takes frames and instants and gives frames and instants back ([`Device`]). Generator,
 //! analyzer, emulated hosts and tests are the ones that run on real ports; only port and clock differ.
 
+use crate::af_packet::slot_size;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
@@ -41,9 +42,6 @@ pub trait Device {
     }
 }
 
-/// Slot size: a 9,216-byte frame without FCS.
-const SLOT: usize = 9_212;
-
 /// Frames that arrive together at the tester.
 struct Block {
     memory: Box<[u8]>,
@@ -51,8 +49,8 @@ struct Block {
 }
 
 impl Block {
-    fn new() -> Block {
-        Block { memory: vec![0; BURST * SLOT].into_boxed_slice(), slots: Vec::with_capacity(BURST) }
+    fn new(slot: usize) -> Block {
+        Block { memory: vec![0; BURST * slot].into_boxed_slice(), slots: Vec::with_capacity(BURST) }
     }
 }
 
@@ -64,8 +62,9 @@ struct Burst {
 }
 
 /// What is between a tester port and the device. Full and spare ones go round, so nothing is allocated for long.
-#[derive(Default)]
 struct Link {
+    /// Bytes of a slot, as of any port of this MTU: frames that lie close together stay in the cache.
+    slot: usize,
     out: VecDeque<Burst>,
     out_spare: Vec<Burst>,
     back: VecDeque<Block>,
@@ -74,16 +73,21 @@ struct Link {
 }
 
 impl Link {
+    fn new(slot: usize) -> Link {
+        let (out, out_spare, back, back_spare) = (VecDeque::new(), Vec::new(), VecDeque::new(), Vec::new());
+        Link { slot, out, out_spare, back, back_spare, down: false }
+    }
+
     fn deliver(&mut self, at: Instant, frame: &[u8]) {
         if self.down {
             return;
         }
         if self.back.back().is_none_or(|b| b.slots.len() == BURST) {
-            self.back.push_back(self.back_spare.pop().unwrap_or_else(Block::new));
+            self.back.push_back(self.back_spare.pop().unwrap_or_else(|| Block::new(self.slot)));
         }
         let Some(block) = self.back.back_mut() else { return };
-        let start = block.slots.len() * SLOT;
-        let len = frame.len().min(SLOT);
+        let start = block.slots.len() * self.slot;
+        let len = frame.len().min(self.slot);
         block.memory[start..start + len].copy_from_slice(&frame[..len]);
         block.slots.push((len, at));
     }
@@ -171,7 +175,8 @@ pub struct SimulatedPort {
 
 /// A world with one tester port per MAC address; port i faces the device's port i.
 pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedClock, Vec<SimulatedPort>) {
-    let links = macs.iter().map(|_| Link::default()).collect();
+    let slot = slot_size(mtu);
+    let links = macs.iter().map(|_| Link::new(slot)).collect();
     let world = Rc::new(RefCell::new(World { now: Instant(1), device, links }));
     let ports = macs
         .iter()
@@ -187,8 +192,8 @@ pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedC
                 mtu,
                 refusal_is_device_loss: false,
             },
-            slots: Batch::new(BURST, SLOT),
-            lent: Block::new(),
+            slots: Batch::new(BURST, slot),
+            lent: Block::new(slot),
         })
         .collect();
     (SimulatedClock(world), ports)
@@ -255,7 +260,7 @@ impl Port for SimulatedPort {
             let link = &mut world.links[self.index];
             let spare = link.out_spare.pop();
             let mut burst = spare.unwrap_or_else(|| Burst {
-                slots: Batch::new(BURST, SLOT),
+                slots: Batch::new(BURST, link.slot),
                 at: Vec::with_capacity(BURST),
                 next: 0,
             });
@@ -276,7 +281,7 @@ impl Port for SimulatedPort {
         if let Some(block) = link.back.pop_front() {
             link.back_spare.push(std::mem::replace(&mut self.lent, block));
         }
-        Ok(Received::new(&self.lent.memory, SLOT, &self.lent.slots))
+        Ok(Received::new(&self.lent.memory, self.slots.slot_size(), &self.lent.slots))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {

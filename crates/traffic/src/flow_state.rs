@@ -33,8 +33,8 @@ pub struct FlowState {
     next_expected: u64,
     /// The number that would follow on the frame that arrived last; 0 before the first.
     follows_last: u64,
-    /// The word of the window that holds the highest sequence number; its place in the window is out of date.
-    head: u64,
+    /// The window tells of the numbers below this one; those from here up to NextExp have all arrived.
+    noted: u64,
     /// One bit per sequence number, a ring of as many as a power of two.
     window: Box<[Line]>,
     out_of_order: Box<OutOfOrder>,
@@ -47,6 +47,10 @@ struct Line([u64; WORDS]);
 
 /// Words of a line.
 const WORDS: usize = 8;
+
+/// Frames in order are noted in the window when so many have come, or when one is not: the window of each of thousands of
+/// flows is far from the processor, and a gap after millions of frames must not cost the time to note them all.
+const RUN: u64 = 4_096;
 
 /// What frames out of their order have left behind.
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ impl FlowState {
         FlowState {
             next_expected: 0,
             follows_last: 0,
-            head: 0,
+            noted: 0,
             window: vec![Line([0; WORDS]); lines as usize].into_boxed_slice(),
             out_of_order: Box::new(OutOfOrder {
                 breaks: 0,
@@ -143,12 +147,6 @@ impl FlowState {
         &mut self.window[index / WORDS].0[index % WORDS]
     }
 
-    /// Index of the word that [`FlowState::head`] stands for.
-    #[inline]
-    fn head_word(&self) -> usize {
-        self.word_of(self.next_expected.saturating_sub(1))
-    }
-
     #[inline]
     fn bit(&mut self, sequence: u64) -> (&mut u64, u64) {
         let index = self.word_of(sequence);
@@ -161,25 +159,32 @@ impl FlowState {
         if sequence != self.next_expected || sequence != self.follows_last {
             return self.arrive_out_of_order(sequence);
         }
-        if sequence.is_multiple_of(64) {
-            let (old, new) = (self.head_word(), self.word_of(sequence));
-            *self.word(old) = self.head;
-            self.head = *self.word(new);
-        }
-        self.head |= 1 << (sequence % 64);
         self.next_expected = sequence + 1;
         self.follows_last = sequence + 1;
+        if self.next_expected.is_multiple_of(RUN) {
+            self.note();
+        }
         Arrival::New
+    }
+
+    /// Brings the window up to date.
+    #[cold]
+    fn note(&mut self) {
+        let mut from = self.noted.max(self.next_expected.saturating_sub(self.window_bits()));
+        while from < self.next_expected {
+            let count = (64 - from % 64).min(self.next_expected - from);
+            *self.word(self.word_of(from)) |= (u64::MAX >> (64 - count)) << (from % 64);
+            from += count;
+        }
+        self.noted = self.next_expected;
     }
 
     /// An arrival that leaves out numbers, was left out itself, comes again, or follows on one of these.
     #[cold]
     fn arrive_out_of_order(&mut self, sequence: u64) -> Arrival {
-        let head = self.head_word();
-        *self.word(head) = self.head;
+        self.note();
         let verdict = self.arrive_in_window(sequence);
-        let head = self.head_word();
-        self.head = *self.word(head);
+        self.noted = self.next_expected;
         verdict
     }
 
@@ -264,8 +269,8 @@ impl FlowState {
         let lowest = self.next_expected.saturating_sub(self.window_bits());
         (lowest..sent).filter(move |s| {
             let word = self.word_of(*s);
-            let bits = if word == self.head_word() { self.head } else { self.window[word / WORDS].0[word % WORDS] };
-            let arrived = *s < self.next_expected && bits & (1 << (s % 64)) != 0;
+            let bits = self.window[word / WORDS].0[word % WORDS];
+            let arrived = *s < self.next_expected && (*s >= self.noted || bits & (1 << (s % 64)) != 0);
             !arrived && never_left.binary_search(s).is_err()
         })
     }
@@ -359,6 +364,36 @@ mod tests {
             let all: Vec<u64> = (0..sent).filter(|s| !distinct.contains(s)).collect();
             prop_assert_eq!(state.missing(sent, &[]).collect::<Vec<_>>(), all);
             prop_assert!(state.tells_all());
+        }
+
+        #[test]
+        fn long_runs_between_gaps_are_remembered(
+            runs in proptest::collection::vec((1u64..3 * RUN, 1u64..200), 1..8), window in 0u32..3, back in proptest::collection::vec(any::<u64>(), 40)
+        ) {
+            // Windows of one line, of half the longest run, and of all.
+            let mut state = FlowState::new(1 << 20, [1, RUN + 1, 1 << 20][window as usize]);
+            let width = state.window_bits();
+            let (mut next, mut gone) = (0, HashSet::new());
+            for (run, gap) in runs {
+                (next..next + run).for_each(|s| assert_eq!(state.arrive(s), Arrival::New));
+                gone.extend(next + run..next + run + gap);
+                next += run + gap;
+            }
+            // A frame behind all gaps ends the last one.
+            prop_assert_eq!(state.arrive(next), Arrival::New);
+            let lowest = (next + 1).saturating_sub(width);
+            let expected: Vec<u64> = (lowest..next).filter(|s| gone.contains(s)).collect();
+            prop_assert_eq!(state.missing(next + 1, &[]).collect::<Vec<_>>(), expected);
+            for sequence in back.into_iter().map(|b| b % next) {
+                let expected = if sequence < lowest {
+                    Arrival::TooOld
+                } else if gone.remove(&sequence) {
+                    Arrival::New
+                } else {
+                    Arrival::Duplicate
+                };
+                prop_assert_eq!(state.arrive(sequence), expected);
+            }
         }
 
         #[test]

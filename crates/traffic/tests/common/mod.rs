@@ -138,7 +138,7 @@ impl Bench {
         let device =
             Device { behaviour: Box::new(behaviour), seen: 0, sent: 0, out: BinaryHeap::new(), scratch: Vec::new() };
         let macs: Vec<_> = (0..ports as u64).map(MacAddr::local).collect();
-        let (clock, ports) = simulated::world(Box::new(device), &macs, 9_000);
+        let (clock, ports) = simulated::world(Box::new(device), &macs, 9_198);
         let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         Bench { clock, ports, control: Still::default(), trials: 0 }
     }

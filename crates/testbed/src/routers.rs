@@ -133,8 +133,9 @@ impl RoutingState {
     }
 }
 
-/// Sessions that come up at the same time: routers have as many unaccepted connections waiting, and drop further ones.
-const AT_ONCE: usize = 8;
+/// Sessions that come up at the same time. A router keeps only so many connections that it has not accepted yet (OpenBGPD: 5), and
+/// one that it drops is tried again by TCP a second later.
+const AT_ONCE: usize = 4;
 /// How long a look lasts until the DUT is asked whether it lives.
 const LOOK: Duration = Duration::from_millis(50);
 

@@ -13,6 +13,7 @@ pub mod negotiated;
 pub mod outbox;
 pub mod routers;
 pub mod session;
+mod standing;
 
 pub use cause::{Cause, Closed};
 pub use config::{GracefulRestartConfig, SessionConfig};

@@ -1,12 +1,14 @@
 //! Routes that wait to be sent, and their UPDATEs as they are written into the send buffer: memory per job, not per route.
 
 use super::Negotiated;
+use super::standing::Standing;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
+use drophammer_wire::bgp::route_refresh::{self, subtype};
 use drophammer_wire::bgp::update::nlri::Frame;
 use drophammer_wire::bgp::update::{Attributes, Labels, Packer, packer};
-use drophammer_wire::bgp::{AfiSafi, message};
+use drophammer_wire::bgp::{AfiSafi, RouteRefresh, message};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -189,6 +191,7 @@ struct Encoded {
 #[derive(Default)]
 pub struct Outbox {
     jobs: VecDeque<Job>,
+    standing: Standing,
     /// Number of the job at the front.
     front: u64,
     encoded: Encoded,
@@ -224,8 +227,31 @@ impl Outbox {
     ) {
         let part = part.start..part.end.min(routes.len());
         if !part.is_empty() {
+            match announce {
+                true => self.standing.announce(&routes, part.clone(), packing, encapsulation),
+                false => self.standing.withdraw(&routes, &part, encapsulation),
+            }
             self.jobs.push_back(Job::Routes(RouteJob { announce, routes, part, packing, encapsulation, since: None }));
         }
+    }
+
+    /// Announces all again that is announced in `family`, behind what waits (RFC 2918 section 4); `marked`: between the marks of
+    /// its beginning and its end (RFC 7313 section 4).
+    pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
+        let mut mark = |jobs: &mut VecDeque<Job>, subtype| {
+            let mut bytes = vec![0; route_refresh::LEN];
+            RouteRefresh { family, subtype }.emit(&mut bytes);
+            if marked {
+                jobs.push_back(Job::Raw { bytes, at: 0 });
+            }
+        };
+        mark(&mut self.jobs, subtype::BEGIN);
+        for (routes, part, packing, encapsulation) in self.standing.of(family) {
+            let routes = routes.clone();
+            let job = RouteJob { announce: true, routes, part, packing, encapsulation, since: None };
+            self.jobs.push_back(Job::Routes(job));
+        }
+        mark(&mut self.jobs, subtype::END);
     }
 
     /// The End-of-RIB marker of a family (RFC 4724), where that is agreed on.
@@ -240,8 +266,9 @@ impl Outbox {
         }
     }
 
-    /// Forgets all that waits.
+    /// Forgets all that waits, and what was announced.
     pub fn clear(&mut self) {
+        self.standing.clear();
         self.front += self.jobs.len() as u64;
         self.jobs.clear();
         self.paced_until = None;

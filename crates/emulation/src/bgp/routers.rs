@@ -12,6 +12,7 @@ pub use pressure::Pressure;
 use super::{Cause, Inbox, Outbox, Sent, Session, State};
 use crate::tcp::{ConnectionId, ListenerId, TcpConfig, TcpStack};
 use drophammer_model::Instant;
+use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::{self, notification::cease};
 use peer::Peer;
 use std::cmp::Reverse;
@@ -122,6 +123,12 @@ impl Routers {
     pub fn outbox(&mut self, peer: usize) -> &mut Outbox {
         self.mark(peer);
         &mut self.peers[peer].outbox
+    }
+
+    /// A router asks the DUT for all its routes of `family` again (RFC 2918); false where that is not agreed on.
+    pub fn request_refresh(&mut self, peer: usize, family: AfiSafi) -> bool {
+        self.mark(peer);
+        self.peers[peer].session.request_refresh(family)
     }
 
     /// What a router has said.

@@ -212,10 +212,15 @@ impl Peer {
                 return false;
             }
         }
-        if session.state() != State::Established || outbox.is_empty() {
+        if session.state() != State::Established {
             return false;
         }
-        let Some(agreed) = session.negotiated() else { return false };
+        for family in &config.families {
+            if session.refresh_requested(*family) {
+                outbox.refresh(*family, session.negotiated().is_some_and(|agreed| agreed.enhanced_route_refresh));
+            }
+        }
+        let Some(agreed) = session.negotiated().filter(|_| !outbox.is_empty()) else { return false };
         let most = quota.max(agreed.max_send);
         let room_before = stack.can_send(connection);
         let written = stack.send_with(connection, &mut |room| {

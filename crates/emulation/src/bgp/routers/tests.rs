@@ -156,6 +156,34 @@ fn routes_go_from_one_to_the_other_and_are_taken_back() {
 }
 
 #[test]
+fn who_is_asked_says_again_what_it_has_announced_and_not_withdrawn() {
+    let mut world = World::started(1, [false, true]);
+    assert!(world.up(4.0));
+    let all = routes(5_000, 3);
+    world.announce(0, &all);
+    world.sides[0].outbox(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
+    assert!(world.run(Duration::from_secs(1), |sides| sides[0].said(0)));
+    world.wait(0.1);
+    // Who listens only now has heard nothing of them.
+    let id = world.expect(0, &all);
+    let now = world.now;
+    world.sides[1].inbox_mut(0).change(now, id, 1_000..2_000, false);
+    assert_eq!(world.sides[1].inbox(0).present(id), 0);
+    assert!(!world.sides[1].request_refresh(0, AfiSafi::IPV6_UNICAST), "not agreed on");
+    assert!(world.sides[1].request_refresh(0, AfiSafi::IPV4_UNICAST));
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
+    world.wait(0.1);
+    assert_eq!(world.sides[1].inbox(0).present(id), 4_000);
+    assert_eq!(
+        (world.sides[0].outbox_progress(0).announced, world.sides[0].outbox_progress(0).withdrawn),
+        (9_000, 1_000)
+    );
+    // Both know the marks of RFC 7313.
+    assert_eq!(world.sides[1].session(0).received().route_refreshes, 2);
+    assert_eq!(world.sides[0].losses(0), (0, None));
+}
+
+#[test]
 fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     let mut world = World::started(2, [false, false]);
     assert!(world.up(4.0));

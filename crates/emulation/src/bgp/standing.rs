@@ -1,0 +1,151 @@
+//! What a speaker has announced and not withdrawn since: what it has to say again when its peer asks (RFC 2918).
+
+use super::outbox::{Encapsulation, EncapsulationKind, Packing};
+use drophammer_model::routes::Routes;
+use drophammer_wire::bgp::AfiSafi;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Announced routes, as parts of their ranges.
+#[derive(Default)]
+pub(super) struct Standing(Vec<Announced>);
+
+/// Routes of one range that were announced in the same way.
+struct Announced {
+    routes: Arc<Routes>,
+    packing: Packing,
+    encapsulation: Encapsulation,
+    /// In order, and not touching each other.
+    parts: Vec<Range<u32>>,
+}
+
+impl Standing {
+    /// `part` is announced; it takes the place of what was announced of it before.
+    pub fn announce(&mut self, routes: &Arc<Routes>, part: Range<u32>, packing: Packing, encapsulation: Encapsulation) {
+        self.withdraw(routes, &part, encapsulation);
+        // Told again it is as fast as the peer takes it.
+        let packing = Packing { pace: None, ..packing };
+        let like = |a: &&mut Announced| {
+            Arc::ptr_eq(&a.routes, routes) && a.packing == packing && a.encapsulation == encapsulation
+        };
+        match self.0.iter_mut().find(like) {
+            Some(announced) => add(&mut announced.parts, part),
+            None => self.0.push(Announced { routes: routes.clone(), packing, encapsulation, parts: vec![part] }),
+        }
+    }
+
+    /// `part` is withdrawn, however it was announced.
+    pub fn withdraw(&mut self, routes: &Arc<Routes>, part: &Range<u32>, encapsulation: Encapsulation) {
+        for announced in &mut self.0 {
+            if Arc::ptr_eq(&announced.routes, routes) && same_routes(announced.encapsulation, encapsulation) {
+                remove(&mut announced.parts, part);
+            }
+        }
+        self.0.retain(|announced| !announced.parts.is_empty());
+    }
+
+    /// Nothing is announced any more.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// All that is announced in `family`, in the order in which it was.
+    pub fn of(&self, family: AfiSafi) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
+        let of_family = self.0.iter().filter(move |a| a.encapsulation.kind.family(a.routes.family()) == family);
+        of_family.flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
+    }
+}
+
+/// Do both name the same routes? Labels and communities do not make others of them, as family, distinguisher and path identifier do.
+fn same_routes(a: Encapsulation, b: Encapsulation) -> bool {
+    let kind = match (a.kind, b.kind) {
+        (EncapsulationKind::Unicast, EncapsulationKind::Unicast) => true,
+        (EncapsulationKind::Labelled(_), EncapsulationKind::Labelled(_)) => true,
+        (EncapsulationKind::Vpn { distinguisher: a, .. }, EncapsulationKind::Vpn { distinguisher: b, .. }) => a == b,
+        _ => false,
+    };
+    kind && a.path_id == b.path_id
+}
+
+/// Adds `part`, which none of `parts` overlaps.
+fn add(parts: &mut Vec<Range<u32>>, part: Range<u32>) {
+    let first = parts.partition_point(|p| p.end < part.start);
+    let behind = parts.partition_point(|p| p.start <= part.end);
+    let start = parts[first..behind].first().map_or(part.start, |p| p.start.min(part.start));
+    let end = parts[first..behind].last().map_or(part.end, |p| p.end.max(part.end));
+    parts.splice(first..behind, [start..end]);
+}
+
+/// Takes `part` out of `parts`.
+fn remove(parts: &mut Vec<Range<u32>>, part: &Range<u32>) {
+    let first = parts.partition_point(|p| p.end <= part.start);
+    let behind = parts.partition_point(|p| p.start < part.end);
+    let overlapping = &parts[first..behind];
+    let left = overlapping.first().map(|p| p.start..part.start).filter(|p| !p.is_empty());
+    let right = overlapping.last().map(|p| part.end..p.end).filter(|p| !p.is_empty());
+    parts.splice(first..behind, left.into_iter().chain(right));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::routes::RouteRange;
+    use drophammer_model::trial::Family;
+    use proptest::prelude::*;
+
+    /// One route at a time: by which packing it was announced last.
+    fn slow(standing: &Standing, count: u32) -> Vec<Option<u8>> {
+        let mut all = vec![None; count as usize];
+        for (_, part, packing, _) in standing.of(AfiSafi::IPV4_UNICAST) {
+            for route in part {
+                assert_eq!(all[route as usize].replace(packing.prepend), None, "said twice");
+            }
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_said_last_stands(
+            said in prop::collection::vec((any::<bool>(), 0u32..40, 1u32..20, 0u8..3, 1u32..5), 0..60)
+        ) {
+            let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 64, 1).unwrap().into());
+            let (mut standing, mut expected) = (Standing::default(), vec![None; 64]);
+            for (announce, start, len, prepend, pace) in said {
+                let (part, packing) = (start..start + len, Packing { prepend, pace: Some(pace.into()), ..Packing::default() });
+                let told = if announce {
+                    standing.announce(&routes, part.clone(), packing, Encapsulation::default());
+                    Some(prepend)
+                } else {
+                    standing.withdraw(&routes, &part, Encapsulation::default());
+                    None
+                };
+                part.for_each(|route| expected[route as usize] = told);
+                prop_assert_eq!(slow(&standing, 64), expected.clone());
+                for announced in &standing.0 {
+                    prop_assert!(announced.parts.windows(2).all(|two| two[0].end < two[1].start), "{:?}", announced.parts);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn families_distinguishers_and_paths_are_apart_and_labels_are_not() {
+        let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 10, 1).unwrap().into());
+        let vpn = |label, distinguisher| EncapsulationKind::Vpn {
+            labels: drophammer_wire::bgp::update::Labels::Same(label),
+            distinguisher: [distinguisher; 8],
+            communities: [0; 8],
+        };
+        let as_vpn = |label, distinguisher, path_id| Encapsulation { kind: vpn(label, distinguisher), path_id };
+        let mut standing = Standing::default();
+        standing.announce(&routes, 0..10, Packing::default(), Encapsulation::default());
+        for (label, distinguisher, path_id) in [(1, 1, 0), (1, 2, 0), (1, 1, 7)] {
+            standing.announce(&routes, 0..10, Packing::default(), as_vpn(label, distinguisher, path_id));
+        }
+        standing.withdraw(&routes, &(2..10), as_vpn(9, 1, 0));
+        let parts = |family| standing.of(family).map(|(_, part, ..)| part).collect::<Vec<_>>();
+        assert_eq!((parts(AfiSafi::IPV4_UNICAST), parts(AfiSafi::VPNV4)), (vec![0..10], vec![0..2, 0..10, 0..10]));
+        assert!(parts(AfiSafi::IPV6_UNICAST).is_empty());
+    }
+}

@@ -93,6 +93,27 @@ fn each_route_that_is_told_and_not_forwarded_to_is_named() {
 }
 
 #[test]
+fn a_route_that_lost_its_frame_by_chance_is_not_called_unreachable() {
+    let one_each = rib_fib(1_000, 1_000).replace("step", "frames_per_route: 1, step");
+    let all = internet(Family::Ipv4, 1_000);
+    for (faults, unreachable, says) in [
+        (", drop_every: 37", vec![], "every route was forwarded to"),
+        (", drop_every: 37, blackhole_every: 7", (6..1_000).step_by(7).collect::<Vec<u32>>(), "some routes always"),
+    ] {
+        let (_, outcome) = completed(faults, 2, &one_each);
+        let get = |name| full(&outcome, "rib_fib_capacity", name)[0];
+        assert!(get("lost") > unreachable.len() as f64, "{faults}");
+        assert_eq!((get("verified"), get("unreachable")), (1_000.0, unreachable.len() as f64), "{faults}");
+        let named: Vec<String> = unreachable.iter().map(|i| all.prefix(*i).to_string()).collect();
+        let table = outcome.tables.iter().any(|table| table.key == "rib_fib_capacity_unreachable");
+        assert_eq!(table, !named.is_empty(), "{faults}");
+        assert!(!table || texts(&outcome, "rib_fib_capacity_unreachable") == named, "{faults}");
+        assert!(rows(&outcome, "rib_fib_capacity")[0].marks[0].contains(says), "{faults}");
+        assert_eq!(figure(&outcome, "rib_fib_ipv4_routes"), Some(0.0));
+    }
+}
+
+#[test]
 fn a_slow_forwarding_table_is_waited_for() {
     // The last of 1,000 routes is there 150 + 999 * 0.2 ms after the first UPDATE; the traffic of a try takes 20 ms, with
     // 100 ms after it.

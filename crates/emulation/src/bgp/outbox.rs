@@ -238,7 +238,7 @@ impl Outbox {
     /// Announces all again that is announced in `family`, behind what waits (RFC 2918 section 4); `marked`: between the marks of
     /// its beginning and its end (RFC 7313 section 4).
     pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
-        let mut mark = |jobs: &mut VecDeque<Job>, subtype| {
+        let mark = |jobs: &mut VecDeque<Job>, subtype| {
             let mut bytes = vec![0; route_refresh::LEN];
             RouteRefresh { family, subtype }.emit(&mut bytes);
             if marked {

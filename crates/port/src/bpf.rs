@@ -22,6 +22,7 @@ const ATTACH_XDP: u32 = 37;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
     Array = 2,
+    Devices = 14,
     Sockets = 17,
 }
 
@@ -79,6 +80,16 @@ pub fn socket_map() -> io::Result<OwnedFd> {
     create(MapKind::Sockets, 4, 1, 0)
 }
 
+/// A map with one interface, to redirect to: the kernel need not look for it frame by frame.
+///
+/// # Errors
+/// The system's; `EPERM` without `CAP_BPF`.
+pub fn device_map(interface: i32) -> io::Result<OwnedFd> {
+    let map = create(MapKind::Devices, 4, 1, 0)?;
+    put_first(&map, interface)?;
+    Ok(map)
+}
+
 #[repr(C)]
 struct MapUpdate {
     map: u32,
@@ -93,8 +104,11 @@ struct MapUpdate {
 /// # Errors
 /// The system's.
 pub fn insert(map: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
+    put_first(map, socket.as_raw_fd())
+}
+
+fn put_first(map: &OwnedFd, value: i32) -> io::Result<()> {
     let key = 0u32;
-    let value = socket.as_raw_fd();
     let mut attributes = MapUpdate {
         map: map.as_raw_fd() as u32,
         pad: 0,

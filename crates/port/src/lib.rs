@@ -11,6 +11,7 @@ pub mod batch;
 mod bpf;
 pub mod capture;
 pub mod clock;
+pub mod discard;
 pub mod kernel_generator;
 pub mod live_frames;
 pub mod memory;

@@ -37,6 +37,8 @@ pub static SPEC: BackendSpec = BackendSpec {
 const LONGEST: usize = 3_072;
 /// Flows at most; their state is 256 bytes each.
 const MOST_FLOWS: usize = 65_536;
+/// An interface that every network namespace has.
+const LOOPBACK: i32 = 1;
 /// Time bins for which there is room from the beginning.
 const BINS: usize = 4_096;
 /// A packet loop that shares its processor sleeps this long in each turn, so that the generator gets its own, and longer
@@ -81,8 +83,8 @@ fn explain(what: &str, e: &io::Error) -> String {
 /// # Errors
 /// Why not, and the remedy.
 pub fn usable() -> Result<(), String> {
-    let maps = Maps::new(1, 1, 1).map_err(|e| explain("bpf()", &e))?;
-    let shape = Shape { interface: 1, ipv6: false, frame_len: 60, signature_at: 48 };
+    let maps = Maps::new(LOOPBACK, 1, 1, 1).map_err(|e| explain("bpf()", &e))?;
+    let shape = Shape { ipv6: false, frame_len: 60, signature_at: 48 };
     bpf::load(&program::assemble(shape, &maps)).map(drop).map_err(|e| explain("bpf()", &e))
 }
 
@@ -166,12 +168,7 @@ impl LiveFrames {
 
     /// Makes `self.loaded` a program for the stream.
     fn load(&mut self, stream: &Stream) -> io::Result<()> {
-        let shape = Shape {
-            interface: self.index,
-            ipv6: stream.ipv6,
-            frame_len: stream.frame.len(),
-            signature_at: stream.signature_at,
-        };
+        let shape = Shape { ipv6: stream.ipv6, frame_len: stream.frame.len(), signature_at: stream.signature_at };
         let bins = stream.bins.map_or(0, |(_, bins)| bins);
         let fits = |(of, loaded): &(Shape, Arc<Loaded>)| {
             let maps = &loaded.maps;
@@ -184,7 +181,7 @@ impl LiveFrames {
         if self.loaded.as_ref().is_none_or(|l| !fits(l)) {
             // The tap carries one program at a time.
             self.loaded = None;
-            let maps = Maps::new(stream.flows.len(), stream.round.len(), bins.max(BINS))?;
+            let maps = Maps::new(self.index, stream.flows.len(), stream.round.len(), bins.max(BINS))?;
             let program = bpf::load(&program::assemble(shape, &maps))?;
             let (link, _) = bpf::attach(&program, self.tap_index)?;
             self.loaded = Some((shape, Arc::new(Loaded { _link: link, program, maps, frame: stream.frame.clone() })));

@@ -1,16 +1,17 @@
 //! What `live_frames` can do on one veth pair: frames per second that the kernel makes on one processor (nobody reads them),
-//! how late they leave at several rates, on a processor of their own and on that of the packet loop, and what arrives when
-//! one processor makes and receives.
+//! how late they leave at several rates, on a processor of their own and on that of the packet loop, beside a loop that
+//! does nothing but look at the clock, and what arrives when one processor makes and receives.
 //!
-//! `cargo bench -p drophammer-port --bench live_frames` (as root).
+//! `cargo bench -p drophammer-port --bench live_frames` (as root); `-- capacity`, `-- pacing` or `-- both` for a part.
 
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
+use drophammer_port::discard::Discard;
 use drophammer_port::live_frames::LiveFrames;
 use drophammer_port::priority::Favoured;
-use drophammer_port::{Arrival, Port, PortError, SystemClock};
+use drophammer_port::{Arrival, Clock, Port, PortError, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, Timing};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
@@ -99,34 +100,85 @@ fn packets(interface: &str, clock: SystemClock) -> Box<dyn Port> {
     Box::new(AfPacket::open(interface, clock).unwrap_or_else(|e| panic!("{e}")))
 }
 
-fn main() {
-    let lab = Lab::enter(&LabOptions::default()).unwrap_or_else(|e| panic!("{e}"));
-    let cpus = lab.cpus();
-    lab.pin_current_thread(cpus.tester).unwrap_or_else(|e| panic!("{e}"));
-    let lines = [
-        "link add t0 type veth peer name t1".into(),
-        "link set t0 arp off multicast off addrgenmode none up".into(),
-        "link set t1 arp off multicast off addrgenmode none up".into(),
-        "link set lo up".into(),
-    ];
-    lab.tester().and_then(|t| t.ip(&lines)).unwrap_or_else(|e| panic!("{e}"));
-    for interface in ["t0", "t1"] {
-        let status = Command::new("ethtool").args(["-K", interface, "gro", "on"]).status();
-        assert!(status.is_ok_and(|s| s.success()), "ethtool");
+/// How late frames leave at several rates, and how late a loop would be that only looks whether one is due.
+fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
+    let _far = Discard::attach("t1").unwrap_or_else(|e| panic!("{e}"));
+    println!(
+        "how late frames leave, ns, median of {TRIALS} x 0.2 s, the other end lets go of frames at once: p50, p99, largest (of \
+         frames: upper ends of powers of two); share unsent"
+    );
+    let print = |rate_pps: f64, who: &str, late: &[[u64; 3]], unsent: f64| {
+        let of = |i: usize| median(late.iter().map(|l| l[i] as f64).collect());
+        println!("  {rate_pps:>9.0} {who:<30}: {:>9} {:>9} {:>9}  {unsent:.4}", of(0), of(1), of(2));
+    };
+    for rate_pps in [10e3, 100e3, 1e6, 2e6, 3e6] {
+        for (place, processor) in [("frames, its own processor", other), ("frames, the packet loop's", None)] {
+            let mut ports = [live(clock, processor), packets("lo", clock)];
+            let spec = spec(Load::Constant { rate_pps }, 0.2, 1, 1_000_000, "64");
+            let results: Vec<_> = (0..TRIALS).map(|_| run(&spec, &mut ports, clock)).collect();
+            let late = |r: &TrialResult| {
+                let error = &r.health.departure_error;
+                [50.0, 99.0, 100.0].map(|p| error.iter().find(|e| e.0 == p).map_or(0, |e| e.1))
+            };
+            let unsent = |r: &TrialResult| r.health.unsent as f64 / r.intended() as f64;
+            let late: Vec<_> = results.iter().map(late).collect();
+            print(rate_pps, place, &late, median(results.iter().map(unsent).collect()));
+        }
+        // The same turns of the same processor, without any work: what no sender can do better.
+        let late = std::thread::scope(|scope| {
+            let looks = || {
+                if let Some(processor) = other {
+                    lab.pin_current_thread(processor).unwrap_or_else(|e| panic!("{e}"));
+                }
+                let _favoured = Favoured::new();
+                (0..TRIALS).map(|_| clock_only(clock, rate_pps)).collect::<Vec<_>>()
+            };
+            scope.spawn(looks).join().expect("a loop that ends")
+        });
+        print(rate_pps, "nothing but a clock, there", &late, 0.0);
     }
-    let clock = SystemClock::start();
-    let other = cpus.separate().then_some(cpus.dut);
+}
 
+/// Lateness, in ns, of a loop that takes everything due at `rate_pps` whenever it looks at the clock: p50, p99, largest.
+fn clock_only(clock: SystemClock, rate_pps: f64) -> [u64; 3] {
+    let interval = 1e9 / rate_pps;
+    // Not zero, so that the memory is there before it begins.
+    let mut late = vec![1; (0.2 * rate_pps) as usize];
+    let start = clock.now().0 + 1_000_000;
+    let mut done = 0;
+    while done < late.len() {
+        let now = clock.now().0;
+        while done < late.len() {
+            let due = start + (done as f64 * interval) as u64;
+            if now < due {
+                break;
+            }
+            late[done] = now - due;
+            done += 1;
+        }
+    }
+    late.sort_unstable();
+    [late[late.len() / 2], late[late.len() * 99 / 100], late[late.len() - 1]]
+}
+
+/// Frames per second that the kernel makes, nobody reads them.
+fn capacity(clock: SystemClock, other: Option<usize>) {
     println!(
         "made on processor {}, read by nobody, median of {ROUNDS} x 1 s: frames per second, frames per second of \
          processor time; the other end's receive work on",
-        cpus.dut
+        other.map_or("of the packet loop".into(), |cpu| cpu.to_string())
     );
     let maximum = || Load::Maximum { limit_pps: 100e6 };
     let cases =
         [("64", 1, 1), ("64", 1, 1_000_000), ("64", 10_000, 1_000_000), ("512", 1, 1_000_000), ("1518", 1, 1_000_000)];
-    for (threaded, place) in [("0", "the same processor"), ("1", "a thread of its own")] {
+    let ends = [
+        ("0", false, "the same processor"),
+        ("1", false, "a thread of its own"),
+        ("0", true, "the same processor, lets go of frames at once (XDP)"),
+    ];
+    for (threaded, discards, place) in ends {
         std::fs::write("/sys/class/net/t1/threaded", threaded).unwrap_or_else(|e| panic!("{e}"));
+        let _far = discards.then(|| Discard::attach("t1").unwrap_or_else(|e| panic!("{e}")));
         for (size, flows, destinations) in cases {
             let mut ports = [live(clock, other), packets("lo", clock)];
             let spec = spec(maximum(), 1.0, flows, destinations, size);
@@ -145,31 +197,11 @@ fn main() {
             );
         }
     }
-    println!(
-        "how late frames leave, upper ends of powers of two, ns, median of {TRIALS} x 0.2 s, the other end as in the last \
-         lines: p50, p99, largest; share unsent"
-    );
-    for rate_pps in [10e3, 100e3, 1e6, 2e6, 3e6] {
-        for (place, processor) in [("its own processor", other), ("the packet loop's", None)] {
-            let mut ports = [live(clock, processor), packets("lo", clock)];
-            let spec = spec(Load::Constant { rate_pps }, 0.2, 1, 1_000_000, "64");
-            let results: Vec<_> = (0..TRIALS).map(|_| run(&spec, &mut ports, clock)).collect();
-            let late = |percentile: f64| {
-                let of = |r: &TrialResult| r.health.departure_error.iter().find(|(p, _)| *p == percentile).map(|e| e.1);
-                median(results.iter().map(|r| of(r).unwrap_or(0) as f64).collect())
-            };
-            let unsent = |r: &TrialResult| r.health.unsent as f64 / r.intended() as f64;
-            println!(
-                "  {rate_pps:>9.0} on {place:<17}: {:>9} {:>9} {:>9}  {:.4}",
-                late(50.0),
-                late(99.0),
-                late(100.0),
-                median(results.iter().map(unsent).collect())
-            );
-        }
-    }
     std::fs::write("/sys/class/net/t1/threaded", "0").unwrap_or_else(|e| panic!("{e}"));
+}
 
+/// One processor makes and receives.
+fn made_and_received(clock: SystemClock) {
     println!(
         "made and received on one processor, 64 bytes, 1 s: intended, offered, received, lateness p99, longest gap"
     );
@@ -188,5 +220,35 @@ fn main() {
                 result.health.max_gap_ns
             );
         }
+    }
+}
+
+fn main() {
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
+    let lab = Lab::enter(&LabOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    let cpus = lab.cpus();
+    lab.pin_current_thread(cpus.tester).unwrap_or_else(|e| panic!("{e}"));
+    let lines = [
+        "link add t0 type veth peer name t1".into(),
+        "link set t0 arp off multicast off addrgenmode none up".into(),
+        "link set t1 arp off multicast off addrgenmode none up".into(),
+        "link set lo up".into(),
+    ];
+    lab.tester().and_then(|t| t.ip(&lines)).unwrap_or_else(|e| panic!("{e}"));
+    for interface in ["t0", "t1"] {
+        let status = Command::new("ethtool").args(["-K", interface, "gro", "on"]).status();
+        assert!(status.is_ok_and(|s| s.success()), "ethtool");
+    }
+    let clock = SystemClock::start();
+    let other = cpus.separate().then_some(cpus.dut);
+    if wanted("capacity") {
+        capacity(clock, other);
+    }
+    if wanted("pacing") {
+        pacing(&lab, clock, other);
+    }
+    if wanted("both") {
+        made_and_received(clock);
     }
 }

@@ -3,7 +3,7 @@
 use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
-use drophammer_port::af_xdp::AfXdp;
+use drophammer_port::discard::Discard;
 use drophammer_port::live_frames;
 use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, SendFrame, Timing};
@@ -82,7 +82,7 @@ fn all_threads() -> f64 {
 /// the far end's receive work has seen.
 fn send_from_kernel(backend: &Backend, destinations: u32, seconds: f64) -> Result<Sample, String> {
     let clock = SystemClock::start();
-    let far = AfXdp::open(TO, clock).map_err(|e| e.to_string())?;
+    let far = Discard::attach(TO).map_err(|e| e.to_string())?;
     let mut ports = [open(backend, FROM, clock)?];
     let count = || counter(TO, "rx_packets");
     let (before, cpu) = (count(), all_threads());

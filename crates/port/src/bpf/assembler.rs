@@ -65,7 +65,6 @@ pub use Operand::{Is, Value};
 pub enum Helper {
     MapLookup = 1,
     TimeNs = 5,
-    Redirect = 23,
     RedirectMap = 51,
 }
 

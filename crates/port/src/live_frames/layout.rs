@@ -1,8 +1,9 @@
 //! The memory that the program in the kernel and this process share, word by word (64 bits each).
 
-use crate::bpf::SharedArray;
+use crate::bpf::{SharedArray, device_map};
 use crate::kernel_generator::{HEAD, Lag, LatenessBuckets, Stream, StreamAddresses, StreamFlow};
 use std::io;
+use std::os::fd::OwnedFd;
 
 /// Words of the one value with settings and counts. The settings come first, in cache lines of their own.
 pub mod state {
@@ -93,17 +94,20 @@ pub struct Maps {
     /// Two words per stretch: sent before it, left out up to it.
     pub skips: SharedArray,
     pub bins: SharedArray,
+    /// Where frames leave.
+    pub interface: OwnedFd,
 }
 
 impl Maps {
-    /// With room for so many.
-    pub fn new(flows: usize, round: usize, bins: usize) -> io::Result<Maps> {
+    /// With room for so many; frames leave at `interface`.
+    pub fn new(interface: i32, flows: usize, round: usize, bins: usize) -> io::Result<Maps> {
         Ok(Maps {
             state: SharedArray::new(1, state::WORDS)?,
             flows: SharedArray::new(flows, flow::WORDS)?,
             round: SharedArray::new(round, 1)?,
             skips: SharedArray::new(SKIPS, 2)?,
             bins: SharedArray::new(bins, 1)?,
+            interface: device_map(interface)?,
         })
     }
 

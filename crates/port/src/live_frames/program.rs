@@ -8,11 +8,11 @@ mod frame;
 use super::layout::{Maps, flow, state};
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width};
 use crate::bpf::{SharedArray, verdict};
+use std::os::fd::AsRawFd;
 
 /// What is fixed in a program: all else is in its maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    pub interface: i32,
     pub ipv6: bool,
     pub frame_len: usize,
     pub signature_at: usize,
@@ -313,9 +313,10 @@ impl Writer<'_> {
     }
 
     fn leave(&mut self) {
-        self.p.set(1, Value(self.shape.interface));
+        self.p.set_map(1, self.maps.interface.as_raw_fd());
         self.p.set(2, Value(0));
-        self.p.call(Helper::Redirect);
+        self.p.set(3, Value(verdict::DROP));
+        self.p.call(Helper::RedirectMap);
         self.p.exit();
         self.p.here(self.drop);
         self.p.set(0, Value(verdict::DROP));

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Runs of the program per call: it ends soon after the last frame, and calls are too rare to be felt.
-const REPEAT: u32 = 16_384;
+/// Runs of the program per call. A call costs about 17 µs in which no frame leaves, and a run in which none is due about
+/// 60 ns: 0.2 % of the time. The last call ends some 10 ms after the last frame.
+const REPEAT: u32 = 131_072;
 /// Runs between two looks of the kernel at other work; frames leave at the end of such a batch at the latest.
 const BATCH: u32 = 32;
 /// A call that does not come back within this time never will.

@@ -101,24 +101,37 @@ proptest! {
     }
 }
 
+/// A whole frame with `length` bytes of pattern.
+fn whole(v6: bool, length: usize, signature: &Signature, key: TrialKey) -> Vec<u8> {
+    let mut payload = Pattern::new(3).bytes(length).to_vec();
+    payload.extend(signature.emit(key));
+    let mut frame = alike(v6, payload, 0);
+    mend(v6, &mut frame);
+    frame
+}
+
+/// Makes the checksums of a frame right.
+fn mend(v6: bool, frame: &mut [u8]) {
+    let udp = if v6 { 54 } else { 34 };
+    if !v6 {
+        frame[24..26].fill(0);
+        let sum = checksum::finish(checksum::sum(&frame[14..34]));
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame[udp + 6..udp + 8].fill(0);
+    let addresses = if v6 { 22..54 } else { 26..34 };
+    let pseudo = checksum::sum(&frame[addresses]) + 17 + (frame.len() - udp) as u64;
+    let sum = udp::field(pseudo + checksum::sum(&frame[udp..]));
+    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
 #[test]
 fn whole_frames_count_once_each() {
     // What the other tests refuse is refused for what is wrong with it: the same way made right counts.
     let mut analyzer = analyzer();
     for (flow, v6) in [(0, false), (1, true)] {
         let at = if v6 { 128 - 4 - 14 - 40 - 8 } else { 128 - 4 - 14 - 20 - 8 } - signature::LEN;
-        let mut payload = Pattern::new(3).bytes(at).to_vec();
-        payload.extend(Signature { flow, sequence: 0, time: 1_000 }.emit(TrialKey::new(1, 2)));
-        let mut frame = alike(v6, payload, 0);
-        let udp = if v6 { 54 } else { 34 };
-        if !v6 {
-            let sum = checksum::finish(checksum::sum(&frame[14..34]));
-            frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        }
-        let addresses = if v6 { 22..54 } else { 26..34 };
-        let pseudo = checksum::sum(&frame[addresses]) + 17 + (frame.len() - udp) as u64;
-        let sum = udp::field(pseudo + checksum::sum(&frame[udp..]));
-        frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+        let mut frame = whole(v6, at, &Signature { flow, sequence: 0, time: 1_000 }, TrialKey::new(1, 2));
         let mut take = |port| analyzer.take(port, Arrival { frame: &frame, at: Instant(1_500) });
         assert_eq!([take(1), take(1), take(0)], [Class::Test; 3]);
         // Each byte of the destination address counts, the source address does not.
@@ -131,7 +144,123 @@ fn whole_frames_count_once_each() {
             frame[byte] ^= 1;
         }
     }
+    analyzer.settle();
     assert_eq!((analyzer.distinct(), analyzer.groups()[0].stray, analyzer.groups()[1].stray), (2, 7, 7));
     assert!(analyzer.flows().all(|(_, _, state)| (state.received(), state.duplicated()) == (1, 7)));
     assert_eq!(analyzer.groups()[1].latency_summary().mean_ns, 500.0);
+}
+
+/// Everything that an analyzer has counted.
+fn told(analyzer: &mut Analyzer) -> String {
+    analyzer.settle();
+    let counted =
+        |bins: &[u64]| -> Vec<(usize, u64)> { bins.iter().copied().enumerate().filter(|(_, n)| *n > 0).collect() };
+    let bins = |bins: &ReceiveBins| (counted(&bins.delivered), counted(&bins.arrived));
+    let groups: Vec<_> = analyzer
+        .groups()
+        .iter()
+        .map(|g| (g.stray, g.corrupted, g.late, g.bytes, bins(&g.bins), g.elsewhere.clone(), g.latency_summary()))
+        .collect();
+    let flows: Vec<_> = analyzer
+        .flows()
+        .map(|(flow, group, s)| {
+            let missing: Vec<u64> = s.missing(1_000, &[]).collect();
+            let order = (s.in_sequence(), s.reordered(), s.reordered_3(), s.max_extent());
+            (flow, group, s.received(), s.duplicated(), s.next_expected(), order, missing)
+        })
+        .collect();
+    format!("{:?}", (groups, flows, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
+}
+
+/// A frame as it may come in, its port, and the time since the one before it.
+#[derive(Clone, Debug)]
+struct Coming {
+    frame: Vec<u8>,
+    port: usize,
+    after: u64,
+}
+
+prop_compose! {
+    /// Mostly whole and in order, of a few lengths; or with a fault.
+    fn coming()(
+        v6: bool, odd in 0usize..40, plain in 0u8..4, fault in 0u8..40, step in prop_oneof![9 => Just(1i64), 1 => -6i64..8],
+        at: u16, change: u8, after in prop_oneof![9 => 0u64..3_000, 1 => Just(3_000_000_000u64)], sent in 0u64..5_000
+    ) -> (bool, usize, u8, i64, u16, u8, u64, u64) {
+        // Most are of 64 bytes.
+        let length = match (plain, v6) { (0, _) => odd, (_, false) => 6, (_, true) => 0 };
+        (v6, length, fault, step, at, change, after, sent)
+    }
+}
+
+/// Frames of both flows, numbered one after the other but for steps.
+fn arrivals(parts: Vec<(bool, usize, u8, i64, u16, u8, u64, u64)>) -> Vec<Coming> {
+    let (mut next, mut now) = ([0i64; 2], 1_000u64);
+    let frames = parts.into_iter().map(|(v6, length, fault, step, at, change, after, sent)| {
+        now += after;
+        let flow = usize::from(v6);
+        let sequence = next[flow];
+        next[flow] = (sequence + step).clamp(0, 1_003);
+        let signature = Signature { flow: flow as u32, sequence: sequence as u32, time: now.wrapping_sub(sent) as u32 };
+        let key = TrialKey::new(1, if fault == 1 { 1 } else { 2 });
+        let mut frame = whole(v6, length, &signature, key);
+        let spot = usize::from(at) % frame.len();
+        match fault {
+            2 => frame[spot] ^= change,
+            3 => {
+                frame[spot] ^= change;
+                mend(v6, &mut frame);
+            }
+            4 => frame.truncate(spot),
+            5 => frame.extend(vec![change; spot % 30]),
+            6 if !v6 => frame[15] = change,
+            7 => frame[usize::from(at) % 6] ^= change,
+            8 => frame = (0..spot).map(|i| change.wrapping_mul(i as u8)).collect(),
+            9 => {
+                // Another flow's number, of a flow that there is or not.
+                frame = whole(v6, length, &Signature { flow: u32::from(change) % 4, ..signature }, key);
+            }
+            _ => {}
+        }
+        frame.resize(frame.len().max(if fault == 4 { 0 } else { 60 }), 0);
+        Coming { frame, port: usize::from(fault != 10), after }
+    });
+    frames.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn the_short_way_and_bursts_change_nothing(parts in proptest::collection::vec(coming(), 1..300), sizes in proptest::collection::vec(1usize..150, 1..6)) {
+        let (mut fast, mut one_by_one, mut slow) = (analyzer(), analyzer(), analyzer());
+        let mut now = 1_000;
+        let frames: Vec<_> = arrivals(parts).into_iter().map(|c| { now += c.after; (c.port, c.frame, Instant(now)) }).collect();
+        let (mut others, mut single, mut long) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, (port, frame, at)) in frames.iter().enumerate() {
+            let arrival = Arrival { frame, at: *at };
+            let classes = [one_by_one.take(*port, arrival), slow.take_at_length(*port, arrival)];
+            prop_assert_eq!(classes[0], classes[1], "frame {}: {:02x?}", n, frame);
+            if classes[0] == Class::Other {
+                single.push(frame.clone());
+            }
+        }
+        let mut sizes = sizes.iter().cycle();
+        for at_port in frames.chunk_by(|a, b| a.0 == b.0) {
+            let mut rest = at_port;
+            while !rest.is_empty() {
+                let (burst, behind) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+                let get = |i: usize| Arrival { frame: &burst[i].1, at: burst[i].2 };
+                fast.take_burst(burst[0].0, burst.len(), get, |other| {
+                    others.push(other.frame.to_vec());
+                    Ok::<_, ()>(())
+                }).unwrap();
+                rest = behind;
+            }
+        }
+        long.append(&mut others);
+        prop_assert_eq!(long, single);
+        let expected = told(&mut slow);
+        prop_assert_eq!(told(&mut one_by_one), expected.clone());
+        prop_assert_eq!(told(&mut fast), expected);
+    }
 }

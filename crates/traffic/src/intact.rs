@@ -17,6 +17,37 @@ pub(crate) struct Expected<'a> {
     pub(crate) pattern: &'a Pattern,
 }
 
+/// A signature, if there is one; small enough to be handed over in two registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// Flow (upper half) and sequence number.
+    identity: u64,
+    /// Departure time as the frame carries it.
+    pub(crate) time: u64,
+}
+
+impl Found {
+    /// None: its flow is one that no signature can have.
+    pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
+
+    #[inline(always)]
+    fn of(signature: Signature) -> Found {
+        let identity = u64::from(signature.flow) << 32 | u64::from(signature.sequence);
+        Found { identity, time: signature.time.into() }
+    }
+
+    /// Its flow; `u32::MAX` where there is no signature.
+    #[inline(always)]
+    pub(crate) fn flow(self) -> u32 {
+        (self.identity >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn sequence(self) -> u32 {
+        self.identity as u32
+    }
+}
+
 /// Length of the shortest Ethernet frame without FCS: that of 64-byte frames, of which most come per second.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 /// Where an IPv4 header, and addresses and a UDP header behind it, begin.
@@ -42,19 +73,19 @@ const fn bytes(bytes: [u8; 8]) -> u64 {
 }
 
 impl Expected<'_> {
-    /// The signature of a frame that is whole in every respect; `None` for any other frame, and for some that only the long
-    /// way knows.
+    /// The signature of a frame that is whole in every respect; [`Found::NOTHING`] for any other frame, and for some that only
+    /// the long way knows.
     #[inline(always)]
-    pub(crate) fn signature(&self, frame: &[u8]) -> Option<Signature> {
+    pub(crate) fn signature(&self, frame: &[u8]) -> Found {
         match <&[u8; SHORTEST]>::try_from(frame) {
             Ok(frame) if is_full(frame) => self.shortest(frame),
-            _ => self.any(frame),
+            _ => self.any(frame).map_or(Found::NOTHING, Found::of),
         }
     }
 
     /// Of a frame that [`is_full`].
     #[inline(always)]
-    fn shortest(&self, frame: &[u8; SHORTEST]) -> Option<Signature> {
+    fn shortest(&self, frame: &[u8; SHORTEST]) -> Found {
         const DATAGRAM: u8 = (SHORTEST - IPV4_UDP_AT) as u8;
         const PAYLOAD: usize = SHORTEST - signature::LEN - IPV4_UDP_AT - udp::LEN;
         const _: () = assert!(PAYLOAD < 8 && TEST_PORT < 256);
@@ -77,10 +108,11 @@ impl Expected<'_> {
             + u128::from(pseudo(u16::from(DATAGRAM)));
         let (signature, check) = Signature::read(frame.last_chunk().expect("a frame is longer than a signature"));
         let whole = (differs == 0) & holds(ip) & holds(datagram) & signature.belongs_to(self.key, check);
-        whole.then_some(signature)
+        if whole { Found::of(signature) } else { Found::NOTHING }
     }
 
     /// Of a frame of any length and family. Bytes that are those of the pattern need no adding up: their sum is known.
+    #[inline(never)]
     fn any(&self, frame: &[u8]) -> Option<Signature> {
         let head: &[u8; IPV4_UDP_AT + udp::LEN] = frame.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -183,6 +215,12 @@ mod tests {
         (ours && expected.pattern.starts_with(pattern)).then_some(signature)
     }
 
+    /// Where there is one.
+    fn some(found: Found) -> Option<Signature> {
+        let signature = Signature { flow: found.flow(), sequence: found.sequence(), time: found.time as u32 };
+        (found.flow() != u32::MAX).then_some(signature)
+    }
+
     /// A frame on its way to [`HOST`].
     fn frame(v6: bool, size: FrameSize, pattern: &Pattern, ends: (u128, u128), signature: Signature) -> Vec<u8> {
         let headers = Headers {
@@ -216,11 +254,11 @@ mod tests {
                 None => FrameSize::Frame(size.parse().unwrap()),
             };
             let mut frame = frame(v6, size, &pattern, (0x0a00_0001 << 96 | 7, 0x0b00_0002 << 96 | 9), signature);
-            assert_eq!(expected.signature(&frame), Some(signature), "{size:?} is known");
+            assert_eq!(some(expected.signature(&frame)), Some(signature), "{size:?} is known");
             let mut differ = 0;
             for bit in 0..frame.len() * 8 {
                 frame[bit / 8] ^= 1 << (bit % 8);
-                let found = expected.signature(&frame);
+                let found = some(expected.signature(&frame));
                 assert_eq!(found, at_length(&expected, &frame), "{size:?}, bit {bit}");
                 differ += usize::from(found.is_none());
                 frame[bit / 8] ^= 1 << (bit % 8);
@@ -252,7 +290,7 @@ mod tests {
             let expected = expected(&pattern);
             let mut frame = frame(v6, FrameSize::Frame(size), &pattern, ends, Signature { flow, sequence, time });
             frame.resize(frame.len() + padding, 0xa5);
-            prop_assert!(expected.signature(&frame).is_some());
+            prop_assert!(some(expected.signature(&frame)).is_some());
             for (at, change) in &changes {
                 let at = usize::from(*at) % frame.len().min(80);
                 frame[at] ^= change;
@@ -263,14 +301,14 @@ mod tests {
                 let sum = checksum::finish(checksum::sum_le(&frame[14..34]));
                 frame[24..26].copy_from_slice(&sum.to_le_bytes());
             }
-            prop_assert_eq!(expected.signature(&frame), at_length(&expected, &frame));
+            prop_assert_eq!(some(expected.signature(&frame)), at_length(&expected, &frame));
         }
 
         #[test]
         fn arbitrary_bytes_are_judged_alike(bytes in proptest::collection::vec(any::<u8>(), 0..100), seed: u64) {
             let pattern = Pattern::new(seed);
             let expected = expected(&pattern);
-            prop_assert_eq!(expected.signature(&bytes), at_length(&expected, &bytes));
+            prop_assert_eq!(some(expected.signature(&bytes)), at_length(&expected, &bytes));
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{Analyzer, Class, departure};
 use crate::intact::Expected;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST};
+use drophammer_wire::signature::{self, Signature};
 
 /// A frame after the first pass.
 #[derive(Clone, Copy, Default)]
@@ -15,14 +16,13 @@ pub(super) struct Looked {
     frame: u64,
     departure: u64,
     at: u64,
-    /// Of its flow among those that are received here; [`UNKNOWN`] if that is not known or the frame is not whole. Then only
-    /// the length is known beside it.
+    /// Of its flow among those that are received here; beyond their end if it is not, or the frame is not whole.
     place: u32,
     length: u32,
 }
 
-/// No flow has this place: there are 2^20 at most.
-const UNKNOWN: u32 = u32::MAX;
+/// Fewer are in the cache that is nearest to the processor, with room to spare.
+const MANY_FLOWS: usize = 512;
 
 impl Analyzer {
     /// Takes `count` frames that arrived at `port`, which `get` gives by their places from 0, in this order. Those that are
@@ -68,22 +68,34 @@ impl Analyzer {
     /// Looks at `count` frames, at most a burst.
     #[inline(always)]
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
+        self.touch(count, &get);
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
-        let mut touched = 0;
         for (i, looked) in self.looked[..count].iter_mut().enumerate() {
             let Arrival { frame, at } = get(i);
-            let signature = expected.signature(frame);
-            let place = signature.map_or(UNKNOWN, |s| self.home.place(s.flow));
-            // Read here, so that states of many flows come near at once and not one after the other.
-            touched ^= self.awaited.get(place as usize).map_or(0, |awaited| awaited.look());
-            let (sequence, time) = signature.map_or((0, 0), |s| (s.sequence, s.time));
+            let found = expected.signature(frame);
             *looked = Looked {
-                frame: awaited::frame(port, sequence),
-                departure: departure(time, at),
+                frame: awaited::frame(port, found.sequence()),
+                departure: departure(found.time as u32, at),
                 at: at.0,
-                place,
+                place: self.home.place(found.flow()),
                 length: frame.len() as u32,
             };
+        }
+    }
+
+    /// Reads what frames will need of their flows, so that with many flows it comes into the cache at once and not one after
+    /// the other. Only a hint: it counts nothing and may look at the wrong flow.
+    #[inline(always)]
+    fn touch<'a>(&self, count: usize, get: &impl Fn(usize) -> Arrival<'a>) {
+        if self.awaited.len() < MANY_FLOWS {
+            return;
+        }
+        let mut touched = 0;
+        for i in 0..count {
+            // Where the signature is unless the frame is padded.
+            let Some(tail) = get(i).frame.last_chunk::<{ signature::LEN }>() else { continue };
+            let place = self.home.place(Signature::read(tail).0.flow);
+            touched ^= self.awaited.get(place as usize).map_or(0, |awaited| awaited.look());
         }
         std::hint::black_box(touched);
     }
@@ -105,38 +117,37 @@ impl Analyzer {
     /// The same, as long as they belong together.
     #[inline]
     fn count_run(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
-        let looked = &self.looked[frames];
+        let (looked, awaited) = (&self.looked[frames], self.awaited.as_mut_slice());
         let Some(first) = looked.first() else { return 0 };
-        let Some(awaited) = self.awaited.get(first.place as usize) else { return 0 };
+        let Some(group) = awaited.get(first.place as usize).map(|a| a.group) else { return 0 };
         self.settled = false;
-        let group = awaited.group;
         let mut run = Run::new(group as usize, &mut self.bins, first.departure, first.at);
-        let received = &mut self.groups[group as usize];
-        let mut count = 0;
+        let latencies = self.groups[group as usize].latencies();
+        let (flows, further, late_ns) = (self.flows.as_mut_slice(), self.further.as_mut_slice(), self.late_ns);
         for looked in looked {
             let place = looked.place as usize;
-            let Some(awaited) = self.awaited.get_mut(place) else { break };
-            if awaited.group != group || !(run.fits(looked.departure, looked.at) || count == 0) {
+            let Some(awaited) = awaited.get_mut(place) else { break };
+            if awaited.group != group || !run.fits(looked.departure, looked.at) {
                 break;
             }
             match awaited.take(looked.frame) {
                 Place::Other => break,
                 Place::InOrder => {}
-                Place::InOrderAndLast => self.flows[place].take_note(awaited),
+                Place::InOrderAndLast => flows[place].take_note(awaited),
             }
-            if let Some(further) = self.further.get_mut(place) {
-                further.take(self.flows[place].state.unwrap(looked.frame as u32));
+            if let Some(further) = further.get_mut(place) {
+                further.take(flows[place].state.unwrap(looked.frame as u32));
             }
             let latency = looked.at.saturating_sub(looked.departure);
-            received.latency(latency);
-            run.add(looked.length, latency, self.late_ns, looked.at);
-            count += 1;
+            latencies.record(latency);
+            run.add(looked.length, latency, late_ns, looked.at);
         }
         // The first one may be out of its order.
-        if count > 0 {
-            self.add(port, &run);
+        if run.frames > 0 {
+            // A copy, so that the sums themselves may be in registers.
+            self.add(port, &{ run });
         }
-        count
+        run.frames as usize
     }
 
     /// Counts a distinct intact frame of `group` at the right port.
@@ -144,7 +155,7 @@ impl Analyzer {
         let at = arrival.at.0;
         let mut run = Run::new(group, &mut self.bins, departure, at);
         let latency = at.saturating_sub(departure);
-        self.groups[group].latency(latency);
+        self.groups[group].latencies().record(latency);
         run.add(arrival.frame.len() as u32, latency, self.late_ns, at);
         self.add(port, &run);
     }

@@ -52,10 +52,10 @@ impl GroupReceived {
         }
     }
 
-    /// Counts the latency of one frame among those that percentiles are read off from; all else is in its [`Run`].
+    /// Where the latency of each frame is counted; all else of it is in a [`Run`].
     #[inline]
-    pub(super) fn latency(&mut self, ns: u64) {
-        self.latencies.record(ns);
+    pub(super) fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
     }
 
     /// Adds what came one behind the other.
@@ -163,13 +163,19 @@ impl Bins {
         self.last = Bin { from: start.0, ns: 0, index: 0 };
     }
 
+    #[inline]
     fn of(&mut self, at: u64) -> Bin {
         if !self.last.holds(at) {
-            let index = at.saturating_sub(self.start) / self.ns;
-            let from = self.start + index * self.ns;
-            self.last = Bin { from, ns: self.ns.min(u64::MAX - from), index: index as usize };
+            self.find(at);
         }
         self.last
+    }
+
+    #[cold]
+    fn find(&mut self, at: u64) {
+        let index = at.saturating_sub(self.start) / self.ns;
+        let from = self.start + index * self.ns;
+        self.last = Bin { from, ns: self.ns.min(u64::MAX - from), index: index as usize };
     }
 }
 
@@ -193,6 +199,7 @@ pub(super) struct Run {
 
 impl Run {
     /// A run of no frames yet, of `group`, to which a frame fits with this departure and this arrival.
+    #[inline(always)]
     pub(super) fn new(group: usize, [departures, arrivals]: &mut [Bins; 2], departure: u64, at: u64) -> Run {
         Run {
             group,
@@ -209,10 +216,10 @@ impl Run {
         }
     }
 
-    /// Does a frame of the same group belong to it?
+    /// Does a frame of the same group belong to it? The first does.
     #[inline(always)]
     pub(super) fn fits(&self, departure: u64, at: u64) -> bool {
-        self.departures.holds(departure) && self.arrivals.holds(at)
+        self.departures.holds(departure) && self.arrivals.holds(at) || self.frames == 0
     }
 
     /// Adds a frame of `bytes` bytes without FCS that was under way for `latency` ns.

@@ -51,6 +51,23 @@ impl ReceiveFlow {
         awaited.settle(&mut self.state);
         awaited.follow(&self.state, self.frames, self.to as PortIndex);
     }
+
+    /// Takes note of a whole frame, as [`awaited::frame`] makes it, that is not the one awaited. `None` if it is not at the
+    /// port of this flow, or was never sent.
+    #[inline(never)]
+    fn take_out_of_order(&mut self, awaited: &mut Awaited, frame: u64) -> Option<Verdict> {
+        if frame >> 32 != u64::from(self.to) {
+            return None;
+        }
+        awaited.settle(&mut self.state);
+        let sequence = self.state.unwrap(frame as u32);
+        if sequence >= self.frames {
+            return None;
+        }
+        let verdict = self.state.arrive(sequence);
+        awaited.follow(&self.state, self.frames, self.to as PortIndex);
+        Some(verdict)
+    }
 }
 
 /// A flow as a lane sees it that does not receive it.

@@ -3,7 +3,7 @@
 
 use super::awaited::{self, Place};
 use super::received::Run;
-use super::{Analyzer, Class, departure};
+use super::{Analyzer, Class, Verdict, departure};
 use crate::intact::Expected;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST};
@@ -42,7 +42,7 @@ impl Analyzer {
             self.look(port, burst, |i| get(from + i));
             let mut at = 0;
             loop {
-                at += self.count_in_order(port, at..burst);
+                at += self.count_whole(port, at..burst);
                 if at == burst {
                     break;
                 }
@@ -59,8 +59,10 @@ impl Analyzer {
     /// Takes a frame that arrived at `port`.
     pub fn take(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
         self.look(port, 1, |_| arrival);
-        match self.count_in_order(port, 0..1) {
+        let stale = self.stale;
+        match self.count_whole(port, 0..1) {
             0 => self.take_alone(port, 0, arrival),
+            _ if self.stale > stale => Class::Stale,
             _ => Class::Test,
         }
     }
@@ -100,10 +102,10 @@ impl Analyzer {
         std::hint::black_box(touched);
     }
 
-    /// Counts frames of those looked at from the first on as long as each is the one that its flow goes on with; returns how
-    /// many these were.
+    /// Counts frames of those looked at from the first on as long as each is whole, of a flow that is received here, and at
+    /// its own port; returns how many these were.
     #[inline]
-    fn count_in_order(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
+    fn count_whole(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
         let mut at = frames.start;
         loop {
             let counted = self.count_run(port, at..frames.end);
@@ -121,6 +123,7 @@ impl Analyzer {
         let Some(first) = looked.first() else { return 0 };
         let Some(group) = awaited.get(first.place as usize).map(|a| a.group) else { return 0 };
         self.settled = false;
+        let (mut taken, mut stale) = (0, 0);
         let mut run = Run::new(group as usize, &mut self.bins, first.departure, first.at);
         let latencies = self.groups[group as usize].latencies();
         let (flows, further, late_ns) = (self.flows.as_mut_slice(), self.further.as_mut_slice(), self.late_ns);
@@ -131,10 +134,23 @@ impl Analyzer {
                 break;
             }
             match awaited.take(looked.frame) {
-                Place::Other => break,
                 Place::InOrder => {}
                 Place::InOrderAndLast => flows[place].take_note(awaited),
+                Place::Other => match flows[place].take_out_of_order(awaited, looked.frame) {
+                    None => break,
+                    Some(Verdict::New) => {}
+                    Some(verdict) => {
+                        taken += 1;
+                        stale += u64::from(verdict == Verdict::TooOld);
+                        // A run begins with a frame that counts.
+                        if run.frames == 0 {
+                            break;
+                        }
+                        continue;
+                    }
+                },
             }
+            taken += 1;
             if let Some(further) = further.get_mut(place) {
                 further.take(flows[place].state.unwrap(looked.frame as u32));
             }
@@ -142,12 +158,13 @@ impl Analyzer {
             latencies.record(latency);
             run.add(looked.length, latency, late_ns, looked.at);
         }
-        // The first one may be out of its order.
+        self.stale += stale;
+        // There may have been nothing but duplicates.
         if run.frames > 0 {
             // A copy, so that the sums themselves may be in registers.
             self.add(port, &{ run });
         }
-        run.frames as usize
+        taken
     }
 
     /// Counts a distinct intact frame of `group` at the right port.
@@ -166,7 +183,7 @@ impl Analyzer {
         self.distinct += run.frames;
     }
 
-    /// Takes frame `i` of those looked at, which is not whole, not of this trial, not at its port or not in order.
+    /// Takes frame `i` of those looked at, which [`Analyzer::count_whole`] does not count.
     #[cold]
     fn take_alone(&mut self, port: PortIndex, i: usize, arrival: Arrival<'_>) -> Class {
         self.settled = false;

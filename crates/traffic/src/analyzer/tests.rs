@@ -8,6 +8,11 @@ use proptest::prelude::*;
 
 /// The analyzer of a trial of 1,000 IPv4 and 1,000 IPv6 frames of 128 bytes from port 0 to port 1.
 fn analyzer() -> Analyzer {
+    analyzer_of(false)
+}
+
+/// The same; with `further`, both flows are counted by destination, and may come to port 0 as well.
+fn analyzer_of(further: bool) -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
         let group = Family::to_string(&family);
@@ -15,11 +20,11 @@ fn analyzer() -> Analyzer {
             group,
             from: 0,
             to: 1,
-            also: vec![],
+            also: if further { vec![0] } else { vec![] },
             family,
             sources: range,
             destinations: range.into(),
-            per_destination: false,
+            per_destination: further,
             weight: 1.0,
         }
     };
@@ -169,42 +174,51 @@ fn told(analyzer: &mut Analyzer) -> String {
             (flow, group, s.received(), s.duplicated(), s.next_expected(), order, missing)
         })
         .collect();
-    format!("{:?}", (groups, flows, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
+    let further = analyzer.further();
+    format!("{:?}", (groups, flows, further, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
 }
 
-/// A frame as it may come in, its port, and the time since the one before it.
+/// What becomes of a frame.
 #[derive(Clone, Debug)]
-struct Coming {
-    frame: Vec<u8>,
-    port: usize,
+struct Fate {
+    v6: bool,
+    /// Bytes of pattern.
+    length: usize,
+    /// Which fault, if one of the lower numbers; the others are none.
+    fault: u8,
+    /// From its number to the next one of its flow.
+    step: i64,
+    at: usize,
+    change: u8,
+    /// Time since the frame before, and since its departure.
     after: u64,
+    sent: u64,
 }
 
 prop_compose! {
-    /// Mostly whole and in order, of a few lengths; or with a fault.
-    fn coming()(
+    /// Mostly whole and in order, and of 64 bytes.
+    fn fate()(
         v6: bool, odd in 0usize..40, plain in 0u8..4, fault in 0u8..40, step in prop_oneof![9 => Just(1i64), 1 => -6i64..8],
         at: u16, change: u8, after in prop_oneof![9 => 0u64..3_000, 1 => Just(3_000_000_000u64)], sent in 0u64..5_000
-    ) -> (bool, usize, u8, i64, u16, u8, u64, u64) {
-        // Most are of 64 bytes.
+    ) -> Fate {
         let length = match (plain, v6) { (0, _) => odd, (_, false) => 6, (_, true) => 0 };
-        (v6, length, fault, step, at, change, after, sent)
+        Fate { v6, length, fault, step, at: at.into(), change, after, sent }
     }
 }
 
-/// Frames of both flows, numbered one after the other but for steps.
-fn arrivals(parts: Vec<(bool, usize, u8, i64, u16, u8, u64, u64)>) -> Vec<Coming> {
+/// Frames of both flows as they come in, each with its port and its time.
+fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
     let (mut next, mut now) = ([0i64; 2], 1_000u64);
-    let frames = parts.into_iter().map(|(v6, length, fault, step, at, change, after, sent)| {
-        now += after;
+    let frames = fates.iter().map(|fate| {
+        let Fate { v6, length, change, .. } = *fate;
+        now += fate.after;
         let flow = usize::from(v6);
-        let sequence = next[flow];
-        next[flow] = (sequence + step).clamp(0, 1_003);
-        let signature = Signature { flow: flow as u32, sequence: sequence as u32, time: now.wrapping_sub(sent) as u32 };
-        let key = TrialKey::new(1, if fault == 1 { 1 } else { 2 });
-        let mut frame = whole(v6, length, &signature, key);
-        let spot = usize::from(at) % frame.len();
-        match fault {
+        let (sequence, time) = (next[flow] as u32, now.wrapping_sub(fate.sent) as u32);
+        next[flow] = (next[flow] + fate.step).clamp(0, 1_003);
+        let signature = Signature { flow: flow as u32, sequence, time };
+        let mut frame = whole(v6, length, &signature, TrialKey::new(1, if fate.fault == 1 { 1 } else { 2 }));
+        let spot = fate.at % frame.len();
+        match fate.fault {
             2 => frame[spot] ^= change,
             3 => {
                 frame[spot] ^= change;
@@ -213,16 +227,18 @@ fn arrivals(parts: Vec<(bool, usize, u8, i64, u16, u8, u64, u64)>) -> Vec<Coming
             4 => frame.truncate(spot),
             5 => frame.extend(vec![change; spot % 30]),
             6 if !v6 => frame[15] = change,
-            7 => frame[usize::from(at) % 6] ^= change,
+            7 => frame[fate.at % 6] ^= change,
             8 => frame = (0..spot).map(|i| change.wrapping_mul(i as u8)).collect(),
+            // As another flow, that there is or not.
             9 => {
-                // Another flow's number, of a flow that there is or not.
-                frame = whole(v6, length, &Signature { flow: u32::from(change) % 4, ..signature }, key);
+                frame = whole(v6, length, &Signature { flow: u32::from(change) % 4, ..signature }, TrialKey::new(1, 2))
             }
             _ => {}
         }
-        frame.resize(frame.len().max(if fault == 4 { 0 } else { 60 }), 0);
-        Coming { frame, port: usize::from(fault != 10), after }
+        if fate.fault != 4 {
+            frame.resize(frame.len().max(60), 0);
+        }
+        (usize::from(fate.fault != 10), frame, Instant(now))
     });
     frames.collect()
 }
@@ -231,36 +247,34 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn the_short_way_and_bursts_change_nothing(parts in proptest::collection::vec(coming(), 1..300), sizes in proptest::collection::vec(1usize..150, 1..6)) {
-        let (mut fast, mut one_by_one, mut slow) = (analyzer(), analyzer(), analyzer());
-        let mut now = 1_000;
-        let frames: Vec<_> = arrivals(parts).into_iter().map(|c| { now += c.after; (c.port, c.frame, Instant(now)) }).collect();
-        let (mut others, mut single, mut long) = (Vec::new(), Vec::new(), Vec::new());
+    fn the_short_way_and_bursts_change_nothing(
+        fates in proptest::collection::vec(fate(), 1..300), sizes in proptest::collection::vec(1usize..150, 1..6), further: bool
+    ) {
+        let [mut by_burst, mut one_by_one, mut at_length] = [0; 3].map(|_| analyzer_of(further));
+        let frames = arrivals(&fates);
+        let (mut others, mut expected_others) = (Vec::new(), Vec::new());
         for (n, (port, frame, at)) in frames.iter().enumerate() {
             let arrival = Arrival { frame, at: *at };
-            let classes = [one_by_one.take(*port, arrival), slow.take_at_length(*port, arrival)];
-            prop_assert_eq!(classes[0], classes[1], "frame {}: {:02x?}", n, frame);
-            if classes[0] == Class::Other {
-                single.push(frame.clone());
-            }
+            let class = at_length.take_at_length(*port, arrival);
+            prop_assert_eq!(one_by_one.take(*port, arrival), class, "frame {}: {:02x?}", n, frame);
+            expected_others.extend((class == Class::Other).then(|| frame.clone()));
         }
         let mut sizes = sizes.iter().cycle();
-        for at_port in frames.chunk_by(|a, b| a.0 == b.0) {
-            let mut rest = at_port;
+        for mut rest in frames.chunk_by(|a, b| a.0 == b.0) {
             while !rest.is_empty() {
                 let (burst, behind) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
                 let get = |i: usize| Arrival { frame: &burst[i].1, at: burst[i].2 };
-                fast.take_burst(burst[0].0, burst.len(), get, |other| {
+                let mut keep = |other: Arrival<'_>| {
                     others.push(other.frame.to_vec());
                     Ok::<_, ()>(())
-                }).unwrap();
+                };
+                by_burst.take_burst(burst[0].0, burst.len(), get, &mut keep).unwrap();
                 rest = behind;
             }
         }
-        long.append(&mut others);
-        prop_assert_eq!(long, single);
-        let expected = told(&mut slow);
+        prop_assert_eq!(others, expected_others);
+        let expected = told(&mut at_length);
         prop_assert_eq!(told(&mut one_by_one), expected.clone());
-        prop_assert_eq!(told(&mut fast), expected);
+        prop_assert_eq!(told(&mut by_burst), expected);
     }
 }

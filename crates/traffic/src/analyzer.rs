@@ -13,10 +13,10 @@ use crate::flow_state::{Arrival as Verdict, FlowState};
 use crate::payload::Pattern;
 use crate::plan::{Layout, Timing};
 use awaited::Awaited;
-use burst::Looked;
+use burst::Burst;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{FlowSpec, PortIndex, TrialSpec};
-use drophammer_port::{Arrival, BURST};
+use drophammer_port::Arrival;
 use drophammer_wire::signature::{self, Signature, TrialKey, unwrap_time};
 pub(crate) use further::Further;
 use received::{Arrivals, Bins};
@@ -132,7 +132,7 @@ pub struct Analyzer {
     /// What each of them goes on with; counts frames in order before `flows` does.
     awaited: Vec<Awaited>,
     /// Frames of a burst between its two passes.
-    looked: Box<[Looked; BURST]>,
+    looked: Box<Burst>,
     /// Do `flows` count all?
     settled: bool,
     /// Number of each of them in the trial.
@@ -197,7 +197,7 @@ impl Analyzer {
             pattern,
             flows,
             awaited,
-            looked: Box::new([Looked::default(); BURST]),
+            looked: Box::default(),
             settled: true,
             ids: own().map(|(id, _)| id as u32).collect(),
             further: own().filter(|_| further).map(|(_, flow)| Further::new(flow)).collect(),

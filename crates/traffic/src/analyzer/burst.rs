@@ -11,7 +11,7 @@ use drophammer_wire::signature::{self, Signature};
 
 /// A frame after the first pass.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Looked {
+struct Looked {
     /// As [`awaited::frame`] makes it.
     frame: u64,
     departure: u64,
@@ -19,6 +19,16 @@ pub(super) struct Looked {
     /// Of its flow among those that are received here; beyond their end if it is not, or the frame is not whole.
     place: u32,
     length: u32,
+}
+
+/// A burst of them, in lines of the cache that no other thread writes.
+#[repr(align(64))]
+pub(super) struct Burst([Looked; BURST]);
+
+impl Default for Burst {
+    fn default() -> Burst {
+        Burst([Looked::default(); BURST])
+    }
 }
 
 /// Fewer are in the cache that is nearest to the processor, with room to spare.
@@ -72,7 +82,7 @@ impl Analyzer {
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
-        for (i, looked) in self.looked[..count].iter_mut().enumerate() {
+        for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
             let Arrival { frame, at } = get(i);
             let found = expected.signature(frame);
             *looked = Looked {
@@ -119,7 +129,7 @@ impl Analyzer {
     /// The same, as long as they belong together.
     #[inline]
     fn count_run(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
-        let (looked, awaited) = (&self.looked[frames], self.awaited.as_mut_slice());
+        let (looked, awaited) = (&self.looked.0[frames], self.awaited.as_mut_slice());
         let Some(first) = looked.first() else { return 0 };
         let Some(group) = awaited.get(first.place as usize).map(|a| a.group) else { return 0 };
         self.settled = false;
@@ -187,7 +197,7 @@ impl Analyzer {
     #[cold]
     fn take_alone(&mut self, port: PortIndex, i: usize, arrival: Arrival<'_>) -> Class {
         self.settled = false;
-        let Looked { frame, departure, place, .. } = self.looked[i];
+        let Looked { frame, departure, place, .. } = self.looked.0[i];
         if (place as usize) < self.flows.len() {
             self.take_of_flow(port, place as usize, frame as u32, departure, true, arrival)
         } else {

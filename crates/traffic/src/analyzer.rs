@@ -1,6 +1,8 @@
 //! Frames to loss, order and latency. Fed with everything that comes in at test ports; what is not test traffic is handed
 //! back to the caller.
 
+mod awaited;
+mod burst;
 mod further;
 mod received;
 
@@ -10,11 +12,12 @@ use crate::datagram::test_datagram;
 use crate::flow_state::{Arrival as Verdict, FlowState};
 use crate::payload::Pattern;
 use crate::plan::{Layout, Timing};
+use awaited::Awaited;
+use burst::Burst;
 use drophammer_model::quantity::Instant;
-use drophammer_model::size::MIN_FRAME;
 use drophammer_model::trial::{FlowSpec, PortIndex, TrialSpec};
 use drophammer_port::Arrival;
-use drophammer_wire::signature::{self, Signature, TrialKey, unwrap_sequence, unwrap_time};
+use drophammer_wire::signature::{self, Signature, TrialKey, unwrap_time};
 pub(crate) use further::Further;
 use received::{Arrivals, Bins};
 use std::sync::Arc;
@@ -32,7 +35,7 @@ pub enum Class {
     Other,
 }
 
-/// A flow as its receiver sees it: all that a frame in order needs, in one line of the cache.
+/// A flow as its receiver sees it: what a frame out of order needs. One in order needs [`Awaited`] alone.
 #[repr(align(64))]
 struct ReceiveFlow {
     to: u32,
@@ -41,10 +44,31 @@ struct ReceiveFlow {
     state: FlowState,
 }
 
-/// States of fewer flows fit a first-level cache with room to spare.
-const MANY_FLOWS: usize = 256;
+impl ReceiveFlow {
+    /// Takes note of what was counted beside it.
+    #[cold]
+    fn take_note(&mut self, awaited: &mut Awaited) {
+        awaited.settle(&mut self.state);
+        awaited.follow(&self.state, self.frames, self.to as PortIndex);
+    }
 
-const _: () = assert!(size_of::<ReceiveFlow>() == 64);
+    /// Takes note of a whole frame, as [`awaited::frame`] makes it, that is not the one awaited. `None` if it is not at the
+    /// port of this flow, or was never sent.
+    #[inline(never)]
+    fn take_out_of_order(&mut self, awaited: &mut Awaited, frame: u64) -> Option<Verdict> {
+        if frame >> 32 != u64::from(self.to) {
+            return None;
+        }
+        awaited.settle(&mut self.state);
+        let sequence = self.state.unwrap(frame as u32);
+        if sequence >= self.frames {
+            return None;
+        }
+        let verdict = self.state.arrive(sequence);
+        awaited.follow(&self.state, self.frames, self.to as PortIndex);
+        Some(verdict)
+    }
+}
 
 /// A flow as a lane sees it that does not receive it.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +97,27 @@ impl Register {
     }
 }
 
+/// A lane among the flows of all.
+struct Home {
+    lane: u32,
+    /// Where the flows are; absent with one lane, which has them all in their order.
+    register: Option<Register>,
+}
+
+impl Home {
+    /// Index of `flow` among the flows that are received here; beyond their end if it is not.
+    #[inline]
+    fn place(&self, flow: u32) -> u32 {
+        match &self.register {
+            None => flow,
+            Some(Register(entries)) => match entries.get(flow as usize) {
+                Some(entry) if entry.lane == self.lane => entry.place,
+                _ => u32::MAX,
+            },
+        }
+    }
+}
+
 fn group_of(groups: &[String], name: &str) -> u32 {
     groups.iter().position(|g| g == name).unwrap_or(0) as u32
 }
@@ -84,18 +129,22 @@ pub struct Analyzer {
     earlier: Vec<TrialKey>,
     pattern: Pattern,
     flows: Vec<ReceiveFlow>,
+    /// What each of them goes on with; counts frames in order before `flows` does.
+    awaited: Vec<Awaited>,
+    /// Frames of a burst between its two passes.
+    looked: Box<Burst>,
+    /// Do `flows` count all?
+    settled: bool,
     /// Number of each of them in the trial.
     ids: Vec<u32>,
     /// What is kept of them beside; empty where none asks for it.
     further: Vec<Further>,
-    lane: u32,
-    /// Where the flows are; absent with one lane, which has them all in their order.
-    register: Option<Register>,
+    home: Home,
     groups: Vec<GroupReceived>,
     /// Group to blame for a corrupted frame whose flow cannot be read, by port.
     port_groups: Vec<usize>,
     /// Of departures and of arrivals.
-    bins: Option<[Bins; 2]>,
+    bins: [Bins; 2],
     late_ns: u64,
     stale: u64,
     /// Address of the host on each port, as [`destination`] reads it.
@@ -122,7 +171,7 @@ impl Analyzer {
         bins: usize,
     ) -> Analyzer {
         let own = || spec.flows.iter().enumerate().filter(|(_, flow)| layout.lane_of(flow.to) == lane);
-        let flows = own()
+        let flows: Vec<_> = own()
             .map(|(id, flow)| ReceiveFlow {
                 to: flow.to as u32,
                 group: group_of(groups, &flow.group),
@@ -130,6 +179,13 @@ impl Analyzer {
                 state: FlowState::new(frames[id].max(1), window),
             })
             .collect();
+        // With room behind that nobody uses: see `plan::spaced`.
+        let mut awaited = Vec::with_capacity(flows.len() + 4);
+        awaited.extend(flows.iter().map(|flow| {
+            let mut awaited = Awaited::new(flow.group);
+            awaited.follow(&flow.state, flow.frames, flow.to as PortIndex);
+            awaited
+        }));
         let ports = layout.ports();
         let leads_to = |f: &FlowSpec, port| f.to == port || f.also.contains(&port);
         let port_groups = (0..ports)
@@ -140,13 +196,15 @@ impl Analyzer {
             earlier: timing.earlier.clone(),
             pattern,
             flows,
+            awaited,
+            looked: Box::default(),
+            settled: true,
             ids: own().map(|(id, _)| id as u32).collect(),
             further: own().filter(|_| further).map(|(_, flow)| Further::new(flow)).collect(),
-            lane: lane as u32,
-            register,
+            home: Home { lane: lane as u32, register },
             groups: groups.iter().map(|_| GroupReceived::new(bins, ports)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
-            bins: bin_ns.map(|ns| [Bins::new(ns); 2]),
+            bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,
             stale: 0,
             hosts,
@@ -156,40 +214,16 @@ impl Analyzer {
     }
 
     pub(crate) fn begin(&mut self, start: Instant) {
-        self.bins.iter_mut().flatten().for_each(|bins| bins.begin(start));
+        self.bins.iter_mut().for_each(|bins| bins.begin(start));
     }
 
-    /// Index of `flow` among the flows that are received here; beyond their end if it is not.
     #[inline]
     fn place(&self, flow: u32) -> usize {
-        match &self.register {
-            None => flow as usize,
-            Some(Register(entries)) => match entries.get(flow as usize) {
-                Some(entry) if entry.lane == self.lane => entry.place as usize,
-                _ => usize::MAX,
-            },
-        }
+        self.home.place(flow) as usize
     }
 
-    /// Looks at the frames of a burst before they are taken one by one, so that the states of their flows come into the
-    /// cache all at once instead of one after the other. Only a hint: it counts nothing and may look at the wrong flow.
-    #[inline]
-    pub fn look_ahead<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) {
-        if self.flows.len() < MANY_FLOWS {
-            return;
-        }
-        for frame in frames {
-            // Where the signature is unless the frame is padded.
-            let Some(tail) = frame.last_chunk::<{ signature::LEN }>() else { continue };
-            if let Some(flow) = self.flows.get(self.place(Signature::read(tail).0.flow)) {
-                std::hint::black_box(flow.state.next_expected());
-            }
-        }
-    }
-
-    /// Takes a frame that arrived at `port`.
-    #[inline]
-    pub fn take(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
+    /// Takes a frame that arrived at `port`, whatever it is.
+    fn take_at_length(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
         let Some(datagram) = test_datagram(arrival.frame) else { return Class::Other };
         let at = datagram.payload.len() - signature::LEN;
         let Some(tail) = datagram.payload.last_chunk::<{ signature::LEN }>() else { return Class::Other };
@@ -199,16 +233,31 @@ impl Analyzer {
         }
         let place = self.place(signature.flow);
         let intact = datagram.intact && self.pattern.starts_with(&datagram.payload[..at]);
-        let Some(flow) = self.flows.get_mut(place) else {
+        if place >= self.flows.len() {
             return self.received_elsewhere(port, &signature, intact);
-        };
+        }
+        self.take_of_flow(port, place, signature.sequence, departure(signature.time, arrival.at), intact, arrival)
+    }
+
+    /// Takes a frame of the flow at `place` with `sequence` as it carries it.
+    fn take_of_flow(
+        &mut self,
+        port: PortIndex,
+        place: usize,
+        sequence: u32,
+        departure: u64,
+        intact: bool,
+        arrival: Arrival<'_>,
+    ) -> Class {
+        let (flow, awaited) = (&mut self.flows[place], &mut self.awaited[place]);
         let group_index = flow.group as usize;
         let elsewhere = flow.to as usize != port;
         if elsewhere && !self.further.get(place).is_some_and(|f| f.also.contains(&port)) {
             let frames = flow.frames;
-            return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
+            return self.astray(port, group_index, intact && u64::from(sequence) < frames);
         }
-        let sequence = unwrap_sequence(signature.sequence, flow.state.next_expected());
+        awaited.settle(&mut flow.state);
+        let sequence = flow.state.unwrap(sequence);
         if !intact || sequence >= flow.frames {
             return self.corrupted(port, Some(group_index));
         }
@@ -218,7 +267,9 @@ impl Analyzer {
             group.elsewhere[port] += 1;
             return Class::Test;
         }
-        match flow.state.arrive(sequence) {
+        let verdict = flow.state.arrive(sequence);
+        awaited.follow(&flow.state, flow.frames, flow.to as PortIndex);
+        match verdict {
             Verdict::New => {}
             Verdict::Duplicate => return Class::Test,
             Verdict::TooOld => {
@@ -233,29 +284,14 @@ impl Analyzer {
                 group.elsewhere[port] += 1;
             }
         }
-        let departure = departure(signature.time, arrival.at);
-        let latency = arrival.at.0.saturating_sub(departure);
-        group.latency(latency);
-        group.late += u64::from(latency > self.late_ns);
-        // Padding that a router cut off is there on every line.
-        group.bytes += (arrival.frame.len() as u64 + 4).max(u64::from(MIN_FRAME));
-        self.distinct += 1;
-        self.arrivals[port].take(arrival.at);
-        if let Some([departures, arrivals]) = &mut self.bins {
-            if let Some(count) = group.bins.delivered.get_mut(departures.of(departure)) {
-                *count += 1;
-            }
-            if let Some(count) = group.bins.arrived.get_mut(arrivals.of(arrival.at.0)) {
-                *count += 1;
-            }
-        }
+        self.count(port, group_index, arrival, departure);
         Class::Test
     }
 
     /// A frame of this trial whose flow, if there is such a one, leads to a port of another lane.
     #[cold]
     fn received_elsewhere(&mut self, port: PortIndex, signature: &Signature, intact: bool) -> Class {
-        let entry = self.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
+        let entry = self.home.register.as_ref().and_then(|r| r.0.get(signature.flow as usize)).copied();
         match entry {
             None => self.corrupted(port, None),
             Some(entry) => {
@@ -315,8 +351,18 @@ impl Analyzer {
         &self.groups
     }
 
+    /// Brings [`Analyzer::flows`] up to date with what was taken.
+    pub fn settle(&mut self) {
+        self.flows.iter_mut().zip(&self.awaited).for_each(|(flow, awaited)| awaited.settle(&mut flow.state));
+        self.settled = true;
+    }
+
     /// `(flow, group, state)` of every flow that is received here.
+    ///
+    /// # Panics
+    /// If a frame was taken after the last [`Analyzer::settle`].
     pub fn flows(&self) -> impl Iterator<Item = (usize, usize, &FlowState)> {
+        assert!(self.settled, "states of flows are read while frames in order are counted beside them");
         self.flows.iter().zip(&self.ids).map(|(f, id)| (*id as usize, f.group as usize, &f.state))
     }
 

@@ -1,7 +1,6 @@
 //! Runs a planned trial: one loop that sends what is due, takes what came, and keeps watch over itself. A trial on several
 //! threads is several of these loops ([`crate::lanes`]).
 
-use crate::analyzer::Class;
 use crate::lanes::Board;
 use crate::outcome::result;
 use crate::plan::{Part, Plan, PlannedEvent};
@@ -238,14 +237,16 @@ impl<'a, 'p> Ready<'a, 'p> {
                 for _ in 0..rounds {
                     let frames = port.receive()?;
                     let count = frames.len();
-                    part.analyzer.look_ahead(frames.iter().map(|a| a.frame));
-                    for arrival in frames.iter() {
-                        if part.analyzer.take(*index, arrival) == Class::Other {
+                    part.analyzer.take_burst(
+                        *index,
+                        count,
+                        |i| frames.get(i),
+                        |arrival| {
                             watch.other += 1;
-                            control.receive(*index, arrival)?;
                             control_due = Instant(0);
-                        }
-                    }
+                            control.receive(*index, arrival)
+                        },
+                    )?;
                     busy += count;
                     if count < drophammer_port::BURST {
                         break;
@@ -320,7 +321,7 @@ pub fn run(
     let start = clock.now() + lead(clock);
     let fared = ready.run(start, clock, control, 0, &board)?;
     let step = clock.wall_offset() - wall_before;
-    Ok(result(&plan, &[fared], i64::try_from(step).unwrap_or(i64::MAX)))
+    Ok(result(&mut plan, &[fared], i64::try_from(step).unwrap_or(i64::MAX)))
 }
 
 /// Time from the decision to start until the first departure: frames that wait from before the trial are taken before.

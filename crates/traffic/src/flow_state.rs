@@ -1,5 +1,7 @@
 //! What has arrived of one flow: which frames, how often, in which order.
 
+use drophammer_wire::signature::unwrap_sequence;
+
 /// What a further frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
@@ -26,7 +28,7 @@ const JUMPS: usize = 64;
 /// State of one flow. Sequence numbers are unwrapped and start at 0.
 ///
 /// A frame that comes in its order touches these 48 bytes and nothing else; what loss, duplicates and reordering need is
-/// kept apart, so that the states of thousands of flows stay in the cache.
+/// kept apart. The analyzer counts such frames in less (`analyzer::awaited`), so that thousands of flows stay in the cache.
 #[derive(Clone, Debug)]
 pub struct FlowState {
     /// RFC 4737 NextExp: highest sequence number so far plus one.
@@ -50,7 +52,7 @@ const WORDS: usize = 8;
 
 /// Frames in order are noted in the window when so many have come, or when one is not: the window of each of thousands of
 /// flows is far from the processor, and a gap after millions of frames must not cost the time to note them all.
-const RUN: u64 = 4_096;
+pub(crate) const RUN: u64 = 4_096;
 
 /// What frames out of their order have left behind.
 #[derive(Clone, Debug)]
@@ -100,6 +102,18 @@ impl FlowState {
     #[inline]
     pub fn next_expected(&self) -> u64 {
         self.next_expected
+    }
+
+    /// Is every frame that may come next, but the one with number NextExp, out of order?
+    #[inline]
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.follows_last == self.next_expected
+    }
+
+    /// Full number of a frame with these lower 28 bits, at most half of what they can hold from what was expected next.
+    #[inline]
+    pub(crate) fn unwrap(&self, sequence: u32) -> u64 {
+        unwrap_sequence(sequence, self.next_expected)
     }
 
     /// Distinct frames.
@@ -165,6 +179,17 @@ impl FlowState {
             self.note();
         }
         Arrival::New
+    }
+
+    /// Takes note of `frames` arrivals in order, of which only the last may be the end of a run: the same as as many calls
+    /// of [`FlowState::arrive`] with what it expects next.
+    pub(crate) fn arrive_in_order(&mut self, frames: u64) {
+        debug_assert!(self.is_in_order() && self.next_expected % RUN + frames <= RUN);
+        self.next_expected += frames;
+        self.follows_last = self.next_expected;
+        if self.next_expected.is_multiple_of(RUN) {
+            self.note();
+        }
     }
 
     /// Brings the window up to date.

@@ -15,7 +15,10 @@ const HALF: usize = 1 << (BITS - 1);
 /// Counts of latencies, three digits exact. Recording is a shift and an addition; the bookkeeping of the HDR
 /// histogram (smallest, largest, total) is done when it is asked for.
 pub struct Latencies {
-    counts: Vec<u64>,
+    /// Their lower halves, so that those in use are near the processor.
+    counts: Vec<u32>,
+    /// Their upper halves: how often the lower one began again at 0.
+    wraps: Vec<u32>,
 }
 
 /// Place of `ns` among the counts: a row of 2^10 for every doubling, the first one twice as long.
@@ -34,28 +37,54 @@ fn smallest_at(place: usize) -> u64 {
 impl Latencies {
     /// None yet.
     pub fn new() -> Latencies {
-        Latencies { counts: spaced(place(MAX_NS.next_power_of_two() - 1) + 1) }
+        let places = place(MAX_NS.next_power_of_two() - 1) + 1;
+        Latencies { counts: spaced(places), wraps: spaced(places) }
     }
 
     /// Counts one.
-    #[inline]
+    #[inline(always)]
     pub fn record(&mut self, ns: u64) {
-        match self.counts.get_mut(place(ns)) {
-            Some(count) => *count += 1,
-            None => self.counts[place(MAX_NS)] += 1,
+        let place = place(ns);
+        match self.counts.get_mut(place) {
+            Some(count) => {
+                *count = count.wrapping_add(1);
+                if *count == 0 {
+                    self.wrap(place);
+                }
+            }
+            None => self.record_longest(),
         }
+    }
+
+    #[cold]
+    fn wrap(&mut self, place: usize) {
+        self.wraps[place] += 1;
+    }
+
+    #[cold]
+    fn record_longest(&mut self) {
+        self.add_at(place(MAX_NS), 1);
     }
 
     /// Adds all that `other` has recorded.
     pub(crate) fn add(&mut self, other: &Latencies) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(sum, n)| *sum += n);
+        (0..self.counts.len()).for_each(|place| self.add_at(place, other.at(place)));
+    }
+
+    fn at(&self, place: usize) -> u64 {
+        u64::from(self.wraps[place]) << 32 | u64::from(self.counts[place])
+    }
+
+    fn add_at(&mut self, place: usize, more: u64) {
+        let sum = self.at(place) + more;
+        (self.wraps[place], self.counts[place]) = ((sum >> 32) as u32, sum as u32);
     }
 
     /// The HDR histogram of all that was recorded.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, MAX_NS, DIGITS).expect("constant bounds are valid");
-        for (place, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            histogram.saturating_record_n(smallest_at(place), *count);
+        for (place, count) in (0..self.counts.len()).map(|p| (p, self.at(p))).filter(|(_, count)| *count > 0) {
+            histogram.saturating_record_n(smallest_at(place), count);
         }
         histogram
     }
@@ -71,6 +100,22 @@ impl Default for Latencies {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn counts_go_on_beyond_32_bits() {
+        let (mut latencies, most) = (Latencies::new(), u64::from(u32::MAX));
+        latencies.add_at(place(70_000), most);
+        latencies.add_at(place(MAX_NS), most);
+        for ns in [70_000, 70_001, u64::MAX, u64::MAX] {
+            latencies.record(ns);
+        }
+        assert_eq!((latencies.at(place(70_000)), latencies.at(place(MAX_NS))), (most + 2, most + 2));
+        let mut sum = Latencies::new();
+        sum.add(&latencies);
+        sum.add(&latencies);
+        assert_eq!(sum.histogram().len(), 4 * (most + 2));
+        assert_eq!(sum.histogram().count_at(70_000), 2 * (most + 2));
+    }
 
     proptest! {
         #[test]

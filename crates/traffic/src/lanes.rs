@@ -275,7 +275,7 @@ pub fn run_lanes<C: Control + Send>(
     }
     match failed {
         Some(e) => Err(e),
-        None => Ok(result(&plan, &whole, i64::try_from(step).unwrap_or(i64::MAX))),
+        None => Ok(result(&mut plan, &whole, i64::try_from(step).unwrap_or(i64::MAX))),
     }
 }
 

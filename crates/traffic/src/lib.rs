@@ -9,6 +9,7 @@ pub mod engine;
 pub mod flow_state;
 pub mod generator;
 pub mod histogram;
+mod intact;
 pub mod lanes;
 mod layout;
 mod outcome;

@@ -10,7 +10,9 @@ use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult
 use std::collections::BTreeMap;
 
 /// Adds up what the lanes of `plan` have counted; `fared` is one per lane. Of times the worst lane's counts.
-pub(crate) fn result(plan: &Plan, fared: &[Fared], clock_step_ns: i64) -> TrialResult {
+pub(crate) fn result(plan: &mut Plan, fared: &[Fared], clock_step_ns: i64) -> TrialResult {
+    plan.parts.iter_mut().for_each(|p| p.analyzer.settle());
+    let plan = &*plan;
     let generators: Vec<&PortGenerator> = plan.parts.iter().flat_map(|p| &p.generators).collect();
     let mut groups: Vec<GroupCounts> =
         plan.groups.iter().enumerate().map(|(i, name)| group_counts(plan, &generators, i, name)).collect();

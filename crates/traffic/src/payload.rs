@@ -6,13 +6,19 @@ const LEN: usize = 9_216;
 
 /// The pattern; the same for all frames of a run.
 #[derive(Clone, Debug)]
-pub struct Pattern(Box<[u8]>);
+pub struct Pattern {
+    bytes: Box<[u8]>,
+    /// The first eight of them as a little-endian word.
+    head: u64,
+    /// Sums of the first 0, 1, 2 ... bytes as [`checksum::sum_le`] makes them.
+    sums: Box<[u32]>,
+}
 
 impl Pattern {
     /// From the seed of the run.
     pub fn new(seed: u64) -> Pattern {
         let mut state = seed | 1;
-        let bytes = (0..LEN)
+        let bytes: Box<[u8]> = (0..LEN)
             .map(|_| {
                 // xorshift64*: cheap and without visible period here.
                 state ^= state >> 12;
@@ -21,14 +27,34 @@ impl Pattern {
                 (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8
             })
             .collect();
-        Pattern(bytes)
+        let mut sum = 0;
+        let sums = bytes.iter().enumerate().map(|(at, byte)| {
+            sum += u32::from(*byte) << (8 * (at % 2));
+            sum
+        });
+        let sums = std::iter::once(0).chain(sums).collect();
+        let head = u64::from_le_bytes(*bytes.first_chunk().expect("a pattern is longer than a word"));
+        Pattern { bytes, head, sums }
     }
 
     /// The first `len` bytes, at most 9,216.
     #[inline]
     pub fn bytes(&self, len: usize) -> &[u8] {
-        &self.0[..len.min(LEN)]
+        &self.bytes[..len.min(LEN)]
     }
+
+    /// The first eight bytes as a little-endian word.
+    #[inline]
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Sum of the first `len` bytes, at most 9,216, of little-endian words; an odd last byte is the lower one of its word.
+    #[inline]
+    pub(crate) fn sum(&self, len: usize) -> u64 {
+        u64::from(self.sums[len.min(LEN)])
+    }
+
     /// Are these the first bytes of the pattern?
     #[inline]
     pub fn starts_with(&self, bytes: &[u8]) -> bool {

@@ -104,9 +104,9 @@ pub enum PlanError {
 
 /// `n` zeros, with a line of the cache behind them that nobody uses. All that a thread writes per frame either fills whole
 /// lines (types with `repr(align)`) or has such a gap behind it, so two threads never write to the same line.
-pub(crate) fn spaced(n: usize) -> Vec<u64> {
-    let mut zeros = Vec::with_capacity(n + 8);
-    zeros.resize(n, 0);
+pub(crate) fn spaced<T: Clone + Default>(n: usize) -> Vec<T> {
+    let mut zeros = Vec::with_capacity(n + 64usize.div_ceil(size_of::<T>()));
+    zeros.resize(n, T::default());
     zeros
 }
 

@@ -231,10 +231,8 @@ fn analyzer_of(plan: Plan, flows: u32) -> Duration {
             }
             let watch = Stopwatch::now();
             for burst in lent.chunks(BURST) {
-                analyzer.look_ahead(burst.iter().map(|(frame, _)| frame.as_slice()));
-                for (frame, at) in burst {
-                    black_box(analyzer.take(1, Arrival { frame: black_box(frame), at: *at }));
-                }
+                let get = |i: usize| Arrival { frame: black_box(&burst[i].0), at: burst[i].1 };
+                analyzer.take_burst(1, burst.len(), get, |_| Err("not test traffic")).expect("test traffic");
             }
             time += watch.elapsed();
         }
@@ -310,14 +308,16 @@ fn one_thread(only: &str) {
         parts.iter().zip(&mut rates).for_each(|((_, part), rates)| rates.push(part()));
     }
     let limit = median(&mut rates[0]);
-    println!("64-byte IPv4 frames on one thread, medians of {ROUNDS} alternating rounds:");
+    println!("64-byte IPv4 frames on one thread, medians of {ROUNDS} alternating rounds, and the best one:");
     for ((name, _), rates) in parts.iter().zip(&mut rates) {
         let rate = median(rates);
+        let best = rates.last().copied().unwrap_or(rate);
         println!(
-            "  {name:<48} {:>7.1} M frames/s  {:>6.2} ns  {:.3} of the copy",
+            "  {name:<48} {:>7.1} M frames/s  {:>6.2} ns  {:.3} of the copy, best {:>5.1}",
             rate / 1e6,
             1e9 / rate,
-            rate / limit
+            rate / limit,
+            best / 1e6
         );
     }
 }

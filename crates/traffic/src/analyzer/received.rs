@@ -4,6 +4,7 @@ use crate::histogram::Latencies;
 use crate::plan::spaced;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
+use drophammer_model::size::MIN_FRAME;
 
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
@@ -51,12 +52,25 @@ impl GroupReceived {
         }
     }
 
+    /// Where the latency of each frame is counted; all else of it is in a [`Run`].
     #[inline]
-    pub(super) fn latency(&mut self, ns: u64) {
-        self.latencies.record(ns);
-        self.latency_sum += u128::from(ns);
-        self.latency_min = self.latency_min.min(ns);
-        self.latency_max = self.latency_max.max(ns);
+    pub(super) fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
+    }
+
+    /// Adds what came one behind the other.
+    pub(super) fn take(&mut self, run: &Run) {
+        self.late += run.late;
+        self.bytes += run.bytes;
+        self.latency_sum += u128::from(run.latency_sum);
+        self.latency_min = self.latency_min.min(run.latency_min);
+        self.latency_max = self.latency_max.max(run.latency_max);
+        if let Some(count) = self.bins.delivered.get_mut(run.departures.index) {
+            *count += run.frames;
+        }
+        if let Some(count) = self.bins.arrived.get_mut(run.arrivals.index) {
+            *count += run.frames;
+        }
     }
 
     /// Latency of the distinct intact frames.
@@ -95,13 +109,12 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    #[inline]
-    pub(super) fn take(&mut self, at: Instant) {
+    pub(super) fn take(&mut self, run: &Run) {
         if self.frames == 0 {
-            self.first = at;
+            self.first = Instant(run.first);
         }
-        self.frames += 1;
-        self.last = self.last.max(at);
+        self.frames += run.frames;
+        self.last = self.last.max(Instant(run.last));
     }
 
     /// Time that these frames stand for: n frames span n - 1 intervals from first to last, so one mean interval is
@@ -115,31 +128,110 @@ impl Arrivals {
     }
 }
 
+/// A time bin.
+#[derive(Clone, Copy)]
+struct Bin {
+    from: u64,
+    /// Less than that of others where it ends with the time that can be told.
+    ns: u64,
+    index: usize,
+}
+
+impl Bin {
+    #[inline(always)]
+    fn holds(&self, at: u64) -> bool {
+        at.wrapping_sub(self.from) < self.ns
+    }
+}
+
 /// Finds the time bin of an instant; remembers the last one, because the next frame is mostly in the same.
 #[derive(Clone, Copy)]
 pub(super) struct Bins {
     ns: u64,
     start: u64,
-    from: u64,
-    index: usize,
+    last: Bin,
 }
 
 impl Bins {
-    pub(super) fn new(ns: u64) -> Bins {
-        Bins { ns, start: 0, from: 0, index: 0 }
+    /// Without a length there is one bin for all times.
+    pub(super) fn new(ns: Option<u64>) -> Bins {
+        Bins { ns: ns.unwrap_or(u64::MAX), start: 0, last: Bin { from: 0, ns: 0, index: 0 } }
     }
 
     pub(super) fn begin(&mut self, start: Instant) {
-        (self.start, self.from, self.index) = (start.0, start.0, 0);
+        self.start = start.0;
+        self.last = Bin { from: start.0, ns: 0, index: 0 };
     }
 
     #[inline]
-    pub(super) fn of(&mut self, at: u64) -> usize {
-        if at.wrapping_sub(self.from) >= self.ns {
-            let index = at.saturating_sub(self.start) / self.ns;
-            self.from = self.start.saturating_add(index * self.ns);
-            self.index = index as usize;
+    fn of(&mut self, at: u64) -> Bin {
+        if !self.last.holds(at) {
+            self.find(at);
         }
-        self.index
+        self.last
+    }
+
+    #[cold]
+    fn find(&mut self, at: u64) {
+        let index = at.saturating_sub(self.start) / self.ns;
+        let from = self.start + index * self.ns;
+        self.last = Bin { from, ns: self.ns.min(u64::MAX - from), index: index as usize };
+    }
+}
+
+/// Distinct frames of one group at one port that came one behind the other, with their departures in one time bin and their
+/// arrivals in one. Most of a burst is one run, so sums are added up near the processor.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) group: usize,
+    departures: Bin,
+    arrivals: Bin,
+    pub(super) frames: u64,
+    bytes: u64,
+    late: u64,
+    /// Of at most a burst of frames, each with less than 2^33 ns.
+    latency_sum: u64,
+    latency_min: u64,
+    latency_max: u64,
+    first: u64,
+    last: u64,
+}
+
+impl Run {
+    /// A run of no frames yet, of `group`, to which a frame fits with this departure and this arrival.
+    #[inline(always)]
+    pub(super) fn new(group: usize, [departures, arrivals]: &mut [Bins; 2], departure: u64, at: u64) -> Run {
+        Run {
+            group,
+            departures: departures.of(departure),
+            arrivals: arrivals.of(at),
+            frames: 0,
+            bytes: 0,
+            late: 0,
+            latency_sum: 0,
+            latency_min: u64::MAX,
+            latency_max: 0,
+            first: at,
+            last: at,
+        }
+    }
+
+    /// Does a frame of the same group belong to it? The first does.
+    #[inline(always)]
+    pub(super) fn fits(&self, departure: u64, at: u64) -> bool {
+        self.departures.holds(departure) && self.arrivals.holds(at) || self.frames == 0
+    }
+
+    /// Adds a frame of `bytes` bytes without FCS that was under way for `latency` ns.
+    #[inline(always)]
+    pub(super) fn add(&mut self, bytes: u32, latency: u64, late_ns: u64, at: u64) {
+        self.frames += 1;
+        // Padding that a router cut off is there on every line.
+        self.bytes += (u64::from(bytes) + 4).max(u64::from(MIN_FRAME));
+        self.late += u64::from(latency > late_ns);
+        self.latency_sum += latency;
+        self.latency_min = self.latency_min.min(latency);
+        self.latency_max = self.latency_max.max(latency);
+        self.last = self.last.max(at);
     }
 }

@@ -8,6 +8,11 @@ use proptest::prelude::*;
 
 /// The analyzer of a trial of 1,000 IPv4 and 1,000 IPv6 frames of 128 bytes from port 0 to port 1.
 fn analyzer() -> Analyzer {
+    analyzer_of(false)
+}
+
+/// The same; with `further`, both flows are counted by destination, and may come to port 0 as well.
+fn analyzer_of(further: bool) -> Analyzer {
     let flow = |family, first: &str| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
         let group = Family::to_string(&family);
@@ -15,11 +20,11 @@ fn analyzer() -> Analyzer {
             group,
             from: 0,
             to: 1,
-            also: vec![],
+            also: if further { vec![0] } else { vec![] },
             family,
             sources: range,
             destinations: range.into(),
-            per_destination: false,
+            per_destination: further,
             weight: 1.0,
         }
     };
@@ -101,24 +106,37 @@ proptest! {
     }
 }
 
+/// A whole frame with `length` bytes of pattern.
+fn whole(v6: bool, length: usize, signature: &Signature, key: TrialKey) -> Vec<u8> {
+    let mut payload = Pattern::new(3).bytes(length).to_vec();
+    payload.extend(signature.emit(key));
+    let mut frame = alike(v6, payload, 0);
+    mend(v6, &mut frame);
+    frame
+}
+
+/// Makes the checksums of a frame right.
+fn mend(v6: bool, frame: &mut [u8]) {
+    let udp = if v6 { 54 } else { 34 };
+    if !v6 {
+        frame[24..26].fill(0);
+        let sum = checksum::finish(checksum::sum(&frame[14..34]));
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame[udp + 6..udp + 8].fill(0);
+    let addresses = if v6 { 22..54 } else { 26..34 };
+    let pseudo = checksum::sum(&frame[addresses]) + 17 + (frame.len() - udp) as u64;
+    let sum = udp::field(pseudo + checksum::sum(&frame[udp..]));
+    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
 #[test]
 fn whole_frames_count_once_each() {
     // What the other tests refuse is refused for what is wrong with it: the same way made right counts.
     let mut analyzer = analyzer();
     for (flow, v6) in [(0, false), (1, true)] {
         let at = if v6 { 128 - 4 - 14 - 40 - 8 } else { 128 - 4 - 14 - 20 - 8 } - signature::LEN;
-        let mut payload = Pattern::new(3).bytes(at).to_vec();
-        payload.extend(Signature { flow, sequence: 0, time: 1_000 }.emit(TrialKey::new(1, 2)));
-        let mut frame = alike(v6, payload, 0);
-        let udp = if v6 { 54 } else { 34 };
-        if !v6 {
-            let sum = checksum::finish(checksum::sum(&frame[14..34]));
-            frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        }
-        let addresses = if v6 { 22..54 } else { 26..34 };
-        let pseudo = checksum::sum(&frame[addresses]) + 17 + (frame.len() - udp) as u64;
-        let sum = udp::field(pseudo + checksum::sum(&frame[udp..]));
-        frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+        let mut frame = whole(v6, at, &Signature { flow, sequence: 0, time: 1_000 }, TrialKey::new(1, 2));
         let mut take = |port| analyzer.take(port, Arrival { frame: &frame, at: Instant(1_500) });
         assert_eq!([take(1), take(1), take(0)], [Class::Test; 3]);
         // Each byte of the destination address counts, the source address does not.
@@ -131,7 +149,132 @@ fn whole_frames_count_once_each() {
             frame[byte] ^= 1;
         }
     }
+    analyzer.settle();
     assert_eq!((analyzer.distinct(), analyzer.groups()[0].stray, analyzer.groups()[1].stray), (2, 7, 7));
     assert!(analyzer.flows().all(|(_, _, state)| (state.received(), state.duplicated()) == (1, 7)));
     assert_eq!(analyzer.groups()[1].latency_summary().mean_ns, 500.0);
+}
+
+/// Everything that an analyzer has counted.
+fn told(analyzer: &mut Analyzer) -> String {
+    analyzer.settle();
+    let counted =
+        |bins: &[u64]| -> Vec<(usize, u64)> { bins.iter().copied().enumerate().filter(|(_, n)| *n > 0).collect() };
+    let bins = |bins: &ReceiveBins| (counted(&bins.delivered), counted(&bins.arrived));
+    let groups: Vec<_> = analyzer
+        .groups()
+        .iter()
+        .map(|g| (g.stray, g.corrupted, g.late, g.bytes, bins(&g.bins), g.elsewhere.clone(), g.latency_summary()))
+        .collect();
+    let flows: Vec<_> = analyzer
+        .flows()
+        .map(|(flow, group, s)| {
+            let missing: Vec<u64> = s.missing(1_000, &[]).collect();
+            let order = (s.in_sequence(), s.reordered(), s.reordered_3(), s.max_extent());
+            (flow, group, s.received(), s.duplicated(), s.next_expected(), order, missing)
+        })
+        .collect();
+    let further = analyzer.further();
+    format!("{:?}", (groups, flows, further, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Debug)]
+struct Fate {
+    v6: bool,
+    /// Bytes of pattern.
+    length: usize,
+    /// Which fault, if one of the lower numbers; the others are none.
+    fault: u8,
+    /// From its number to the next one of its flow.
+    step: i64,
+    at: usize,
+    change: u8,
+    /// Time since the frame before, and since its departure.
+    after: u64,
+    sent: u64,
+}
+
+prop_compose! {
+    /// Mostly whole and in order, and of 64 bytes.
+    fn fate()(
+        v6: bool, odd in 0usize..40, plain in 0u8..4, fault in 0u8..40, step in prop_oneof![9 => Just(1i64), 1 => -6i64..8],
+        at: u16, change: u8, after in prop_oneof![9 => 0u64..3_000, 1 => Just(3_000_000_000u64)], sent in 0u64..5_000
+    ) -> Fate {
+        let length = match (plain, v6) { (0, _) => odd, (_, false) => 6, (_, true) => 0 };
+        Fate { v6, length, fault, step, at: at.into(), change, after, sent }
+    }
+}
+
+/// Frames of both flows as they come in, each with its port and its time.
+fn arrivals(fates: &[Fate]) -> Vec<(usize, Vec<u8>, Instant)> {
+    let (mut next, mut now) = ([0i64; 2], 1_000u64);
+    let frames = fates.iter().map(|fate| {
+        let Fate { v6, length, change, .. } = *fate;
+        now += fate.after;
+        let flow = usize::from(v6);
+        let (sequence, time) = (next[flow] as u32, now.wrapping_sub(fate.sent) as u32);
+        next[flow] = (next[flow] + fate.step).clamp(0, 1_003);
+        let signature = Signature { flow: flow as u32, sequence, time };
+        let mut frame = whole(v6, length, &signature, TrialKey::new(1, if fate.fault == 1 { 1 } else { 2 }));
+        let spot = fate.at % frame.len();
+        match fate.fault {
+            2 => frame[spot] ^= change,
+            3 => {
+                frame[spot] ^= change;
+                mend(v6, &mut frame);
+            }
+            4 => frame.truncate(spot),
+            5 => frame.extend(vec![change; spot % 30]),
+            6 if !v6 => frame[15] = change,
+            7 => frame[fate.at % 6] ^= change,
+            8 => frame = (0..spot).map(|i| change.wrapping_mul(i as u8)).collect(),
+            // As another flow, that there is or not.
+            9 => {
+                frame = whole(v6, length, &Signature { flow: u32::from(change) % 4, ..signature }, TrialKey::new(1, 2))
+            }
+            _ => {}
+        }
+        if fate.fault != 4 {
+            frame.resize(frame.len().max(60), 0);
+        }
+        (usize::from(fate.fault != 10), frame, Instant(now))
+    });
+    frames.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn the_short_way_and_bursts_change_nothing(
+        fates in proptest::collection::vec(fate(), 1..300), sizes in proptest::collection::vec(1usize..150, 1..6), further: bool
+    ) {
+        let [mut by_burst, mut one_by_one, mut at_length] = [0; 3].map(|_| analyzer_of(further));
+        let frames = arrivals(&fates);
+        let (mut others, mut expected_others) = (Vec::new(), Vec::new());
+        for (n, (port, frame, at)) in frames.iter().enumerate() {
+            let arrival = Arrival { frame, at: *at };
+            let class = at_length.take_at_length(*port, arrival);
+            prop_assert_eq!(one_by_one.take(*port, arrival), class, "frame {}: {:02x?}", n, frame);
+            expected_others.extend((class == Class::Other).then(|| frame.clone()));
+        }
+        let mut sizes = sizes.iter().cycle();
+        for mut rest in frames.chunk_by(|a, b| a.0 == b.0) {
+            while !rest.is_empty() {
+                let (burst, behind) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+                let get = |i: usize| Arrival { frame: &burst[i].1, at: burst[i].2 };
+                let mut keep = |other: Arrival<'_>| {
+                    others.push(other.frame.to_vec());
+                    Ok::<_, ()>(())
+                };
+                by_burst.take_burst(burst[0].0, burst.len(), get, &mut keep).unwrap();
+                rest = behind;
+            }
+        }
+        prop_assert_eq!(others, expected_others);
+        let expected = told(&mut at_length);
+        prop_assert_eq!(told(&mut one_by_one), expected.clone());
+        prop_assert_eq!(told(&mut by_burst), expected);
+    }
 }

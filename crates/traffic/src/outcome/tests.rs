@@ -154,15 +154,16 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
         }
     }
     under_way.sort();
-    for (at, _, port, frame) in &under_way {
-        let analyzer = &mut plan.parts[layout.lane_of(*port)].analyzer;
-        analyzer.look_ahead(std::iter::once(frame.as_slice()));
-        analyzer.take(*port, Arrival { frame, at: Instant(*at) });
+    for burst in under_way.chunk_by(|(_, _, a, _), (_, _, b, _)| a == b) {
+        let port = burst[0].2;
+        let get = |i: usize| Arrival { frame: &burst[i].3, at: Instant(burst[i].0) };
+        let analyzer = &mut plan.parts[layout.lane_of(port)].analyzer;
+        analyzer.take_burst(port, burst.len(), get, |_| Ok::<_, ()>(())).unwrap();
     }
     let fared: Vec<Fared> = (0..layout.lanes() as u64)
         .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1, events: vec![] })
         .collect();
-    result(&plan, &fared, 5)
+    result(&mut plan, &fared, 5)
 }
 
 fn flow(group: u8, from: usize, to: usize, ipv6: bool, weight: f64) -> FlowSpec {

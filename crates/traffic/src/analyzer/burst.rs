@@ -1,0 +1,207 @@
+//! Takes what comes in a burst at a time, in two passes. The first looks at every frame and says which are whole and of this
+//! trial; what the second needs of their flows comes near meanwhile. The second counts them, in their order.
+
+use super::awaited::{self, Place};
+use super::received::Run;
+use super::{Analyzer, Class, Verdict, departure};
+use crate::intact::Expected;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::{Arrival, BURST};
+use drophammer_wire::signature::{self, Signature};
+
+/// A frame after the first pass.
+#[derive(Clone, Copy, Default)]
+struct Looked {
+    /// As [`awaited::frame`] makes it.
+    frame: u64,
+    departure: u64,
+    at: u64,
+    /// Of its flow among those that are received here; beyond their end if it is not, or the frame is not whole.
+    place: u32,
+    length: u32,
+}
+
+/// A burst of them, in lines of the cache that no other thread writes.
+#[repr(align(64))]
+pub(super) struct Burst([Looked; BURST]);
+
+impl Default for Burst {
+    fn default() -> Burst {
+        Burst([Looked::default(); BURST])
+    }
+}
+
+/// Fewer are in the cache that is nearest to the processor, with room to spare.
+const MANY_FLOWS: usize = 512;
+
+impl Analyzer {
+    /// Takes `count` frames that arrived at `port`, which `get` gives by their places from 0, in this order. Those that are
+    /// not test traffic are handed to `other`.
+    ///
+    /// # Errors
+    /// The first of `other`; no frame behind it is taken then.
+    pub fn take_burst<'a, E>(
+        &mut self,
+        port: PortIndex,
+        count: usize,
+        get: impl Fn(usize) -> Arrival<'a>,
+        mut other: impl FnMut(Arrival<'a>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for from in (0..count).step_by(BURST) {
+            let burst = (count - from).min(BURST);
+            self.look(port, burst, |i| get(from + i));
+            let mut at = 0;
+            loop {
+                at += self.count_whole(port, at..burst);
+                if at == burst {
+                    break;
+                }
+                let arrival = get(from + at);
+                if self.take_alone(port, at, arrival) == Class::Other {
+                    other(arrival)?;
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a frame that arrived at `port`.
+    pub fn take(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
+        self.look(port, 1, |_| arrival);
+        let stale = self.stale;
+        match self.count_whole(port, 0..1) {
+            0 => self.take_alone(port, 0, arrival),
+            _ if self.stale > stale => Class::Stale,
+            _ => Class::Test,
+        }
+    }
+
+    /// Looks at `count` frames, at most a burst.
+    #[inline(always)]
+    fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
+        self.touch(count, &get);
+        let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
+        for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
+            let Arrival { frame, at } = get(i);
+            let found = expected.signature(frame);
+            *looked = Looked {
+                frame: awaited::frame(port, found.sequence()),
+                departure: departure(found.time as u32, at),
+                at: at.0,
+                place: self.home.place(found.flow()),
+                length: frame.len() as u32,
+            };
+        }
+    }
+
+    /// Reads what frames will need of their flows, so that with many flows it comes into the cache at once and not one after
+    /// the other. Only a hint: it counts nothing and may look at the wrong flow.
+    #[inline(always)]
+    fn touch<'a>(&self, count: usize, get: &impl Fn(usize) -> Arrival<'a>) {
+        if self.awaited.len() < MANY_FLOWS {
+            return;
+        }
+        let mut touched = 0;
+        for i in 0..count {
+            // Where the signature is unless the frame is padded.
+            let Some(tail) = get(i).frame.last_chunk::<{ signature::LEN }>() else { continue };
+            let place = self.home.place(Signature::read(tail).0.flow);
+            touched ^= self.awaited.get(place as usize).map_or(0, |awaited| awaited.look());
+        }
+        std::hint::black_box(touched);
+    }
+
+    /// Counts frames of those looked at from the first on as long as each is whole, of a flow that is received here, and at
+    /// its own port; returns how many these were.
+    #[inline]
+    fn count_whole(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
+        let mut at = frames.start;
+        loop {
+            let counted = self.count_run(port, at..frames.end);
+            at += counted;
+            if counted == 0 || at == frames.end {
+                return at - frames.start;
+            }
+        }
+    }
+
+    /// The same, as long as they belong together.
+    #[inline]
+    fn count_run(&mut self, port: PortIndex, frames: std::ops::Range<usize>) -> usize {
+        let (looked, awaited) = (&self.looked.0[frames], self.awaited.as_mut_slice());
+        let Some(first) = looked.first() else { return 0 };
+        let Some(group) = awaited.get(first.place as usize).map(|a| a.group) else { return 0 };
+        self.settled = false;
+        let (mut taken, mut stale) = (0, 0);
+        let mut run = Run::new(group as usize, &mut self.bins, first.departure, first.at);
+        let latencies = self.groups[group as usize].latencies();
+        let (flows, further, late_ns) = (self.flows.as_mut_slice(), self.further.as_mut_slice(), self.late_ns);
+        for looked in looked {
+            let place = looked.place as usize;
+            let Some(awaited) = awaited.get_mut(place) else { break };
+            if awaited.group != group || !run.fits(looked.departure, looked.at) {
+                break;
+            }
+            match awaited.take(looked.frame) {
+                Place::InOrder => {}
+                Place::InOrderAndLast => flows[place].take_note(awaited),
+                Place::Other => match flows[place].take_out_of_order(awaited, looked.frame) {
+                    None => break,
+                    Some(Verdict::New) => {}
+                    Some(verdict) => {
+                        taken += 1;
+                        stale += u64::from(verdict == Verdict::TooOld);
+                        // A run begins with a frame that counts.
+                        if run.frames == 0 {
+                            break;
+                        }
+                        continue;
+                    }
+                },
+            }
+            taken += 1;
+            if let Some(further) = further.get_mut(place) {
+                further.take(flows[place].state.unwrap(looked.frame as u32));
+            }
+            let latency = looked.at.saturating_sub(looked.departure);
+            latencies.record(latency);
+            run.add(looked.length, latency, late_ns, looked.at);
+        }
+        self.stale += stale;
+        // There may have been nothing but duplicates.
+        if run.frames > 0 {
+            // A copy, so that the sums themselves may be in registers.
+            self.add(port, &{ run });
+        }
+        taken
+    }
+
+    /// Counts a distinct intact frame of `group` at the right port.
+    pub(super) fn count(&mut self, port: PortIndex, group: usize, arrival: Arrival<'_>, departure: u64) {
+        let at = arrival.at.0;
+        let mut run = Run::new(group, &mut self.bins, departure, at);
+        let latency = at.saturating_sub(departure);
+        self.groups[group].latencies().record(latency);
+        run.add(arrival.frame.len() as u32, latency, self.late_ns, at);
+        self.add(port, &run);
+    }
+
+    fn add(&mut self, port: PortIndex, run: &Run) {
+        self.groups[run.group].take(run);
+        self.arrivals[port].take(run);
+        self.distinct += run.frames;
+    }
+
+    /// Takes frame `i` of those looked at, which [`Analyzer::count_whole`] does not count.
+    #[cold]
+    fn take_alone(&mut self, port: PortIndex, i: usize, arrival: Arrival<'_>) -> Class {
+        self.settled = false;
+        let Looked { frame, departure, place, .. } = self.looked.0[i];
+        if (place as usize) < self.flows.len() {
+            self.take_of_flow(port, place as usize, frame as u32, departure, true, arrival)
+        } else {
+            self.take_at_length(port, arrival)
+        }
+    }
+}

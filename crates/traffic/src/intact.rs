@@ -1,0 +1,314 @@
+//! The short way to say that a frame is one of this trial and whole: its headers, checksums, signature, payload and
+//! destination in one go.
+//!
+//! What it accepts, the long way ([`crate::datagram`] and what the analyzer does with it) accepts too, and nothing is
+//! counted as lost or corrupted because this way does not know it: then the long way says what it is.
+
+use crate::payload::Pattern;
+use drophammer_wire::signature::{self, Signature, TEST_PORT, TrialKey};
+use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
+
+/// What a frame must be to be taken the short way.
+#[derive(Clone, Copy)]
+pub(crate) struct Expected<'a> {
+    /// Address of the host at the port, as [`crate::analyzer::destination`] reads it.
+    pub(crate) host: u64,
+    pub(crate) key: TrialKey,
+    pub(crate) pattern: &'a Pattern,
+}
+
+/// A signature, if there is one; small enough to be handed over in two registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    /// Flow (upper half) and sequence number.
+    identity: u64,
+    /// Departure time as the frame carries it.
+    pub(crate) time: u64,
+}
+
+impl Found {
+    /// None: its flow is one that no signature can have.
+    pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
+
+    #[inline(always)]
+    fn of(signature: Signature) -> Found {
+        let identity = u64::from(signature.flow) << 32 | u64::from(signature.sequence);
+        Found { identity, time: signature.time.into() }
+    }
+
+    /// Its flow; `u32::MAX` where there is no signature.
+    #[inline(always)]
+    pub(crate) fn flow(self) -> u32 {
+        (self.identity >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn sequence(self) -> u32 {
+        self.identity as u32
+    }
+}
+
+/// Length of the shortest Ethernet frame without FCS: that of 64-byte frames, of which most come per second.
+const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
+/// Where an IPv4 header, and addresses and a UDP header behind it, begin.
+const IPV4_AT: usize = ethernet::LEN;
+const IPV4_ADDRESSES_AT: usize = IPV4_AT + 12;
+const IPV4_UDP_AT: usize = IPV4_AT + ipv4::LEN;
+/// The same of IPv6.
+const IPV6_ADDRESSES_AT: usize = ethernet::LEN + 8;
+const IPV6_UDP_AT: usize = ethernet::LEN + ipv6::LEN;
+
+/// `N` bytes at `at` as a little-endian number; the bounds are known where `frame` is an array.
+macro_rules! word {
+    ($frame:expr, $at:expr, $kind:ty) => {{
+        let mut bytes = [0; size_of::<$kind>()];
+        bytes.copy_from_slice(&$frame[$at..$at + size_of::<$kind>()]);
+        <$kind>::from_le_bytes(bytes)
+    }};
+}
+
+/// Eight bytes as a mask or a value to compare with.
+const fn bytes(bytes: [u8; 8]) -> u64 {
+    u64::from_le_bytes(bytes)
+}
+
+impl Expected<'_> {
+    /// The signature of a frame that is whole in every respect; [`Found::NOTHING`] for any other frame, and for some that only
+    /// the long way knows.
+    #[inline(always)]
+    pub(crate) fn signature(&self, frame: &[u8]) -> Found {
+        match <&[u8; SHORTEST]>::try_from(frame) {
+            Ok(frame) if is_full(frame) => self.shortest(frame),
+            _ => self.any(frame).map_or(Found::NOTHING, Found::of),
+        }
+    }
+
+    /// Of a frame that [`is_full`].
+    #[inline(always)]
+    fn shortest(&self, frame: &[u8; SHORTEST]) -> Found {
+        const DATAGRAM: u8 = (SHORTEST - IPV4_UDP_AT) as u8;
+        const PAYLOAD: usize = SHORTEST - signature::LEN - IPV4_UDP_AT - udp::LEN;
+        const _: () = assert!(PAYLOAD < 8 && TEST_PORT < 256);
+        // Destination port, length.
+        const UDP: u64 = bytes([0, 0, 0, TEST_PORT as u8, 0, DATAGRAM, 0, 0]);
+        const UDP_MASK: u64 = bytes([0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+        let ports = word!(frame, 34, u64);
+        let payload = word!(frame, 42, u64);
+        let differs = (word!(frame, 0, u64) ^ self.host) << 16
+            | u64::from(frame[23] ^ ipv4::protocol::UDP)
+            | (ports ^ UDP) & UDP_MASK
+            | (payload ^ self.pattern.head()) << (8 * (8 - PAYLOAD));
+        let addresses = u128::from(word!(frame, 26, u64));
+        let ip = addresses + u128::from(word!(frame, 14, u64)) + u128::from(word!(frame, 22, u32));
+        let datagram = addresses
+            + u128::from(ports)
+            + u128::from(payload)
+            + u128::from(word!(frame, 50, u64))
+            + u128::from(word!(frame, 58, u16))
+            + u128::from(pseudo(u16::from(DATAGRAM)));
+        let (signature, check) = Signature::read(frame.last_chunk().expect("a frame is longer than a signature"));
+        let whole = (differs == 0) & holds(ip) & holds(datagram) & signature.belongs_to(self.key, check);
+        if whole { Found::of(signature) } else { Found::NOTHING }
+    }
+
+    /// Of a frame of any length and family. Bytes that are those of the pattern need no adding up: their sum is known.
+    #[inline(never)]
+    fn any(&self, frame: &[u8]) -> Option<Signature> {
+        let head: &[u8; IPV4_UDP_AT + udp::LEN] = frame.first_chunk()?;
+        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let (udp_at, addresses, length) = match word(12) {
+            ethernet::ethertype::IPV4 => {
+                let header = checksum::sum_le(&head[IPV4_AT..IPV4_UDP_AT]);
+                if head[14] != 0x45 || head[23] != ipv4::protocol::UDP || !holds(header.into()) {
+                    return None;
+                }
+                let addresses = checksum::halves(word!(head, IPV4_ADDRESSES_AT, u64));
+                (IPV4_UDP_AT, addresses, usize::from(word(16)).checked_sub(ipv4::LEN)?)
+            }
+            ethernet::ethertype::IPV6 => {
+                if head[14] >> 4 != 6 || head[20] != ipv4::protocol::UDP {
+                    return None;
+                }
+                let addresses = frame.get(IPV6_ADDRESSES_AT..IPV6_UDP_AT)?;
+                (IPV6_UDP_AT, checksum::sum_le(addresses), usize::from(word(18)))
+            }
+            _ => return None,
+        };
+        let datagram = frame.get(udp_at..udp_at.checked_add(length)?)?;
+        let (header, payload) = datagram.split_first_chunk::<{ udp::LEN }>()?;
+        let (payload, tail) = payload.split_last_chunk::<{ signature::LEN }>()?;
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        if word(2) != TEST_PORT || usize::from(word(4)) != length || !self.pattern.starts_with(payload) {
+            return None;
+        }
+        let mut end = checksum::sum_le(tail);
+        if payload.len() % 2 == 1 {
+            end = checksum::swap(end);
+        }
+        let sum = addresses
+            + pseudo(length as u16)
+            + checksum::halves(u64::from_le_bytes(*header))
+            + self.pattern.sum(payload.len())
+            + end;
+        let (signature, check) = Signature::read(tail);
+        let at_home = (word!(head, 0, u64) ^ self.host) << 16 == 0;
+        (holds(sum.into()) && at_home && signature.belongs_to(self.key, check)).then_some(signature)
+    }
+}
+
+/// Is this a packet of IPv4 without options that reaches to the end of the frame?
+#[inline(always)]
+fn is_full(frame: &[u8; SHORTEST]) -> bool {
+    const TOTAL: u8 = (SHORTEST - IPV4_AT) as u8;
+    // EtherType, version and header length, total length.
+    const IP: u64 = bytes([0x08, 0x00, 0x45, 0, 0, TOTAL, 0, 0]);
+    const MASK: u64 = bytes([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0, 0]);
+    word!(frame, 12, u64) & MASK == IP
+}
+
+/// Protocol and length of a pseudo header, as little-endian words.
+#[inline]
+fn pseudo(length: u16) -> u64 {
+    u64::from(ipv4::protocol::UDP) << 8 | u64::from(length.swap_bytes()) << 16
+}
+
+/// Does a checksum hold whose words of up to 64 bits, not all zero, add up to `sum`? A word counts as the sum of its
+/// 16-bit words, because 2^16 leaves 1 when divided by 2^16 - 1; and a sum that folds to 0xffff is a multiple of that.
+#[inline(always)]
+fn holds(sum: u128) -> bool {
+    const DIVISOR: u64 = 0xffff;
+    // DIVISOR * INVERSE = 1 modulo 2^64: multiples of the divisor, and no others, become their quotients.
+    const INVERSE: u64 = {
+        let mut inverse = DIVISOR;
+        let mut bits = 3;
+        while bits < u64::BITS {
+            inverse = inverse.wrapping_mul(2u64.wrapping_sub(DIVISOR.wrapping_mul(inverse)));
+            bits *= 2;
+        }
+        inverse
+    };
+    const { assert!(DIVISOR.wrapping_mul(INVERSE) == 1) };
+    // 2^64 leaves 1 as well, so what overflows is added at the bottom.
+    let (low, carry) = (sum as u64).overflowing_add((sum >> 64) as u64);
+    (low + u64::from(carry)).wrapping_mul(INVERSE) <= u64::MAX / DIVISOR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyzer::destination;
+    use crate::datagram::test_datagram;
+    use crate::template::{Headers, Template};
+    use drophammer_model::size::FrameSize;
+    use drophammer_model::trial::Family;
+    use drophammer_wire::MacAddr;
+    use proptest::prelude::*;
+
+    const HOST: MacAddr = MacAddr([2, 3, 4, 5, 6, 7]);
+
+    /// The same as [`Expected::signature`], one thing after the other.
+    fn at_length(expected: &Expected<'_>, frame: &[u8]) -> Option<Signature> {
+        let datagram = test_datagram(frame).filter(|d| d.intact)?;
+        let (pattern, tail) = datagram.payload.split_last_chunk()?;
+        let (signature, check) = Signature::read(tail);
+        let ours = signature.belongs_to(expected.key, check) && destination(frame) == expected.host;
+        (ours && expected.pattern.starts_with(pattern)).then_some(signature)
+    }
+
+    /// Where there is one.
+    fn some(found: Found) -> Option<Signature> {
+        let signature = Signature { flow: found.flow(), sequence: found.sequence(), time: found.time as u32 };
+        (found.flow() != u32::MAX).then_some(signature)
+    }
+
+    /// A frame on its way to [`HOST`].
+    fn frame(v6: bool, size: FrameSize, pattern: &Pattern, ends: (u128, u128), signature: Signature) -> Vec<u8> {
+        let headers = Headers {
+            family: if v6 { Family::Ipv6 } else { Family::Ipv4 },
+            source_mac: MacAddr::local(1),
+            destination_mac: HOST,
+            source_port: 50_000,
+            traffic_class: 0,
+        };
+        let template = Template::new(&headers, size, pattern);
+        let mut frame = vec![0; template.len()];
+        template.write(&mut frame);
+        template.patch(&mut frame, ends.0, ends.1, &signature.emit(TrialKey::new(1, 1)));
+        frame
+    }
+
+    fn expected(pattern: &Pattern) -> Expected<'_> {
+        let host = destination(&[HOST.0.as_slice(), &[0; 2]].concat());
+        Expected { host, key: TrialKey::new(1, 1), pattern }
+    }
+
+    #[test]
+    fn every_change_of_a_bit_is_seen_as_the_long_way_sees_it() {
+        let pattern = Pattern::new(9);
+        let expected = expected(&pattern);
+        let signature = Signature { flow: 70_000, sequence: 12_345, time: 4_000_000_000 };
+        for (v6, size) in [(false, "64"), (false, "65"), (true, "78"), (false, "ip-40"), (true, "128"), (false, "1518")]
+        {
+            let size = match size.strip_prefix("ip-") {
+                Some(bytes) => FrameSize::Ip(bytes.parse().unwrap()),
+                None => FrameSize::Frame(size.parse().unwrap()),
+            };
+            let mut frame = frame(v6, size, &pattern, (0x0a00_0001 << 96 | 7, 0x0b00_0002 << 96 | 9), signature);
+            assert_eq!(some(expected.signature(&frame)), Some(signature), "{size:?} is known");
+            let mut differ = 0;
+            for bit in 0..frame.len() * 8 {
+                frame[bit / 8] ^= 1 << (bit % 8);
+                let found = some(expected.signature(&frame));
+                assert_eq!(found, at_length(&expected, &frame), "{size:?}, bit {bit}");
+                differ += usize::from(found.is_none());
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+            // What nothing covers: the source address; of IPv6 all but lengths, next header and addresses; padding.
+            assert!(differ >= (frame.len() - 20) * 8 - 40, "{size:?}: {differ} of {}", frame.len() * 8);
+        }
+    }
+
+    #[test]
+    fn no_sum_but_multiples_hold() {
+        for sum in (1..200_000u64).chain(u64::MAX - 200_000..=u64::MAX) {
+            assert_eq!(holds(sum.into()), checksum::fold(sum) == 0xffff, "{sum:#x}");
+            let high = u128::from(sum) << 64 | 0xfffe;
+            assert_eq!(holds(high), high % 0xffff == 0, "{high:#x}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+        #[test]
+        fn what_the_long_way_finds_whole_is_found_whole(
+            v6: bool, size in prop_oneof![Just(64u16), 64u16..200, 64u16..1519], ends: (u128, u128), flow in 0u32..1 << 20,
+            sequence in 0u32..1 << 28, time: u32, seed: u64, padding in prop_oneof![3 => Just(0usize), 1 => 0usize..20],
+            changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..3), mended: bool
+        ) {
+            let pattern = Pattern::new(seed);
+            let expected = expected(&pattern);
+            let mut frame = frame(v6, FrameSize::Frame(size), &pattern, ends, Signature { flow, sequence, time });
+            frame.resize(frame.len() + padding, 0xa5);
+            prop_assert!(some(expected.signature(&frame)).is_some());
+            for (at, change) in &changes {
+                let at = usize::from(*at) % frame.len().min(80);
+                frame[at] ^= change;
+            }
+            if mended && !v6 && changes.len() == 1 {
+                // A router's own change of the header, with the checksum put right.
+                frame[24..26].fill(0);
+                let sum = checksum::finish(checksum::sum_le(&frame[14..34]));
+                frame[24..26].copy_from_slice(&sum.to_le_bytes());
+            }
+            prop_assert_eq!(some(expected.signature(&frame)), at_length(&expected, &frame));
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_judged_alike(bytes in proptest::collection::vec(any::<u8>(), 0..100), seed: u64) {
+            let pattern = Pattern::new(seed);
+            let expected = expected(&pattern);
+            prop_assert_eq!(some(expected.signature(&bytes)), at_length(&expected, &bytes));
+        }
+    }
+}

@@ -26,6 +26,7 @@ impl Line {
 
     /// A frame of `len` bytes (without FCS) is ready at `ready`: when its last bit is out, or `None` when the buffer is
     /// full. A frame that is ready before its predecessor waits for it.
+    #[inline]
     pub fn offer(&mut self, ready: Instant, len: usize) -> Option<Instant> {
         let ready = ready.max(self.last);
         if let Some(speed) = self.speed_bps {
@@ -84,6 +85,7 @@ impl Departures {
     }
 
     /// Adds a test frame in its turn.
+    #[inline]
     pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot) {
         let departure = self.number(at, port, slot, true, false);
         match self.lanes[port].back() {
@@ -105,12 +107,14 @@ impl Departures {
         self.notices.push(at);
     }
 
+    #[inline]
     fn number(&mut self, at: Instant, port: usize, slot: Slot, transit: bool, notice: bool) -> Departure {
         self.scheduled += 1;
         Departure { at, number: self.scheduled, port, slot, transit, notice }
     }
 
     /// Instant and number of the next one, and its lane; the heap is the one beyond the last.
+    #[inline]
     fn first(&self) -> Option<(Instant, u64, usize)> {
         let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
         for (lane, frames) in self.lanes.iter().enumerate() {
@@ -134,6 +138,7 @@ impl Departures {
     }
 
     /// Takes the next one if it departs at `now` or before.
+    #[inline]
     pub fn take(&mut self, now: Instant) -> Option<Departure> {
         let (_, _, lane) = self.first().filter(|(at, ..)| *at <= now)?;
         if let Some(lane) = self.lanes.get_mut(lane) {

@@ -1,5 +1,8 @@
 //! Buffers for frames, used again and again.
 
+/// Room of a new buffer; what is longer makes its own.
+const ROOM: usize = 1600;
+
 /// Index of a frame in the pool.
 pub type Slot = u32;
 
@@ -12,12 +15,29 @@ pub struct Pool {
 
 impl Pool {
     /// A buffer with unspecified content.
+    #[inline]
     pub fn take(&mut self) -> Slot {
-        if let Some(slot) = self.free.pop() {
-            return slot;
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        let frame = &mut self.frames[slot as usize];
+        if frame.capacity() == 0 {
+            frame.reserve(ROOM);
         }
-        self.frames.push(Vec::with_capacity(1536));
+        slot
+    }
+
+    /// A slot without a buffer.
+    #[cold]
+    fn grow(&mut self) -> Slot {
+        self.frames.push(Vec::new());
         (self.frames.len() - 1) as Slot
+    }
+
+    /// Takes the memory of `frame` and leaves other memory, with anything in it, in its place, or none.
+    #[inline]
+    pub fn adopt(&mut self, frame: &mut Vec<u8>) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        std::mem::swap(&mut self.frames[slot as usize], frame);
+        slot
     }
 
     /// A buffer with a copy of the frame in `slot`.
@@ -31,16 +51,19 @@ impl Pool {
     }
 
     /// Gives a buffer back.
+    #[inline]
     pub fn release(&mut self, slot: Slot) {
         self.free.push(slot);
     }
 
     /// The frame in `slot`.
+    #[inline]
     pub fn get(&self, slot: Slot) -> &[u8] {
         &self.frames[slot as usize]
     }
 
     /// The buffer of `slot`.
+    #[inline]
     pub fn get_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
         &mut self.frames[slot as usize]
     }

@@ -26,6 +26,7 @@ pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
 }
 
 /// Where the UDP header of a whole, well-formed test frame starts.
+#[inline]
 pub(super) fn udp_at(frame: &[u8]) -> Option<usize> {
     let at = match frame[12..14] {
         [0x08, 0x00] => {

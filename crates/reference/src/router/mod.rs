@@ -41,6 +41,8 @@ pub struct Router {
     delay: Duration,
     jitter: Duration,
     faults: Faults,
+    /// Some of them act on test frames.
+    faulty: bool,
     departures: Departures,
     pool: Pool,
     truth: Truth,
@@ -52,6 +54,8 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
+    /// Memory for the next frame that comes without its own.
+    spare: Vec<u8>,
 }
 
 struct Port {
@@ -134,6 +138,7 @@ impl Router {
             delay: config.delay,
             jitter: config.jitter,
             next_own: config.faults.own_frames.map_or(Instant(0), |own| Instant(0) + own.interval),
+            faulty: config.faults.act_on_frames(),
             faults: config.faults,
             departures: Departures::new(count),
             pool: Pool::default(),
@@ -144,6 +149,7 @@ impl Router {
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
             load: LoadMeter::default(),
+            spare: Vec::new(),
         };
         for route in config.routes {
             router.add_route(route)?;
@@ -188,6 +194,7 @@ impl Router {
         if let Some(speaker) = &mut self.speaker {
             speaker.set_faults(faults.bgp);
         }
+        self.faulty = faults.act_on_frames();
         self.faults = faults;
         Ok(())
     }
@@ -242,21 +249,40 @@ impl Router {
     /// # Panics
     /// When there is no such port.
     pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        let mut copy = std::mem::take(&mut self.spare);
+        copy.clear();
+        copy.extend_from_slice(frame);
+        self.take(now, port, &mut copy);
+        self.spare = copy;
+    }
+
+    /// The same of a frame whose memory the device may keep; it leaves other memory in its place then, or none. Returns whether
+    /// [`Router::next_notice`] is certain to be as before.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn take(&mut self, now: Instant, port: usize, frame: &mut Vec<u8>) -> bool {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
-        self.install_routes(now);
+        let installed = self.install_routes(now);
+        self.take_frame(now, port, frame) && !installed
+    }
+
+    /// True when nothing happened that [`Router::next_notice`] could tell; so with all that it calls.
+    #[inline]
+    fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Vec<u8>) -> bool {
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
         if ingress.down {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         ingress.counters.in_octets += frame.len() as u64 + 4;
         let Ok((header, packet)) = ethernet::Repr::parse(frame) else {
             ingress.counters.in_errors += 1;
             self.truth.ignored += 1;
-            return;
+            return false;
         };
         let group = header.destination.is_group();
         if group {
@@ -265,18 +291,29 @@ impl Router {
             ingress.counters.in_unicast += 1;
         } else {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         match header.ethertype {
-            ethertype::IPV4 => self.take_ipv4(now, port, header.source, group, packet),
-            ethertype::IPV6 => self.take_ipv6(now, port, header.source, group, packet),
-            ethertype::ARP => self.take_arp(now, port, packet),
-            _ => self.truth.ignored += 1,
+            ethertype::IPV4 => self.take_ipv4(now, port, header.source, group, frame),
+            ethertype::IPV6 => self.take_ipv6(now, port, header.source, group, frame),
+            ethertype::ARP => {
+                self.take_arp(now, port, packet);
+                false
+            }
+            _ => {
+                self.truth.ignored += 1;
+                false
+            }
         }
     }
 
     /// Does what is due until `now` and gives every frame that departs until then to `out`, in order of departure.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
+        self.give(now, |at, port, frame| out(at, port, frame));
+    }
+
+    /// The same with frames whose memory `out` may keep.
+    pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Vec<u8>)) {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
@@ -286,7 +323,7 @@ impl Router {
         self.ask_neighbours(now);
         self.release_parked(now);
         while let Some(departure) = self.departures.take(now) {
-            let frame = self.pool.get(departure.slot);
+            let frame = self.pool.get_mut(departure.slot);
             let counters = &mut self.ports[departure.port].counters;
             counters.out_octets += frame.len() as u64 + 4;
             if frame[0] & 1 == 1 {

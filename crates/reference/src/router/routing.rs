@@ -117,9 +117,9 @@ impl Router {
         }
     }
 
-    /// Carries out the changes of the forwarding table that are due until `now`.
-    pub(super) fn install_routes(&mut self, now: Instant) {
-        let Some(speaker) = &mut self.speaker else { return };
+    /// Carries out the changes of the forwarding table that are due until `now`; false when there were none.
+    pub(super) fn install_routes(&mut self, now: Instant) -> bool {
+        let Some(speaker) = &mut self.speaker else { return false };
         let mut changed = false;
         while let Some(change) = speaker.take_fib(now) {
             let sunk = is_nth(change.number.into(), self.faults.bgp.blackhole_every);
@@ -131,5 +131,6 @@ impl Router {
             self.truth.bgp = speaker.truth();
             self.truth.fib = *self.fib.truth();
         }
+        changed
     }
 }

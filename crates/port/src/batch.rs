@@ -2,6 +2,7 @@
 
 use crate::Arrival;
 use drophammer_model::quantity::Instant;
+use drophammer_wire::frame::Frame;
 
 /// Slots of equal size. A slot holds one frame without FCS.
 pub struct Batch {
@@ -14,12 +15,23 @@ pub struct Batch {
     generation: u64,
 }
 
+/// What a slot holds of a frame that is to be written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing that is known.
+    Nothing,
+    /// All but its head ([`drophammer_wire::frame::HEAD`]).
+    Body,
+    /// All of one of the same kind.
+    Frame,
+}
+
 /// Where the frames are.
 enum Memory {
     /// One slot behind the other.
     Row(Box<[u8]>),
     /// Each by itself and as long as its frame, so that it can change hands without a copy.
-    Apart(Vec<Vec<u8>>),
+    Apart(Vec<Frame>),
 }
 
 impl Batch {
@@ -30,7 +42,7 @@ impl Batch {
 
     /// The same with each slot in memory of its own, of which there is none yet ([`Batch::fill`]).
     pub(crate) fn apart(slots: usize, slot_size: usize) -> Batch {
-        Batch::of(Memory::Apart(vec![Vec::new(); slots]), slots, slot_size)
+        Batch::of(Memory::Apart(vec![Frame::default(); slots]), slots, slot_size)
     }
 
     fn of(memory: Memory, slots: usize, slot_size: usize) -> Batch {
@@ -69,7 +81,7 @@ impl Batch {
                 &mut memory[start..start + len]
             }
             Memory::Apart(frames) => {
-                let frame = &mut frames[i];
+                let frame = frames[i].bytes_mut();
                 if frame.len() != len {
                     frame.resize(len, 0);
                 }
@@ -77,6 +89,24 @@ impl Batch {
             }
         };
         (memory, same)
+    }
+
+    /// The same of a frame with the body `body` (see [`Frame::hold`]), and how much of such a frame it holds.
+    #[inline]
+    pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
+        let same = self.tags[i] == tag;
+        self.tags[i] = tag;
+        self.lengths[i] = len;
+        let (memory, body) = match &mut self.memory {
+            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], same),
+            Memory::Apart(frames) => frames[i].hold(body, len),
+        };
+        let held = match (same, body) {
+            (true, true) => Held::Frame,
+            (false, true) => Held::Body,
+            _ => Held::Nothing,
+        };
+        (memory, held)
     }
 
     /// Puts a copy of `frame` into slot `i`, cut off at the slot's size.
@@ -100,16 +130,16 @@ impl Batch {
     /// The memory of slot `i` for whoever wants to take it ([`Batch::fill`] puts other memory there); `None` where all slots
     /// are in one piece. What the slot holds is not known any more.
     #[inline]
-    pub(crate) fn give_away(&mut self, i: usize) -> Option<&mut Vec<u8>> {
+    pub(crate) fn give_away(&mut self, i: usize) -> Option<&mut Frame> {
         let Memory::Apart(frames) = &mut self.memory else { return None };
         self.tags[i] = u32::MAX;
         Some(&mut frames[i])
     }
 
     /// Puts memory from `spare` into the slots that have none.
-    pub(crate) fn fill(&mut self, mut spare: impl FnMut() -> Vec<u8>) {
+    pub(crate) fn fill(&mut self, mut spare: impl FnMut() -> Frame) {
         if let Memory::Apart(frames) = &mut self.memory {
-            frames.iter_mut().filter(|f| f.capacity() == 0).for_each(|f| *f = spare());
+            frames.iter_mut().filter(|f| !f.has_room()).for_each(|f| *f = spare());
         }
     }
 
@@ -152,7 +182,7 @@ enum Frames<'a> {
     /// One slot behind the other, each of so many bytes.
     Row(&'a [u8], usize),
     /// Each by itself.
-    Apart(&'a [Vec<u8>]),
+    Apart(&'a [Frame]),
 }
 
 impl<'a> Received<'a> {
@@ -161,7 +191,7 @@ impl<'a> Received<'a> {
     }
 
     /// The same of frames that are each in memory of their own; there may be more of them than `slots`.
-    pub(crate) fn apart(frames: &'a [Vec<u8>], slots: &'a [(usize, Instant)]) -> Self {
+    pub(crate) fn apart(frames: &'a [Frame], slots: &'a [(usize, Instant)]) -> Self {
         Received { frames: Frames::Apart(frames), slots }
     }
 

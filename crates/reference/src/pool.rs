@@ -1,5 +1,7 @@
 //! Buffers for frames, used again and again.
 
+use drophammer_wire::frame::Frame;
+
 /// Room of a new buffer; what is longer makes its own.
 const ROOM: usize = 1600;
 
@@ -9,7 +11,7 @@ pub type Slot = u32;
 /// All frames that are in the box.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    frames: Vec<Vec<u8>>,
+    frames: Vec<Frame>,
     free: Vec<Slot>,
 }
 
@@ -19,8 +21,8 @@ impl Pool {
     pub fn take(&mut self) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         let frame = &mut self.frames[slot as usize];
-        if frame.capacity() == 0 {
-            frame.reserve(ROOM);
+        if !frame.has_room() {
+            *frame = Frame::with_room(ROOM);
         }
         slot
     }
@@ -28,13 +30,13 @@ impl Pool {
     /// A slot without a buffer.
     #[cold]
     fn grow(&mut self) -> Slot {
-        self.frames.push(Vec::new());
+        self.frames.push(Frame::default());
         (self.frames.len() - 1) as Slot
     }
 
     /// Takes the memory of `frame` and leaves other memory, with anything in it, in its place, or none.
     #[inline]
-    pub fn adopt(&mut self, frame: &mut Vec<u8>) -> Slot {
+    pub fn adopt(&mut self, frame: &mut Frame) -> Slot {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
         std::mem::swap(&mut self.frames[slot as usize], frame);
         slot
@@ -44,8 +46,9 @@ impl Pool {
     pub fn duplicate(&mut self, slot: Slot) -> Slot {
         let copy = self.take();
         let mut frame = std::mem::take(&mut self.frames[copy as usize]);
-        frame.clear();
-        frame.extend_from_slice(&self.frames[slot as usize]);
+        let bytes = frame.bytes_mut();
+        bytes.clear();
+        bytes.extend_from_slice(&self.frames[slot as usize]);
         self.frames[copy as usize] = frame;
         copy
     }
@@ -64,7 +67,7 @@ impl Pool {
 
     /// The buffer of `slot`.
     #[inline]
-    pub fn get_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+    pub fn get_mut(&mut self, slot: Slot) -> &mut Frame {
         &mut self.frames[slot as usize]
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::{BURST, Batch};
 use drophammer_model::quantity::Instant;
+use drophammer_wire::frame::Frame;
 use std::collections::VecDeque;
 
 /// Later than anything.
@@ -17,7 +18,7 @@ struct Burst {
 
 /// Frames that arrive together at the tester.
 pub(super) struct Block {
-    pub(super) frames: Vec<Vec<u8>>,
+    pub(super) frames: Vec<Frame>,
     /// Length and arrival of each.
     pub(super) slots: Vec<(usize, Instant)>,
 }
@@ -30,7 +31,7 @@ impl Block {
 
 /// Memory that holds no frame. What was used last is taken first, because it is in the cache yet.
 pub(super) struct Spares {
-    memory: Vec<Vec<u8>>,
+    memory: Vec<Frame>,
     /// Bytes of a slot, as of any port of this MTU.
     slot: usize,
 }
@@ -42,8 +43,8 @@ impl Spares {
 
     /// Memory with anything in it and room for a slot.
     #[inline]
-    fn take(&mut self) -> Vec<u8> {
-        self.memory.pop().unwrap_or_else(|| Vec::with_capacity(self.slot))
+    fn take(&mut self) -> Frame {
+        self.memory.pop().unwrap_or_else(|| Frame::with_room(self.slot))
     }
 
     /// Puts memory where there is none in `slots`.
@@ -117,7 +118,7 @@ impl Link {
 
     /// `frame` arrives at `at`.
     #[inline]
-    fn arrive(&mut self, at: Instant, frame: Vec<u8>) {
+    fn arrive(&mut self, at: Instant, frame: Frame) {
         if self.back.back().is_none_or(|b| b.slots.len() == BURST) {
             self.back.push_back(self.back_spare.pop().unwrap_or_else(Block::new));
         }
@@ -202,7 +203,7 @@ impl Arriving<'_> {
 
     /// Its memory, exactly as long as the frame. The device may take it, and leave other memory in its place or none.
     #[inline]
-    pub fn memory(&mut self) -> &mut Vec<u8> {
+    pub fn memory(&mut self) -> &mut Frame {
         self.slots.give_away(self.place).expect("slots on a link are apart")
     }
 }
@@ -221,14 +222,15 @@ impl Deliveries<'_> {
             return;
         }
         let mut memory = self.spares.take();
-        memory.clear();
-        memory.extend_from_slice(&frame[..frame.len().min(self.spares.slot)]);
+        let bytes = memory.bytes_mut();
+        bytes.clear();
+        bytes.extend_from_slice(&frame[..frame.len().min(self.spares.slot)]);
         link.arrive(at, memory);
     }
 
     /// `frame` itself leaves by `port` at `at`; no memory is left in its place.
     #[inline]
-    pub fn hand_over(&mut self, at: Instant, port: usize, frame: &mut Vec<u8>) {
+    pub fn hand_over(&mut self, at: Instant, port: usize, frame: &mut Frame) {
         let link = &mut self.links[port];
         if link.down || frame.len() > self.spares.slot {
             return self.copy(at, port, frame);

@@ -9,6 +9,7 @@ use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
 use drophammer_model::Instant;
+use drophammer_wire::frame::Frame;
 use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -43,7 +44,7 @@ impl Router {
         port: usize,
         from: MacAddr,
         group: bool,
-        frame: &mut Vec<u8>,
+        frame: &mut Frame,
     ) -> bool {
         let packet = &frame[IP..];
         if packet.len() < ipv4::LEN {
@@ -128,7 +129,7 @@ impl Router {
             return false;
         }
         let slot = self.keep(frame, total);
-        let copy = &mut self.pool.get_mut(slot)[IP..];
+        let copy = &mut self.pool.get_mut(slot).head_mut()[IP..];
         let before = u16::from_be_bytes([copy[8], copy[9]]);
         copy[8] -= 1;
         let field = u16::from_be_bytes([copy[10], copy[11]]);
@@ -143,7 +144,7 @@ impl Router {
         port: usize,
         from: MacAddr,
         group: bool,
-        frame: &mut Vec<u8>,
+        frame: &mut Frame,
     ) -> bool {
         let packet = &frame[IP..];
         if packet.len() < ipv6::LEN {
@@ -227,20 +228,21 @@ impl Router {
             return false;
         }
         let slot = self.keep(frame, total);
-        self.pool.get_mut(slot)[IP + 7] -= 1;
+        self.pool.get_mut(slot).head_mut()[IP + 7] -= 1;
         self.resolve(now, port, next_hop, slot)
     }
 
     /// Keeps a frame in transit, whose packet is `total` bytes long: padding of the line is cut off and made anew, addresses
     /// are set later.
     #[inline]
-    fn keep(&mut self, frame: &mut Vec<u8>, total: usize) -> Slot {
+    fn keep(&mut self, frame: &mut Frame, total: usize) -> Slot {
         let slot = self.pool.adopt(frame);
         let frame = self.pool.get_mut(slot);
         let end = IP + total;
         if frame.len() != end || end < ethernet::MIN_WITHOUT_FCS {
-            frame.truncate(end);
-            frame.resize(end.max(ethernet::MIN_WITHOUT_FCS), 0);
+            let bytes = frame.bytes_mut();
+            bytes.truncate(end);
+            bytes.resize(end.max(ethernet::MIN_WITHOUT_FCS), 0);
         }
         self.truth.queued += 1;
         slot
@@ -283,7 +285,7 @@ impl Router {
                 self.pool.release(slot);
                 continue;
             }
-            self.pool.get_mut(slot)[..6].copy_from_slice(&mac.0);
+            self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&mac.0);
             self.departures.schedule_other(now, out, slot, false);
         }
     }
@@ -292,8 +294,9 @@ impl Router {
     fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) -> bool {
         let source = self.ports[port].mac;
         let frame = self.pool.get_mut(slot);
-        frame[..6].copy_from_slice(&mac.0);
-        frame[6..12].copy_from_slice(&source.0);
+        let head = frame.head_mut();
+        head[..6].copy_from_slice(&mac.0);
+        head[6..12].copy_from_slice(&source.0);
         if let Some(classes) = &mut self.classes {
             let class = classes.of(dscp(frame));
             if classes.offer(now, class, frame.len() + 4, Waiting { slot, arrived: now, port }).is_err() {
@@ -387,12 +390,13 @@ impl Router {
         }
         if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
             let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
-            self.truth.corrupted += u64::from(flip(&mut self.pool.get_mut(slot)[udp..], offset, corrupt.fix_checksum));
+            self.truth.corrupted +=
+                u64::from(flip(&mut self.pool.get_mut(slot).bytes_mut()[udp..], offset, corrupt.fix_checksum));
         }
         if let Some(wrong) = self.faults.misroute.filter(|m| is_nth(number, m.every) && m.to_port != port) {
             port = wrong.to_port;
             let mac = self.neighbours.any_on(port);
-            let frame = self.pool.get_mut(slot);
+            let frame = self.pool.get_mut(slot).head_mut();
             frame[6..12].copy_from_slice(&self.ports[port].mac.0);
             if let Some(mac) = mac {
                 frame[..6].copy_from_slice(&mac.0);
@@ -400,7 +404,7 @@ impl Router {
             self.truth.misrouted += 1;
         }
         if let Some(wrong) = self.faults.wrong_next_hop.filter(|w| is_nth(number, w.every)) {
-            self.pool.get_mut(slot)[..6].copy_from_slice(&wrong.mac.0);
+            self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&wrong.mac.0);
             self.truth.wrong_next_hop += 1;
         }
         let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));

@@ -22,6 +22,7 @@ use crate::truth::{PortCounters, Truth};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
+use drophammer_wire::frame::Frame;
 use drophammer_wire::icmpv6::ndp;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -55,7 +56,7 @@ pub struct Router {
     fault_random: Random,
     load: LoadMeter,
     /// Memory for the next frame that comes without its own.
-    spare: Vec<u8>,
+    spare: Frame,
 }
 
 struct Port {
@@ -149,7 +150,7 @@ impl Router {
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
             load: LoadMeter::default(),
-            spare: Vec::new(),
+            spare: Frame::default(),
         };
         for route in config.routes {
             router.add_route(route)?;
@@ -250,8 +251,9 @@ impl Router {
     /// When there is no such port.
     pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
         let mut copy = std::mem::take(&mut self.spare);
-        copy.clear();
-        copy.extend_from_slice(frame);
+        let bytes = copy.bytes_mut();
+        bytes.clear();
+        bytes.extend_from_slice(frame);
         self.take(now, port, &mut copy);
         self.spare = copy;
     }
@@ -261,7 +263,7 @@ impl Router {
     ///
     /// # Panics
     /// When there is no such port.
-    pub fn take(&mut self, now: Instant, port: usize, frame: &mut Vec<u8>) -> bool {
+    pub fn take(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
@@ -271,7 +273,7 @@ impl Router {
 
     /// True when nothing happened that [`Router::next_notice`] could tell; so with all that it calls.
     #[inline]
-    fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Vec<u8>) -> bool {
+    fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
         if ingress.down {
@@ -313,7 +315,7 @@ impl Router {
     }
 
     /// The same with frames whose memory `out` may keep.
-    pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Vec<u8>)) {
+    pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
@@ -369,7 +371,7 @@ impl Router {
         let Some(own) = self.faults.own_frames else { return };
         while self.next_own <= now {
             let slot = self.pool.take();
-            control::lldp(self.pool.get_mut(slot), self.ports[own.port].mac, own.port);
+            control::lldp(self.pool.get_mut(slot).bytes_mut(), self.ports[own.port].mac, own.port);
             self.departures.schedule_other(self.next_own, own.port, slot, false);
             self.truth.own_frames += 1;
             self.next_own = self.next_own + own.interval.max(Duration::from_micros(1));

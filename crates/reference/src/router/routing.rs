@@ -109,7 +109,7 @@ impl Router {
         }
         if !self.ports[port].down && self.neighbours.get(neighbour).own.len() < self.pending_limit {
             let slot = self.pool.take();
-            write(self.pool.get_mut(slot));
+            write(self.pool.get_mut(slot).bytes_mut());
             self.neighbours.get_mut(neighbour).own.push(slot);
         }
         if self.neighbours.start(neighbour, now) {

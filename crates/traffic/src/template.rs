@@ -12,6 +12,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Hop limit of test frames; a router lowers it by one.
 pub const HOP_LIMIT: u8 = 64;
 
+/// Bytes of the shortest frame.
+const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
+
 /// A name for `bytes` that other bytes do not have (FNV-1a, 64 bits); never 0.
 fn name(bytes: &[u8]) -> u64 {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -166,9 +169,13 @@ impl Template {
     /// Writes the head into `slot`, which holds the template but for that.
     #[inline]
     pub(crate) fn write_head(&self, slot: &mut [u8]) {
+        // Lengths that are known: that of most frames, and that of the shortest.
         match (slot.first_chunk_mut::<HEAD>(), self.bytes.first_chunk::<HEAD>()) {
             (Some(slot), Some(head)) => *slot = *head,
-            _ => slot.copy_from_slice(&self.bytes),
+            _ => match (<&mut [u8; SHORTEST]>::try_from(&mut *slot), <&[u8; SHORTEST]>::try_from(&self.bytes[..])) {
+                (Ok(slot), Ok(head)) => *slot = *head,
+                _ => slot.copy_from_slice(&self.bytes),
+            },
         }
     }
 

@@ -108,12 +108,14 @@ impl Link {
         if self.out.front().is_some_and(|b| b.next == b.at.len()) {
             self.retire();
         }
-        let place = self.out.front()?.next;
-        let following = self.out.get(1).map_or(NEVER, |b| b.at[b.next]);
         let burst = self.out.front_mut()?;
+        let place = burst.next;
         burst.next += 1;
-        self.next_out = burst.at.get(burst.next).copied().unwrap_or(following);
-        Some((&mut burst.slots, place))
+        match burst.at.get(burst.next) {
+            Some(at) => self.next_out = *at,
+            None => self.next_out = self.out.get(1).map_or(NEVER, |b| b.at[b.next]),
+        }
+        Some((&mut self.out.front_mut()?.slots, place))
     }
 
     /// `frame` arrives at `at`.

@@ -29,15 +29,36 @@ pub(super) struct Waiting {
     port: usize,
 }
 
+/// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short.
+#[inline(always)]
+fn trim(frame: &mut Frame, total: usize) {
+    let end = IP + total;
+    if frame.len() != end || end < ethernet::MIN_WITHOUT_FCS {
+        let bytes = frame.bytes_mut();
+        bytes.truncate(end);
+        bytes.resize(end.max(ethernet::MIN_WITHOUT_FCS), 0);
+    }
+}
+
+/// Sets the addresses of the link.
+#[inline(always)]
+fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
+    let head = frame.head_mut();
+    head[..6].copy_from_slice(&destination.0);
+    head[6..12].copy_from_slice(&source.0);
+}
+
 impl Router {
     /// Takes what the classes have served until `now` on its way.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
             let Waiting { slot, arrived, port } = frame;
-            self.served(Served { slot, arrived, end, port });
+            let udp = udp_at(self.pool.get(slot));
+            self.served(Served { slot, arrived, end, port }, udp);
         }
     }
 
+    #[inline(always)]
     pub(super) fn take_ipv4(
         &mut self,
         now: Instant,
@@ -47,12 +68,13 @@ impl Router {
         frame: &mut Frame,
     ) -> bool {
         let packet = &frame[IP..];
-        if packet.len() < ipv4::LEN {
+        // All that is looked at of a header without options, with its length known.
+        let Some(plain) = packet.first_chunk::<{ ipv4::LEN }>() else {
             self.truth.ignored += 1;
             return false;
-        }
-        let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
-        let destination = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
+        };
+        let source = Ipv4Addr::new(plain[12], plain[13], plain[14], plain[15]);
+        let destination = Ipv4Addr::new(plain[16], plain[17], plain[18], plain[19]);
         // RFC 1812 section 5.3.4 and 5.3.7: link broadcasts and addresses that no router forwards.
         if group || is_special4(destination) || destination.is_link_local() || is_special4(source) {
             self.truth.ignored += 1;
@@ -65,13 +87,14 @@ impl Router {
             return false;
         }
         self.truth.transit += 1;
-        let header = usize::from(packet[0] & 15) * 4;
-        let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-        if packet[0] >> 4 != 4 || header < ipv4::LEN || total < header || packet.len() < total {
+        let header = usize::from(plain[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([plain[2], plain[3]]));
+        if plain[0] >> 4 != 4 || header < ipv4::LEN || total < header || packet.len() < total {
             self.truth.dropped.malformed += 1;
             return false;
         }
-        if checksum::fold(checksum::sum_le(&packet[..header])) != 0xffff {
+        let sum = if header == ipv4::LEN { checksum::sum_le(plain) } else { checksum::sum_le(&packet[..header]) };
+        if checksum::fold(sum) != 0xffff {
             self.truth.dropped.checksum += 1;
             return false;
         }
@@ -84,7 +107,7 @@ impl Router {
                 return false;
             }
         }
-        if packet[8] <= 1 {
+        if plain[8] <= 1 {
             self.truth.dropped.ttl += 1;
             self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
             return false;
@@ -128,14 +151,14 @@ impl Router {
             }
             return false;
         }
-        let slot = self.keep(frame, total);
-        let copy = &mut self.pool.get_mut(slot).head_mut()[IP..];
-        let before = u16::from_be_bytes([copy[8], copy[9]]);
-        copy[8] -= 1;
-        let field = u16::from_be_bytes([copy[10], copy[11]]);
+        trim(frame, total);
+        let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
+        let before = u16::from_be_bytes([header[8], header[9]]);
+        header[8] -= 1;
+        let field = u16::from_be_bytes([header[10], header[11]]);
         let field = checksum::update(field, before, before - 0x0100);
-        copy[10..12].copy_from_slice(&field.to_be_bytes());
-        self.resolve(now, port, next_hop, slot)
+        header[10..12].copy_from_slice(&field.to_be_bytes());
+        self.forward(now, port, next_hop, frame)
     }
 
     pub(super) fn take_ipv6(
@@ -227,28 +250,33 @@ impl Router {
             self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
             return false;
         }
-        let slot = self.keep(frame, total);
-        self.pool.get_mut(slot).head_mut()[IP + 7] -= 1;
-        self.resolve(now, port, next_hop, slot)
+        trim(frame, total);
+        frame.head_mut()[IP + 7] -= 1;
+        self.forward(now, port, next_hop, frame)
     }
 
-    /// Keeps a frame in transit, whose packet is `total` bytes long: padding of the line is cut off and made anew, addresses
-    /// are set later.
-    #[inline]
-    fn keep(&mut self, frame: &mut Frame, total: usize) -> Slot {
-        let slot = self.pool.adopt(frame);
-        let frame = self.pool.get_mut(slot);
-        let end = IP + total;
-        if frame.len() != end || end < ethernet::MIN_WITHOUT_FCS {
-            let bytes = frame.bytes_mut();
-            bytes.truncate(end);
-            bytes.resize(end.max(ethernet::MIN_WITHOUT_FCS), 0);
-        }
+    /// Takes a frame in transit, whose header is as it leaves but for the addresses of its link, on its way to `next_hop`.
+    #[inline(always)]
+    fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
+        let neighbour = self.neighbours.get(next_hop);
+        let (Some(mac), None) = (neighbour.mac, &self.classes) else {
+            self.truth.queued += 1;
+            let slot = self.pool.adopt(frame);
+            return self.resolve(now, ingress, next_hop, slot);
+        };
+        let port = neighbour.port;
+        let Some(end) = self.server.offer(now) else {
+            self.ports[ingress].counters.in_discards += 1;
+            self.truth.dropped.buffer += 1;
+            return true;
+        };
+        address(frame, mac, self.ports[port].mac);
+        let udp = udp_at(frame);
         self.truth.queued += 1;
-        slot
+        let slot = self.pool.adopt(frame);
+        self.served(Served { slot, arrived: now, end, port }, udp)
     }
 
-    #[inline]
     fn resolve(&mut self, now: Instant, ingress: usize, next_hop: usize, slot: Slot) -> bool {
         let neighbour = self.neighbours.get_mut(next_hop);
         if let Some(mac) = neighbour.mac {
@@ -290,13 +318,10 @@ impl Router {
         }
     }
 
-    #[inline]
     fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) -> bool {
         let source = self.ports[port].mac;
         let frame = self.pool.get_mut(slot);
-        let head = frame.head_mut();
-        head[..6].copy_from_slice(&mac.0);
-        head[6..12].copy_from_slice(&source.0);
+        address(frame, mac, source);
         if let Some(classes) = &mut self.classes {
             let class = classes.of(dscp(frame));
             if classes.offer(now, class, frame.len() + 4, Waiting { slot, arrived: now, port }).is_err() {
@@ -310,13 +335,15 @@ impl Router {
             self.discard(slot, |d| &mut d.buffer);
             return true;
         };
-        self.served(Served { slot, arrived: now, end, port })
+        let udp = udp_at(self.pool.get(slot));
+        self.served(Served { slot, arrived: now, end, port }, udp)
     }
 
-    #[inline]
-    fn served(&mut self, served: Served) -> bool {
+    /// The UDP header, if there is one, is at `udp`.
+    #[inline(always)]
+    fn served(&mut self, served: Served, udp: Option<usize>) -> bool {
         let (slot, port) = (served.slot, served.port);
-        let Some(udp) = udp_at(self.pool.get(slot)) else {
+        let Some(udp) = udp else {
             let ready = self.ready(served.end);
             if let Some(at) = self.line(port, ready, slot) {
                 self.departures.schedule_other(at, port, slot, true);
@@ -327,7 +354,9 @@ impl Router {
             self.truth.test_frames += 1;
             let ready = self.ready(served.end);
             if let Some(at) = self.line(port, ready, slot) {
-                self.departures.schedule(at, port, slot);
+                // Looked at while it is at hand.
+                let unicast = self.pool.get(slot)[0] & 1 == 0;
+                self.departures.schedule(at, port, slot, unicast);
             }
             return true;
         }
@@ -353,7 +382,7 @@ impl Router {
         Instant(ready.0.saturating_add(self.delay_random.below(width)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let out = &mut self.ports[port];
         if out.down {
@@ -417,7 +446,7 @@ impl Router {
                 let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
                 self.ports[port].parked.push_back(parked);
             } else {
-                self.departures.schedule(at, port, slot);
+                self.departures.schedule(at, port, slot, false);
                 self.pass(port, at);
             }
         }
@@ -425,7 +454,7 @@ impl Router {
             self.truth.duplicated += 1;
             self.truth.queued += 1;
             if let Some(at) = self.line(port, ready, copy) {
-                self.departures.schedule(at, port, copy);
+                self.departures.schedule(at, port, copy, false);
             }
         }
     }

@@ -266,13 +266,15 @@ impl Router {
     pub fn take(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.now = self.now.max(now);
         let now = self.now;
-        self.serve_classes(now);
-        let installed = self.install_routes(now);
+        if self.classes.is_some() {
+            self.serve_classes(now);
+        }
+        let installed = self.speaker.is_some() && self.install_routes(now);
         self.take_frame(now, port, frame) && !installed
     }
 
     /// True when nothing happened that [`Router::next_notice`] could tell; so with all that it calls.
-    #[inline]
+    #[inline(always)]
     fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
@@ -328,7 +330,7 @@ impl Router {
             let frame = self.pool.get_mut(departure.slot);
             let counters = &mut self.ports[departure.port].counters;
             counters.out_octets += frame.len() as u64 + 4;
-            if frame[0] & 1 == 1 {
+            if !departure.unicast && frame[0] & 1 == 1 {
                 counters.out_group += 1;
             } else {
                 counters.out_unicast += 1;

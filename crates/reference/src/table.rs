@@ -181,6 +181,19 @@ mod tests {
                 prop_assert_eq!(table.find4(Ipv4Addr::from_bits(probe)), expected);
                 prop_assert_eq!(table.find6(Ipv6Addr::from_bits(u128::from(probe) << 96 | 7)), expected);
             }
+            // Many become few again.
+            let (gone, left) = routes.split_at(routes.len() * 3 / 4);
+            for (prefix, len) in gone {
+                table.remove(Ipv4Addr::from_bits(*prefix).into(), *len);
+            }
+            prop_assert_eq!(table.few4.complete, table.v4.len() <= FEW);
+            for probe in routes.iter().map(|r| r.0) {
+                let covers = |(prefix, len): &(u32, u8)| (prefix ^ probe).checked_shr(32 - u32::from(*len)).unwrap_or(0) == 0;
+                let same = |a: &(u32, u8), b: &(u32, u8)| (mask4(Ipv4Addr::from_bits(a.0), a.1), a.1) == (mask4(Ipv4Addr::from_bits(b.0), b.1), b.1);
+                let expected = left.iter().enumerate().filter(|(_, r)| covers(r) && !gone.iter().any(|g| same(g, r)));
+                let expected = expected.max_by_key(|(i, r)| (r.1, *i)).map(|(i, _)| Target::Via(gone.len() + i));
+                prop_assert_eq!(table.find4(Ipv4Addr::from_bits(probe)), expected);
+            }
         }
     }
 

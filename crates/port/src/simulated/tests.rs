@@ -1,4 +1,5 @@
 use super::*;
+use drophammer_wire::frame::Frame;
 use std::time::Duration;
 
 /// Sends everything on to the next port after as many ns as its first byte says.
@@ -180,4 +181,108 @@ fn a_burst_of_frames_comes_in_bursts_and_whole() {
     expected.sort();
     assert_eq!(all, expected);
     assert_eq!(ports[0].counters().unwrap().receive_drops, 0);
+}
+
+/// Keeps the memory of each frame and sends it on to the next port 100 ns later; may be asked for a stop behind each.
+struct Keeper {
+    frames: Vec<(Instant, usize, Frame)>,
+    together: bool,
+}
+
+impl Device for Keeper {
+    fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        let mut copy = Frame::default();
+        copy.bytes_mut().extend_from_slice(frame);
+        self.frames.push((now + Duration::from_nanos(100), port ^ 1, copy));
+    }
+
+    fn poll(&mut self, _: Instant, _: &mut dyn FnMut(Instant, usize, &[u8])) {
+        panic!("it hands frames over");
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.frames.first().map(|f| f.0)
+    }
+
+    fn next_notice(&self) -> Option<Instant> {
+        None
+    }
+
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) {
+        while let Some(mut frame) = arrivals.next() {
+            let memory = std::mem::take(frame.memory());
+            self.frames.push((frame.at + Duration::from_nanos(100), frame.port ^ 1, memory));
+            if !self.together {
+                return;
+            }
+        }
+    }
+
+    fn give(&mut self, now: Instant, deliveries: &mut Deliveries<'_>) {
+        let due = self.frames.partition_point(|f| f.0 <= now);
+        for (at, port, mut frame) in self.frames.drain(..due) {
+            deliveries.hand_over(at, port, &mut frame);
+        }
+    }
+}
+
+#[test]
+fn memory_goes_round_and_a_known_body_is_written_once() {
+    use crate::Held;
+    for together in [true, false] {
+        let device = Keeper { frames: Vec::new(), together };
+        let (mut clock, mut ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);
+        let (mut held, mut seen) = (Vec::new(), 0);
+        for round in 0..20u8 {
+            for (slot, len) in [(0, 200), (1, 300), (2, 200)] {
+                for port in &mut ports {
+                    let (memory, how) = port.slots().slot_of(slot, 1, len as u64, len);
+                    if how == Held::Nothing {
+                        memory.fill(len as u8);
+                    }
+                    assert!(memory[64..].iter().all(|b| *b == len as u8));
+                    memory[0] = round;
+                    held.push(how);
+                }
+            }
+            let at = [5, 5, 7].map(|ns| clock.now() + Duration::from_nanos(ns));
+            ports.iter_mut().for_each(|port| assert_eq!(port.send_at(&at).unwrap().accepted, 3));
+            let end = clock.now() + Duration::from_nanos(500);
+            while clock.now() < end {
+                clock.pass(end);
+            }
+            for port in &mut ports {
+                let came = take(port);
+                assert_eq!(
+                    came.iter().map(|f| (f.0, f.1.len(), f.1[0])).collect::<Vec<_>>(),
+                    [(at[0].0 + 100, 200, round), (at[1].0 + 100, 300, round), (at[2].0 + 100, 200, round),]
+                );
+                seen += came.iter().filter(|f| f.1[64..].iter().all(|b| *b == f.1.len() as u8)).count();
+            }
+        }
+        assert_eq!(seen, 20 * 6);
+        // No head is as it was left, and no body is in memory that was never used.
+        assert!(!held.contains(&Held::Frame) && held[..6] == [Held::Nothing; 6]);
+        assert!(held.iter().filter(|h| **h == Held::Body).count() > 60, "{held:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_is_handed_over_is_cut_off_like_a_copy_and_lost_where_a_link_is_down() {
+    let device = Keeper { frames: Vec::new(), together: true };
+    let (mut clock, mut ports) = world(Box::new(device), &[MacAddr::local(1), MacAddr::local(2)], 1500);
+    let slot = ports[0].slots().slot_size();
+    let mut long = Frame::default();
+    long.bytes_mut().resize(slot + 9, 3);
+    let world = ports[1].world.clone();
+    {
+        let World { links, spares, .. } = &mut *world.borrow_mut();
+        Deliveries { links, spares }.hand_over(Instant(9), 1, &mut long);
+    }
+    assert_eq!(take(&mut ports[1]), [(9, vec![3; slot])]);
+    ports[0].slots().put(0, &[1, 2]);
+    ports[0].send(1).unwrap();
+    ports[1].set_link(false).unwrap();
+    clock.wait(Instant(1_000));
+    assert!(take(&mut ports[1]).is_empty());
 }

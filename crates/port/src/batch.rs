@@ -2,10 +2,11 @@
 
 use crate::Arrival;
 use drophammer_model::quantity::Instant;
+use drophammer_wire::frame::Frame;
 
-/// A row of equal slots in one piece of memory. A slot holds one frame without FCS.
+/// Slots of equal size. A slot holds one frame without FCS.
 pub struct Batch {
-    memory: Box<[u8]>,
+    memory: Memory,
     slot_size: usize,
     lengths: Vec<usize>,
     /// What each slot holds, by the sender's own numbering; `u32::MAX` when nothing yet.
@@ -14,14 +15,42 @@ pub struct Batch {
     generation: u64,
 }
 
+/// What a slot holds of a frame that is to be written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nothing that is known.
+    Nothing,
+    /// All but its head ([`drophammer_wire::frame::HEAD`]).
+    Body,
+    /// All of one of the same kind.
+    Frame,
+}
+
+/// Where the frames are.
+enum Memory {
+    /// One slot behind the other.
+    Row(Box<[u8]>),
+    /// Each by itself and as long as its frame, so that it can change hands without a copy.
+    Apart(Vec<Frame>),
+}
+
 impl Batch {
-    /// `slots` slots of `slot_size` bytes.
+    /// `slots` slots of `slot_size` bytes in one piece of memory.
     pub fn new(slots: usize, slot_size: usize) -> Batch {
+        Batch::of(Memory::Row(vec![0; slots * slot_size].into_boxed_slice()), slots, slot_size)
+    }
+
+    /// The same with each slot in memory of its own, of which there is none yet ([`Batch::fill`]).
+    pub(crate) fn apart(slots: usize, slot_size: usize) -> Batch {
+        Batch::of(Memory::Apart(vec![Frame::default(); slots]), slots, slot_size)
+    }
+
+    fn of(memory: Memory, slots: usize, slot_size: usize) -> Batch {
         // Room at the end that nobody uses: what lies behind may be another thread's and is not in the same cache line.
         let (mut lengths, mut tags) = (Vec::with_capacity(slots + 8), Vec::with_capacity(slots + 16));
         lengths.resize(slots, 0);
         tags.resize(slots, u32::MAX);
-        Batch { memory: vec![0; slots * slot_size].into_boxed_slice(), slot_size, lengths, tags, generation: 0 }
+        Batch { memory, slot_size, lengths, tags, generation: 0 }
     }
 
     /// Number of slots.
@@ -46,8 +75,38 @@ impl Batch {
         let same = self.tags[i] == tag;
         self.tags[i] = tag;
         self.lengths[i] = len;
-        let start = i * self.slot_size;
-        (&mut self.memory[start..start + len], same)
+        let memory = match &mut self.memory {
+            Memory::Row(memory) => {
+                let start = i * self.slot_size;
+                &mut memory[start..start + len]
+            }
+            Memory::Apart(frames) => {
+                let frame = frames[i].bytes_mut();
+                if frame.len() != len {
+                    frame.resize(len, 0);
+                }
+                frame.as_mut_slice()
+            }
+        };
+        (memory, same)
+    }
+
+    /// The same of a frame with the body `body` (see [`Frame::hold`]), and how much of such a frame it holds.
+    #[inline]
+    pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
+        let same = self.tags[i] == tag;
+        self.tags[i] = tag;
+        self.lengths[i] = len;
+        let (memory, body) = match &mut self.memory {
+            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], same),
+            Memory::Apart(frames) => frames[i].hold(body, len),
+        };
+        let held = match (same, body) {
+            (true, true) => Held::Frame,
+            (false, true) => Held::Body,
+            _ => Held::Nothing,
+        };
+        (memory, held)
     }
 
     /// Puts a copy of `frame` into slot `i`, cut off at the slot's size.
@@ -59,8 +118,29 @@ impl Batch {
     /// Frame in slot `i`.
     #[inline]
     pub fn frame(&self, i: usize) -> &[u8] {
-        let start = i * self.slot_size;
-        &self.memory[start..start + self.lengths[i]]
+        match &self.memory {
+            Memory::Row(memory) => {
+                let start = i * self.slot_size;
+                &memory[start..start + self.lengths[i]]
+            }
+            Memory::Apart(frames) => &frames[i],
+        }
+    }
+
+    /// The memory of slot `i` for whoever wants to take it ([`Batch::fill`] puts other memory there); `None` where all slots
+    /// are in one piece. What the slot holds is not known any more.
+    #[inline]
+    pub(crate) fn give_away(&mut self, i: usize) -> Option<&mut Frame> {
+        let Memory::Apart(frames) = &mut self.memory else { return None };
+        self.tags[i] = u32::MAX;
+        Some(&mut frames[i])
+    }
+
+    /// Puts memory from `spare` into the slots that have none.
+    pub(crate) fn fill(&mut self, mut spare: impl FnMut() -> Frame) {
+        if let Memory::Apart(frames) = &mut self.memory {
+            frames.iter_mut().filter(|f| !f.has_room()).for_each(|f| *f = spare());
+        }
     }
 
     /// Forgets what the slots hold, before a new trial numbers its frames anew.
@@ -77,28 +157,47 @@ impl Batch {
         }
     }
 
+    /// Where the first slot begins; the others follow on it.
+    ///
+    /// # Panics
+    /// When the slots are apart.
     pub(crate) fn base(&mut self) -> *mut u8 {
-        self.memory.as_mut_ptr()
+        match &mut self.memory {
+            Memory::Row(memory) => memory.as_mut_ptr(),
+            Memory::Apart(_) => panic!("slots that are apart have no common beginning"),
+        }
     }
 }
 
 /// Frames that came in, borrowed from the port.
 #[derive(Clone, Copy)]
 pub struct Received<'a> {
-    memory: &'a [u8],
-    slot_size: usize,
+    frames: Frames<'a>,
     /// `(length, arrival)` per slot.
     slots: &'a [(usize, Instant)],
 }
 
+#[derive(Clone, Copy)]
+enum Frames<'a> {
+    /// One slot behind the other, each of so many bytes.
+    Row(&'a [u8], usize),
+    /// Each by itself.
+    Apart(&'a [Frame]),
+}
+
 impl<'a> Received<'a> {
     pub(crate) fn new(memory: &'a [u8], slot_size: usize, slots: &'a [(usize, Instant)]) -> Self {
-        Received { memory, slot_size, slots }
+        Received { frames: Frames::Row(memory, slot_size), slots }
+    }
+
+    /// The same of frames that are each in memory of their own; there may be more of them than `slots`.
+    pub(crate) fn apart(frames: &'a [Frame], slots: &'a [(usize, Instant)]) -> Self {
+        Received { frames: Frames::Apart(frames), slots }
     }
 
     /// Nothing.
     pub fn none() -> Received<'static> {
-        Received { memory: &[], slot_size: 0, slots: &[] }
+        Received::new(&[], 0, &[])
     }
 
     /// Number of frames.
@@ -115,8 +214,11 @@ impl<'a> Received<'a> {
     #[inline]
     pub fn get(&self, i: usize) -> Arrival<'a> {
         let (len, at) = self.slots[i];
-        let start = i * self.slot_size;
-        Arrival { frame: &self.memory[start..start + len], at }
+        let frame = match self.frames {
+            Frames::Row(memory, slot_size) => &memory[i * slot_size..][..len],
+            Frames::Apart(frames) => &frames[i],
+        };
+        Arrival { frame, at }
     }
 
     /// All frames in order of arrival.

@@ -20,7 +20,7 @@ pub mod simulated;
 pub mod tap;
 pub mod wait;
 
-pub use batch::{Batch, Received};
+pub use batch::{Batch, Held, Received};
 pub use clock::{Clock, SystemClock};
 pub use kernel_generator::{KernelGenerator, LatenessBuckets};
 

@@ -26,6 +26,7 @@ impl Line {
 
     /// A frame of `len` bytes (without FCS) is ready at `ready`: when its last bit is out, or `None` when the buffer is
     /// full. A frame that is ready before its predecessor waits for it.
+    #[inline]
     pub fn offer(&mut self, ready: Instant, len: usize) -> Option<Instant> {
         let ready = ready.max(self.last);
         if let Some(speed) = self.speed_bps {
@@ -63,6 +64,8 @@ pub struct Departure {
     pub transit: bool,
     /// Somebody may answer it: it is no test frame.
     notice: bool,
+    /// It is known not to be for a group.
+    pub unicast: bool,
 }
 
 /// All frames on their way out.
@@ -83,9 +86,10 @@ impl Departures {
         Departures { lanes: vec![VecDeque::new(); ports], ..Departures::default() }
     }
 
-    /// Adds a test frame in its turn.
-    pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot) {
-        let departure = self.number(at, port, slot, true, false);
+    /// Adds a test frame in its turn; `unicast` if it is known not to be for a group.
+    #[inline(always)]
+    pub fn schedule(&mut self, at: Instant, port: usize, slot: Slot, unicast: bool) {
+        let departure = Departure { unicast, ..self.number(at, port, slot, true, false) };
         match self.lanes[port].back() {
             Some(last) if last.at > at => self.heap.push(Reverse(departure)),
             _ => self.lanes[port].push_back(departure),
@@ -105,12 +109,14 @@ impl Departures {
         self.notices.push(at);
     }
 
+    #[inline]
     fn number(&mut self, at: Instant, port: usize, slot: Slot, transit: bool, notice: bool) -> Departure {
         self.scheduled += 1;
-        Departure { at, number: self.scheduled, port, slot, transit, notice }
+        Departure { at, number: self.scheduled, port, slot, transit, notice, unicast: false }
     }
 
     /// Instant and number of the next one, and its lane; the heap is the one beyond the last.
+    #[inline]
     fn first(&self) -> Option<(Instant, u64, usize)> {
         let mut first = self.heap.peek().map(|d| (d.0.at, d.0.number, self.lanes.len()));
         for (lane, frames) in self.lanes.iter().enumerate() {
@@ -134,6 +140,7 @@ impl Departures {
     }
 
     /// Takes the next one if it departs at `now` or before.
+    #[inline(always)]
     pub fn take(&mut self, now: Instant) -> Option<Departure> {
         let (_, _, lane) = self.first().filter(|(at, ..)| *at <= now)?;
         if let Some(lane) = self.lanes.get_mut(lane) {

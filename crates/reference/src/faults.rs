@@ -49,6 +49,30 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// Does any act on single UDP frames?
+    pub(crate) fn act_on_frames(&self) -> bool {
+        let Faults {
+            drop_every,
+            drop_share,
+            drop_window,
+            drop_at_low_load,
+            corrupt,
+            misroute,
+            wrong_next_hop,
+            duplicate_every,
+            hold,
+            reorder,
+            sag: _,
+            own_frames: _,
+            counter_error: _,
+            bgp: _,
+        } = self;
+        let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0;
+        let dropped = drop_window.is_some() || drop_at_low_load.is_some();
+        let changed = corrupt.is_some() || misroute.is_some() || wrong_next_hop.is_some();
+        often || dropped || changed || hold.is_some() || reorder.is_some()
+    }
+
     /// The same with the instants of drop window and sag counted from `start`.
     pub fn from_instant(mut self, start: Instant) -> Faults {
         let moved = |at: Instant| Instant(at.0.saturating_add(start.0));

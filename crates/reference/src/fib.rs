@@ -128,11 +128,13 @@ impl Fib {
     }
 
     /// Longest match.
+    #[inline]
     pub fn find4(&self, destination: Ipv4Addr) -> Option<Target> {
         self.table.find4(destination)
     }
 
     /// Longest match.
+    #[inline]
     pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
         self.table.find6(destination)
     }

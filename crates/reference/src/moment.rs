@@ -19,11 +19,13 @@ impl Moment {
     }
 
     /// The whole instant.
+    #[inline]
     pub fn at(instant: Instant) -> Moment {
         Moment { ns: instant.0, part: 0 }
     }
 
     /// `self + length`.
+    #[inline]
     pub fn plus(self, length: Moment, denominator: u64) -> Moment {
         let part = self.part + length.part;
         let carry = part >= denominator;
@@ -32,6 +34,7 @@ impl Moment {
     }
 
     /// The first whole nanosecond that is not before it.
+    #[inline]
     pub fn ceil(self) -> Instant {
         Instant(self.ns.saturating_add(u64::from(self.part > 0)))
     }

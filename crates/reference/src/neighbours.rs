@@ -98,11 +98,13 @@ impl Neighbours {
     }
 
     /// The neighbour.
+    #[inline]
     pub fn get(&self, i: usize) -> &Neighbour {
         &self.all[i]
     }
 
     /// The neighbour.
+    #[inline]
     pub fn get_mut(&mut self, i: usize) -> &mut Neighbour {
         &mut self.all[i]
     }

@@ -1,47 +1,73 @@
 //! Buffers for frames, used again and again.
 
+use drophammer_wire::frame::Frame;
+
+/// Room of a new buffer; what is longer makes its own.
+const ROOM: usize = 1600;
+
 /// Index of a frame in the pool.
 pub type Slot = u32;
 
 /// All frames that are in the box.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    frames: Vec<Vec<u8>>,
+    frames: Vec<Frame>,
     free: Vec<Slot>,
 }
 
 impl Pool {
     /// A buffer with unspecified content.
+    #[inline]
     pub fn take(&mut self) -> Slot {
-        if let Some(slot) = self.free.pop() {
-            return slot;
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        let frame = &mut self.frames[slot as usize];
+        if !frame.has_room() {
+            *frame = Frame::with_room(ROOM);
         }
-        self.frames.push(Vec::with_capacity(1536));
+        slot
+    }
+
+    /// A slot without a buffer.
+    #[cold]
+    fn grow(&mut self) -> Slot {
+        self.frames.push(Frame::default());
         (self.frames.len() - 1) as Slot
+    }
+
+    /// Takes the memory of `frame` and leaves other memory, with anything in it, in its place, or none.
+    #[inline]
+    pub fn adopt(&mut self, frame: &mut Frame) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| self.grow());
+        std::mem::swap(&mut self.frames[slot as usize], frame);
+        slot
     }
 
     /// A buffer with a copy of the frame in `slot`.
     pub fn duplicate(&mut self, slot: Slot) -> Slot {
         let copy = self.take();
         let mut frame = std::mem::take(&mut self.frames[copy as usize]);
-        frame.clear();
-        frame.extend_from_slice(&self.frames[slot as usize]);
+        let bytes = frame.bytes_mut();
+        bytes.clear();
+        bytes.extend_from_slice(&self.frames[slot as usize]);
         self.frames[copy as usize] = frame;
         copy
     }
 
     /// Gives a buffer back.
+    #[inline]
     pub fn release(&mut self, slot: Slot) {
         self.free.push(slot);
     }
 
     /// The frame in `slot`.
+    #[inline]
     pub fn get(&self, slot: Slot) -> &[u8] {
         &self.frames[slot as usize]
     }
 
     /// The buffer of `slot`.
-    pub fn get_mut(&mut self, slot: Slot) -> &mut Vec<u8> {
+    #[inline]
+    pub fn get_mut(&mut self, slot: Slot) -> &mut Frame {
         &mut self.frames[slot as usize]
     }
 }

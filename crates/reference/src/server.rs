@@ -63,6 +63,7 @@ impl Server {
     }
 
     /// A frame arrives: when its service ends, or `None` when the buffer is full.
+    #[inline(always)]
     pub fn offer(&mut self, now: Instant) -> Option<Instant> {
         let Some(rates) = self.rates else { return Some(now) };
         let arrival = Moment::at(now);

@@ -26,6 +26,44 @@ pub enum Target {
 pub struct Table {
     v4: PrefixMap<(u32, u8), Target>,
     v6: PrefixMap<(u128, u8), Target>,
+    /// The same where there are few routes, which are looked through sooner than a tree is climbed.
+    few4: Few<u32>,
+    few6: Few<u128>,
+}
+
+/// Routes that are looked through one after the other.
+const FEW: usize = 16;
+
+/// All routes of a table, the longest prefix first, while there are no more than [`FEW`].
+#[derive(Clone)]
+struct Few<T> {
+    /// Mask, prefix, what it means.
+    routes: Vec<(T, T, Target)>,
+    complete: bool,
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Few<T> {
+        Few { routes: Vec::with_capacity(FEW), complete: true }
+    }
+}
+
+impl<T: Copy + Eq + std::ops::BitAnd<Output = T>> Few<T> {
+    /// `all` is what there is now, by prefix and mask.
+    fn renew(&mut self, count: usize, all: impl Iterator<Item = (T, T, u8, Target)>) {
+        self.routes.clear();
+        self.complete = count <= FEW;
+        if self.complete {
+            let mut all: Vec<_> = all.collect();
+            all.sort_by_key(|route| std::cmp::Reverse(route.2));
+            self.routes.extend(all.into_iter().map(|(mask, prefix, _, target)| (mask, prefix, target)));
+        }
+    }
+
+    #[inline]
+    fn find(&self, destination: T) -> Option<Target> {
+        self.routes.iter().find(|(mask, prefix, _)| destination & *mask == *prefix).map(|(_, _, target)| *target)
+    }
 }
 
 impl Table {
@@ -37,13 +75,25 @@ impl Table {
         match prefix {
             IpAddr::V4(p) if len <= 32 => {
                 self.v4.insert((mask4(p, len), len), target);
+                self.changed4();
             }
             IpAddr::V6(p) if len <= 128 => {
                 self.v6.insert((mask6(p, len), len), target);
+                self.changed6();
             }
             _ => return Err(ConfigError::PrefixLength(len)),
         }
         Ok(())
+    }
+
+    fn changed4(&mut self) {
+        let all = self.v4.iter().map(|(p, target)| (ones4(p.1), p.0, p.1, *target));
+        self.few4.renew(self.v4.len(), all);
+    }
+
+    fn changed6(&mut self) {
+        let all = self.v6.iter().map(|(p, target)| (ones6(p.1), p.0, p.1, *target));
+        self.few6.renew(self.v6.len(), all);
     }
 
     /// The route of exactly this prefix.
@@ -58,28 +108,52 @@ impl Table {
     /// Takes a route away; false when there is none.
     pub fn remove(&mut self, prefix: IpAddr, len: u8) -> bool {
         match prefix {
-            IpAddr::V4(p) => len <= 32 && self.v4.remove(&(mask4(p, len), len)).is_some(),
-            IpAddr::V6(p) => len <= 128 && self.v6.remove(&(mask6(p, len), len)).is_some(),
+            IpAddr::V4(p) => {
+                let was_there = len <= 32 && self.v4.remove(&(mask4(p, len), len)).is_some();
+                self.changed4();
+                was_there
+            }
+            IpAddr::V6(p) => {
+                let was_there = len <= 128 && self.v6.remove(&(mask6(p, len), len)).is_some();
+                self.changed6();
+                was_there
+            }
         }
     }
 
     /// Longest match.
+    #[inline]
     pub fn find4(&self, destination: Ipv4Addr) -> Option<Target> {
+        if self.few4.complete {
+            return self.few4.find(destination.to_bits());
+        }
         self.v4.get_lpm(&(destination.to_bits(), 32)).map(|(_, t)| *t)
     }
 
     /// Longest match.
+    #[inline]
     pub fn find6(&self, destination: Ipv6Addr) -> Option<Target> {
+        if self.few6.complete {
+            return self.few6.find(destination.to_bits());
+        }
         self.v6.get_lpm(&(destination.to_bits(), 128)).map(|(_, t)| *t)
     }
 }
 
+fn ones4(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+}
+
+fn ones6(len: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+}
+
 fn mask4(p: Ipv4Addr, len: u8) -> u32 {
-    p.to_bits() & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+    p.to_bits() & ones4(len)
 }
 
 fn mask6(p: Ipv6Addr, len: u8) -> u128 {
-    p.to_bits() & u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+    p.to_bits() & ones6(len)
 }
 
 #[cfg(test)]
@@ -97,6 +171,8 @@ mod tests {
                 table.insert(Ipv4Addr::from_bits(*prefix).into(), *len, Target::Via(i)).unwrap();
                 table.insert(Ipv6Addr::from_bits(u128::from(*prefix) << 96).into(), *len, Target::Via(i)).unwrap();
             }
+            // Few routes and many are looked up in different ways.
+            prop_assert_eq!(table.few4.complete, table.v4.len() <= FEW);
             // Some probes hit for certain.
             for probe in probes.iter().copied().chain(routes.iter().map(|r| r.0)) {
                 let covers = |(prefix, len): &(u32, u8)| (prefix ^ probe).checked_shr(32 - u32::from(*len)).unwrap_or(0) == 0;
@@ -104,6 +180,19 @@ mod tests {
                 let expected = expected.map(|(i, _)| Target::Via(i));
                 prop_assert_eq!(table.find4(Ipv4Addr::from_bits(probe)), expected);
                 prop_assert_eq!(table.find6(Ipv6Addr::from_bits(u128::from(probe) << 96 | 7)), expected);
+            }
+            // Many become few again.
+            let (gone, left) = routes.split_at(routes.len() * 3 / 4);
+            for (prefix, len) in gone {
+                table.remove(Ipv4Addr::from_bits(*prefix).into(), *len);
+            }
+            prop_assert_eq!(table.few4.complete, table.v4.len() <= FEW);
+            for probe in routes.iter().map(|r| r.0) {
+                let covers = |(prefix, len): &(u32, u8)| (prefix ^ probe).checked_shr(32 - u32::from(*len)).unwrap_or(0) == 0;
+                let same = |a: &(u32, u8), b: &(u32, u8)| (mask4(Ipv4Addr::from_bits(a.0), a.1), a.1) == (mask4(Ipv4Addr::from_bits(b.0), b.1), b.1);
+                let expected = left.iter().enumerate().filter(|(_, r)| covers(r) && !gone.iter().any(|g| same(g, r)));
+                let expected = expected.max_by_key(|(i, r)| (r.1, *i)).map(|(i, _)| Target::Via(gone.len() + i));
+                prop_assert_eq!(table.find4(Ipv4Addr::from_bits(probe)), expected);
             }
         }
     }

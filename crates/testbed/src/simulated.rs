@@ -8,7 +8,7 @@ use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
 use drophammer_model::trial::Family;
-use drophammer_port::simulated::{self, SimulatedClock, SimulatedPort};
+use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, Truth,
     WrongNextHop,
@@ -75,6 +75,19 @@ impl simulated::Device for Reference {
 
     fn next_notice(&self) -> Option<Instant> {
         self.0.borrow().next_notice()
+    }
+
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) {
+        let mut router = self.0.borrow_mut();
+        while let Some(mut frame) = arrivals.next() {
+            if !router.take(frame.at, frame.port, frame.memory()) {
+                return;
+            }
+        }
+    }
+
+    fn give(&mut self, now: Instant, deliveries: &mut Deliveries<'_>) {
+        self.0.borrow_mut().give(now, |at, port, frame| deliveries.hand_over(at, port, frame));
     }
 
     fn link(&mut self, now: Instant, port: usize, up: bool) {

@@ -16,7 +16,7 @@ use crate::schedule::Schedule;
 use crate::template::{Headers, Template};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TrialSpec};
-use drophammer_port::{BURST, Port, PortError, Sent};
+use drophammer_port::{BURST, Held, Port, PortError, Sent};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{Signature, TrialKey};
 
@@ -332,9 +332,11 @@ impl PortGenerator {
                 flow.size_at = 0;
             }
             let template = &flow.templates[usize::from(size)];
-            let (slot, ready) = slots.slot(i, flow.tag + u32::from(size), template.len());
-            if !ready {
-                template.write(slot);
+            let (slot, held) = slots.slot_of(i, flow.tag + u32::from(size), template.body(), template.len());
+            match held {
+                Held::Frame => {}
+                Held::Body => template.write_head(slot),
+                Held::Nothing => template.write(slot),
             }
             let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: at.0 as u32 };
             self.slot_frames[i] = (flow.id, flow.next);

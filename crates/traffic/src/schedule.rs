@@ -12,6 +12,16 @@ struct Step {
     rate: f64,
 }
 
+impl Step {
+    #[inline]
+    fn departure(&self, index: u64) -> u64 {
+        let exact = self.start_ns + (index - self.first) as f64 * 1e9 / self.rate;
+        // Rounded up by hand: the standard library calls a function for it on processors of the baseline.
+        let below = exact as u64;
+        below + u64::from((below as f64) < exact)
+    }
+}
+
 /// Evenly spaced departures, in nanoseconds from the start of the trial. Frame 0 leaves at 0.
 #[derive(Clone, Debug)]
 pub struct Schedule {
@@ -64,11 +74,19 @@ impl Schedule {
 
     /// Departure of frame `index` in ns; `index` below [`Schedule::total`].
     pub fn departure(&self, index: u64) -> u64 {
+        self.step_of(index).departure(index)
+    }
+
+    /// [`Schedule::departure`] of `index` and the frames that follow it.
+    pub fn departures(&self, index: u64, out: &mut [u64]) {
+        let Some(last) = (out.len() as u64).checked_sub(1) else { return };
         let step = self.step_of(index);
-        let exact = step.start_ns + (index - step.first) as f64 * 1e9 / step.rate;
-        // Rounded up by hand: the standard library calls a function for it on processors of the baseline.
-        let below = exact as u64;
-        below + u64::from((below as f64) < exact)
+        if index + last < step.first + step.frames {
+            // Divisions of one step work side by side.
+            out.iter_mut().zip(index..).for_each(|(out, index)| *out = step.departure(index));
+        } else {
+            out.iter_mut().zip(index..).for_each(|(out, index)| *out = self.departure(index));
+        }
     }
 
     /// Rate asked for where frame `index` leaves, in frames per second.
@@ -121,6 +139,10 @@ mod tests {
                 prop_assert!(s.due(t - 1) <= index);
             }
             prop_assert_eq!(s.due(s.end_ns()), s.total());
+            let mut many = [0; 50];
+            let many = &mut many[..(s.total() - index).min(50) as usize];
+            s.departures(index, many);
+            prop_assert!(many.iter().zip(index..).all(|(at, i)| *at == s.departure(i)));
             prop_assert_eq!(s.total(), FrameRate(rate).frames_in(d) + FrameRate(second).frames_in(d));
         }
     }

@@ -4,12 +4,22 @@
 use crate::payload::Pattern;
 use drophammer_model::size::FrameSize;
 use drophammer_model::trial::Family;
+use drophammer_wire::frame::HEAD;
 use drophammer_wire::signature::{self, TEST_PORT};
 use drophammer_wire::{MacAddr, checksum, ethernet, ipv4, ipv6, udp};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Hop limit of test frames; a router lowers it by one.
 pub const HOP_LIMIT: u8 = 64;
+
+/// Bytes of the shortest frame.
+const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
+
+/// A name for `bytes` that other bytes do not have (FNV-1a, 64 bits); never 0.
+fn name(bytes: &[u8]) -> u64 {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash).max(1)
+}
 
 /// A frame of one size of one flow.
 #[derive(Clone, Debug)]
@@ -22,6 +32,8 @@ pub struct Template {
     udp_sum: u64,
     signature_at: usize,
     signature_is_odd: bool,
+    /// Tells what is behind the head apart.
+    body: u64,
 }
 
 /// What a template is made from.
@@ -101,6 +113,7 @@ impl Template {
             udp_sum: u64::from(checksum::fold(pseudo).swap_bytes()) + checksum::sum_le(&bytes[udp_at..end]),
             signature_at,
             signature_is_odd: (signature_at - udp_at) % 2 == 1,
+            body: name(bytes.get(HEAD..).unwrap_or_default()),
             bytes,
         }
     }
@@ -145,6 +158,25 @@ impl Template {
     #[inline]
     pub fn write(&self, slot: &mut [u8]) {
         slot.copy_from_slice(&self.bytes);
+    }
+
+    /// The name of the bytes behind the head, as [`drophammer_wire::frame::Frame::hold`] wants it.
+    #[inline]
+    pub(crate) fn body(&self) -> u64 {
+        self.body
+    }
+
+    /// Writes the head into `slot`, which holds the template but for that.
+    #[inline]
+    pub(crate) fn write_head(&self, slot: &mut [u8]) {
+        // Lengths that are known: that of most frames, and that of the shortest.
+        match (slot.first_chunk_mut::<HEAD>(), self.bytes.first_chunk::<HEAD>()) {
+            (Some(slot), Some(head)) => *slot = *head,
+            _ => match (<&mut [u8; SHORTEST]>::try_from(&mut *slot), <&[u8; SHORTEST]>::try_from(&self.bytes[..])) {
+                (Ok(slot), Ok(head)) => *slot = *head,
+                _ => slot.copy_from_slice(&self.bytes),
+            },
+        }
     }
 
     /// Makes `slot`, which holds this template, the frame with these addresses (IPv4 in the low 32 bits) and signature.

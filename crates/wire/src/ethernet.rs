@@ -40,6 +40,7 @@ pub struct Repr {
     pub ethertype: u16,
 }
 
+#[inline]
 fn mac_at(bytes: &[u8], at: usize) -> MacAddr {
     let mut mac = [0; 6];
     mac.copy_from_slice(&bytes[at..at + 6]);
@@ -51,6 +52,7 @@ impl Repr {
     ///
     /// # Errors
     /// Fewer than 14 bytes.
+    #[inline]
     pub fn parse(frame: &[u8]) -> Result<(Repr, &[u8]), Malformed> {
         if frame.len() < LEN {
             return Err(Malformed::new("ethernet", "fewer than 14 bytes"));

@@ -18,7 +18,7 @@ impl Router {
             return;
         }
         let slot: Slot = self.pool.take();
-        compose(self.pool.get_mut(slot));
+        compose(self.pool.get_mut(slot).bytes_mut());
         self.departures.schedule_other(now, port, slot, false);
     }
 

@@ -9,6 +9,7 @@ use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
 use drophammer_model::Instant;
+use drophammer_wire::frame::Frame;
 use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,42 +29,74 @@ pub(super) struct Waiting {
     port: usize,
 }
 
+/// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short.
+#[inline(always)]
+fn trim(frame: &mut Frame, total: usize) {
+    let end = IP + total;
+    if frame.len() != end || end < ethernet::MIN_WITHOUT_FCS {
+        let bytes = frame.bytes_mut();
+        bytes.truncate(end);
+        bytes.resize(end.max(ethernet::MIN_WITHOUT_FCS), 0);
+    }
+}
+
+/// Sets the addresses of the link.
+#[inline(always)]
+fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
+    let head = frame.head_mut();
+    head[..6].copy_from_slice(&destination.0);
+    head[6..12].copy_from_slice(&source.0);
+}
+
 impl Router {
     /// Takes what the classes have served until `now` on its way.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
             let Waiting { slot, arrived, port } = frame;
-            self.served(Served { slot, arrived, end, port });
+            let udp = udp_at(self.pool.get(slot));
+            self.served(Served { slot, arrived, end, port }, udp);
         }
     }
 
-    pub(super) fn take_ipv4(&mut self, now: Instant, port: usize, from: MacAddr, group: bool, packet: &[u8]) {
-        if packet.len() < ipv4::LEN {
+    #[inline(always)]
+    pub(super) fn take_ipv4(
+        &mut self,
+        now: Instant,
+        port: usize,
+        from: MacAddr,
+        group: bool,
+        frame: &mut Frame,
+    ) -> bool {
+        let packet = &frame[IP..];
+        // All that is looked at of a header without options, with its length known.
+        let Some(plain) = packet.first_chunk::<{ ipv4::LEN }>() else {
             self.truth.ignored += 1;
-            return;
-        }
-        let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
-        let destination = Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]);
+            return false;
+        };
+        let source = Ipv4Addr::new(plain[12], plain[13], plain[14], plain[15]);
+        let destination = Ipv4Addr::new(plain[16], plain[17], plain[18], plain[19]);
         // RFC 1812 section 5.3.4 and 5.3.7: link broadcasts and addresses that no router forwards.
         if group || is_special4(destination) || destination.is_link_local() || is_special4(source) {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         let target = self.fib.find4(destination);
         if target == Some(Target::Local) {
             self.truth.control += 1;
-            return self.take_own_ipv4(now, port, from, packet);
+            self.take_own_ipv4(now, port, from, packet);
+            return false;
         }
         self.truth.transit += 1;
-        let header = usize::from(packet[0] & 15) * 4;
-        let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
-        if packet[0] >> 4 != 4 || header < ipv4::LEN || total < header || packet.len() < total {
+        let header = usize::from(plain[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([plain[2], plain[3]]));
+        if plain[0] >> 4 != 4 || header < ipv4::LEN || total < header || packet.len() < total {
             self.truth.dropped.malformed += 1;
-            return;
+            return false;
         }
-        if checksum::fold(checksum::sum(&packet[..header])) != 0xffff {
+        let sum = if header == ipv4::LEN { checksum::sum_le(plain) } else { checksum::sum_le(&packet[..header]) };
+        if checksum::fold(sum) != 0xffff {
             self.truth.dropped.checksum += 1;
-            return;
+            return false;
         }
         if !self.filter.is_empty() {
             let first = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff == 0;
@@ -71,37 +104,39 @@ impl Router {
             let (source, destination) = (source.into(), destination.into());
             if !self.filter.permits(&Packet { source, destination, protocol: packet[9], destination_port }) {
                 self.truth.dropped.filtered += 1;
-                return;
+                return false;
             }
         }
-        if packet[8] <= 1 {
+        if plain[8] <= 1 {
             self.truth.dropped.ttl += 1;
-            return self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
+            self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
+            return false;
         }
         let next_hop = match target {
             Some(Target::Via(i)) => Some(i),
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
-                return;
+                return false;
             }
             Some(Target::Sink) => {
                 self.truth.dropped.fault_blackhole += 1;
-                return;
+                return false;
             }
             Some(Target::Broadcast | Target::Local) | None => {
                 self.truth.dropped.no_route += 1;
                 let code = icmpv4::unreachable::NET;
-                return self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
                     code,
                     next_hop_mtu: 0,
                     original,
                 });
+                return false;
             }
         };
         let Some(next_hop) = next_hop else {
             self.truth.dropped.unresolved += 1;
-            return;
+            return false;
         };
         let out = self.neighbours.get(next_hop).port;
         let mtu = self.ports[out].mtu;
@@ -114,114 +149,135 @@ impl Router {
                     original,
                 });
             }
-            return;
+            return false;
         }
-        let slot = self.copy_in(packet, total, [0x08, 0x00]);
-        let copy = &mut self.pool.get_mut(slot)[IP..];
-        let before = u16::from_be_bytes([copy[8], copy[9]]);
-        copy[8] -= 1;
-        let field = u16::from_be_bytes([copy[10], copy[11]]);
+        trim(frame, total);
+        let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
+        let before = u16::from_be_bytes([header[8], header[9]]);
+        header[8] -= 1;
+        let field = u16::from_be_bytes([header[10], header[11]]);
         let field = checksum::update(field, before, before - 0x0100);
-        copy[10..12].copy_from_slice(&field.to_be_bytes());
-        self.resolve(now, port, next_hop, slot);
+        header[10..12].copy_from_slice(&field.to_be_bytes());
+        self.forward(now, port, next_hop, frame)
     }
 
-    pub(super) fn take_ipv6(&mut self, now: Instant, port: usize, from: MacAddr, group: bool, packet: &[u8]) {
+    pub(super) fn take_ipv6(
+        &mut self,
+        now: Instant,
+        port: usize,
+        from: MacAddr,
+        group: bool,
+        frame: &mut Frame,
+    ) -> bool {
+        let packet = &frame[IP..];
         if packet.len() < ipv6::LEN {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         let (mut source, mut destination) = ([0; 16], [0; 16]);
         source.copy_from_slice(&packet[8..24]);
         destination.copy_from_slice(&packet[24..40]);
         let (source, destination) = (Ipv6Addr::from(source), Ipv6Addr::from(destination));
         if destination.is_multicast() || destination == self.ports[port].link_local {
-            return self.take_own_ipv6(now, port, from, packet);
+            self.take_own_ipv6(now, port, from, packet);
+            return false;
         }
         // RFC 4291 sections 2.5.2 to 2.5.6: these are never forwarded.
         let unforwardable =
             destination.is_unicast_link_local() || destination.is_loopback() || destination.is_unspecified();
         if group || unforwardable || source.is_multicast() {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         let target = self.fib.find6(destination);
         if target == Some(Target::Local) {
-            return self.take_own_ipv6(now, port, from, packet);
+            self.take_own_ipv6(now, port, from, packet);
+            return false;
         }
         if source.is_unicast_link_local() || source.is_unspecified() || source.is_loopback() {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         self.truth.transit += 1;
         let total = ipv6::LEN + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
         if packet[0] >> 4 != 6 || packet.len() < total {
             self.truth.dropped.malformed += 1;
-            return;
+            return false;
         }
         if !self.filter.is_empty() {
             let destination_port = port_at(packet[6], &packet[ipv6::LEN..total]);
             let (source, destination) = (source.into(), destination.into());
             if !self.filter.permits(&Packet { source, destination, protocol: packet[6], destination_port }) {
                 self.truth.dropped.filtered += 1;
-                return;
+                return false;
             }
         }
         if packet[7] <= 1 {
             self.truth.dropped.ttl += 1;
-            return self.report6(now, port, from, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
+            self.report6(now, port, from, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
+            return false;
         }
         let next_hop = match target {
             Some(Target::Via(i)) => Some(i),
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V6(destination)),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
-                return;
+                return false;
             }
             Some(Target::Sink) => {
                 self.truth.dropped.fault_blackhole += 1;
-                return;
+                return false;
             }
             Some(Target::Broadcast | Target::Local) | None => {
                 self.truth.dropped.no_route += 1;
                 let code = icmpv6::unreachable::NO_ROUTE;
-                return self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
+                self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
                     code,
                     original,
                 });
+                return false;
             }
         };
         let Some(next_hop) = next_hop else {
             self.truth.dropped.unresolved += 1;
-            return;
+            return false;
         };
         let out = self.neighbours.get(next_hop).port;
         let mtu = self.ports[out].mtu;
         if total > mtu {
             self.truth.dropped.mtu += 1;
             let mtu = mtu as u32;
-            return self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
+            self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
+            return false;
         }
-        let slot = self.copy_in(packet, total, [0x86, 0xdd]);
-        self.pool.get_mut(slot)[IP + 7] -= 1;
-        self.resolve(now, port, next_hop, slot);
+        trim(frame, total);
+        frame.head_mut()[IP + 7] -= 1;
+        self.forward(now, port, next_hop, frame)
     }
 
-    /// A buffer with room for the Ethernet header, its type set, and the packet; padding of the line is cut off and made
-    /// anew.
-    fn copy_in(&mut self, packet: &[u8], total: usize, ethertype: [u8; 2]) -> Slot {
-        let slot = self.pool.take();
-        let frame = self.pool.get_mut(slot);
-        // What a buffer held before is overwritten, not cleared: addresses are set later.
-        frame.resize((IP + total).max(ethernet::MIN_WITHOUT_FCS), 0);
-        frame[12..IP].copy_from_slice(&ethertype);
-        frame[IP..IP + total].copy_from_slice(&packet[..total]);
-        frame[IP + total..].fill(0);
+    /// Takes a frame in transit, whose header is as it leaves but for the addresses of its link, on its way to `next_hop`.
+    #[inline(always)]
+    fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
+        let neighbour = self.neighbours.get(next_hop);
+        let (Some(mac), None) = (neighbour.mac, &self.classes) else {
+            self.truth.queued += 1;
+            let slot = self.pool.adopt(frame);
+            return self.resolve(now, ingress, next_hop, slot);
+        };
+        let port = neighbour.port;
+        let Some(end) = self.server.offer(now) else {
+            self.ports[ingress].counters.in_discards += 1;
+            self.truth.dropped.buffer += 1;
+            return true;
+        };
+        address(frame, mac, self.ports[port].mac);
+        let udp = udp_at(frame);
         self.truth.queued += 1;
-        slot
+        let slot = self.pool.adopt(frame);
+        self.served(Served { slot, arrived: now, end, port }, udp)
     }
 
-    fn resolve(&mut self, now: Instant, ingress: usize, next_hop: usize, slot: Slot) {
+    fn resolve(&mut self, now: Instant, ingress: usize, next_hop: usize, slot: Slot) -> bool {
         let neighbour = self.neighbours.get_mut(next_hop);
         if let Some(mac) = neighbour.mac {
             let out = neighbour.port;
@@ -237,6 +293,7 @@ impl Router {
         if self.neighbours.start(next_hop, now) {
             self.ask(now, next_hop, None);
         }
+        false
     }
 
     /// Frames that waited for a neighbour arrive at the server now that it has answered.
@@ -256,43 +313,57 @@ impl Router {
                 self.pool.release(slot);
                 continue;
             }
-            self.pool.get_mut(slot)[..6].copy_from_slice(&mac.0);
+            self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&mac.0);
             self.departures.schedule_other(now, out, slot, false);
         }
     }
 
-    fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) {
+    fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) -> bool {
         let source = self.ports[port].mac;
         let frame = self.pool.get_mut(slot);
-        frame[..6].copy_from_slice(&mac.0);
-        frame[6..12].copy_from_slice(&source.0);
+        address(frame, mac, source);
         if let Some(classes) = &mut self.classes {
             let class = classes.of(dscp(frame));
             if classes.offer(now, class, frame.len() + 4, Waiting { slot, arrived: now, port }).is_err() {
                 self.ports[ingress].counters.in_discards += 1;
                 self.discard(slot, |d| &mut d.buffer);
             }
-            return;
+            return false;
         }
         let Some(end) = self.server.offer(now) else {
             self.ports[ingress].counters.in_discards += 1;
             self.discard(slot, |d| &mut d.buffer);
-            return;
+            return true;
         };
-        self.served(Served { slot, arrived: now, end, port });
+        let udp = udp_at(self.pool.get(slot));
+        self.served(Served { slot, arrived: now, end, port }, udp)
     }
 
-    fn served(&mut self, served: Served) {
+    /// The UDP header, if there is one, is at `udp`.
+    #[inline(always)]
+    fn served(&mut self, served: Served, udp: Option<usize>) -> bool {
         let (slot, port) = (served.slot, served.port);
-        match udp_at(self.pool.get(slot)) {
-            Some(at) => self.mistreat(served, at),
-            None => {
-                let ready = self.ready(served.end);
-                if let Some(at) = self.line(port, ready, slot) {
-                    self.departures.schedule_other(at, port, slot, true);
-                }
+        let Some(udp) = udp else {
+            let ready = self.ready(served.end);
+            if let Some(at) = self.line(port, ready, slot) {
+                self.departures.schedule_other(at, port, slot, true);
             }
+            return false;
+        };
+        if !self.faulty && self.ports[port].parked.is_empty() {
+            self.truth.test_frames += 1;
+            let ready = self.ready(served.end);
+            if let Some(at) = self.line(port, ready, slot) {
+                // Looked at while it is at hand.
+                let unicast = self.pool.get(slot)[0] & 1 == 0;
+                self.departures.schedule(at, port, slot, unicast);
+            }
+            return true;
         }
+        // What is parked is waited for.
+        let parks = self.faults.reorder.is_some() || self.ports.iter().any(|p| !p.parked.is_empty());
+        self.mistreat(served, udp);
+        !parks
     }
 
     fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
@@ -301,6 +372,7 @@ impl Router {
         self.pool.release(slot);
     }
 
+    #[inline]
     fn ready(&mut self, end: Instant) -> Instant {
         let ready = end + self.delay;
         if self.jitter.is_zero() {
@@ -310,6 +382,7 @@ impl Router {
         Instant(ready.0.saturating_add(self.delay_random.below(width)))
     }
 
+    #[inline(always)]
     fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let out = &mut self.ports[port];
         if out.down {
@@ -325,6 +398,7 @@ impl Router {
     }
 
     /// Takes a UDP frame, whose UDP header starts at `udp`, through the faults and to the line.
+    #[cold]
     fn mistreat(&mut self, served: Served, udp: usize) {
         let Served { slot, arrived, end, mut port } = served;
         self.truth.test_frames += 1;
@@ -345,12 +419,13 @@ impl Router {
         }
         if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
             let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
-            self.truth.corrupted += u64::from(flip(&mut self.pool.get_mut(slot)[udp..], offset, corrupt.fix_checksum));
+            self.truth.corrupted +=
+                u64::from(flip(&mut self.pool.get_mut(slot).bytes_mut()[udp..], offset, corrupt.fix_checksum));
         }
         if let Some(wrong) = self.faults.misroute.filter(|m| is_nth(number, m.every) && m.to_port != port) {
             port = wrong.to_port;
             let mac = self.neighbours.any_on(port);
-            let frame = self.pool.get_mut(slot);
+            let frame = self.pool.get_mut(slot).head_mut();
             frame[6..12].copy_from_slice(&self.ports[port].mac.0);
             if let Some(mac) = mac {
                 frame[..6].copy_from_slice(&mac.0);
@@ -358,7 +433,7 @@ impl Router {
             self.truth.misrouted += 1;
         }
         if let Some(wrong) = self.faults.wrong_next_hop.filter(|w| is_nth(number, w.every)) {
-            self.pool.get_mut(slot)[..6].copy_from_slice(&wrong.mac.0);
+            self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&wrong.mac.0);
             self.truth.wrong_next_hop += 1;
         }
         let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));
@@ -371,7 +446,7 @@ impl Router {
                 let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
                 self.ports[port].parked.push_back(parked);
             } else {
-                self.departures.schedule(at, port, slot);
+                self.departures.schedule(at, port, slot, false);
                 self.pass(port, at);
             }
         }
@@ -379,7 +454,7 @@ impl Router {
             self.truth.duplicated += 1;
             self.truth.queued += 1;
             if let Some(at) = self.line(port, ready, copy) {
-                self.departures.schedule(at, port, copy);
+                self.departures.schedule(at, port, copy, false);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::routing::TCP;
 use drophammer_wire::ipv4::protocol;
-use drophammer_wire::{checksum, ethernet, ipv6, udp};
+use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 use std::net::Ipv4Addr;
 
 /// Where the IP header starts.
@@ -26,7 +26,9 @@ pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
 }
 
 /// Where the UDP header of a whole, well-formed test frame starts.
+#[inline(always)]
 pub(super) fn udp_at(frame: &[u8]) -> Option<usize> {
+    let frame: &[u8; IP + ipv4::LEN] = frame.first_chunk()?;
     let at = match frame[12..14] {
         [0x08, 0x00] => {
             let fragment = u16::from_be_bytes([frame[IP + 6], frame[IP + 7]]) & 0x3fff != 0;

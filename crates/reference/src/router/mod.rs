@@ -22,6 +22,7 @@ use crate::truth::{PortCounters, Truth};
 use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
+use drophammer_wire::frame::Frame;
 use drophammer_wire::icmpv6::ndp;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -41,6 +42,8 @@ pub struct Router {
     delay: Duration,
     jitter: Duration,
     faults: Faults,
+    /// Some of them act on test frames.
+    faulty: bool,
     departures: Departures,
     pool: Pool,
     truth: Truth,
@@ -52,6 +55,8 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
+    /// Memory for the next frame that comes without its own.
+    spare: Frame,
 }
 
 struct Port {
@@ -134,6 +139,7 @@ impl Router {
             delay: config.delay,
             jitter: config.jitter,
             next_own: config.faults.own_frames.map_or(Instant(0), |own| Instant(0) + own.interval),
+            faulty: config.faults.act_on_frames(),
             faults: config.faults,
             departures: Departures::new(count),
             pool: Pool::default(),
@@ -144,6 +150,7 @@ impl Router {
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
             load: LoadMeter::default(),
+            spare: Frame::default(),
         };
         for route in config.routes {
             router.add_route(route)?;
@@ -188,6 +195,7 @@ impl Router {
         if let Some(speaker) = &mut self.speaker {
             speaker.set_faults(faults.bgp);
         }
+        self.faulty = faults.act_on_frames();
         self.faults = faults;
         Ok(())
     }
@@ -242,21 +250,43 @@ impl Router {
     /// # Panics
     /// When there is no such port.
     pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        let mut copy = std::mem::take(&mut self.spare);
+        let bytes = copy.bytes_mut();
+        bytes.clear();
+        bytes.extend_from_slice(frame);
+        self.take(now, port, &mut copy);
+        self.spare = copy;
+    }
+
+    /// The same of a frame whose memory the device may keep; it leaves other memory in its place then, or none. Returns whether
+    /// [`Router::next_notice`] is certain to be as before.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn take(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.now = self.now.max(now);
         let now = self.now;
-        self.serve_classes(now);
-        self.install_routes(now);
+        if self.classes.is_some() {
+            self.serve_classes(now);
+        }
+        let installed = self.speaker.is_some() && self.install_routes(now);
+        self.take_frame(now, port, frame) && !installed
+    }
+
+    /// True when nothing happened that [`Router::next_notice`] could tell; so with all that it calls.
+    #[inline(always)]
+    fn take_frame(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.received += 1;
         let ingress = &mut self.ports[port];
         if ingress.down {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         ingress.counters.in_octets += frame.len() as u64 + 4;
         let Ok((header, packet)) = ethernet::Repr::parse(frame) else {
             ingress.counters.in_errors += 1;
             self.truth.ignored += 1;
-            return;
+            return false;
         };
         let group = header.destination.is_group();
         if group {
@@ -265,18 +295,29 @@ impl Router {
             ingress.counters.in_unicast += 1;
         } else {
             self.truth.ignored += 1;
-            return;
+            return false;
         }
         match header.ethertype {
-            ethertype::IPV4 => self.take_ipv4(now, port, header.source, group, packet),
-            ethertype::IPV6 => self.take_ipv6(now, port, header.source, group, packet),
-            ethertype::ARP => self.take_arp(now, port, packet),
-            _ => self.truth.ignored += 1,
+            ethertype::IPV4 => self.take_ipv4(now, port, header.source, group, frame),
+            ethertype::IPV6 => self.take_ipv6(now, port, header.source, group, frame),
+            ethertype::ARP => {
+                self.take_arp(now, port, packet);
+                false
+            }
+            _ => {
+                self.truth.ignored += 1;
+                false
+            }
         }
     }
 
     /// Does what is due until `now` and gives every frame that departs until then to `out`, in order of departure.
     pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(Instant, usize, &[u8])) {
+        self.give(now, |at, port, frame| out(at, port, frame));
+    }
+
+    /// The same with frames whose memory `out` may keep.
+    pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
@@ -286,10 +327,10 @@ impl Router {
         self.ask_neighbours(now);
         self.release_parked(now);
         while let Some(departure) = self.departures.take(now) {
-            let frame = self.pool.get(departure.slot);
+            let frame = self.pool.get_mut(departure.slot);
             let counters = &mut self.ports[departure.port].counters;
             counters.out_octets += frame.len() as u64 + 4;
-            if frame[0] & 1 == 1 {
+            if !departure.unicast && frame[0] & 1 == 1 {
                 counters.out_group += 1;
             } else {
                 counters.out_unicast += 1;
@@ -332,7 +373,7 @@ impl Router {
         let Some(own) = self.faults.own_frames else { return };
         while self.next_own <= now {
             let slot = self.pool.take();
-            control::lldp(self.pool.get_mut(slot), self.ports[own.port].mac, own.port);
+            control::lldp(self.pool.get_mut(slot).bytes_mut(), self.ports[own.port].mac, own.port);
             self.departures.schedule_other(self.next_own, own.port, slot, false);
             self.truth.own_frames += 1;
             self.next_own = self.next_own + own.interval.max(Duration::from_micros(1));

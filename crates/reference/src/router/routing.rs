@@ -109,7 +109,7 @@ impl Router {
         }
         if !self.ports[port].down && self.neighbours.get(neighbour).own.len() < self.pending_limit {
             let slot = self.pool.take();
-            write(self.pool.get_mut(slot));
+            write(self.pool.get_mut(slot).bytes_mut());
             self.neighbours.get_mut(neighbour).own.push(slot);
         }
         if self.neighbours.start(neighbour, now) {
@@ -117,9 +117,9 @@ impl Router {
         }
     }
 
-    /// Carries out the changes of the forwarding table that are due until `now`.
-    pub(super) fn install_routes(&mut self, now: Instant) {
-        let Some(speaker) = &mut self.speaker else { return };
+    /// Carries out the changes of the forwarding table that are due until `now`; false when there were none.
+    pub(super) fn install_routes(&mut self, now: Instant) -> bool {
+        let Some(speaker) = &mut self.speaker else { return false };
         let mut changed = false;
         while let Some(change) = speaker.take_fib(now) {
             let sunk = is_nth(change.number.into(), self.faults.bgp.blackhole_every);
@@ -131,5 +131,6 @@ impl Router {
             self.truth.bgp = speaker.truth();
             self.truth.fib = *self.fib.truth();
         }
+        changed
     }
 }

@@ -22,44 +22,53 @@ impl PortGenerator {
         }
         let end = if self.stop_on_time { self.schedule.end_ns() } else { u64::MAX };
         let left = self.schedule.total() - self.index;
+        let mut departures = [0; BURST];
+        let departures = &mut departures[..BURST.min(usize::try_from(left).unwrap_or(usize::MAX))];
+        self.schedule.departures(self.index, departures);
         let mut at = [now; BURST];
-        let mut frames = 0;
-        for (i, at) in at.iter_mut().enumerate().take(usize::try_from(left).unwrap_or(usize::MAX)) {
-            let departure = self.schedule.departure(self.index + i as u64);
-            if departure >= end {
+        let (mut frames, mut on_time) = (0, 0);
+        for (at, departure) in at.iter_mut().zip(departures) {
+            if *departure >= end {
                 break;
             }
-            let leaves = now.max(Instant(self.start.0 + departure));
+            let leaves = now.max(Instant(self.start.0 + *departure));
             if leaves >= until {
                 break;
             }
             *at = leaves;
-            let late = at.0 - self.start.0 - departure;
-            self.lateness[(64 - late.leading_zeros()).min(39) as usize] += 1;
+            match at.0 - self.start.0 - *departure {
+                0 => on_time += 1,
+                late => self.lateness[(64 - late.leading_zeros()).min(39) as usize] += 1,
+            }
             frames += 1;
         }
+        self.lateness[0] += on_time;
         if frames == 0 {
             return Ok(0);
         }
         self.fill(port, &at[..frames]);
         let sent = port.send_at(&at[..frames])?;
         debug_assert_eq!(sent.refused, 0, "virtual time has no ring that could be full");
-        for (i, at) in at[..frames].iter().enumerate() {
-            self.account_one(i, *at);
-        }
+        self.account_ahead(&at[..frames]);
         Ok(frames)
     }
 
-    /// Counts the frame of slot `i`, which leaves at `at`.
-    fn account_one(&mut self, i: usize, at: Instant) {
-        self.index += 1;
-        self.sent += 1;
-        self.last_departure = at;
-        let group = &mut self.groups[self.slot_groups[i] as usize];
-        group.offered += 1;
-        let elapsed = at.0 - self.start.0;
-        if let Some(count) = self.bin_ns.and_then(|ns| group.bins.get_mut((elapsed / ns) as usize)) {
-            *count += 1;
+    /// Counts the frames of the first slots, which leave at `at`.
+    fn account_ahead(&mut self, at: &[Instant]) {
+        self.index += at.len() as u64;
+        self.sent += at.len() as u64;
+        self.last_departure = at.last().copied().unwrap_or(self.last_departure);
+        if let ([group], None) = (self.groups.as_mut_slice(), self.bin_ns) {
+            group.offered += at.len() as u64;
+            return;
+        }
+        for (at, group) in at.iter().zip(&self.slot_groups) {
+            let group = &mut self.groups[*group as usize];
+            group.offered += 1;
+            let elapsed = at.0 - self.start.0;
+            if let Some(count) = self.bin_ns.and_then(|ns| group.bins.get_mut((elapsed / ns) as usize)) {
+                *count += 1;
+            }
         }
     }
 }

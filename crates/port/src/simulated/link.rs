@@ -1,0 +1,242 @@
+//! What is between a tester port and the device, in both directions. Frames change hands with their memory wherever the
+//! device agrees, so that one is written once and read where it was written.
+
+use crate::{BURST, Batch};
+use drophammer_model::quantity::Instant;
+use drophammer_wire::frame::Frame;
+use std::collections::VecDeque;
+
+/// Later than anything.
+const NEVER: Instant = Instant(u64::MAX);
+
+/// Frames on their way to the device: the slots from `next` on, each with its instant.
+struct Burst {
+    slots: Batch,
+    at: Vec<Instant>,
+    next: usize,
+}
+
+/// Frames that arrive together at the tester.
+pub(super) struct Block {
+    pub(super) frames: Vec<Frame>,
+    /// Length and arrival of each.
+    pub(super) slots: Vec<(usize, Instant)>,
+}
+
+impl Block {
+    pub(super) fn new() -> Block {
+        Block { frames: Vec::with_capacity(BURST), slots: Vec::with_capacity(BURST) }
+    }
+}
+
+/// Memory that holds no frame. What was used last is taken first, because it is in the cache yet.
+pub(super) struct Spares {
+    memory: Vec<Frame>,
+    /// Bytes of a slot, as of any port of this MTU.
+    slot: usize,
+}
+
+impl Spares {
+    pub(super) fn new(slot: usize) -> Spares {
+        Spares { memory: Vec::new(), slot }
+    }
+
+    /// Memory with anything in it and room for a slot.
+    #[inline]
+    fn take(&mut self) -> Frame {
+        self.memory.pop().unwrap_or_else(|| Frame::with_room(self.slot))
+    }
+
+    /// Puts memory where there is none in `slots`.
+    pub(super) fn fill(&mut self, slots: &mut Batch) {
+        slots.fill(|| self.take());
+    }
+}
+
+/// One link. Full and spare bursts and blocks go round, so nothing is allocated for long.
+pub(super) struct Link {
+    out: VecDeque<Burst>,
+    out_spare: Vec<Burst>,
+    /// When the next frame of `out` reaches the device.
+    next_out: Instant,
+    back: VecDeque<Block>,
+    back_spare: Vec<Block>,
+    pub(super) down: bool,
+}
+
+impl Link {
+    pub(super) fn new() -> Link {
+        Link {
+            out: VecDeque::new(),
+            out_spare: Vec::new(),
+            next_out: NEVER,
+            back: VecDeque::new(),
+            back_spare: Vec::new(),
+            down: false,
+        }
+    }
+
+    /// Sends `slots` on their way, each at its instant but for the first `gone`, and leaves a spare batch in their place.
+    pub(super) fn send(&mut self, slots: &mut Batch, at: &[Instant], gone: usize) {
+        self.retire();
+        let mut burst = self.out_spare.pop().unwrap_or_else(|| Burst {
+            slots: Batch::apart(BURST, slots.slot_size()),
+            at: Vec::with_capacity(BURST),
+            next: 0,
+        });
+        burst.slots.follow(slots);
+        std::mem::swap(&mut burst.slots, slots);
+        burst.at.clear();
+        burst.at.extend_from_slice(at);
+        burst.next = gone;
+        if self.out.is_empty() {
+            self.next_out = at[gone];
+        }
+        self.out.push_back(burst);
+    }
+
+    /// Bursts that have left make room. Not at once, because the last frame may be in use yet.
+    fn retire(&mut self) {
+        while let Some(burst) = self.out.pop_front_if(|b| b.next == b.at.len()) {
+            self.out_spare.push(burst);
+        }
+    }
+
+    /// The next frame leaves: the batch that it is in, and its place there.
+    #[inline]
+    fn leave(&mut self) -> Option<(&mut Batch, usize)> {
+        if self.out.front().is_some_and(|b| b.next == b.at.len()) {
+            self.retire();
+        }
+        let burst = self.out.front_mut()?;
+        let place = burst.next;
+        burst.next += 1;
+        match burst.at.get(burst.next) {
+            Some(at) => self.next_out = *at,
+            None => self.next_out = self.out.get(1).map_or(NEVER, |b| b.at[b.next]),
+        }
+        Some((&mut self.out.front_mut()?.slots, place))
+    }
+
+    /// `frame` arrives at `at`.
+    #[inline]
+    fn arrive(&mut self, at: Instant, frame: Frame) {
+        if self.back.back().is_none_or(|b| b.slots.len() == BURST) {
+            self.back.push_back(self.back_spare.pop().unwrap_or_else(Block::new));
+        }
+        if let Some(block) = self.back.back_mut() {
+            block.slots.push((frame.len(), at));
+            block.frames.push(frame);
+        }
+    }
+
+    /// What has come in takes the place of `lent`, which was read.
+    pub(super) fn lend(&mut self, lent: &mut Block, spares: &mut Spares) {
+        lent.slots.clear();
+        spares.memory.extend(lent.frames.drain(..).rev());
+        if let Some(block) = self.back.pop_front() {
+            self.back_spare.push(std::mem::replace(lent, block));
+        }
+    }
+}
+
+/// When the next frame under way reaches the device.
+pub(super) fn next_out(links: &[Link]) -> Instant {
+    links.iter().map(|link| link.next_out).min().unwrap_or(NEVER)
+}
+
+/// Frames that reach the device, in order of time; of those at the same instant the one by the first port comes first.
+pub struct Arrivals<'a> {
+    links: &'a mut [Link],
+    now: &'a mut Instant,
+    before: Instant,
+    left: usize,
+}
+
+/// A frame that reaches the device.
+pub struct Arriving<'a> {
+    /// When its last bit is in.
+    pub at: Instant,
+    /// By which port.
+    pub port: usize,
+    slots: &'a mut Batch,
+    place: usize,
+}
+
+impl<'a> Arrivals<'a> {
+    /// Of those by `links` that come before `before` the first `most`; `now` follows them.
+    pub(super) fn new(links: &'a mut [Link], now: &'a mut Instant, before: Instant, most: usize) -> Self {
+        Arrivals { links, now, before, left: most }
+    }
+
+    /// The next one, which the device has to take. What comes by a link that is down does not come.
+    #[inline]
+    #[allow(clippy::should_implement_trait)] // lends itself
+    pub fn next(&mut self) -> Option<Arriving<'_>> {
+        let port = loop {
+            if self.left == 0 {
+                return None;
+            }
+            let (mut first, mut port) = (self.before, usize::MAX);
+            for (i, link) in self.links.iter().enumerate() {
+                if link.next_out < first {
+                    (first, port) = (link.next_out, i);
+                }
+            }
+            let link = self.links.get_mut(port)?;
+            *self.now = first.max(*self.now);
+            self.left -= 1;
+            if !link.down {
+                break port;
+            }
+            link.leave();
+        };
+        let (slots, place) = self.links[port].leave()?;
+        Some(Arriving { at: *self.now, port, slots, place })
+    }
+}
+
+impl Arriving<'_> {
+    /// Its bytes, without FCS.
+    #[inline]
+    pub fn frame(&self) -> &[u8] {
+        self.slots.frame(self.place)
+    }
+
+    /// Its memory, exactly as long as the frame. The device may take it, and leave other memory in its place or none.
+    #[inline]
+    pub fn memory(&mut self) -> &mut Frame {
+        self.slots.give_away(self.place).expect("slots on a link are apart")
+    }
+}
+
+/// Takes what leaves the device to the tester's ports.
+pub struct Deliveries<'a> {
+    pub(super) links: &'a mut [Link],
+    pub(super) spares: &'a mut Spares,
+}
+
+impl Deliveries<'_> {
+    /// A copy of `frame` leaves by `port` at `at`.
+    pub fn copy(&mut self, at: Instant, port: usize, frame: &[u8]) {
+        let link = &mut self.links[port];
+        if link.down {
+            return;
+        }
+        let mut memory = self.spares.take();
+        let bytes = memory.bytes_mut();
+        bytes.clear();
+        bytes.extend_from_slice(&frame[..frame.len().min(self.spares.slot)]);
+        link.arrive(at, memory);
+    }
+
+    /// `frame` itself leaves by `port` at `at`; no memory is left in its place.
+    #[inline]
+    pub fn hand_over(&mut self, at: Instant, port: usize, frame: &mut Frame) {
+        let link = &mut self.links[port];
+        if link.down || frame.len() > self.spares.slot {
+            return self.copy(at, port, frame);
+        }
+        link.arrive(at, std::mem::take(frame));
+    }
+}

@@ -1,0 +1,82 @@
+//! A frame with its memory, which changes hands where a copy would do nothing but take time.
+
+use std::ops::Deref;
+
+/// Bytes at the beginning of a frame that [`Frame::head_mut`] gives: headers up to that of UDP over IPv6, and a little more.
+pub const HEAD: usize = 64;
+
+/// A frame without FCS.
+#[derive(Clone, Debug, Default)]
+pub struct Frame {
+    bytes: Vec<u8>,
+    /// What is behind the head, by the name that whoever wrote it last gave it; 0 where that is not known.
+    body: u64,
+}
+
+impl Frame {
+    /// An empty one with room for `room` bytes.
+    pub fn with_room(room: usize) -> Frame {
+        Frame { bytes: Vec::with_capacity(room), body: 0 }
+    }
+
+    /// Has it any memory at all?
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.bytes.capacity() > 0
+    }
+
+    /// The first [`HEAD`] bytes, or all of a shorter frame. The body stays what it is.
+    #[inline]
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        let head = self.bytes.len().min(HEAD);
+        &mut self.bytes[..head]
+    }
+
+    /// All of it. What the body is, is not known any more.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut Vec<u8> {
+        self.body = 0;
+        &mut self.bytes
+    }
+
+    /// Makes it a frame of `len` bytes with a body of that name, which is not 0 and tells bodies of different content apart:
+    /// true if that body is there already. Else the caller has to write it.
+    #[inline]
+    pub fn hold(&mut self, body: u64, len: usize) -> (&mut [u8], bool) {
+        let held = self.body == body && self.bytes.len() == len;
+        self.body = body;
+        if self.bytes.len() != len {
+            self.bytes.resize(len, 0);
+        }
+        (&mut self.bytes, held)
+    }
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_known_until_somebody_may_have_changed_it() {
+        let mut frame = Frame::with_room(100);
+        assert!(frame.has_room() && !Frame::default().has_room() && frame.head_mut().is_empty());
+        assert_eq!(frame.hold(7, 90), (&mut [0; 90][..], false));
+        frame.head_mut().fill(1);
+        assert_eq!((frame.head_mut().len(), frame.iter().filter(|b| **b == 1).count()), (HEAD, HEAD));
+        assert!(frame.hold(7, 90).1, "the head is no part of it");
+        assert!(!frame.hold(8, 90).1 && !frame.hold(7, 90).1, "another body was there");
+        assert!(!frame.hold(7, 80).1 && frame.hold(7, 80).1);
+        let mut copy = frame.clone();
+        frame.bytes_mut()[70] = 3;
+        assert!(!frame.hold(7, 80).1 && copy.hold(7, 80).1);
+    }
+}

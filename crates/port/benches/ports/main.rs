@@ -17,8 +17,8 @@ mod table;
 mod trial;
 
 use drophammer_lab::{Lab, LabOptions};
-use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::priority::Favoured;
+use drophammer_port::{INTERFACE_BACKENDS, af_xdp};
 use links::{FROM, Sample, TO};
 use table::{BARE, Kind, Line, TRAFGEN};
 
@@ -39,6 +39,12 @@ fn rows() -> Vec<(Kind, String, Run)> {
                 rows.push((kind, name, Box::new(move |_, seconds| run(backend, destinations, seconds))));
             }
         }
+    }
+    // One thread that sends without a pause gets each frame's receive work at once, between two frames that it sends.
+    // Behind a router, which sends many at a time, that is not so.
+    for backend in INTERFACE_BACKENDS.iter().filter(|backend| backend.spec.name == af_xdp::SPEC.name) {
+        let name = format!("drophammer {}, far end gathers frames", backend.spec.name);
+        rows.push((Kind::Both, name, Box::new(move |_, seconds| trial::both_gathered(backend, 1_000_000, seconds))));
     }
     rows
 }

@@ -77,6 +77,8 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         cases.extend(["external", "external-refused", "bgp-openbgpd", "peers-openbgpd"].map(|name| (name, "root")));
         cases.extend(all.map(|name| (name, "nobody")));
     }
+    // Once: it waits for as long as a router may take to be ready.
+    cases.push(("never-ready", if root { "root" } else { "user" }));
     cases
 }
 
@@ -231,6 +233,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
     match name {
         "loop" => joined(&lab),
         "broken" => broken(&mut lab, work),
+        "never-ready" => never_ready(&mut lab, work),
         "twice" => ["linux", "frr", "bird", "frr"].iter().try_for_each(|kind| {
             let dut = up(&mut lab, kind, work)?;
             dut.take_down().map_err(text)
@@ -448,20 +451,26 @@ fn joined(lab: &Lab) -> Checked {
 }
 
 /// A DUT that cannot become ready says why, and leaves nothing in the way of the next.
-fn broken(lab: &mut Lab, work: &Path) -> Checked {
+/// What becomes of a router of `kind` of which the next hop lies on no link.
+fn attempt(lab: &mut Lab, kind: &str, work: &Path, stop: &dyn Fn() -> bool) -> Result<String, String> {
     let mut ports = ports();
-    // The next hop lies on no link of the router.
     ports[1].ipv4 = Some(addressing("198.19.1.1", "198.19.77.2", 24, "198.19.64.0", 19));
-    let attempt = |lab: &mut Lab, kind: &str, stop: &dyn Fn() -> bool| {
-        let config = DutConfig { name: "broken".into(), kind: kind.into(), params: Params::default() };
-        find(kind).unwrap().bring_up(lab, &config, &ports, work, stop).err().map(|e| e.to_string())
-    };
-    let error = attempt(lab, "linux", &|| false).ok_or("came up")?;
+    let config = DutConfig { name: "broken".into(), kind: kind.into(), params: Params::default() };
+    let refused = find(kind).unwrap().bring_up(lab, &config, &ports, work, stop).err();
+    refused.map(|e| e.to_string()).ok_or_else(|| "came up".into())
+}
+
+fn broken(lab: &mut Lab, work: &Path) -> Checked {
+    let error = attempt(lab, "linux", work, &|| false)?;
     ensure(error.contains("route add 198.19.64.0/19 via 198.19.77.2"), &error)?;
-    let error = attempt(lab, "bird", &|| true).ok_or("came up")?;
+    let error = attempt(lab, "bird", work, &|| true)?;
     ensure(error == "stopped by the user", &error)?;
+    up(lab, "linux", work)?.take_down().map_err(|e| e.to_string())
+}
+
+fn never_ready(lab: &mut Lab, work: &Path) -> Checked {
     let start = Instant::now();
-    let error = attempt(lab, "frr", &|| false).ok_or("came up")?;
+    let error = attempt(lab, "frr", work, &|| false)?;
     println!("{error}");
     ensure(error.contains("198.19.64.0/19 via 198.19.77.2 on d1"), &error)?;
     ensure(start.elapsed() < Duration::from_secs(30), "a deadline")?;

@@ -15,6 +15,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::routes::RouteRange;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TimedEvent, TrialResult, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
+use drophammer_port::discard::Discard;
 use drophammer_port::kernel_generator::KernelGenerator;
 use drophammer_port::live_frames::{self, LiveFrames};
 use drophammer_port::priority::Favoured;
@@ -30,7 +31,7 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("two_million_frames_arrive", two_million),
     ("the_kernel_makes_the_frames_that_user_space_makes", same_frames),
     ("tshark_finds_every_frame_whole", decoded),
@@ -40,6 +41,7 @@ const CASES: [Case; 10] = [
     ("what_is_left_out_is_unsent", left_out),
     ("a_trial_that_is_stopped_is_counted", stopped),
     ("what_does_not_fit_is_sent_from_user_space", otherwise),
+    ("the_far_end_of_benchmarks_sees_what_was_sent", thrown_away),
     ("a_killed_process_leaves_nothing", killed),
 ];
 struct Bench<'a> {
@@ -192,6 +194,23 @@ impl Bench<'_> {
         println!("    {frames}: {} offered, {} received, {dropped} dropped", result.offered(), result.received());
         Ok(result)
     }
+}
+
+/// With [`Discard`] nothing comes, and the interface has counted every frame that its ring had room for; without it frames
+/// come as before.
+fn thrown_away(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    let spec = spec("64", vec![flow("all", Family::Ipv4, 1_000, 1.0)], Load::Constant { rate_pps: 100_000.0 }, 0.5);
+    let discard = Discard::attach("t1").map_err(|e| e.to_string())?;
+    let (before, full) = (leftovers::received(), dropped());
+    let result = bench.run(&mut ports, &spec)?;
+    let (seen, full) = (leftovers::received() - before, dropped() - full);
+    println!("    {} offered, {seen} seen, {full} dropped", result.offered());
+    check(result.received() == 0 && seen > 0, || format!("{result:#?}"))?;
+    // Frames that the program throws away may count as dropped, too.
+    check(seen <= result.offered() && seen + full >= result.offered(), || format!("{seen} seen, {full} dropped"))?;
+    drop(discard);
+    bench.exact(&mut ports, &spec, 50_000).map(drop)
 }
 
 fn two_million(bench: &Bench) -> Checked {

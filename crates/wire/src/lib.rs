@@ -12,11 +12,10 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
-pub mod mac;
 pub mod signature;
 pub mod udp;
 
-pub use mac::MacAddr;
+pub use drophammer_model::mac::MacAddr;
 
 /// Why bytes are not the header that they were taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Headers and messages as bytes, without I/O: one file per header, and the test signature.
+//! Headers and messages as bytes, without I/O: one file per header, the test signature, and [`stack`], which joins headers
+//! to frames and finds them in frames.
 //!
 //! Contract of every parser: any byte string is either read or refused with [`Malformed`]; none panics. Emitters write
 //! into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
@@ -13,6 +14,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod signature;
+pub mod stack;
 pub mod udp;
 
 pub use drophammer_model::mac::MacAddr;

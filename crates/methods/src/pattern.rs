@@ -3,7 +3,8 @@
 
 use crate::parameters::drain_s;
 use crate::testbed::{Known, PortView, TestError, Testbed};
-use drophammer_model::quantity::{FrameRate, LINE_OVERHEAD_BYTES};
+use drophammer_model::Medium;
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
@@ -185,7 +186,7 @@ impl Pattern {
 
     /// Bits per second that this rate takes of the line, preamble and gap included (layer 1).
     pub fn l1_bps(&self, rate: FrameRate) -> f64 {
-        rate.pps() * (self.frame_bytes() + f64::from(LINE_OVERHEAD_BYTES)) * 8.0
+        rate.pps() * (self.frame_bytes() + f64::from(Medium::Ethernet.overhead())) * 8.0
     }
 }
 

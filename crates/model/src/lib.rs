@@ -8,6 +8,7 @@
 pub mod environment;
 pub mod latency;
 pub mod mac;
+pub mod medium;
 pub mod outcome;
 pub mod quantity;
 pub mod record;
@@ -20,5 +21,6 @@ pub mod trial;
 
 pub use latency::LatencySummary;
 pub use mac::MacAddr;
+pub use medium::Medium;
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};

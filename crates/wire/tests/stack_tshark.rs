@@ -154,8 +154,8 @@ fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
         }
         match kind {
             Ethernet => {
-                header.set(FieldName::Source, 0x02_0000_0000_01);
-                header.set(FieldName::Destination, 0x02_0000_0000_02);
+                header.set(FieldName::Source, 0x0200_0000_0001);
+                header.set(FieldName::Destination, 0x0200_0000_0002);
             }
             // The first 16 labels have a meaning.
             Mpls => drop(header.set(FieldName::Label, 16 + next() % 1_000_000)),
@@ -266,9 +266,9 @@ fn tshark_reads_every_combination_as_it_was_meant() {
 
     // The decoder would have said so.
     let mut broken = frames[..2].to_vec();
+    // The TTL; the source port behind four bytes of options.
     broken[0][22] ^= 1;
-    let last = broken[1].len() - 1;
-    broken[1][last] ^= 1;
+    broken[1][39] ^= 1;
     let lines = decode("broken", &broken, &CHECKSUMS).unwrap();
     assert_eq!((lines[0][0].as_str(), lines[1][1].as_str()), ("0", "0"), "{lines:?}");
 }

@@ -61,6 +61,29 @@ pub struct FlowSpec {
     pub weight: f64,
 }
 
+impl FlowSpec {
+    /// A flow of `group` between two ports, with the family of its sources, the full weight and nothing else asked for.
+    pub fn new(
+        group: impl Into<String>,
+        from: PortIndex,
+        to: PortIndex,
+        sources: AddressRange,
+        destinations: impl Into<Targets>,
+    ) -> FlowSpec {
+        FlowSpec {
+            group: group.into(),
+            from,
+            to,
+            also: Vec::new(),
+            family: sources.family(),
+            sources,
+            destinations: destinations.into(),
+            per_destination: false,
+            weight: 1.0,
+        }
+    }
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }

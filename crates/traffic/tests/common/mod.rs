@@ -212,17 +212,7 @@ pub fn flow(group: &str, from: usize, to: usize, family: Family, count: u32, wei
         AddressRange { first, step: 1, count }
     };
     let (sources, destinations) = (range(from, 16), range(to, count));
-    FlowSpec {
-        group: group.into(),
-        from,
-        to,
-        also: vec![],
-        family,
-        sources,
-        destinations: destinations.into(),
-        per_destination: false,
-        weight,
-    }
+    FlowSpec { weight, ..FlowSpec::new(group, from, to, sources, destinations) }
 }
 
 pub fn spec(size: &str, flows: Vec<FlowSpec>, load: Load, duration_s: f64) -> TrialSpec {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, DestinationCounts, Family, FlowSpec, Load, LoadStep, TrialSpec};
+use drophammer_model::trial::{AddressRange, DestinationCounts, FlowSpec, Load, LoadStep, TrialSpec};
 use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
 use drophammer_wire::{MacAddr, checksum};

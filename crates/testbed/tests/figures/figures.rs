@@ -160,7 +160,9 @@ impl Figures {
             }));
         }
         for v in &outcome.verdicts {
-            lines.push(json!({"record": "verdict", "test": test, "criterion": v.criterion, "pass": v.pass, "found": v.found}));
+            lines.push(
+                json!({"record": "verdict", "test": test, "criterion": v.criterion, "pass": v.pass, "found": v.found}),
+            );
         }
         for note in &outcome.notes {
             lines.push(json!({"record": "outcome note", "test": test, "numbers": numbers(note)}));

@@ -48,6 +48,7 @@ cases![
     routes_dual_stack,
     routes_faults,
     routes_limits,
+    routes_sources,
 ];
 
 #[test]

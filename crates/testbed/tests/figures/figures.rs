@@ -206,6 +206,7 @@ fn load(load: &Load) -> Value {
             json!({"steps": steps.iter().map(|s| json!([s.duration_s, s.rate_pps])).collect::<Vec<_>>()})
         }
         Load::Burst { frames, rate_pps } => json!({"burst_frames": frames, "rate_pps": rate_pps}),
+        Load::Flows => json!("by flow"),
     }
 }
 

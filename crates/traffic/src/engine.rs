@@ -1,7 +1,8 @@
 //! Runs a planned trial: one loop that sends what is due, takes what came, and keeps watch over itself. A trial on several
 //! threads is several of these loops ([`crate::lanes`]).
 
-use crate::generator::merge;
+use crate::generator::PortGenerator;
+use crate::generator::merge::Merge;
 use crate::lanes::Board;
 use crate::outcome::result;
 use crate::plan::{Part, Plan, PlannedEvent};
@@ -114,18 +115,21 @@ struct Sender {
     /// Place of the port among those of the lane.
     place: usize,
     generators: Range<usize>,
-    /// Which of them is asked first the next time.
-    turn: usize,
+    /// Where it has more than one: which is due when.
+    merge: Option<Merge>,
 }
 
 /// Generators that follow each other and are of the same port.
-fn senders(places: &[usize]) -> Vec<Sender> {
+fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
     let mut senders: Vec<Sender> = Vec::new();
     for (i, place) in places.iter().enumerate() {
         match senders.last_mut() {
             Some(last) if last.place == *place => last.generators.end = i + 1,
-            _ => senders.push(Sender { place: *place, generators: i..i + 1, turn: 0 }),
+            _ => senders.push(Sender { place: *place, generators: i..i + 1, merge: None }),
         }
+    }
+    for sender in senders.iter_mut().filter(|s| s.generators.len() > 1) {
+        sender.merge = Some(Merge::new(&generators[sender.generators.clone()]));
     }
     senders
 }
@@ -164,8 +168,7 @@ impl<'a, 'p> Ready<'a, 'p> {
         }
         let drops_before = receive_drops(ports)?;
         let told = Vec::with_capacity(events.len());
-        let senders = senders(&places);
-        Ok(Ready { part, ports, places, senders, drops_before, events, told, drain_ns })
+        Ok(Ready { part, ports, places, senders: Vec::new(), drops_before, events, told, drain_ns })
     }
 
     /// Carries the lane's part of the trial out. `board` is how the lanes (this is number `lane`) see each other.
@@ -178,6 +181,7 @@ impl<'a, 'p> Ready<'a, 'p> {
         board: &Board,
     ) -> Result<Fared, PortError> {
         self.part.begin(start);
+        self.senders = senders(&self.part.generators, &self.places);
         for (generator, place) in self.part.generators.iter().zip(&self.places) {
             generator.start_in_kernel(&mut *self.ports[*place].port);
         }
@@ -219,9 +223,8 @@ impl<'a, 'p> Ready<'a, 'p> {
         let mut event_due = due(events);
         let virtual_time = clock.is_virtual();
         // Then a burst is handed over at once, each frame with its own instant, and time passes in one go.
-        let ahead = clock.passes()
-            && ports.iter().all(|at| at.port.sends_ahead())
-            && senders.iter().all(|s| s.generators.len() == 1);
+        let ahead =
+            clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
         // What came in by an instant of virtual time is taken at that instant, however much it is.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
 
@@ -247,18 +250,24 @@ impl<'a, 'p> Ready<'a, 'p> {
             let mut busy = 0;
             let mut next = event_due;
             let mut sending = !events.is_empty();
-            for Sender { place, generators, turn } in senders.iter_mut() {
-                let generators = &mut part.generators[generators.clone()];
-                if generators.iter().all(|g| g.done(now)) {
+            for Sender { place, generators, merge } in senders.iter_mut() {
+                let port = &mut *ports[*place].port;
+                if let Some(merge) = merge {
+                    let generators = &mut part.generators[generators.clone()];
+                    busy += merge.send_due(generators, port, now)?;
+                    if let Some(due) = merge.next() {
+                        sending = true;
+                        next = next.min(due);
+                    }
                     continue;
                 }
-                let port = &mut *ports[*place].port;
-                busy += match generators {
-                    [generator] if ahead => generator.send_ahead(port, now, event_due)?,
-                    [generator] => generator.send_due(port, now)?,
-                    _ => merge::send_due(generators, turn, port, now)?,
-                };
-                for generator in generators.iter().filter(|g| !g.done(now)) {
+                let generator = &mut part.generators[generators.start];
+                if generator.done(now) {
+                    continue;
+                }
+                busy +=
+                    if ahead { generator.send_ahead(port, now, event_due)? } else { generator.send_due(port, now)? };
+                if !generator.done(now) {
                     sending = true;
                     if virtual_time {
                         next = next.min(generator.next_event());

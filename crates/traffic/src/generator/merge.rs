@@ -3,49 +3,77 @@
 use super::PortGenerator;
 use drophammer_model::quantity::Instant;
 use drophammer_port::{BURST, Port, PortError, Sent};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-/// Frames of one generator within a burst: which generator, first slot, number of slots.
-type Share = (usize, usize, usize);
+/// A generator that catches up at its bound is asked again after this time.
+const RETRY_NS: u64 = 10_000;
 
-/// Sends what is due of all `generators`, which are of the same port, at most one burst; returns how many frames went out.
-/// `turn` says which generator is asked first; it is moved on, so that none has to wait for the others for ever.
-///
-/// # Errors
-/// The port's.
-pub(crate) fn send_due(
-    generators: &mut [PortGenerator],
-    turn: &mut usize,
-    port: &mut dyn Port,
-    now: Instant,
-) -> Result<usize, PortError> {
-    let count = generators.len();
-    let (mut shares, mut used, mut filled) = ([(0, 0, 0); BURST], 0, 0);
-    for i in 0..count {
-        let which = (*turn + i) % count;
-        let generator = &mut generators[which];
-        let frames = generator.due(now).min(BURST - filled);
-        if frames > 0 {
+/// When each of the generators of one port is due next. Only those that are due are looked at, so a port may have thousands.
+pub(crate) struct Merge {
+    /// Instant and place of each generator that has something to send.
+    due: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Frames of each generator in the burst that is being filled: place, first slot, number of slots.
+    shares: [(usize, usize, usize); BURST],
+}
+
+impl Merge {
+    /// Of `generators`, whose trial has begun.
+    pub(crate) fn new(generators: &[PortGenerator]) -> Merge {
+        let first = |(place, g): (usize, &PortGenerator)| g.next_departure().map(|at| Reverse((at, place)));
+        Merge { due: generators.iter().enumerate().filter_map(first).collect(), shares: [(0, 0, 0); BURST] }
+    }
+
+    /// When there is something to do next; `None` when all are through.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.due.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Sends what is due of `generators`, which are those that it was made for, at most one burst; returns how many frames
+    /// went out.
+    ///
+    /// # Errors
+    /// The port's.
+    pub(crate) fn send_due(
+        &mut self,
+        generators: &mut [PortGenerator],
+        port: &mut dyn Port,
+        now: Instant,
+    ) -> Result<usize, PortError> {
+        let (mut used, mut filled) = (0, 0);
+        while filled < BURST
+            && let Some(Reverse((at, place))) = self.due.peek().copied()
+            && at <= now
+        {
+            self.due.pop();
+            let generator = &mut generators[place];
+            let frames = generator.due(now).min(BURST - filled);
+            if frames == 0 {
+                if !generator.done(now) {
+                    self.due.push(Reverse((Instant(now.0 + RETRY_NS), place)));
+                }
+                continue;
+            }
             generator.catch_up.take(frames);
             generator.fill(port, filled, &[now; BURST][..frames]);
-            let share: Share = (which, filled, frames);
-            shares[used] = share;
+            self.shares[used] = (place, filled, frames);
             used += 1;
             filled += frames;
         }
-        if filled == BURST {
-            *turn = (which + 1) % count;
-            break;
+        if filled == 0 {
+            return Ok(0);
         }
+        let sent = port.send(filled)?;
+        let device_loss = port.info().refusal_is_device_loss;
+        for (place, first, frames) in &self.shares[..used] {
+            let generator = &mut generators[*place];
+            generator.account(*frames, part(sent, *first, *frames), device_loss, now);
+            if let Some(at) = generator.next_departure() {
+                self.due.push(Reverse((at, *place)));
+            }
+        }
+        Ok(filled)
     }
-    if filled == 0 {
-        return Ok(0);
-    }
-    let sent = port.send(filled)?;
-    let device_loss = port.info().refusal_is_device_loss;
-    for (which, first, frames) in &shares[..used] {
-        generators[*which].account(*frames, part(sent, *first, *frames), device_loss, now);
-    }
-    Ok(filled)
 }
 
 /// What became of `frames` slots from slot `first` on.

@@ -7,6 +7,8 @@
 pub mod environment;
 pub mod latency;
 pub mod outcome;
+pub mod param;
+pub mod pattern;
 pub mod quantity;
 pub mod record;
 pub mod registry;
@@ -16,5 +18,7 @@ pub mod suite;
 pub mod trial;
 
 pub use latency::LatencySummary;
+pub use param::Param;
+pub use pattern::{Direction, PatternKey};
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};

@@ -1,15 +1,13 @@
 //! What a route test may ask of the emulated routers behind the tester's ports.
 
 use crate::testbed::TestError;
+pub use drophammer_model::routes::{Change, Packing, PeerIndex, RouteAction};
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Index of an emulated router's session, as in [`Routing::peers`].
-pub type PeerIndex = usize;
 
 /// A watch of [`Routing::watch`].
 pub type WatchIndex = usize;
@@ -27,56 +25,6 @@ pub struct PeerView {
     pub asn: u32,
     /// Address of the emulated router.
     pub address: IpAddr,
-}
-
-/// How routes go into UPDATE messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Packing {
-    /// Routes per UPDATE at most; 0 for as many as fit.
-    pub routes_per_update: u16,
-    /// Routes per second; `None` for as fast as the DUT takes them.
-    pub pace: Option<f64>,
-    /// Times that the router's own AS stands in the AS path beside the first, so that others are preferred.
-    pub prepend: u8,
-}
-
-/// Something that emulated routers do.
-#[derive(Clone, Debug)]
-pub enum RouteAction {
-    /// Advertise a part of `routes`.
-    Announce {
-        /// Who.
-        peer: PeerIndex,
-        /// What.
-        routes: Arc<Routes>,
-        /// Indices of the routes.
-        part: Range<u32>,
-        /// How.
-        packing: Packing,
-    },
-    /// Withdraw a part of `routes`.
-    Withdraw {
-        /// Who.
-        peer: PeerIndex,
-        /// What.
-        routes: Arc<Routes>,
-        /// Indices of the routes.
-        part: Range<u32>,
-        /// How.
-        packing: Packing,
-    },
-    /// End a session with a NOTIFICATION (Cease, RFC 4486); it stays down until [`Routing::establish`].
-    Close {
-        /// Which.
-        peer: PeerIndex,
-    },
-    /// Take the link of a port down, as a pulled cable would, or up again.
-    Link {
-        /// Which.
-        port: PortIndex,
-        /// Up?
-        up: bool,
-    },
 }
 
 /// Who kept those who had something to say from being done with it, in seconds, summed up over them. What a pace puts off is

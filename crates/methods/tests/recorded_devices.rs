@@ -79,7 +79,7 @@ impl Testbed for Bed {
         &mut self.known
     }
 
-    fn ceiling(&self, _: &PacketSize, _: &[Family], _: &str) -> Option<FrameRate> {
+    fn ceiling(&self, _: &PatternKey) -> Option<FrameRate> {
         None
     }
 

@@ -112,7 +112,9 @@ impl<T: ParamType> Param<T> {
         let key = self.spec.key;
         self.find(params).unwrap_or_else(|| {
             let found = params.0.get(key);
-            panic!("parameter `{key}` has no usable value ({found:?}): the test does not declare it, a bug in Drophammer")
+            panic!(
+                "parameter `{key}` has no usable value ({found:?}): the test does not declare it, a bug in Drophammer"
+            )
         })
     }
 

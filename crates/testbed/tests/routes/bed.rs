@@ -2,7 +2,7 @@
 
 use super::*;
 use drophammer_methods::routing::WatchIndex;
-use drophammer_methods::{Packing, RouteAction, Sending, Settled, Testbed};
+use drophammer_methods::{Change, Packing, RouteAction, Sending, Settled, Testbed};
 use drophammer_reference::{BgpFaults, Faults};
 use drophammer_testbed::bed::Bed;
 use drophammer_testbed::simulated::Reference;
@@ -38,10 +38,8 @@ pub fn say(bed: &mut Bed<'_>, all: &Arc<Routes>, watch: WatchIndex, part: Range<
     let (peer, routes, packing) = (0, all.clone(), Packing::default());
     let routing = bed.routing().unwrap();
     routing.expect(watch, part.clone(), present);
-    let action = match present {
-        true => RouteAction::Announce { peer, routes, part, packing },
-        false => RouteAction::Withdraw { peer, routes, part, packing },
-    };
+    let change = if present { Change::Advertise } else { Change::Withdraw };
+    let action = RouteAction::Routes { peer, change, routes, part, packing };
     routing.act(&action).unwrap();
     routing.await_settled(&[watch], PATIENCE).unwrap()
 }
@@ -185,8 +183,8 @@ fn a_session_that_falls_silent_in_the_middle_is_told_by_its_timer() {
         let routing = bed.routing().unwrap();
         let begun = routing.now_s();
         routing.expect(watch, 1_000..2_000, true);
-        let announce =
-            RouteAction::Announce { peer: 0, routes: all.clone(), part: 1_000..2_000, packing: Packing::default() };
+        let (change, packing) = (Change::Advertise, Packing::default());
+        let announce = RouteAction::Routes { peer: 0, change, routes: all.clone(), part: 1_000..2_000, packing };
         routing.act(&announce).unwrap();
         let settled = routing.await_settled(&[watch], Duration::from_secs(30)).unwrap();
         assert!(
@@ -280,8 +278,8 @@ fn a_session_that_came_back_is_named_when_its_routes_are_missed() {
     with("{}", 1_000, |bed, device, all, watch| {
         assert!(say(bed, &all, watch, 0..500, true).complete);
         faults(device, BgpFaults { reset_after: 1, ..BgpFaults::default() });
-        let announce =
-            RouteAction::Announce { peer: 0, routes: all.clone(), part: 500..501, packing: Packing::default() };
+        let (change, packing) = (Change::Advertise, Packing::default());
+        let announce = RouteAction::Routes { peer: 0, change, routes: all.clone(), part: 500..501, packing };
         bed.routing().unwrap().act(&announce).unwrap();
         bed.settle(Duration::from_secs(3)).unwrap();
         let session = bed.routing().unwrap().session(0);

@@ -105,7 +105,7 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
         let result = routing.establish(&order[up..end], ESTABLISH.get(params));
         let step_s = routing.now_s() - begun;
         let lost = order[..up].iter().filter(|peer| !routing.session(**peer).established).count();
-        let memory = memory_mib(&routing.dut_memory());
+        let memory = memory_mib(&routing.dut().memory());
         let mut slowest = None;
         match result {
             Ok(times) if lost == 0 => {

@@ -103,13 +103,13 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     let mut failure = None;
     while capacity < most && failure.is_none() {
         let part = steps.part(bed, "BGP table capacity", capacity);
-        let cpu = bed.routing()?.dut_cpu_time();
+        let cpu = bed.routing()?.dut().cpu_time();
         let settled = steps.advertise(bed, params, &part)?;
         let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
         let time_s = settled.last_change_s;
-        let cpu_s = cpu.zip(routing.dut_cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
+        let cpu_s = cpu.zip(routing.dut().cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
         let own = routing.ceiling(family, part.len() as u32, steps.case.packing).map(|d| d.as_secs_f64());
         let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s)
             || route_tests::tester_late(&settled, time_s);

@@ -102,7 +102,8 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         let verified = routing.verified(watch);
         // Counted from the session, which routes may follow at once.
         let last_s = verified.last_change_s.map(|at| (at - begun - up).max(0.0)).filter(|_| settled.complete);
-        let first_s = routing.times(watch).into_iter().flatten().min_by(f64::total_cmp).map(|at| (at - up).max(0.0));
+        let first_s =
+            routing.trace(watch).times.into_iter().flatten().min_by(f64::total_cmp).map(|at| (at - up).max(0.0));
         times.extend(last_s);
         let incomplete = (!settled.complete).then(|| complaint(routing, watch, &settled));
         TABLE.add(
@@ -120,7 +121,7 @@ fn dump(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
             incomplete,
         );
         if repeat == 0 {
-            for (at, routes) in bed.routing()?.skyline(watch) {
+            for (at, routes) in bed.routing()?.trace(watch).skyline {
                 PLOT.curve(outcome, &family.to_string(), xy((at - up).max(0.0), f64::from(routes)));
             }
         }

@@ -37,7 +37,9 @@ pub mod tester_ceiling;
 pub mod throughput;
 pub mod throughput_search;
 
-pub use routing::{Change, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Verified};
+pub use routing::{
+    Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
+};
 pub use testbed::{Known, PortView, TestError, Testbed};
 
 use drophammer_model::outcome::Outcome;

@@ -184,7 +184,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
-        let fib = routing.dut_fib_routes(family);
+        let fib = routing.dut().fib_routes(family);
         let result = forwarded.as_ref().map(|(_, result)| result);
         let time_s = forwarded.as_ref().filter(|_| stopped.is_none()).map(|(at, _)| *at);
         // What was lost before was lost by chance or for want of a route: the time is one between these two.

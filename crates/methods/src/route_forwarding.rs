@@ -102,7 +102,7 @@ fn count_reaches(
     let (mut before, mut nearest, mut moved_s) = (None, u64::MAX, bed.routing()?.now_s());
     loop {
         let routing = bed.routing()?;
-        let Some(routes) = routing.dut_fib_routes(family) else { return Ok(None) };
+        let Some(routes) = routing.dut().fib_routes(family) else { return Ok(None) };
         if routes == count && before == Some(routes) {
             return Ok(Some(Ok(())));
         }

@@ -101,7 +101,7 @@ impl StepPlots {
 /// # Errors
 /// A bed without routers.
 pub fn memory(bed: &mut dyn Testbed) -> Result<Option<f64>, TestError> {
-    Ok(memory_mib(&bed.routing()?.dut_memory()))
+    Ok(memory_mib(&bed.routing()?.dut().memory()))
 }
 
 /// Notes that all steps were done.

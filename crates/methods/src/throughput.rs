@@ -22,7 +22,8 @@ use std::time::Duration;
 /// The test.
 pub struct Throughput;
 
-const PDR: Param<bool> =
+/// `pdr`
+pub const PDR: Param<bool> =
     Param::new("pdr", "true", "true", "also search the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)");
 
 static SPEC: TestSpec = TestSpec {

@@ -189,7 +189,9 @@ fn latency_is_reported_per_load_and_group() {
         assert_eq!(cell(&outcome, row, "loss_percent"), Some(0.0));
         assert_eq!(rows(&outcome)[row].trials.len(), 3);
     }
-    let throughput = bed.known.throughput[&PatternKey { families: vec![Family::Ipv4, Family::Ipv6], ..pattern("64") }].unwrap().pps();
+    let throughput = bed.known.throughput[&PatternKey { families: vec![Family::Ipv4, Family::Ipv6], ..pattern("64") }]
+        .unwrap()
+        .pps();
     assert!((cell(&outcome, 0, "load_pps").unwrap() - throughput * 0.1).abs() < 1e-6);
     assert_eq!(rank(&outcome, "latency_64_median_us"), Some(11.0));
     assert_eq!(rank(&outcome, "latency_64_p99_9_us"), Some(15.0));

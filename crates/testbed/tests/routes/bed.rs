@@ -71,11 +71,11 @@ fn what_has_settled_is_not_waited_for() {
         assert_eq!(routing.await_settled(&[watch], PATIENCE).unwrap(), at_once, "and nothing has changed");
         let verified = routing.verified(watch);
         assert_eq!((verified.present, verified.announcements, verified.withdrawals), (1_000, 1_000, 0));
-        assert_eq!(routing.skyline(watch).last().unwrap().1, 1_000);
-        assert!(routing.times(watch).iter().all(|t| t.is_some_and(|t| (0.01..0.0102).contains(&t))));
+        assert_eq!(routing.trace(watch).skyline.last().unwrap().1, 1_000);
+        assert!(routing.trace(watch).times.iter().all(|t| t.is_some_and(|t| (0.01..0.0102).contains(&t))));
         // Of a part that goes, the others' times are none.
         assert!(say(bed, &all, watch, 300..500, false).complete);
-        let times = bed.routing().unwrap().times(watch);
+        let times = bed.routing().unwrap().trace(watch).times;
         assert!((0..1_000).all(|i| times[i].is_some() == (300..500).contains(&i)));
         assert_eq!((device.truth().bgp.routes, bed.routing().unwrap().verified(watch).withdrawals), (800, 200));
     });

@@ -116,6 +116,7 @@ impl Hosts {
                 mac: stack.mac(),
                 device_ipv4: fixed.or_else(|| stack.gateway_mac(Family::Ipv4)),
                 device_ipv6: fixed.or_else(|| stack.gateway_mac(Family::Ipv6)),
+                vlans: Vec::new(),
             })
             .collect()
     }

@@ -6,6 +6,7 @@ use crate::analyzer::{Further, GroupReceived};
 use crate::engine::Fared;
 use crate::generator::{GroupSent, LatenessBuckets, PortGenerator};
 use crate::plan::Plan;
+use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,6 +147,7 @@ fn group_counts(plan: &Plan, generators: &[&PortGenerator], index: usize, name: 
         offered: sum(|g| g.offered),
         refused: sum(|g| g.refused),
         corrupted: received.corrupted,
+        deviations: Deviation::ALL.iter().copied().zip(received.deviations).filter(|(_, n)| *n > 0).collect(),
         stray: received.stray,
         late: received.late,
         received_bytes: received.bytes,

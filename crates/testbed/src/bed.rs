@@ -9,9 +9,9 @@ use crate::session::Session;
 use crate::validity::{self, Tolerance};
 use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::Instant;
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record, TrialRecord};
-use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
@@ -115,8 +115,8 @@ pub struct Bed<'a> {
     pub hosts: Hosts,
     /// The device.
     pub device: Box<dyn Device + 'a>,
-    /// Tester ceilings by [`Known::key`].
-    pub ceilings: BTreeMap<String, FrameRate>,
+    /// Tester ceilings by pattern.
+    pub ceilings: BTreeMap<PatternKey, FrameRate>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     /// Emulated routers; absent where the suite has no BGP.
@@ -155,7 +155,7 @@ impl<'a> Bed<'a> {
         ports: Ports,
         hosts: Hosts,
         device: Box<dyn Device + 'a>,
-        ceilings: BTreeMap<String, FrameRate>,
+        ceilings: BTreeMap<PatternKey, FrameRate>,
         session: &'a mut Session,
         observer: &'a mut dyn Observer,
     ) -> Bed<'a> {
@@ -263,7 +263,7 @@ impl<'a> Bed<'a> {
         }
         TrialSpec {
             purpose: "learning frames".into(),
-            size: PacketSize::Fixed(drophammer_model::FrameSize::Frame(128)),
+            size: drophammer_model::PacketSize::Fixed(drophammer_model::FrameSize::Frame(128)),
             flows,
             load: Load::Constant { rate_pps: 2_000.0 },
             duration_s: 0.2,
@@ -459,8 +459,8 @@ impl Testbed for Bed<'_> {
         &mut self.known
     }
 
-    fn ceiling(&self, size: &PacketSize, families: &[Family], direction: &str) -> Option<FrameRate> {
-        self.ceilings.get(&Known::key(size, families, direction)).copied()
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.ceilings.get(pattern).copied()
     }
 
     fn progress(&mut self, what: &str, done: u32, of: u32) {

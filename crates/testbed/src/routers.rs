@@ -12,7 +12,9 @@ use crate::bed::{Bed, Failure};
 use crate::hosts::{Act, Hosts};
 use drophammer_emulation::bgp::{ExpectationId, Expected, Routers, Teller};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
-use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
+use drophammer_methods::{
+    ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
+};
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
@@ -199,10 +201,6 @@ impl Routing for Bed<'_> {
         &self.state().peers
     }
 
-    fn dut_as(&self) -> u32 {
-        self.state().dut_as
-    }
-
     fn table(&mut self, source: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
         let key = (source.to_owned(), family, count);
         if let Some((_, routes)) = self.state().tables.iter().find(|(known, _)| *known == key) {
@@ -347,18 +345,15 @@ impl Routing for Bed<'_> {
         self.routers_of(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
     }
 
-    fn skyline(&self, watch: WatchIndex) -> Vec<(f64, u32)> {
+    fn trace(&self, watch: WatchIndex) -> Trace {
         let watch = &self.state().watches[watch];
-        let Some((routers, router)) = self.routers_of(watch.observer) else { return Vec::new() };
-        let samples = routers.inbox(router).skyline().iter();
-        samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect()
-    }
-
-    fn times(&self, watch: WatchIndex) -> Vec<Option<f64>> {
-        let watch = &self.state().watches[watch];
-        let Some((routers, router)) = self.routers_of(watch.observer) else { return Vec::new() };
-        let times = routers.inbox(router).times(watch.id).unwrap_or_default();
-        times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect()
+        let Some((routers, router)) = self.routers_of(watch.observer) else { return Trace::default() };
+        let inbox = routers.inbox(router);
+        let samples = inbox.skyline().iter();
+        let skyline = samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect();
+        let times = inbox.times(watch.id).unwrap_or_default();
+        let times = times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect();
+        Trace { skyline, times }
     }
 
     fn reset(&mut self, patience: Duration) -> Result<(), TestError> {
@@ -398,17 +393,8 @@ impl Routing for Bed<'_> {
         Ok(())
     }
 
-    fn dut_memory(&mut self) -> Vec<(String, u64)> {
-        self.device.memory()
-    }
-
-    fn dut_fib_routes(&mut self, family: Family) -> Option<u64> {
-        let before = self.state().fib_before.get(&family).copied().unwrap_or(0);
-        self.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
-    }
-
-    fn dut_cpu_time(&mut self) -> Option<Duration> {
-        self.device.cpu_time()
+    fn dut(&mut self) -> &mut dyn ControlPlane {
+        self
     }
 
     fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
@@ -418,5 +404,20 @@ impl Routing for Bed<'_> {
 
     fn now_s(&self) -> f64 {
         self.instant().0 as f64 / 1e9
+    }
+}
+
+impl ControlPlane for Bed<'_> {
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.device.memory()
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let before = self.state().fib_before.get(&family).copied().unwrap_or(0);
+        self.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        self.device.cpu_time()
     }
 }

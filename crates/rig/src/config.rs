@@ -34,6 +34,24 @@ pub struct PortConfig {
     pub also: Vec<(IpAddr, u32)>,
 }
 
+impl Config {
+    /// Does it fit `ports` ports?
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self, ports: usize) -> Result<(), String> {
+        if self.ports.len() != ports {
+            return Err(format!("{} ports are configured, and there are {ports}", self.ports.len()));
+        }
+        for (i, port) in self.ports.iter().enumerate() {
+            if let Some(other) = self.ports[..i].iter().position(|other| other.mac == port.mac) {
+                return Err(format!("the hosts on ports {other} and {i} have the same MAC address, {}", port.mac));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl PortConfig {
     /// A host without IP address on a link with this MTU.
     pub fn new(mac: MacAddr, mtu: u32) -> PortConfig {

@@ -6,6 +6,7 @@
 mod config;
 mod hosts;
 mod keys;
+mod metrics;
 mod open;
 mod ports;
 mod processors;
@@ -13,8 +14,10 @@ mod rig;
 mod serving;
 
 pub use config::{Config, PortConfig, host_mac};
+pub use drophammer_traffic::{CONTINUOUS, FlowCounts, GroupCounts, Live, PlanError, Snapshot, Timing};
 pub use hosts::{Act, Acts, HostControl, Hosts, LaneHosts, SessionIndex};
 pub use keys::TrialKeys;
+pub use metrics::{Metrics, SessionMetrics};
 pub use open::open;
 pub use ports::Ports;
-pub use rig::Rig;
+pub use rig::{Action, Event, Rig, RigError, Select};

@@ -10,9 +10,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
-use drophammer_port::priority::Favoured;
-use drophammer_rig::{Act, Acts, Hosts, Rig};
-use drophammer_traffic::{LaneError, Plan, Timing};
+use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -265,22 +263,18 @@ impl<'a> Bench<'a> {
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        let layout = self.rig.ports.layout().for_flows(&spec.flows);
-        let plan = Plan::on_lanes(spec, &self.rig.hosts.neighbours(), &timing, layout)
-            .map_err(|e| TestError::Failed(e.to_string()))?;
+        self.rig.start_traffic(spec, &timing, acts.to_vec()).map_err(|e| TestError::Failed(e.to_string()))?;
         let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
         let before = (self.rig.now(), self.device.cpu_time(), self.rig.stolen());
         let observer: &dyn Observer = self.observer;
-        let favoured = (!self.rig.ports.clock().is_virtual()).then(Favoured::new);
-        let outcome = self.rig.run(plan, acts, &|| observer.stopped());
-        drop(favoured);
+        let outcome = self.rig.finish(&|| observer.stopped());
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {
                 // The port fails with the device when its end of a virtual link goes: the device is the cause.
                 self.device.check().map_err(TestError::DutDied)?;
                 return Err(match e {
-                    LaneError::Port(e) => Failure::Port(e),
+                    RigError::Port(e) => Failure::Port(e),
                     e => Failure::Test(TestError::Failed(e.to_string())),
                 });
             }

@@ -94,7 +94,7 @@ pub fn once(
     routes_per_update: u16,
     stopped: &dyn Fn() -> bool,
 ) -> Result<f64, LoopError> {
-    let Rig { ports, hosts } = rig;
+    let Rig { ports, hosts, .. } = rig;
     let failed = |e: String| LoopError::Failed(e);
     let port = |e: drophammer_port::PortError| failed(e.to_string());
     let (family, all) = (routes.family(), 0..routes.len());

@@ -13,7 +13,7 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Act, Hosts};
+use drophammer_rig::{Act, Action, Hosts, Select};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -156,18 +156,16 @@ impl<'a> BgpRouting<'a> {
         let mut acts = Vec::new();
         for at_once in actions {
             for action in at_once {
+                // Fails now where the link cannot be switched.
                 if let RouteAction::Link { port, .. } = action {
-                    self.switch(*port, true)?;
+                    let up = self.bench.rig.command(*port, &Act::Link(true));
+                    up.map_err(|e| TestError::NotApplicable(e.to_string()))?;
                 }
                 self.state.note(action);
             }
             acts.push(at_once.iter().map(|action| RoutingState::act(&self.bench.rig.hosts, action)).collect());
         }
         Ok(acts)
-    }
-
-    fn switch(&mut self, port: PortIndex, up: bool) -> Result<(), TestError> {
-        self.bench.rig.ports.get(port).set_link(up).map_err(|e| TestError::NotApplicable(e.to_string()))
     }
 }
 
@@ -210,9 +208,7 @@ impl Routing for BgpRouting<'_> {
                 let Some(next) = some.next() else { break };
                 for peer in next {
                     let now = self.instant();
-                    if let Some((routers, router)) = self.bench.rig.hosts.session_mut(*peer) {
-                        routers.start(now, router);
-                    }
+                    self.bench.rig.protocols(Select::These(&[*peer]), Action::Start);
                     self.state.wanted.insert(*peer);
                     begun.push(now);
                 }
@@ -285,14 +281,7 @@ impl Routing for BgpRouting<'_> {
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
         let (port, act) = RoutingState::act(&self.bench.rig.hosts, action);
         self.state.note(action);
-        if let Act::Link(up) = act {
-            return self.switch(port, up);
-        }
-        let now = self.instant();
-        if let Some(routers) = self.bench.rig.hosts.routers_mut(port) {
-            act.run(now, routers);
-        }
-        Ok(())
+        self.bench.rig.command(port, &act).map_err(|e| TestError::NotApplicable(e.to_string()))
     }
 
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
@@ -338,11 +327,7 @@ impl Routing for BgpRouting<'_> {
 
     fn reset(&mut self, patience: Duration) -> Result<(), TestError> {
         let now = self.instant();
-        for peer in 0..self.state.peers.len() {
-            if let Some((routers, router)) = self.bench.rig.hosts.session_mut(peer) {
-                routers.stop(now, router);
-            }
-        }
+        self.bench.rig.protocols(Select::All, Action::Stop);
         let state = &mut self.state;
         state.ended_some |= !state.wanted.is_empty();
         (state.wanted, state.speaking) = (BTreeSet::new(), BTreeSet::new());

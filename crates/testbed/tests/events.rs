@@ -84,7 +84,7 @@ impl<C: Control> Control for Switch<'_, C> {
 fn switched(bed: &mut TestSetup<'_>, device: &Reference, spec: &TrialSpec, faults: &[Faults]) -> TrialResult {
     let timing =
         Timing { seed: 11, key: TrialKey::new(9, 9), earlier: vec![], max_backlog_ns: 0, late_ns: 1_000_000_000 };
-    let Rig { ports, hosts } = bed.rig();
+    let Rig { ports, hosts, .. } = bed.rig();
     let plan = Plan::new(spec, &hosts.neighbours(), &timing).unwrap();
     let hosts = hosts.by_lane(&Layout::one(ports.len())).pop().unwrap();
     let mut control =

@@ -198,7 +198,7 @@ impl Up<'_> {
         self.ask(&format!("faults {}", serde_json::to_string(faults).map_err(|e| e.to_string())?))?;
         let bed = &mut self.bed;
         let favoured = Favoured::new();
-        let result = bed.rig().run(plan, &[], &|| false);
+        let result = bed.rig().start_plan(plan, vec![]).and_then(|_| bed.rig().finish(&|| false));
         drop(favoured);
         let after = self.told()?;
         self.ask("faults {}")?;

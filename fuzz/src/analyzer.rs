@@ -57,17 +57,7 @@ fn trial(shape: u8, seed: u64, number: u64) -> Trial {
     let flow = |family, first: &str, from, to| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 3 };
         let group = Family::to_string(&family);
-        FlowSpec {
-            group,
-            from,
-            to,
-            also: vec![],
-            family,
-            sources: range,
-            destinations: range.into(),
-            per_destination: true,
-            weight: 1.0,
-        }
+        FlowSpec { per_destination: true, ..FlowSpec::new(group, from, to, range, range) }
     };
     let mut flows = vec![flow(Family::Ipv4, "198.18.0.1", 0, 1), flow(Family::Ipv6, "2001:2::1", 0, 1)];
     if shape & 1 == 1 {

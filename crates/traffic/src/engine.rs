@@ -1,6 +1,8 @@
 //! Runs a planned trial: one loop that sends what is due, takes what came, and keeps watch over itself. A trial on several
 //! threads is several of these loops ([`crate::lanes`]).
 
+use crate::generator::PortGenerator;
+use crate::generator::merge::Merge;
 use crate::live::{Board, Wishes};
 use crate::outcome::merge;
 use crate::plan::{Part, Plan, PlannedEvent};
@@ -9,6 +11,7 @@ use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Sends one frame that is not test traffic from a port, and fails as the port does. False when the port had no room for it.
@@ -88,11 +91,37 @@ pub(crate) struct LanePort<'a> {
     pub(crate) port: &'a mut dyn Port,
 }
 
+/// The generators of one port.
+struct Sender {
+    /// Place of the port among those of the lane.
+    place: usize,
+    generators: Range<usize>,
+    /// Where it has more than one: which is due when.
+    merge: Option<Merge>,
+}
+
+/// Generators that follow each other and are of the same port.
+fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
+    let mut senders: Vec<Sender> = Vec::new();
+    for (i, place) in places.iter().enumerate() {
+        match senders.last_mut() {
+            Some(last) if last.place == *place => last.generators.end = i + 1,
+            _ => senders.push(Sender { place: *place, generators: i..i + 1, merge: None }),
+        }
+    }
+    for sender in senders.iter_mut().filter(|s| s.generators.len() > 1) {
+        sender.merge = Some(Merge::new(&generators[sender.generators.clone()]));
+    }
+    senders
+}
+
 /// What the loop of a lane keeps from one call to the next.
 #[derive(Default)]
 pub(crate) struct LaneState {
     /// Place among the lane's ports of the port of each generator.
     places: Vec<usize>,
+    /// Generators of each port that sends, with the place of the port.
+    senders: Vec<Sender>,
     drops_before: u64,
     /// Frames that the tester lost in its own receive path; known when the lane is through.
     pub(crate) receive_drops: u64,
@@ -140,8 +169,9 @@ impl LaneState {
     }
 
     /// The trial starts at `start`.
-    pub(crate) fn begin(&self, part: &mut Part, ports: &mut [LanePort<'_>], start: Instant) {
+    pub(crate) fn begin(&mut self, part: &mut Part, ports: &mut [LanePort<'_>], start: Instant) {
         part.begin(start);
+        self.senders = senders(&part.generators, &self.places);
         for (generator, place) in part.generators.iter().zip(&self.places) {
             generator.start_in_kernel(&mut *ports[*place].port);
         }
@@ -186,7 +216,7 @@ impl LaneState {
     ) -> Result<bool, PortError> {
         let Course { start, until, lane, live, events, drain_ns } = course;
         let LaneState {
-            places, watch, events: carried_out, control_due, done_at, announced, quiet_since, seen, ..
+            senders, watch, events: carried_out, control_due, done_at, announced, quiet_since, seen, ..
         } = self;
         let mut events = &events[carried_out.len()..];
         let due = |events: &[PlannedEvent]| events.first().map_or(Instant(u64::MAX), |e| Instant(start.0 + e.at_ns));
@@ -194,7 +224,8 @@ impl LaneState {
         let mut wake = due(events).min(until);
         let virtual_time = clock.is_virtual();
         // Then a burst is handed over at once, each frame with its own instant, and time passes in one go.
-        let ahead = clock.passes() && ports.iter().all(|at| at.port.sends_ahead());
+        let ahead =
+            clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
         // What came in by an instant of virtual time is taken at that instant, however much it is.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
 
@@ -223,7 +254,18 @@ impl LaneState {
             let mut busy = 0;
             let mut next = wake;
             let mut sending = !events.is_empty();
-            for (generator, place) in part.generators.iter_mut().zip(places.iter()) {
+            for Sender { place, generators, merge } in senders.iter_mut() {
+                let port = &mut *ports[*place].port;
+                if let Some(merge) = merge {
+                    let generators = &mut part.generators[generators.clone()];
+                    busy += merge.send_due(generators, port, now)?;
+                    if let Some(due) = merge.next() {
+                        sending = true;
+                        next = next.min(due);
+                    }
+                    continue;
+                }
+                let generator = &mut part.generators[generators.start];
                 if generator.done(now) {
                     continue;
                 }
@@ -291,7 +333,7 @@ impl LaneState {
                 if wishes.is_end() {
                     return Ok(true);
                 }
-                follow_wishes(part, ports, places, now, lane, live, before)?;
+                follow_wishes(part, ports, senders, now, lane, live, before)?;
                 continue;
             }
             if busy == 0 || virtual_time {
@@ -312,7 +354,7 @@ impl LaneState {
 fn follow_wishes(
     part: &mut Part,
     ports: &mut [LanePort<'_>],
-    places: &[usize],
+    senders: &mut [Sender],
     now: Instant,
     lane: usize,
     live: &Board,
@@ -320,8 +362,12 @@ fn follow_wishes(
 ) -> Result<(), PortError> {
     let wishes = live.wishes();
     if wishes.is_end_of_sending() && !before.is_end_of_sending() {
-        for (generator, place) in part.generators.iter_mut().zip(places) {
-            generator.end_sending(&mut *ports[*place].port, now)?;
+        for Sender { place, generators, merge } in senders {
+            let generators = &mut part.generators[generators.clone()];
+            generators.iter_mut().try_for_each(|g| g.end_sending(&mut *ports[*place].port, now))?;
+            if let Some(merge) = merge {
+                *merge = Merge::new(generators);
+            }
         }
     }
     if wishes.request() != before.request() {

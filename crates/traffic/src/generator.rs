@@ -1,12 +1,16 @@
-//! One port's flows to frames, on time.
+//! Flows that leave one port by one schedule, to frames on time. A port whose flows have schedules of their own has several
+//! generators, which [`merge`] brings together.
 
 mod ahead;
 mod aims;
 mod catch_up;
 mod kernel;
+pub(crate) mod merge;
+mod stream;
 
 use aims::{Addresses, Aim};
 use catch_up::CatchUp;
+pub(crate) use stream::Stream;
 
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
@@ -68,10 +72,12 @@ struct Skip {
 
 /// Skips and own refusals remembered exactly; departures after more of them are known to the last one remembered.
 const SKIPS: usize = 65_536;
+/// The same where a port has several generators.
+const FEW_SKIPS: usize = 256;
 
 pub use drophammer_port::LatenessBuckets;
 
-/// Generator of one port.
+/// Generator of the flows of one port that share a schedule.
 #[repr(align(128))]
 pub struct PortGenerator {
     port: PortIndex,
@@ -156,7 +162,7 @@ impl PortGenerator {
     #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
     pub(crate) fn new(
         spec: &TrialSpec,
-        port: PortIndex,
+        stream: Stream,
         mac: MacAddr,
         device: &dyn Fn(Family) -> MacAddr,
         groups: &[String],
@@ -165,19 +171,14 @@ impl PortGenerator {
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Result<PortGenerator, PlanError> {
-        let schedule = match &spec.load {
-            Load::Burst { frames, rate_pps } => Schedule::burst(*frames, drophammer_model::FrameRate(*rate_pps)),
-            _ => Schedule::steps(&spec.steps()),
-        };
+        let Stream { port, flows: own, schedule, shared, alone, mut tag } = stream;
         let mut flows = Vec::new();
         let mut weights = Vec::new();
-        let mut tag = 0;
-        let size_round = spec.size.round();
-        let mut distinct = size_round.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let own = || spec.flows.iter().enumerate().filter(|(_, f)| f.from == port);
-        for (id, flow) in own() {
+        for (id, flow) in own.iter().map(|id| (*id, &spec.flows[*id])) {
+            let size_round = flow.size.as_ref().unwrap_or(&spec.size).round();
+            let mut distinct = size_round.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
             let seed = flow_seed(id, timing.seed);
             let headers = Headers {
                 family: flow.family,
@@ -202,7 +203,9 @@ impl PortGenerator {
             tag += distinct.len() as u32;
             weights.push(flow.weight);
         }
-        let peak = spec.steps().iter().map(|(_, r)| r.pps()).fold(0.0, f64::max);
+        let peak = schedule.peak_pps();
+        // Many generators share the memory that one alone may use.
+        let remembered = if alone { SKIPS } else { FEW_SKIPS };
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
         let round = weighted_round(&weights);
         let mut generator = PortGenerator {
@@ -213,20 +216,20 @@ impl PortGenerator {
             index: 0,
             sent: 0,
             skipped: 0,
-            skips: Vec::with_capacity(SKIPS),
+            skips: Vec::with_capacity(remembered),
             max_backlog,
             catch_up: CatchUp::new(peak),
-            never_skip: matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
-            stop_on_time: matches!(spec.load, Load::Maximum { .. }),
+            never_skip: shared && matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
+            stop_on_time: shared && matches!(spec.load, Load::Maximum { .. }),
             groups: groups.iter().map(|_| GroupSent { bins: spaced(bins), ..GroupSent::default() }).collect(),
             slot_groups: [0; BURST],
             slot_frames: [(0, 0); BURST],
             bin_ns,
             lateness: [0; 40],
             refused_by_tester: 0,
-            own_refusals: Vec::with_capacity(SKIPS),
+            own_refusals: Vec::with_capacity(remembered),
             last_departure: Instant(0),
-            fits_kernel: spec.events.is_empty() && own().all(|(_, f)| fits_kernel(f)),
+            fits_kernel: alone && spec.events.is_empty() && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
             kernel: None,
             schedule,
             flows,
@@ -288,13 +291,27 @@ impl PortGenerator {
         if self.kernel.is_some() {
             return self.follow(port, now);
         }
-        let Some(elapsed) = now.0.checked_sub(self.start.0) else { return Ok(0) };
-        if self.stop_on_time && elapsed >= self.schedule.end_ns() {
+        let frames = self.due(now).min(BURST);
+        if frames == 0 {
             return Ok(0);
+        }
+        self.catch_up.take(frames);
+        self.fill(port, 0, &[now; BURST][..frames]);
+        let sent = port.send(frames)?;
+        self.account(frames, sent, port.info().refusal_is_device_loss, now);
+        Ok(frames)
+    }
+
+    /// Frames that may leave at `now`. What is too late to be sent at all is left out.
+    #[inline]
+    fn due(&mut self, now: Instant) -> usize {
+        let Some(elapsed) = now.0.checked_sub(self.start.0) else { return 0 };
+        if self.stop_on_time && elapsed >= self.schedule.end_ns() {
+            return 0;
         }
         let mut backlog = self.schedule.due(elapsed).saturating_sub(self.index);
         if backlog == 0 {
-            return Ok(0);
+            return 0;
         }
         if backlog > self.max_backlog && !self.never_skip {
             self.skip(backlog - self.max_backlog);
@@ -304,28 +321,21 @@ impl PortGenerator {
             let rate = self.schedule.rate_of(self.index);
             backlog = backlog.min(self.catch_up.allow(rate, elapsed));
         }
-        let frames = (backlog as usize).min(BURST);
-        if frames == 0 {
-            return Ok(0);
-        }
-        self.catch_up.take(frames);
-        self.fill(port, &[now; BURST][..frames]);
-        let sent = port.send(frames)?;
-        self.account(frames, sent, port.info().refusal_is_device_loss, now, elapsed);
-        Ok(frames)
+        usize::try_from(backlog).unwrap_or(usize::MAX)
     }
 
     #[cold]
     fn skip(&mut self, frames: u64) {
         self.index += frames;
         self.skipped += frames;
-        if self.skips.len() < SKIPS {
+        if self.skips.len() < self.skips.capacity() {
             self.skips.push(Skip { sent: self.sent, total: self.skipped });
         }
     }
 
+    /// Fills slots `first` and those behind it with frames that leave at the instants `at`.
     #[inline]
-    fn fill(&mut self, port: &mut dyn Port, at: &[Instant]) {
+    fn fill(&mut self, port: &mut dyn Port, first: usize, at: &[Instant]) {
         let slots = port.slots();
         for (i, at) in at.iter().enumerate() {
             let flow = &mut self.flows[self.round[self.round_at] as usize];
@@ -339,7 +349,7 @@ impl PortGenerator {
                 flow.size_at = 0;
             }
             let template = &flow.templates[usize::from(size)];
-            let (slot, held) = slots.slot_of(i, flow.tag + u32::from(size), template.body(), template.len());
+            let (slot, held) = slots.slot_of(first + i, flow.tag + u32::from(size), template.body(), template.len());
             match held {
                 Held::Frame => {}
                 Held::Body => template.write_head(slot),
@@ -355,7 +365,8 @@ impl PortGenerator {
     }
 
     #[inline]
-    fn account(&mut self, frames: usize, sent: Sent, refusal_is_device_loss: bool, now: Instant, elapsed: u64) {
+    fn account(&mut self, frames: usize, sent: Sent, refusal_is_device_loss: bool, now: Instant) {
+        let elapsed = now.0 - self.start.0;
         let late = elapsed.saturating_sub(self.schedule.departure(self.index));
         self.lateness[(64 - late.leading_zeros()).min(39) as usize] += frames as u64;
         self.index += frames as u64;
@@ -393,7 +404,7 @@ impl PortGenerator {
             } else {
                 // The tester's own ring was full: not offered, so it can never be counted as lost.
                 self.refused_by_tester += 1;
-                if self.own_refusals.len() < SKIPS {
+                if self.own_refusals.len() < self.own_refusals.capacity() {
                     self.own_refusals.push(self.slot_frames[i]);
                 }
                 group.offered -= 1;

@@ -7,7 +7,7 @@ use crate::histogram::Latencies;
 use crate::report::{EventReport, GroupReport, GroupSentReport, LaneReport, SenderReport};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds up what all lanes of a trial have counted, wherever they ran. Of times the worst lane's counts. Trial number, elapsed time,
 /// validity and DUT load are the caller's.
@@ -68,7 +68,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         validity: Validity::Valid,
         dut_cpu: None,
         dut_counters: BTreeMap::new(),
-        senders: senders.len() as u32,
+        senders: senders.iter().map(|s| s.port).collect::<BTreeSet<_>>().len() as u32,
         events: events(lanes),
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,

@@ -1,12 +1,12 @@
 //! A trial laid out before it starts: everything that the packet path needs is computed and allocated here.
 
 use crate::analyzer::{Analyzer, Register, destination};
-use crate::generator::{PortGenerator, destination_order};
+use crate::generator::{PortGenerator, Stream, destination_order};
 pub use crate::layout::Layout;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
+use drophammer_model::trial::{Family, FlowDuration, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 
@@ -179,6 +179,28 @@ fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
     Ok(())
 }
 
+fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanError> {
+    let bad = |why: &str| Err(PlanError::Empty(format!("flow {i}: {why}")));
+    let Some(schedule) = &flow.schedule else {
+        return match load {
+            Load::Flows => bad("it has no rate of its own, and its port has no load"),
+            _ => Ok(()),
+        };
+    };
+    if !(schedule.rate_pps.is_finite() && schedule.rate_pps > 0.0) {
+        return bad("its rate is not above 0");
+    }
+    let length = match schedule.duration {
+        FlowDuration::Seconds(seconds) => seconds,
+        FlowDuration::Continuous | FlowDuration::Frames(_) => 0.0,
+    };
+    if [schedule.delay_s, length].iter().all(|s| (0.0..=LAST_EVENT_S).contains(s)) {
+        Ok(())
+    } else {
+        bad("its delay or its length is no time of the trial")
+    }
+}
+
 /// Bits that all flows together may use to tell duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
 /// The same for continuous traffic (2 MiB), which would fill any window.
@@ -222,6 +244,7 @@ impl Plan {
             if !(flow.weight.is_finite() && flow.weight > 0.0) {
                 return Err(PlanError::Empty(format!("flow {i} has no share of the load")));
             }
+            check_schedule(i, flow, &spec.load)?;
             if !groups.contains(&flow.group) {
                 groups.push(flow.group.clone());
             }
@@ -235,19 +258,11 @@ impl Plan {
             (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
         });
         let mut generators = Vec::new();
-        for port in spec.senders() {
-            let device = |family| ports[port].device(family).unwrap_or_default();
-            generators.push(PortGenerator::new(
-                spec,
-                port,
-                ports[port].mac,
-                &device,
-                &groups,
-                timing,
-                &pattern,
-                bin_ns,
-                bins,
-            )?);
+        for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port)) {
+            let own = ports[stream.port];
+            let device = |family| own.device(family).unwrap_or_default();
+            generators
+                .push(PortGenerator::new(spec, stream, own.mac, &device, &groups, timing, &pattern, bin_ns, bins)?);
         }
         if generators.iter().all(|g| g.total() == 0) {
             return Err(PlanError::Empty("the load is less than one frame".into()));

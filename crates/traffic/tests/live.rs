@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, Load, TimedEvent, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load, TimedEvent, TrialResult, TrialSpec};
 use drophammer_port::{Clock, Port, SystemClock, memory};
 use drophammer_traffic::{CONTINUOUS, FlowCounts, Layout, Neighbour, Plan, Snapshot, Timing, Traffic, merge};
 use drophammer_wire::MacAddr;
@@ -107,6 +107,30 @@ fn traffic_that_is_ended_has_what_was_due_until_then() {
     traffic.drive(&mut bench.ports, &mut bench.clock, &mut bench.control, Instant(u64::MAX)).unwrap();
     let result = merge(&traffic.reports());
     assert_eq!((result.intended(), result.offered(), result.received()), (1, 1, 1), "the first is due at once");
+}
+
+#[test]
+fn flows_with_rates_of_their_own_end_too() {
+    let own = |group: &str, rate_pps, delay_s| FlowSpec {
+        schedule: Some(FlowSchedule { rate_pps, delay_s, duration: FlowDuration::Continuous }),
+        ..flow(group, 0, 1, Family::Ipv4, 5, 1.0)
+    };
+    let flows = vec![own("a", 1_000.0, 0.0), own("b", 50.0, 0.0), own("late", 10.0, 0.5)];
+    let whole = wire().run(&spec("64", flows.clone(), Load::Flows, 0.2));
+    assert_eq!(whole.groups.iter().map(|g| g.offered).collect::<Vec<_>>(), [200, 10, 0]);
+    let (stepped, _) = in_steps(&mut wire(), &spec("64", flows.clone(), Load::Flows, 0.2), Duration::from_micros(731));
+    assert_eq!(stepped, whole);
+    let mut bench = wire();
+    let mut traffic = Traffic::new(bench.plan(&spec("64", flows, Load::Flows, CONTINUOUS.as_secs_f64())));
+    let until = bench.clock.now() + Duration::from_millis(200);
+    traffic.drive(&mut bench.ports, &mut bench.clock, &mut bench.control, until).unwrap();
+    traffic.live().end_sending();
+    traffic.drive(&mut bench.ports, &mut bench.clock, &mut bench.control, Instant(u64::MAX)).unwrap();
+    let result = merge(&traffic.reports());
+    assert_eq!(
+        result.groups.iter().map(|g| (g.intended, g.received)).collect::<Vec<_>>(),
+        [(200, 200), (10, 10), (0, 0)]
+    );
 }
 
 #[test]

@@ -39,17 +39,7 @@ fn spec() -> TrialSpec {
         let first = if family == Family::Ipv4 { "198.18.0.1" } else { "2001:2::1" };
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 64 };
         let group = format!("{from} to {to}, {family}");
-        FlowSpec {
-            group,
-            from,
-            to,
-            also: vec![],
-            family,
-            sources: range,
-            destinations: range.into(),
-            per_destination: false,
-            weight: 1.0,
-        }
+        FlowSpec::new(group, from, to, range, range)
     };
     let pairs = [(0, 1), (1, 0), (2, 3), (3, 2)];
     TrialSpec {

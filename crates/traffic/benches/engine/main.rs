@@ -93,17 +93,7 @@ impl Control for Nobody {
 
 fn flow(from: usize, to: usize, destinations: u32) -> FlowSpec {
     let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
-    FlowSpec {
-        group: "all".into(),
-        from,
-        to,
-        also: vec![],
-        family: Family::Ipv4,
-        sources: range([10, 200, 0, 2], 1),
-        destinations: range([10, 0, 0, 0], destinations).into(),
-        per_destination: false,
-        weight: 1.0,
-    }
+    FlowSpec::new("all", from, to, range([10, 200, 0, 2], 1), range([10, 0, 0, 0], destinations))
 }
 
 /// A flow to a million routes, counted by route.

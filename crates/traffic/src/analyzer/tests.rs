@@ -17,15 +17,9 @@ fn analyzer_of(further: bool) -> Analyzer {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 4 };
         let group = Family::to_string(&family);
         FlowSpec {
-            group,
-            from: 0,
-            to: 1,
             also: if further { vec![0] } else { vec![] },
-            family,
-            sources: range,
-            destinations: range.into(),
             per_destination: further,
-            weight: 1.0,
+            ..FlowSpec::new(group, 0, 1, range, range)
         }
     };
     let spec = TrialSpec {

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Crate and the crates that it may use. The same table stands in ARCHITECTURE.md.
 const TABLE: &[(&str, &[&str])] = &[
-    ("cli", &["testbed", "methods", "store", "report", "lab", "port", "model"]),
+    ("cli", &["testbed", "methods", "store", "report", "lab", "rig", "port", "model"]),
     ("report", &["store", "model"]),
     ("store", &["model"]),
     ("testbed", &["rig", "methods", "traffic", "emulation", "lab", "reference", "port", "wire", "model"]),

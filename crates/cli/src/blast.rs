@@ -164,7 +164,7 @@ fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Opti
     })?;
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
     // Nobody reads any more; the exit code says it all the same.
-    let _ = display.summary(&result);
+    let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port)));
     Ok(Some(result))
 }
 

@@ -3,6 +3,7 @@
 use crate::latency::LatencySummary;
 use crate::quantity::FrameRate;
 use crate::size::PacketSize;
+use crate::traffic::{Arriving, Deviation, Header};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,6 +60,13 @@ pub struct FlowSpec {
     pub per_destination: bool,
     /// Share of the sending port's load, relative to the other flows of that port that have no schedule of their own.
     pub weight: f64,
+    /// Headers of its frames, the outermost first; none for Ethernet, IP and UDP. An Ethernet header that is left out is
+    /// added. Addresses of the outermost IP header are `sources` and `destinations`; it must not give any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<Header>,
+    /// The encapsulation that must arrive; absent for no tags and no labels, and tunnels as they were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrives: Option<Arriving>,
     /// Sizes of this flow's frames, where they are not the trial's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<PacketSize>,
@@ -110,6 +118,8 @@ impl FlowSpec {
             destinations: destinations.into(),
             per_destination: false,
             weight: 1.0,
+            headers: Vec::new(),
+            arrives: None,
             size: None,
             schedule: None,
         }
@@ -260,6 +270,10 @@ pub struct GroupCounts {
     pub late: u64,
     /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
     pub corrupted: u64,
+    /// Arrived intact at the right port in another encapsulation than the flow's must arrive in, by how it differed; not part
+    /// of `received`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deviations: BTreeMap<Deviation, u64>,
     /// Arrived at a port that the flow does not lead to, or with the MAC address of another host; not part of `received`.
     pub stray: u64,
     /// Bytes of received frames, FCS included.

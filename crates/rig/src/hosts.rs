@@ -24,6 +24,8 @@ struct Host {
     /// The BGP routers at the host's addresses and those after it.
     routers: Option<Routers>,
     queue: VecDeque<Vec<u8>>,
+    /// Frames that have left.
+    sent: u64,
     spare: Vec<Vec<u8>>,
     /// Address of the device where it needs no asking.
     fixed: Option<MacAddr>,
@@ -60,7 +62,7 @@ impl Hosts {
             }
             sessions.extend((0..port.routers.len()).map(|router| (index, router)));
             let routers = (!port.routers.is_empty()).then(|| Routers::new(port.mtu, seed, port.routers.clone()));
-            Host { stack, routers, queue: VecDeque::new(), spare: Vec::new(), fixed: port.device }
+            Host { stack, routers, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.device }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         Hosts { hosts, sessions }
@@ -120,6 +122,7 @@ impl Hosts {
                 mac: stack.mac(),
                 device_ipv4: fixed.or_else(|| stack.gateway_mac(Family::Ipv4)),
                 device_ipv6: fixed.or_else(|| stack.gateway_mac(Family::Ipv6)),
+                vlans: Vec::new(),
             })
             .collect()
     }
@@ -145,8 +148,14 @@ impl Hosts {
     /// A frame that [`Hosts::poll`] gave away and the port refused: it is sent again first of all at the next poll. Several are in their
     /// order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
-        let Host { queue, spare, .. } = &mut self.hosts[port];
+        let Host { queue, sent, spare, .. } = &mut self.hosts[port];
+        *sent -= 1;
         enqueue(queue, spare, frame);
+    }
+
+    /// Frames that the host and the routers on `port` have sent.
+    pub fn sent(&self, port: PortIndex) -> u64 {
+        self.hosts[port].sent
     }
 
     /// The hosts of each lane of `layout`, which is of as many ports as there are hosts.
@@ -187,7 +196,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { stack, routers, queue, spare, fixed }) in hosts {
+    for (port, Host { stack, routers, queue, sent: left, spare, fixed }) in hosts {
         if fixed.is_none() {
             stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
             next = next.min(stack.next_deadline().unwrap_or(next));
@@ -201,6 +210,7 @@ fn poll<'a>(
                 full = true;
                 break;
             }
+            *left += 1;
             spare.push(frame);
         }
         if let Some(routers) = routers {
@@ -217,6 +227,7 @@ fn poll<'a>(
                 link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
                 if !full {
                     sent = send(port, &frame).map(|taken| full = !taken);
+                    *left += u64::from(!full);
                 }
                 if full {
                     enqueue(queue, spare, &frame);

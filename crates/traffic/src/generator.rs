@@ -12,17 +12,18 @@ use aims::{Addresses, Aim};
 use catch_up::CatchUp;
 pub(crate) use stream::Stream;
 
+use crate::headers;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
-use crate::plan::{PlanError, Timing, spaced};
+use crate::plan::{Neighbour, PlanError, Timing, spaced};
 use crate::report::{GroupSentReport, SenderReport};
 use crate::schedule::Schedule;
-use crate::template::{Headers, Template};
+use crate::template::Template;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TrialSpec};
+use drophammer_model::trial::{FlowSpec, Load, PortIndex, Targets, TrialSpec};
 use drophammer_port::{BURST, Held, Port, PortError, Sent};
-use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{Signature, TrialKey};
+use drophammer_wire::stack::StackError;
 
 /// One flow as its sender sees it.
 #[repr(align(64))] // see `plan::spaced`
@@ -163,8 +164,7 @@ impl PortGenerator {
     pub(crate) fn new(
         spec: &TrialSpec,
         stream: Stream,
-        mac: MacAddr,
-        device: &dyn Fn(Family) -> MacAddr,
+        link: &Neighbour,
         groups: &[String],
         timing: &Timing,
         pattern: &Pattern,
@@ -180,14 +180,17 @@ impl PortGenerator {
             distinct.sort_unstable();
             distinct.dedup();
             let seed = flow_seed(id, timing.seed);
-            let headers = Headers {
-                family: flow.family,
-                source_mac: mac,
-                destination_mac: device(flow.family),
-                source_port: 49_152 + Permutation::new(16_384, timing.seed).at(id as u32 % 16_384) as u16,
-                traffic_class: 0,
-            };
-            let templates: Vec<_> = distinct.iter().map(|size| Template::new(&headers, *size, pattern)).collect();
+            let headers = headers::complete(flow, id, timing.seed, link);
+            let templates: Vec<_> = distinct
+                .iter()
+                .map(|size| Template::new(&headers, flow.family, *size, pattern))
+                .collect::<Result<_, _>>()
+                .map_err(|e| {
+                    // The Ethernet header may have been added to those that the flow gives.
+                    let header = (e.header + flow.headers.len()).saturating_sub(headers.len());
+                    let reason = StackError { header, ..e }.to_string();
+                    PlanError::Headers { flow: id, group: flow.group.clone(), reason }
+                })?;
             let sizes = size_round.iter().map(|s| distinct.binary_search(s).unwrap_or(0) as u8).collect();
             flows.push(SendFlow {
                 id: id as u32,
@@ -357,9 +360,9 @@ impl PortGenerator {
             }
             let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: at.0 as u32 };
             self.slot_frames[i] = (flow.id, flow.next);
-            flow.next += 1;
             let (source, destination) = (flow.sources.take(), flow.destinations.take());
-            template.patch(slot, source, destination, &signature.emit(self.key));
+            template.patch(slot, flow.next, source, destination, &signature.emit(self.key));
+            flow.next += 1;
             self.slot_groups[i] = flow.group as u32;
         }
     }

@@ -4,11 +4,12 @@
 //! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks.
 
 pub mod analyzer;
+mod arriving;
 mod counts;
-mod datagram;
 pub mod engine;
 pub mod flow_state;
 pub mod generator;
+mod headers;
 pub mod histogram;
 mod intact;
 pub mod lanes;
@@ -18,6 +19,7 @@ mod outcome;
 pub mod payload;
 pub mod permutation;
 pub mod plan;
+mod recognize;
 mod report;
 pub mod schedule;
 pub mod template;
@@ -28,6 +30,6 @@ pub use engine::{Control, SendFrame, run};
 pub use lanes::{LaneError, run_lanes};
 pub use live::Live;
 pub use outcome::merge;
-pub use plan::{Layout, Neighbour, Plan, PlanError, Timing};
+pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};
 pub use report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, SenderReport, Trial};
 pub use traffic::{CONTINUOUS, Traffic};

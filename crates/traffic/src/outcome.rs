@@ -6,6 +6,7 @@ use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
 use crate::report::{EventReport, GroupReport, GroupSentReport, LaneReport, SenderReport};
 use drophammer_model::latency::LatencySummary;
+use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,6 +141,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         offered: sum_sent(|g| g.offered),
         refused: sum_sent(|g| g.refused),
         corrupted: sum(|g| g.corrupted),
+        deviations: deviations(received.clone()),
         stray: sum(|g| g.stray),
         late: sum(|g| g.late),
         received_bytes: sum(|g| g.bytes),
@@ -147,6 +149,16 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         bins: bins.collect(),
         ..GroupCounts::default()
     }
+}
+
+/// Frames that came in another encapsulation, by how it differed.
+fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<Deviation, u64> {
+    let mut sum = BTreeMap::new();
+    for group in received {
+        let counted = Deviation::ALL.iter().zip(&group.deviations).filter(|(_, n)| **n > 0);
+        counted.for_each(|(deviation, n)| *sum.entry(*deviation).or_default() += n);
+    }
+    sum
 }
 
 /// Latency of what all lanes have received of a group.

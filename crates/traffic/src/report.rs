@@ -101,6 +101,8 @@ pub struct GroupReport {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
+    /// Intact at the right port in another encapsulation, in the order of [`drophammer_model::traffic::Deviation::ALL`].
+    pub deviations: Vec<u64>,
     /// Later than the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.

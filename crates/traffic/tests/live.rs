@@ -141,7 +141,7 @@ fn lanes_are_looked_at_and_ended_by_another_thread() {
     for lanes in [1, 2] {
         let clock = SystemClock::start();
         let mut ports = memory::pair(macs, 1_500, clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
-        let neighbour = |i: usize| Neighbour { mac: macs[i], device_ipv4: Some(macs[i ^ 1]), device_ipv6: None };
+        let neighbour = |i: usize| Neighbour { mac: macs[i], device_ipv4: Some(macs[i ^ 1]), ..Neighbour::default() };
         // However far a lane falls behind it sends everything: a test's machine may be busy.
         let backlog = 60 * SECOND;
         let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: backlog, late_ns: backlog };

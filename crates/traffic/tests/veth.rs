@@ -61,7 +61,7 @@ fn trial(layout: Layout, number: u64) -> Result<(), String> {
     // Addresses of no interface: the kernel's own stack lets go of such frames at once.
     let neighbour = |i: u64| {
         let device = Some(MacAddr::local(10 + (i ^ 1)));
-        Neighbour { mac: MacAddr::local(10 + i), device_ipv4: device, device_ipv6: device }
+        Neighbour { mac: MacAddr::local(10 + i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
     };
     // However busy the machine: late frames are sent late, not left out.
     let timing = Timing {

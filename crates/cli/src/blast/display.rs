@@ -147,11 +147,11 @@ impl<'a> Display<'a> {
         out.flush()
     }
 
-    /// Shows what became of all frames.
+    /// Shows what became of all frames. `others` are the frames beside the load that left each interface (ARP, Neighbor Discovery).
     ///
     /// # Errors
     /// Those of writing it.
-    pub fn summary(&mut self, result: &TrialResult) -> io::Result<()> {
+    pub fn summary(&mut self, result: &TrialResult, others: [u64; 2]) -> io::Result<()> {
         let out = &mut io::stdout().lock();
         self.begin(out)?;
         let seconds = [result.sending_s, result.sending_s.max(result.receiving_s)].map(|s| s.max(1e-9));
@@ -174,8 +174,10 @@ impl<'a> Display<'a> {
                 value
             });
             let health = &result.health;
+            let names = self.job.interfaces.iter().zip(others);
+            let interfaces = names.map(|(name, others)| json!({"interface": name, "other_frames_sent": others}));
             let value = json!({
-                "summary": groups.collect::<Vec<_>>(), "sending_s": result.sending_s,
+                "interfaces": interfaces.collect::<Vec<_>>(), "summary": groups.collect::<Vec<_>>(), "sending_s": result.sending_s,
                 "unsent": health.unsent, "tester_drops": health.receive_drops, "tester_max_gap_ns": health.max_gap_ns,
             });
             writeln!(out, "{value}")?;

@@ -8,6 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// The values of a field, frame after frame.
 ///
@@ -152,6 +153,8 @@ pub trait AnyField {
     /// # Panics
     /// As there.
     fn bits(&self, i: u64) -> u128;
+    /// A copy of its own.
+    fn shared(&self) -> Arc<dyn AnyField + Send + Sync>;
 }
 
 impl<T: FieldValue> AnyField for Field<T> {
@@ -166,6 +169,9 @@ impl<T: FieldValue> AnyField for Field<T> {
     }
     fn bits(&self, i: u64) -> u128 {
         self.at(i).to_bits()
+    }
+    fn shared(&self) -> Arc<dyn AnyField + Send + Sync> {
+        Arc::new(self.clone())
     }
 }
 

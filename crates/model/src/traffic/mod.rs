@@ -8,11 +8,13 @@
 //! - udp: {source_port: {random: {min: 1024, max: 65535}}, destination_port: 9}
 //! ```
 
+mod arriving;
 mod field;
 mod header;
 mod permutation;
 mod value;
 
+pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation};
 pub use field::{AnyField, Field, FieldError};
 pub use header::{
     Ethernet, Extension, FieldName, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,

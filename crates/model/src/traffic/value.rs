@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A value that fits a field of `WIDTH` bits.
-pub trait FieldValue: Copy + PartialEq + fmt::Debug {
+pub trait FieldValue: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// Bits of the field on the wire.
     const WIDTH: u32;
     /// The value as a number below `2^WIDTH`, in network byte order (an address counts as one big number).

@@ -51,7 +51,8 @@ fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -
 
 fn run(spec: &TrialSpec, ports: &mut [Box<dyn Port>], clock: SystemClock) -> TrialResult {
     let mac = MacAddr::local;
-    let neighbours = [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None });
+    let neighbours =
+        [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None, vlans: Vec::new() });
     let timing = Timing {
         seed: 1,
         key: TrialKey::new(7, 1),

@@ -37,8 +37,12 @@ fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
         drain_s: if to == 0 { 0.0 } else { 0.2 },
         events: vec![],
     };
-    let neighbour =
-        |i: usize| Neighbour { mac: MacAddr(MACS[i]), device_ipv4: Some(MacAddr(MACS[1 - i])), device_ipv6: None };
+    let neighbour = |i: usize| Neighbour {
+        mac: MacAddr(MACS[i]),
+        device_ipv4: Some(MacAddr(MACS[1 - i])),
+        device_ipv6: None,
+        vlans: Vec::new(),
+    };
     let timing = Timing {
         seed: 1,
         key: TrialKey::new(7, trial),

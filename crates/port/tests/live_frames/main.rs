@@ -153,8 +153,12 @@ impl Bench<'_> {
         mut control: Nobody,
     ) -> Result<TrialResult, String> {
         let mac = MacAddr::local;
-        let neighbours =
-            [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: Some(mac(1 - i)) });
+        let neighbours = [0, 1].map(|i| Neighbour {
+            mac: mac(i),
+            device_ipv4: Some(mac(1 - i)),
+            device_ipv6: Some(mac(1 - i)),
+            vlans: Vec::new(),
+        });
         let timing = Timing {
             seed: 5,
             key: TrialKey::new(7, 1),

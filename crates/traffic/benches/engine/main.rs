@@ -124,7 +124,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
     let mac = |port: usize| MacAddr::local(port as u64);
     // Frames are for whoever is at the far end; who only receives needs no far end.
     let far = |port| spec.flows.iter().find(|f| f.from == port).map_or(port, |f| f.to);
-    let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(far(i))), device_ipv6: None };
+    let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(far(i))), device_ipv6: None, vlans: Vec::new() };
     let neighbours: Vec<_> = (0..layout.ports()).map(neighbour).collect();
     let (key, late_ns) = (TrialKey::new(7, 1), 1_000_000_000);
     let timing = Timing { seed: 1, key, earlier: vec![], max_backlog_ns: 200_000, late_ns };

@@ -7,6 +7,7 @@ use crate::report::GroupReport;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
+use drophammer_model::traffic::Deviation;
 
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct GroupReceived {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
+    /// Intact at the right port in another encapsulation, in the order of [`Deviation::ALL`].
+    pub deviations: [u64; Deviation::ALL.len()],
     /// Later than the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
@@ -43,6 +46,7 @@ impl GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
+            deviations: [0; Deviation::ALL.len()],
             late: 0,
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
@@ -102,6 +106,7 @@ impl GroupReceived {
         GroupReport {
             stray: self.stray,
             corrupted: self.corrupted,
+            deviations: self.deviations.to_vec(),
             late: self.late,
             bytes: self.bytes,
             bins: self.bins.delivered.iter().copied().zip(self.bins.arrived.iter().copied()).collect(),

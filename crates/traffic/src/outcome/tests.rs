@@ -74,6 +74,7 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
         mac: MacAddr::local(i),
         device_ipv4: Some(MacAddr(*b"device")),
         device_ipv6: Some(MacAddr(*b"device")),
+        vlans: Vec::new(),
     };
     let ports: Vec<_> = (0..layout.ports() as u64).map(neighbour).collect();
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()

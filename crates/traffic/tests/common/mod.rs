@@ -163,6 +163,7 @@ impl Bench {
                 mac: MacAddr::local(i),
                 device_ipv4: Some(device_mac(i as usize)),
                 device_ipv6: Some(device_mac(i as usize)),
+                vlans: Vec::new(),
             })
             .collect();
         Plan::new(spec, &neighbours, &timing)

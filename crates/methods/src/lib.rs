@@ -31,12 +31,15 @@ pub mod route_traffic;
 pub mod routing;
 pub mod selftest;
 pub mod system_recovery;
+pub mod table;
 pub mod testbed;
 pub mod tester_ceiling;
 pub mod throughput;
 pub mod throughput_search;
 
-pub use routing::{Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Verified};
+pub use routing::{
+    Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
+};
 pub use testbed::{Known, PortView, TestError, Testbed};
 
 use drophammer_model::outcome::Outcome;

@@ -8,7 +8,10 @@
 pub mod environment;
 pub mod latency;
 pub mod mac;
+pub mod medium;
 pub mod outcome;
+pub mod param;
+pub mod pattern;
 pub mod quantity;
 pub mod record;
 pub mod registry;
@@ -20,5 +23,8 @@ pub mod trial;
 
 pub use latency::LatencySummary;
 pub use mac::MacAddr;
+pub use medium::Medium;
+pub use param::Param;
+pub use pattern::{Direction, PatternKey};
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};

@@ -6,7 +6,6 @@ use crate::validity::{self, Tolerance};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::record::{Record, TrialRecord};
-use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
@@ -202,7 +201,7 @@ impl<'a> Bench<'a> {
         }
         TrialSpec {
             purpose: "learning frames".into(),
-            size: PacketSize::Fixed(drophammer_model::FrameSize::Frame(128)),
+            size: drophammer_model::PacketSize::Fixed(drophammer_model::FrameSize::Frame(128)),
             flows,
             load: Load::Constant { rate_pps: 2_000.0 },
             duration_s: 0.2,

@@ -7,9 +7,12 @@ use crate::observer::Progress;
 use crate::routers::RouteCeilings;
 use crate::setup::{Left, TestSetup};
 use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
-use drophammer_methods::{TestError, route_tests};
+use drophammer_methods::table::TableSpec;
+use drophammer_methods::{TestError, columns, route_tests};
 use drophammer_model::environment::TESTER;
-use drophammer_model::outcome::{Column, Outcome, Row, Table};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestRecord};
 use drophammer_model::registry::BGP;
 use drophammer_model::routes::{RouteRange, Routes};
@@ -38,8 +41,11 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
     let mut found = Vec::new();
     for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&BGP)) {
-        let Ok(packing) = route_tests::packing(&test.params) else { continue };
-        let families = route_tests::families(&test.params).into_iter().filter(spoken);
+        // A test of sessions alone exchanges no routes.
+        let Some(families) = route_tests::FAMILIES.find(&test.params) else { continue };
+        let per_update = route_tests::PER_UPDATE.find(&test.params);
+        let Ok(packing) = per_update.map_or(Ok(Default::default()), |n| route_tests::packing(&n)) else { continue };
+        let families = families.into_iter().filter(spoken);
         found.extend(families.map(|family| (family, packing.routes_per_update)));
     }
     found.sort_unstable();
@@ -189,12 +195,13 @@ pub(crate) fn measure(
     setup.begin_test(NAME, Left { after, test: estimate(suite), since: begun });
     let (left, of) = (setup.left.now(), suite.duts.len() * suite.tests.len());
     setup.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });
-    let mut table = empty();
-    let mut notes = vec![
+    let mut outcome = Outcome::default();
+    TABLE.begin(&mut outcome);
+    outcome.notes.push(
         "Routes of an emulated router through the loop without DUT, each verified by another emulated router: medians of 3 times. *As many as \
          fit*: routes that share attributes, up to 4096 bytes."
             .to_owned(),
-    ];
+    );
     let mut result = Ok(());
     for (index, (family, routes_per_update)) in (0..).zip(&pairs) {
         let what = format!("tester ceiling, {count} {family} routes");
@@ -208,21 +215,21 @@ pub(crate) fn measure(
                     n => n.to_string(),
                 };
                 let rate = f64::from(count) / seconds;
-                let cells = vec![
-                    family.to_string().into(),
-                    packed.into(),
-                    u64::from(count).into(),
-                    seconds.into(),
-                    rate.into(),
-                ];
-                table.rows.push(Row { cells, trials: Vec::new(), marks: Vec::new() });
+                let row = CeilingRow {
+                    family: *family,
+                    routes_per_update: packed,
+                    routes: count.into(),
+                    time_s: seconds,
+                    rate_rps: rate,
+                };
+                TABLE.add(&mut outcome, row, [], []);
             }
             Err(LoopError::Interrupted) => {
                 result = Err(TestError::Interrupted);
                 break;
             }
             Err(LoopError::Failed(e)) => {
-                notes.push(format!("{family}: {e}"));
+                outcome.notes.push(format!("{family}: {e}"));
                 result = Err(TestError::Failed(e));
             }
         }
@@ -240,26 +247,23 @@ pub(crate) fn measure(
         parameters: serde_json::json!({"table": "internet", "routes": count, "repeats": REPEATS}),
         elapsed_s: begun.elapsed().as_secs_f64(),
         status,
-        outcome: Outcome { tables: vec![table], notes, ..Outcome::default() },
+        outcome,
     }));
     (found, Some(record), matches!(result, Err(TestError::Interrupted)))
 }
 
-fn empty() -> Table {
-    let columns = [
-        ("family", "Routes of", ""),
-        ("routes_per_update", "Routes per UPDATE", ""),
-        ("routes", "Routes", ""),
-        ("time_s", "Time", "s"),
-        ("rate_rps", "Sent and verified", "routes/s"),
-    ];
-    Table {
-        key: NAME.into(),
-        title: "What the tester needs alone".into(),
-        columns: columns.iter().map(|(key, title, unit)| Column::new(key, title, unit)).collect(),
-        rows: Vec::new(),
+columns! {
+    /// Routes of one IP version, so packed.
+    struct CeilingRow {
+        family: Family = "Routes of",
+        routes_per_update: String = "Routes per UPDATE",
+        routes: u64 = "Routes",
+        time_s: f64 = "Time" ["s"],
+        rate_rps: f64 = "Sent and verified" ["routes/s"],
     }
 }
+
+const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "What the tester needs alone");
 
 /// Median of [`REPEATS`] times for `count` routes.
 fn seconds(
@@ -284,8 +288,8 @@ fn seconds(
 /// Ceilings of a run, by what they are of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ceilings {
-    /// Frames, by [`drophammer_methods::Known::key`].
-    pub frames: BTreeMap<String, drophammer_model::quantity::FrameRate>,
+    /// Frames, by pattern.
+    pub frames: BTreeMap<PatternKey, FrameRate>,
     /// Routes.
     pub routes: RouteCeilings,
 }

@@ -8,7 +8,9 @@ mod tables;
 use crate::bench::{Bench, Failure};
 use drophammer_emulation::bgp::{ExpectationId, Expected, Teller};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
-use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
+use drophammer_methods::{
+    ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
+};
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
@@ -174,10 +176,6 @@ impl Routing for BgpRouting<'_> {
         &self.state.peers
     }
 
-    fn dut_as(&self) -> u32 {
-        self.state.dut_as
-    }
-
     fn table(&mut self, source: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
         let key = (source.to_owned(), family, count);
         if let Some((_, routes)) = self.state.tables.iter().find(|(known, _)| *known == key) {
@@ -311,18 +309,15 @@ impl Routing for BgpRouting<'_> {
         self.bench.rig.hosts.session(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
     }
 
-    fn skyline(&self, watch: WatchIndex) -> Vec<(f64, u32)> {
+    fn trace(&self, watch: WatchIndex) -> Trace {
         let watch = &self.state.watches[watch];
-        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Vec::new() };
-        let samples = routers.inbox(router).skyline().iter();
-        samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect()
-    }
-
-    fn times(&self, watch: WatchIndex) -> Vec<Option<f64>> {
-        let watch = &self.state.watches[watch];
-        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Vec::new() };
-        let times = routers.inbox(router).times(watch.id).unwrap_or_default();
-        times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect()
+        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Trace::default() };
+        let inbox = routers.inbox(router);
+        let samples = inbox.skyline().iter();
+        let skyline = samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect();
+        let times = inbox.times(watch.id).unwrap_or_default();
+        let times = times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect();
+        Trace { skyline, times }
     }
 
     fn reset(&mut self, patience: Duration) -> Result<(), TestError> {
@@ -358,17 +353,8 @@ impl Routing for BgpRouting<'_> {
         Ok(())
     }
 
-    fn dut_memory(&mut self) -> Vec<(String, u64)> {
-        self.bench.device.memory()
-    }
-
-    fn dut_fib_routes(&mut self, family: Family) -> Option<u64> {
-        let before = self.state.fib_before.get(&family).copied().unwrap_or(0);
-        self.bench.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
-    }
-
-    fn dut_cpu_time(&mut self) -> Option<Duration> {
-        self.bench.device.cpu_time()
+    fn dut(&mut self) -> &mut dyn ControlPlane {
+        self
     }
 
     fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
@@ -378,5 +364,20 @@ impl Routing for BgpRouting<'_> {
 
     fn now_s(&self) -> f64 {
         self.instant().0 as f64 / 1e9
+    }
+}
+
+impl ControlPlane for BgpRouting<'_> {
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.bench.device.memory()
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let before = self.state.fib_before.get(&family).copied().unwrap_or(0);
+        self.bench.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
+    }
+
+    fn cpu_time(&mut self) -> Option<Duration> {
+        self.bench.device.cpu_time()
     }
 }

@@ -14,11 +14,14 @@ use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use ceilings::sending_ceilings;
 use drophammer_lab::Lab;
+use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError};
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::Outcome;
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
+use drophammer_model::registry::BGP;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
@@ -137,11 +140,9 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 
 /// Families that any test of the suite uses.
 fn families(suite: &Suite) -> Vec<Family> {
-    let mut all: Vec<Family> =
-        suite.tests.iter().flat_map(|t| t.params.families("families").unwrap_or_default()).collect();
+    let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
     // A test of sessions alone has those of all families.
-    let of_sessions =
-        |t: &TestConfig| t.params.families("families").is_none() && method(t).spec().needs.contains(&"bgp");
+    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&BGP);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
     }
@@ -152,16 +153,16 @@ fn families(suite: &Suite) -> Vec<Family> {
 
 /// Everything that will be run, with its estimate: `(dut, test index)`.
 fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
-    let mut known: Vec<String> = Vec::new();
+    let mut known: Vec<PatternKey> = Vec::new();
     let mut tests: Vec<Duration> = Vec::new();
     for test in &suite.tests {
-        let sizes = test.params.sizes("frame_sizes").unwrap_or_default();
-        let patterns: Vec<String> = sizes.into_iter().map(|s| Pattern::new(s, &test.params).key()).collect();
-        // Whoever has a goal searches the throughput, unless an earlier test has found it.
+        let sizes = FRAME_SIZES.find(&test.params).unwrap_or_default();
+        let patterns: Vec<PatternKey> = sizes.into_iter().map(|s| Pattern::new(s, &test.params).key()).collect();
+        // A test that has a goal searches the throughput, unless an earlier one has found it.
         let found = patterns.iter().all(|p| known.contains(p));
         let method = method(test);
         tests.push(if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) });
-        if test.params.text("goal").is_some() {
+        if GOAL.find(&test.params).is_some() {
             known.extend(patterns);
         }
     }

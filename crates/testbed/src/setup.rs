@@ -5,9 +5,9 @@ use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
-use drophammer_model::size::PacketSize;
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
@@ -36,8 +36,8 @@ impl Left {
 pub struct TestSetup<'a> {
     /// The bench and its emulated routers.
     pub routing: BgpRouting<'a>,
-    /// Tester ceilings by [`Known::key`].
-    pub ceilings: BTreeMap<String, FrameRate>,
+    /// Tester ceilings by pattern.
+    pub ceilings: BTreeMap<PatternKey, FrameRate>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     known: Known,
@@ -147,8 +147,8 @@ impl Testbed for TestSetup<'_> {
         &mut self.known
     }
 
-    fn ceiling(&self, size: &PacketSize, families: &[Family], direction: &str) -> Option<FrameRate> {
-        self.ceilings.get(&Known::key(size, families, direction)).copied()
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.ceilings.get(pattern).copied()
     }
 
     fn progress(&mut self, what: &str, done: u32, of: u32) {

@@ -2,7 +2,7 @@
 
 use super::RoutingState;
 use drophammer_emulation::bgp::Packing as OutPacking;
-use drophammer_methods::{Packing, RouteAction};
+use drophammer_model::routes::{Change, Packing, RouteAction};
 use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Hosts};
 
@@ -12,10 +12,9 @@ impl RoutingState {
         let packing =
             |p: &Packing| OutPacking { routes_per_update: p.routes_per_update, pace: p.pace, prepend: p.prepend };
         match action {
-            RouteAction::Announce { peer, routes, part, packing: how }
-            | RouteAction::Withdraw { peer, routes, part, packing: how } => {
+            RouteAction::Routes { peer, change, routes, part, packing: how } => {
                 let (port, router) = hosts.place(*peer);
-                let announce = matches!(action, RouteAction::Announce { .. });
+                let announce = *change == Change::Advertise;
                 let (routes, part, packing) = (routes.clone(), part.clone(), packing(how));
                 (port, Act::Say { router, announce, routes, part, packing })
             }
@@ -30,7 +29,7 @@ impl RoutingState {
     /// Keeps in mind who has something to say and who must be up.
     pub(super) fn note(&mut self, action: &RouteAction) {
         match action {
-            RouteAction::Announce { peer, .. } | RouteAction::Withdraw { peer, .. } => {
+            RouteAction::Routes { peer, .. } => {
                 self.speaking.insert(*peer);
             }
             RouteAction::Close { peer } => {

@@ -7,10 +7,12 @@ use crate::session::Session;
 use crate::setup::{Left, TestSetup};
 use crate::{device, real, simulated};
 use drophammer_lab::Links;
-use drophammer_methods::selftest::counter_proof::{self, CounterProof};
+use drophammer_methods::parameters::{DRAIN, FRAME_SIZES};
+use drophammer_methods::selftest::TRIAL_DURATION;
+use drophammer_methods::selftest::counter_proof::{self, CounterProof, FAULT};
 use drophammer_methods::{Method, TestError};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::suite::{DutConfig, ParamValue, Params};
+use drophammer_model::suite::{DutConfig, Params, Profile};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, SystemClock};
 use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
@@ -27,7 +29,7 @@ const BESIDE: Duration = Duration::from_millis(1_500);
 /// A frame is late after a second; a held one must be later than that by more than the tester's own latency.
 const HELD: Duration = Duration::from_millis(1_200);
 /// Wait for late frames.
-const DRAIN: Duration = Duration::from_millis(1_500);
+const DRAIN_TIME: Duration = Duration::from_millis(1_500);
 
 /// The devices, in words and as faults. Intervals are primes, so that they fall in step with nothing.
 fn devices() -> Vec<(&'static str, Faults)> {
@@ -145,13 +147,10 @@ fn on_device(
 }
 
 fn params(test: &SelfTest<'_>, words: &str) -> Params {
-    let values = [
-        ("frame_sizes", ParamValue::Sizes(vec![test.sizes[0].clone()])),
-        ("families", ParamValue::Families(vec![Family::Ipv4])),
-        ("direction", ParamValue::Text("bidirectional".into())),
-        ("trial_duration", ParamValue::Duration(TRIAL.max(test.trial))),
-        ("drain", ParamValue::Duration(DRAIN)),
-        ("fault", ParamValue::Text(words.into())),
-    ];
-    Params(values.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+    let mut params = Params::defaults(CounterProof.spec().params, Profile::Quick);
+    FRAME_SIZES.set(&mut params, vec![test.sizes[0].clone()]);
+    TRIAL_DURATION.set(&mut params, TRIAL.max(test.trial));
+    DRAIN.set(&mut params, DRAIN_TIME);
+    FAULT.set(&mut params, Some(words.into()));
+    params
 }

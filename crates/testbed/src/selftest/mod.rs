@@ -15,13 +15,15 @@ use crate::session::Session;
 use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use drophammer_lab::{Lab, LabError, TesterInterface};
-use drophammer_methods::selftest::{latency_floor, loss_floor, pacing};
+use drophammer_methods::parameters::{DRAIN, FRAME_SIZES, PAUSE};
+use drophammer_methods::selftest::{TRIAL_DURATION, latency_floor, loss_floor, pacing};
+use drophammer_methods::tester_ceiling::REPEATS;
 use drophammer_methods::{Method, TestError, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, SELF_TEST, Started, TestRecord, TestStatus};
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::{DutConfig, ParamValue, Params, PortConfig, Profile};
+use drophammer_model::suite::{DutConfig, Params, PortConfig, Profile};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, SystemClock};
 use drophammer_rig::{Ports, Rig};
@@ -43,7 +45,7 @@ pub struct SelfTest<'a> {
     /// Length of a trial.
     pub trial: Duration,
     /// Trials for each figure.
-    pub repeats: u64,
+    pub repeats: u32,
     /// Seed of every pseudo-random choice.
     pub seed: u64,
     /// Folder for logs.
@@ -189,20 +191,16 @@ impl Runner<'_> {
         let short = Duration::from_millis(500).min(test.trial);
         // How evenly it sends is a matter of one size; the others are lighter on the processor per byte only.
         let sizes = if method.spec().name == "pacing" { vec![test.sizes[0].clone()] } else { test.sizes.clone() };
-        let values = [
-            ("frame_sizes", ParamValue::Sizes(sizes)),
-            ("families", ParamValue::Families(vec![Family::Ipv4])),
-            ("direction", ParamValue::Text("bidirectional".into())),
-            (
-                "trial_duration",
-                ParamValue::Duration(if method.spec().name == "tester_ceiling" { short } else { test.trial }),
-            ),
-            ("repeats", ParamValue::Count(test.repeats)),
-            ("drain", ParamValue::Duration(Duration::from_millis(200))),
-            ("pause", ParamValue::Duration(Duration::from_millis(20))),
-        ];
-        let known = |key: &str| method.spec().params.iter().any(|p| p.key == key);
-        Params(values.into_iter().filter(|(k, _)| known(k)).map(|(k, v)| (k.to_owned(), v)).collect())
+        let ceiling = method.spec().name == tester_ceiling::NAME;
+        let mut params = Params::defaults(method.spec().params, Profile::Quick);
+        FRAME_SIZES.set(&mut params, sizes);
+        TRIAL_DURATION.set(&mut params, if ceiling { short } else { test.trial });
+        if REPEATS.find(&params).is_some() {
+            REPEATS.set(&mut params, test.repeats);
+        }
+        DRAIN.set(&mut params, Duration::from_millis(200));
+        PAUSE.set(&mut params, Duration::from_millis(20));
+        params
     }
 
     /// Time that the steps from `from` on take for one backend.

@@ -5,6 +5,7 @@
 use drophammer_methods::METHODS;
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::{Cell, Outcome, Row};
+use drophammer_model::pattern::{Direction, PatternKey};
 use drophammer_model::record::{Record, TestRecord, TrialRecord};
 use drophammer_model::registry::Registry;
 use drophammer_model::suite::{Overrides, Suite, read};
@@ -161,4 +162,10 @@ pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<
         Cell::None => None,
         Cell::Text(text) => panic!("{column} is the text {text}"),
     }
+}
+
+/// The pattern of this size in IPv4, the first port of each pair sending.
+pub fn one_way(size: &str) -> PatternKey {
+    let direction = Direction::Unidirectional;
+    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], direction }
 }

@@ -15,6 +15,7 @@ pub mod schema;
 mod test_list;
 pub(crate) mod values;
 
+pub use addresses::is_lab_address;
 pub use bgp::{BgpConfig, PortBgp};
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};

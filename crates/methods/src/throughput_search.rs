@@ -217,7 +217,7 @@ fn one_search(
 /// of `params`. `None` when the DUT loses frames at every load. What the reader must know of it is noted in `outcome`.
 ///
 /// # Errors
-/// Those of the trials; not applicable where it cannot be known, also when an earlier test tried in vain.
+/// Those of the trials; not applicable where it cannot be known, also when the search of an earlier test failed.
 pub fn known_throughput(
     bed: &mut dyn Testbed,
     pattern: &Pattern,

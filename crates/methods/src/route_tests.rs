@@ -1,4 +1,4 @@
-//! What route tests share: parameters, the peers and routes of a family, and what is said of a session that ended.
+//! What route tests share: parameters, the peers and routes of a family, and reports of sessions that ended.
 
 use crate::report::note;
 use crate::route_traffic::Stream;

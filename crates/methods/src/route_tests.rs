@@ -4,6 +4,7 @@ use crate::parameters;
 use crate::report::note;
 use crate::routing::{Packing, PeerIndex, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::{ParamKind, ParamSpec};
 use drophammer_model::routes::Routes;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Role that a DUT of a route test without traffic plays; with it see [`crate::route_traffic::NEEDS`].
-pub const NEEDS: &[&str] = &["bgp"];
+pub const NEEDS: &[Need] = &[Need::Bgp];
 
 /// Where a value stands that no RFC has.
 pub const CONFORMANT: &str = "default of the profile conformant";

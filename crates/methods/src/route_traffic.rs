@@ -6,6 +6,7 @@ use crate::report::note;
 use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::known_throughput;
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{ParamKind, ParamSpec};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 /// Roles that a DUT of a test with traffic to routes plays: one that forwards by them. Without the second the traffic would measure what
 /// lies under a router of the control plane alone.
-pub const NEEDS: &[&str] = &["bgp", "ipv4-router"];
+pub const NEEDS: &[Need] = &[Need::Bgp, Need::BgpForwarding];
 
 /// `load`
 pub const LOAD: ParamSpec = ParamSpec::new(

@@ -4,12 +4,14 @@
 //! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 
+pub mod capabilities;
 pub mod environment;
 pub mod latency;
 pub mod outcome;
 pub mod quantity;
 pub mod record;
 pub mod registry;
+pub mod role;
 pub mod routes;
 pub mod size;
 pub mod suite;

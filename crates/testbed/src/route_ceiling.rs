@@ -8,10 +8,10 @@ use crate::ports::Ports;
 use crate::routers::{RouteCeilings, peer_config};
 use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
 use drophammer_methods::{TestError, route_tests};
+use drophammer_model::capabilities::Need;
 use drophammer_model::environment::TESTER;
 use drophammer_model::outcome::{Column, Outcome, Row, Table};
 use drophammer_model::record::{Record, TestRecord};
-use drophammer_model::registry::BGP;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
@@ -36,7 +36,7 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     let Some(ports) = suite.ports.first_chunk::<2>() else { return Vec::new() };
     let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
     let mut found = Vec::new();
-    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&BGP)) {
+    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&Need::Bgp)) {
         let Ok(packing) = route_tests::packing(&test.params) else { continue };
         let families = route_tests::families(&test.params).into_iter().filter(spoken);
         found.extend(families.map(|family| (family, packing.routes_per_update)));

@@ -5,7 +5,7 @@ mod ceilings;
 
 use crate::bed::{Bed, Device, Left};
 use crate::hosts::{Hosts, host_mac};
-use crate::kinds::is_virtual;
+use crate::kinds::{is_virtual, placement};
 use crate::observer::{Observer, Progress};
 use crate::ports::Ports;
 use crate::records::{problem_of, status_of, test_record, verdicts};
@@ -17,6 +17,7 @@ use ceilings::sending_ceilings;
 use drophammer_lab::Lab;
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError};
+use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
@@ -75,8 +76,6 @@ pub struct Tally {
 
 /// Figures of quick runs rank the same when they are closer together than this share of the larger one.
 const QUICK_RESOLUTION: f64 = 0.1;
-/// Kind of the user's own routers.
-const EXTERNAL: &str = "external";
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
@@ -141,7 +140,7 @@ fn families(suite: &Suite) -> Vec<Family> {
         suite.tests.iter().flat_map(|t| t.params.families("families").unwrap_or_default()).collect();
     // A test of sessions alone has those of all families.
     let of_sessions =
-        |t: &TestConfig| t.params.families("families").is_none() && method(t).spec().needs.contains(&"bgp");
+        |t: &TestConfig| t.params.families("families").is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
     }
@@ -206,7 +205,7 @@ impl Runner<'_> {
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
-        let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
+        let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
             self.note(None, &problem)?;
@@ -354,8 +353,8 @@ impl Runner<'_> {
             self.observer,
         );
         bed.routing = routing;
-        let virtual_time = bed.ports.clock().is_virtual();
-        if let Some(routing) = bed.routing.as_mut().filter(|_| !virtual_time && dut.kind != EXTERNAL) {
+        let placement = placement(dut);
+        if let Some(routing) = bed.routing.as_mut().filter(|_| placement == Some(Placement::Lab)) {
             routing.ceilings = ceilings.routes.clone();
         }
         if let Err(e) = bed.await_forwarding(&families(suite)) {
@@ -365,16 +364,15 @@ impl Runner<'_> {
                 e => Ok(Some(e.to_string())),
             };
         }
-        if dut.kind == EXTERNAL
-            && let Err(e) = sending_ceilings(&mut bed, dut, suite)
-        {
+        let on_host = placement == Some(Placement::Host);
+        if on_host && let Err(e) = sending_ceilings(&mut bed, dut, suite) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => Ok(Some(format!("the load that the tester can offer could not be measured: {e}"))),
             };
         }
-        if dut.kind == EXTERNAL && !route_ceiling::pairs(suite).is_empty() {
+        if on_host && !route_ceiling::pairs(suite).is_empty() {
             drophammer_methods::Testbed::note(
                 &mut bed,
                 "what the tester alone needs for routes is not measured: its ports are not joined to each other",

@@ -4,22 +4,25 @@ use super::errors::{Problems, did_you_mean, quote};
 use super::fields::{Fields, items, name, refuse_repeated, text};
 use super::raw::Node;
 use super::values::{params, resolve};
-use super::{DutConfig, Profile};
+use super::{DutConfig, ParamValue, Profile};
 use crate::environment::TESTER;
 use crate::registry::{ParamKind, Registry};
+use std::path::Path;
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
 
-/// Reads the routers under test. `ports` is the number of ports where that is known.
+/// Reads the routers under test. `folder` is that of the suite file, `ports` the number of ports where that is
+/// known.
 pub(crate) fn read(
     node: &Node,
     registry: &Registry,
     profile: Profile,
+    folder: &Path,
     ports: Option<usize>,
     problems: &mut Problems,
 ) -> Option<Vec<DutConfig>> {
     let nodes = items(node, "`duts`", &format!("- {EXAMPLE}"), problems)?;
-    let duts: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, profile, ports, problems)).collect();
+    let duts: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, profile, folder, ports, problems)).collect();
     refuse_repeated("DUTs", duts.iter().map(|(dut, node)| (dut.name.as_str(), &node.span)), problems);
     (duts.len() == nodes.len()).then(|| duts.into_iter().map(|(dut, _)| dut).collect())
 }
@@ -28,6 +31,7 @@ fn one<'n>(
     node: &'n Node,
     registry: &Registry,
     profile: Profile,
+    folder: &Path,
     ports: Option<usize>,
     problems: &mut Problems,
 ) -> Option<(DutConfig, &'n Node)> {
@@ -55,7 +59,7 @@ fn one<'n>(
     let resolved = resolve(spec.params, profile, find, (&kind_node.span, &what), problems)?;
     for param in spec.params.iter().filter(|p| p.kind == ParamKind::Interfaces) {
         let Some(given) = resolved.get(param.key) else { continue };
-        let super::ParamValue::Texts(interfaces) = &given.value else { continue };
+        let ParamValue::Texts(interfaces) = &given.value else { continue };
         if let (Some(ports), Some(at)) = (ports, given.node)
             && ports != interfaces.len()
         {
@@ -66,5 +70,11 @@ fn one<'n>(
             );
         }
     }
-    Some((DutConfig { name: name?, kind: kind.to_owned(), params: params(&resolved) }, name_node?))
+    let mut params = params(&resolved);
+    for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {
+        if let Some(ParamValue::Text(path)) = params.0.get_mut(param.key) {
+            *path = folder.join(&*path).display().to_string();
+        }
+    }
+    Some((DutConfig { name: name?, kind: kind.to_owned(), params }, name_node?))
 }

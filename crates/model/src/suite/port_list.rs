@@ -61,6 +61,7 @@ fn finish(port: Port) -> PortConfig {
         ipv4: port.ipv4.map(|p| p.addressing),
         ipv6: port.ipv6.map(|p| p.addressing),
         bgp: None,
+        vlans: Vec::new(),
     }
 }
 

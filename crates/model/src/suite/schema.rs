@@ -256,7 +256,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
         ParamKind::Choice(words) => json!({ "enum": words }),
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
-        ParamKind::Command => json!({ "type": "string", "minLength": 1 }),
+        ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
         ParamKind::Ports => list(name()),
         ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
     }

@@ -14,6 +14,7 @@ pub mod read;
 pub mod schema;
 mod test_list;
 pub(crate) mod values;
+mod vlan_list;
 
 pub use bgp::{BgpConfig, PortBgp};
 pub use errors::{SuiteError, SuiteErrors};

@@ -86,10 +86,12 @@ fn suite(
     let mut ports =
         ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), fields.get("bgp").is_some(), problems));
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
-    let count = ports.as_ref().map(Vec::len);
     let bgp_entry = fields.get("bgp");
     let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
-    let duts = duts_node.and_then(|n| dut_list::read(n, registry, profile_used, folder, count, problems));
+    let duts = duts_node.and_then(|n| {
+        let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
+        dut_list::read(n, registry, &around, problems)
+    });
     // What will not run need not suit the rest.
     let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
     let around = test_list::Around {

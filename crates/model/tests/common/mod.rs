@@ -1,7 +1,7 @@
 //! A small registry for the tests of suite reading.
 #![allow(dead_code, missing_docs)]
 
-use drophammer_model::capabilities::{Capabilities, Need};
+use drophammer_model::capabilities::{Capabilities, Need, Vlans};
 use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use drophammer_model::suite::read::{Overrides, read};
 use drophammer_model::suite::{Suite, SuiteErrors};
@@ -72,9 +72,18 @@ static ROUTES: TestSpec = TestSpec {
 static FRR: KindSpec = KindSpec {
     name: "frr",
     summary: "FRRouting.",
-    capabilities: Capabilities { bgp: true, bgp_forwarding: true, ..Capabilities::ROUTER },
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        vlans: Vlans::Own,
+        vlan_tags: 2,
+        ..Capabilities::ROUTER
+    },
     needs: &[("zebra", "frr")],
-    params: &[ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads")],
+    params: &[
+        ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads"),
+        ParamSpec::optional("config", ParamKind::File, "a file"),
+    ],
 };
 static BIRD: KindSpec =
     KindSpec { name: "bird", summary: "BIRD.", capabilities: Capabilities::ROUTER, needs: &[], params: &[] };

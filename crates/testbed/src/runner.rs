@@ -140,7 +140,8 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
     // A test of sessions alone has those of all families.
-    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
+    let of_sessions =
+        |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
     }
@@ -342,6 +343,7 @@ impl Runner<'_> {
             .collect();
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
+        setup.flows = suite.flows.clone();
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();

@@ -18,7 +18,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{ParamValue, Params};
-use drophammer_model::trial::{Family, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use recorded::{Device, Dut, Recorded, SEARCHES, read};
 use std::time::Duration;
 

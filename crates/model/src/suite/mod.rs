@@ -3,6 +3,7 @@
 
 mod addresses;
 mod bgp;
+mod blocks;
 mod dut_list;
 pub mod errors;
 mod expect;
@@ -18,8 +19,8 @@ mod typed;
 pub(crate) mod values;
 mod vlan_list;
 
-pub use addresses::is_lab_address;
 pub use bgp::{BgpConfig, PortBgp};
+pub use blocks::is_lab_address;
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
 pub use read::Overrides;

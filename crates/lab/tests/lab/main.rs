@@ -8,11 +8,12 @@ mod external;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
+use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{Addressing, DutConfig, Params, PortConfig};
-use drophammer_model::trial::AddressRange;
+use drophammer_model::suite::{Addressing, DutConfig, Params, PortConfig, VlanConfig, VlanTag};
+use drophammer_model::trial::{AddressRange, Family};
 use external::{ExternalLinks, external};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,6 +34,16 @@ fn main() -> ExitCode {
         && flag == "--scenario"
     {
         return match scenario(name, Path::new(folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if args.first().is_some_and(|a| a == guest::SUBCOMMAND) {
+        let arguments: Vec<_> = args[1..].iter().map(Into::into).collect();
+        return match guest::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => {
                 eprintln!("{e}");
@@ -72,6 +83,10 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "bgp-refused",
         "peers-frr",
         "peers-bird",
+        "uml",
+        "uml-killed",
+        "bgp-uml",
+        "vlans",
     ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
@@ -163,7 +178,8 @@ fn run(name: &str, user: &str) -> Checked {
     }
     let status = child.wait().map_err(|e| e.to_string())?;
     let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
-    if name == "killed" && !killed || name != "killed" && !status.success() {
+    let wanted = name.ends_with("killed");
+    if wanted && !killed || !wanted && !status.success() {
         return Err(format!("    {status}"));
     }
     // The kernel ends a PID namespace soon, but not within the same instant.
@@ -240,8 +256,9 @@ fn scenario(name: &str, work: &Path) -> Checked {
             let dut = up(&mut lab, kind, work)?;
             dut.take_down().map_err(text)
         }),
-        "killed" => {
-            let _dut = up(&mut lab, "frr", work)?;
+        "vlans" => vlans(&mut lab, work),
+        "killed" | "uml-killed" => {
+            let _dut = up(&mut lab, if name == "killed" { "frr" } else { "uml" }, work)?;
             println!("READY");
             std::io::stdout().flush().unwrap();
             loop {
@@ -267,7 +284,8 @@ fn up_with(lab: &mut Lab, kind: &str, work: &Path, ports: &[PortConfig]) -> Resu
     let took = start.elapsed();
     println!("{kind} up in {:.3} s: {}", took.as_secs_f64(), dut.record().version);
     let many = ports.iter().any(|p| p.bgp.as_ref().is_some_and(|b| b.peers > 100));
-    ensure(took < Duration::from_secs(if many { 40 } else { 10 }), "bring-up takes too long")?;
+    let limit = if many || kind == "uml" { 40 } else { 10 };
+    ensure(took < Duration::from_secs(limit), "bring-up takes too long")?;
     Ok(dut)
 }
 
@@ -315,8 +333,16 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let datagrams = 4 * ROUNDS;
     println!("{:.2} us of the DUT's processor for each datagram", used.as_secs_f64() * 1e6 / datagrams as f64);
     ensure(used > Duration::from_nanos(200 * datagrams), "the DUT's threads do its work")?;
-    ensure(record.confinement.contains("kernel thread"), "threaded NAPI")?;
-    if lab.is_root() {
+    let guest = record.kind == "uml";
+    ensure(guest || record.confinement.contains("kernel thread"), "threaded NAPI")?;
+    if guest {
+        let fib = dut.fib_routes(Family::Ipv4).map_err(|e| e.to_string())?;
+        ensure(fib.is_some_and(|n| n >= 4), &format!("routes of the guest: {fib:?}"))?;
+        ensure(
+            dut.memory().iter().any(|(n, bytes)| n == "zebra" && *bytes > 1_000_000),
+            &format!("{:?}", dut.memory()),
+        )?;
+    } else if lab.is_root() {
         pinned(lab)?;
     } else {
         ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
@@ -334,10 +360,11 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let daemon = match record.kind.as_str() {
         "frr" => Some("staticd"),
         "bird" => Some("bird"),
+        "uml" => Some("uml"),
         _ => None,
     };
     if let Some(daemon) = daemon {
-        kill_ours(daemon)?;
+        kill_ours(if guest { "linux.uml" } else { daemon })?;
         let start = Instant::now();
         let error = loop {
             match dut.check() {
@@ -440,6 +467,26 @@ fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Checked {
         }
     }
     Ok(())
+}
+
+/// A router whose VLANs are those of this kernel has them, or says that the kernel makes none and who has its own.
+fn vlans(lab: &mut Lab, work: &Path) -> Checked {
+    let mut ports = ports();
+    let tags = vec![VlanTag { tpid: 0x88a8, vid: 100 }, VlanTag { tpid: 0x8100, vid: 200 }];
+    let ipv4 = Some(addressing("198.18.16.1", "198.18.16.2", 27, "198.18.32.0", 26));
+    ports[0].vlans.push(VlanConfig { tags, ipv4, ipv6: None });
+    match up_with(lab, "linux", work, &ports) {
+        Ok(dut) => {
+            println!("this kernel makes VLAN sub-interfaces");
+            let routes = dut.record().config.get("routes.ip").cloned().unwrap_or_default();
+            ensure(routes.contains("198.18.32.0/26 via 198.18.16.2 dev d0.s100.200"), &routes)?;
+            dut.take_down().map_err(|e| e.to_string())
+        }
+        Err(e) => {
+            ensure(e.contains("kind `linux`") && e.contains("modprobe 8021q") && e.contains("uml"), &e)?;
+            ensure(!Path::new("/sys/class/net/t0").exists(), "nothing was started")
+        }
+    }
 }
 
 /// The loop without DUT.

@@ -168,7 +168,9 @@ fn run(name: &str, user: &str) -> Checked {
             processes.iter().chain([&lab.to_string()]).filter_map(|p| namespace(p)).filter(|n| Some(*n) != home),
         );
         if line == "READY" {
-            if processes.len() < 3 || own.len() < 2 {
+            // A guest has its interfaces to itself, the tester's namespace is the only one.
+            if processes.len() < 3 || own.len() < if name == "uml-killed" { 1 } else { 2 } {
+                child.kill().unwrap();
                 return Err(format!("the lab cannot be seen from outside: its end would prove nothing: {processes:?}"));
             }
             child.kill().unwrap();
@@ -316,9 +318,10 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     kernel_hosts(&near, &far).map_err(|e| e.to_string())?;
     let pairs = [("198.18.64.7", "198.19.64.9"), ("2001:2:0:8000::7", "2001:2:0:c000::9")];
     let cpu_before = dut.cpu_time().ok_or("no processor time")?;
+    let mut again = 0;
     for (from, to) in pairs {
         let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
-        exchange(&near, &far, from, to)?;
+        again += exchange(&near, &far, from, to)?;
     }
     far.ip(&[format!("link set t1 netns {}", path_of(&near))]).map_err(|e| e.to_string())?;
     // The kernel takes a link down when it moves it.
@@ -326,7 +329,8 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     let after = dut.counters().map_err(|e| e.to_string())?;
     for counter in ["ip.ForwDatagrams", "ip6.OutForwDatagrams"] {
         let grown = after[counter] - before[counter];
-        ensure(grown == 2 * ROUNDS, &format!("{counter} grew by {grown} and not by {}", 2 * ROUNDS))?;
+        let right = (2 * ROUNDS..=2 * ROUNDS + again).contains(&grown);
+        ensure(right, &format!("{counter} grew by {grown} and not by {}, {again} sent again", 2 * ROUNDS))?;
     }
     // A veth pair whose NAPI is passed by forwards on the sender's processor, and its threads use next to nothing.
     let used = dut.cpu_time().ok_or("no processor time")?.saturating_sub(cpu_before);
@@ -445,8 +449,9 @@ fn lines(text: &[&str]) -> Vec<String> {
 const ROUNDS: u64 = 5000;
 
 /// Sends datagrams from `from` to `to` and back, each awaited. One that is lost is sent again: the moved link was down for a
-/// moment, of which a routing daemon hears late, and takes its routes away until it hears that the link is back.
-fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Checked {
+/// moment, of which a routing daemon hears late, and takes its routes away until it hears that the link is back. Returns how many
+/// were sent again.
+fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u64, String> {
     let socket = |ns: &Netns, address: IpAddr| -> Result<UdpSocket, String> {
         let socket =
             ns.run(|| UdpSocket::bind((address, 4000))).map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
@@ -455,18 +460,28 @@ fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Checked {
     };
     let (a, b) = (socket(near, from)?, socket(far, to)?);
     let mut bytes = [0; 8];
+    let mut again = 0;
     for round in 0..ROUNDS {
         for (sender, receiver, target) in [(&a, &b, to), (&b, &a, from)] {
-            let arrived = (0..10).find_map(|_| {
+            let arrived = (0..10).find_map(|attempt| {
                 // A router without a route says so, and the next call on the socket returns what it said.
                 sender.send_to(&round.to_be_bytes(), (target, 4000)).ok()?;
-                receiver.recv_from(&mut bytes).ok()
+                again += u64::from(attempt > 0);
+                // One that was thought lost may still come, before those that follow it.
+                let mut next = || receiver.recv_from(&mut bytes).ok().map(|(n, _)| (n, u64::from_be_bytes(bytes)));
+                let mut found = next()?;
+                for _ in 0..again {
+                    if found.1 < round {
+                        found = next()?;
+                    }
+                }
+                Some(found)
             });
-            let (n, _) = arrived.ok_or(format!("nothing forwarded to {target}"))?;
-            ensure(n == 8 && u64::from_be_bytes(bytes) == round, "the datagram itself arrives")?;
+            let (n, arrived) = arrived.ok_or(format!("nothing forwarded to {target}"))?;
+            ensure(n == 8 && arrived == round, &format!("datagram {round} itself arrives at {target}, not {arrived}"))?;
         }
     }
-    Ok(())
+    Ok(again)
 }
 
 /// A router whose VLANs are those of this kernel has them, or says that the kernel makes none and who has its own.

@@ -9,6 +9,7 @@ use crate::topology::tester_interface;
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Netns, bgp, probe};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use nix::sys::signal::{Signal, killpg};
@@ -110,10 +111,6 @@ impl UmlDut {
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
         command.arg(format!("init={}", init.display())).arg("--").arg(super::guest::SUBCOMMAND).arg(&told);
         let cpu = shared.cpus.dut;
-        let started = tester.run(|| {
-            cpu::pin(0, cpu)?;
-            Daemon::start("uml", command, work_dir)
-        })??;
         let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
         let record = DutRecord {
             name: dut.name.clone(),
@@ -127,10 +124,14 @@ impl UmlDut {
             ..DutRecord::default()
         };
         let interfaces = (0..ports).map(interface).collect();
-        let mut up = UmlDut { daemon: Some(started), tester, interfaces, cpu, record, routing: job.routing };
+        let mut up = UmlDut { daemon: None, tester, interfaces, cpu, record, routing: job.routing };
         let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
-        up.await_taps(&boot, limit, stop)?;
+        up.make_taps(&job.role)?;
+        up.daemon = Some(up.tester.run(|| {
+            cpu::pin(0, cpu)?;
+            Daemon::start("uml", command, work_dir)
+        })??);
         let kernel = up.await_guest(limit, stop)?;
         up.record.version = match up.routing {
             Routing::Frr => {
@@ -143,22 +144,22 @@ impl UmlDut {
         Ok(up)
     }
 
-    /// The guest's kernel makes its taps when it takes them into use; then the tester's ends are set up.
-    fn await_taps(&mut self, boot: &Boot, limit: Duration, stop: &dyn Fn() -> bool) -> Result<(), LabError> {
-        let mut names: Vec<String> = self.interfaces.iter().map(|i| i.name.clone()).collect();
-        names.push(agent::INTERFACE.into());
-        self.wait(limit, stop, |dut| {
-            let missing = names.iter().find(|name| !dut.tester.sys(&format!("class/net/{name}")).exists());
-            Ok(missing.map_or(Look::Ready(()), |name| Look::NotYet(format!("the guest has not made the tap {name}"))))
-        })?;
-        let mut lines = tap_lines(&self.interfaces, &boot.job.role);
-        lines.push(format!("link set {} up", agent::INTERFACE));
+    /// Makes the taps and sets the tester's ends up, before the guest takes them: its driver gives an interface up for ever when
+    /// something that it sends is refused, as a tap refuses while it is down.
+    fn make_taps(&self, role: &RouterRole) -> Result<(), LabError> {
+        let mut lines: Vec<String> = self.taps().map(|name| format!("tuntap add dev {name} mode tap")).collect();
+        lines.extend(tap_lines(&self.interfaces, role));
         lines.push(format!("address add {}/{} dev {}", agent::TESTER, agent::PREFIX, agent::INTERFACE));
+        lines.push(format!("link set {} up", agent::INTERFACE));
         self.tester.ip(&lines)?;
         // The guest passes on what a tap leaves for it to finish, checksums and segmentation, as if it were whole.
         self.interfaces.iter().try_for_each(|interface| {
             self.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None).map(drop)
         })
+    }
+
+    fn taps(&self) -> impl Iterator<Item = &str> {
+        self.interfaces.iter().map(|i| i.name.as_str()).chain([agent::INTERFACE])
     }
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
@@ -213,18 +214,21 @@ impl UmlDut {
         told.as_object().map(|o| o.iter().map(|(k, v)| (k.clone(), v.clone())).collect()).unwrap_or_default()
     }
 
-    /// Ends every process of the guest.
-    fn kill(&mut self) {
+    /// Ends every process of the guest and removes the taps.
+    fn remove(&mut self) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             // The process leads a group; guests' processes are its children and do not all end with it.
             let _ = killpg(Pid::from_raw(daemon.pid().cast_signed()), Signal::SIGKILL);
         }
+        let there = |name: &&str| self.tester.sys(&format!("class/net/{name}")).exists();
+        let lines: Vec<_> = self.taps().filter(there).map(|name| format!("link del {name}")).collect();
+        if lines.is_empty() { Ok(()) } else { self.tester.ip(&lines) }
     }
 }
 
 impl Drop for UmlDut {
     fn drop(&mut self) {
-        self.kill();
+        let _ = self.remove();
     }
 }
 
@@ -306,7 +310,6 @@ impl Dut for UmlDut {
         {
             daemon.await_end(HALT);
         }
-        self.kill();
-        Ok(())
+        self.remove()
     }
 }

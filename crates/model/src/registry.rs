@@ -98,7 +98,7 @@ pub struct TestSpec {
     pub summary: &'static str,
     /// Where the procedure stands: `RFC 2544 section 26.1, RFC 9971`.
     pub source: &'static str,
-    /// Parameters.
+    /// Parameters, each from its declaration ([`crate::Param::spec`]).
     pub params: &'static [ParamSpec],
     /// Figures that it ranks by.
     pub figures: &'static [FigureSpec],

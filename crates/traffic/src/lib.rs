@@ -4,21 +4,32 @@
 //! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks.
 
 pub mod analyzer;
-mod datagram;
+mod arriving;
+mod counts;
 pub mod engine;
 pub mod flow_state;
 pub mod generator;
+mod headers;
 pub mod histogram;
 mod intact;
 pub mod lanes;
 mod layout;
+mod live;
 mod outcome;
 pub mod payload;
 pub mod permutation;
 pub mod plan;
+mod recognize;
+mod report;
 pub mod schedule;
 pub mod template;
+mod traffic;
 
+pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
 pub use lanes::{LaneError, run_lanes};
-pub use plan::{Layout, Neighbour, Plan, PlanError, Timing};
+pub use live::Live;
+pub use outcome::merge;
+pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};
+pub use report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, SenderReport, Trial};
+pub use traffic::{CONTINUOUS, Traffic};

@@ -132,6 +132,12 @@ const HARMLESS: [(IpAddr, u8); 11] = [
     v6(0x3fff, 0, 20),
 ];
 
+/// Is `address` from a block that nobody on the Internet owns: benchmarking (RFC 2544 and RFC 5180), private, documentation? Traffic of a
+/// tester goes to no others (RFC 6815).
+pub fn is_lab_address(address: IpAddr) -> bool {
+    HARMLESS.iter().any(|(block, len)| Prefix::around(*block, *len).contains(address))
+}
+
 /// Blocks that no router forwards as unicast: this network, loopback, link-local, multicast and what is above it.
 const UNUSABLE: [(IpAddr, u8); 8] = [
     v4(0, 0, 0, 0, 8),

@@ -16,6 +16,7 @@ mod test_list;
 pub(crate) mod values;
 mod vlan_list;
 
+pub use addresses::is_lab_address;
 pub use bgp::{BgpConfig, PortBgp};
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};

@@ -1,10 +1,13 @@
 //! What was received: of each group, and at each port.
 
+use crate::counts::GroupCounts;
 use crate::histogram::Latencies;
 use crate::plan::spaced;
+use crate::report::GroupReport;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
+use drophammer_model::traffic::Deviation;
 
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,8 @@ pub struct GroupReceived {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
+    /// Intact at the right port in another encapsulation, in the order of [`Deviation::ALL`].
+    pub deviations: [u64; Deviation::ALL.len()],
     /// Later than the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
@@ -41,6 +46,7 @@ impl GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
+            deviations: [0; Deviation::ALL.len()],
             late: 0,
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
@@ -83,19 +89,33 @@ impl GroupReceived {
         )
     }
 
-    /// Adds what another lane has received of the same group.
-    pub(crate) fn add(&mut self, other: &GroupReceived) {
-        self.stray += other.stray;
-        self.corrupted += other.corrupted;
-        self.late += other.late;
-        self.bytes += other.bytes;
-        let bins = self.bins.delivered.iter_mut().zip(&other.bins.delivered);
-        bins.chain(self.bins.arrived.iter_mut().zip(&other.bins.arrived)).for_each(|(sum, n)| *sum += n);
-        self.elsewhere.iter_mut().zip(&other.elsewhere).for_each(|(sum, n)| *sum += n);
-        self.latencies.add(&other.latencies);
-        self.latency_sum += other.latency_sum;
-        self.latency_min = self.latency_min.min(other.latency_min);
-        self.latency_max = self.latency_max.max(other.latency_max);
+    /// What was counted so far.
+    pub(crate) fn counts(&self) -> GroupCounts {
+        GroupCounts {
+            refused: 0,
+            corrupted: self.corrupted,
+            stray: self.stray,
+            bytes: self.bytes,
+            latencies: self.latencies.steps().collect(),
+            latency_max_ns: self.latency_max,
+        }
+    }
+
+    /// What was counted, as data.
+    pub(crate) fn report(&self) -> GroupReport {
+        GroupReport {
+            stray: self.stray,
+            corrupted: self.corrupted,
+            deviations: self.deviations.to_vec(),
+            late: self.late,
+            bytes: self.bytes,
+            bins: self.bins.delivered.iter().copied().zip(self.bins.arrived.iter().copied()).collect(),
+            elsewhere: self.elsewhere.clone(),
+            latencies: self.latencies.steps().collect(),
+            latency_sum_ns: self.latency_sum,
+            latency_min_ns: self.latency_min,
+            latency_max_ns: self.latency_max,
+        }
     }
 }
 
@@ -115,6 +135,10 @@ impl Arrivals {
         }
         self.frames += run.frames;
         self.last = self.last.max(Instant(run.last));
+    }
+
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// Time that these frames stand for: n frames span n - 1 intervals from first to last, so one mean interval is

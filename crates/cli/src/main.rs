@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Report { dir, out } => run::report(&dir, out.as_deref()),
         Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
+        Command::UmlGuest { arguments } => run::uml_guest(&arguments),
         Command::ReferenceDevice { arguments } => run::reference_device(&arguments),
     };
     exit.into()

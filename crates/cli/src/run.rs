@@ -189,6 +189,14 @@ pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
     }
 }
 
+/// The first process of a guest of kind `uml`.
+pub fn uml_guest(arguments: &[OsString]) -> Exit {
+    match drophammer_lab::kinds::uml::guest::run(arguments) {
+        Ok(()) => Exit::Good,
+        Err(e) => fail(Exit::Environment, e),
+    }
+}
+
 /// The device of kind `reference` in a process of its own.
 pub fn reference_device(arguments: &[OsString]) -> Exit {
     match device::run(arguments) {

@@ -195,7 +195,7 @@ fn lists_and_schema_come_from_the_registries() {
         assert!(tests.lines().any(|l| l == method.spec().name), "{} is not listed", method.spec().name);
     }
     let duts = text(&run(&["list", "duts"]).stdout);
-    for kind in ["linux", "frr", "bird", "external", "reference"] {
+    for kind in ["linux", "frr", "bird", "uml", "external", "reference"] {
         assert!(duts.lines().any(|l| l == kind), "{kind} is not listed");
     }
     assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet\n"));

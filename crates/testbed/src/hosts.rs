@@ -262,11 +262,11 @@ impl Act {
     pub fn run(&self, now: Instant, routers: &mut Routers) {
         match self {
             Act::Say { router, announce, routes, part, packing } => {
-                let outbox = routers.outbox(*router);
+                let adj_rib_out = routers.adj_rib_out(*router);
                 if *announce {
-                    outbox.announce(routes.clone(), part.clone(), *packing);
+                    adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
                 } else {
-                    outbox.withdraw(routes.clone(), part.clone(), *packing);
+                    adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
                 }
             }
             Act::Stop(router) => routers.stop(now, *router),

@@ -6,7 +6,7 @@ use crate::hosts::Hosts;
 use crate::observer::Progress;
 use crate::ports::Ports;
 use crate::routers::{RouteCeilings, peer_config};
-use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
+use drophammer_emulation::bgp::{Expected, Packing, RouteSource, Routers};
 use drophammer_methods::{TestError, route_tests};
 use drophammer_model::environment::TESTER;
 use drophammer_model::outcome::{Column, Outcome, Row, Table};
@@ -118,36 +118,36 @@ pub fn once(
         }
     }
     let expected = Expected {
-        teller: Teller::Peer,
+        source: RouteSource::Peer,
         as_path_prefix: if bgp.is_internal() { vec![] } else { vec![bgp.asn] },
         next_hop: config.addressing(family).map(|a| a.host),
         check_attributes: true,
         times: true,
     };
     let begun = ports.clock().now();
-    let inbox = hosts.routers_mut(1).expect("as before").inbox_mut(0);
-    let id = inbox.expect(begun, routes.clone(), all.clone(), expected);
+    let adj_rib_in = hosts.routers_mut(1).expect("as before").adj_rib_in_mut(0);
+    let id = adj_rib_in.expect(begun, routes.clone(), all.clone(), expected);
     let packing = Packing { routes_per_update, ..Packing::default() };
-    hosts.routers_mut(0).expect("as before").outbox(0).announce(routes.clone(), all, packing);
+    hosts.routers_mut(0).expect("as before").adj_rib_out(0).advertise(routes.clone(), all, packing);
     let (mut done, mut moved_at, mut read) = (None, begun, 0);
     while done.is_none() {
         let now = ports.clock().now();
         ports
-            .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.inbox(0).is_complete(id)))
+            .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.adj_rib_in(0).is_complete(id)))
             .map_err(port)?;
-        let (now, inbox) = (ports.clock().now(), hosts.routers(1).expect("as before").inbox(0));
-        done = inbox.is_complete(id).then_some(now);
-        let bytes = inbox.totals().bytes;
+        let (now, adj_rib_in) = (ports.clock().now(), hosts.routers(1).expect("as before").adj_rib_in(0));
+        done = adj_rib_in.is_complete(id).then_some(now);
+        let bytes = adj_rib_in.totals().bytes;
         if bytes != read {
             (read, moved_at) = (bytes, now);
         } else if now.since(moved_at) > PATIENCE {
-            return Err(failed(format!("{} routes do not come through the loop", inbox.report(id).missing)));
+            return Err(failed(format!("{} routes do not come through the loop", adj_rib_in.report(id).missing)));
         }
         if stopped() {
             return Err(LoopError::Interrupted);
         }
     }
-    let wrong = hosts.routers(1).expect("as before").inbox(0).report(id).wrong;
+    let wrong = hosts.routers(1).expect("as before").adj_rib_in(0).report(id).wrong;
     if wrong > 0 {
         return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
     }

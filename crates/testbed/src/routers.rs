@@ -10,7 +10,7 @@ pub(crate) use sessions::peer_config;
 
 use crate::bed::{Bed, Failure};
 use crate::hosts::{Act, Hosts};
-use drophammer_emulation::bgp::{ExpectationId, Expected, Routers, Teller};
+use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource, Routers};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Verified};
 use drophammer_model::Instant;
@@ -120,7 +120,7 @@ impl RoutingState {
         // Section 5.1.3; of what is reflected RFC 4456 section 10 says the same, whatever is configured.
         let unchanged = inside && (internal(from) || !self.next_hop_self);
         Expected {
-            teller: id.filter(|_| internal(from)).map_or(Teller::External, Teller::Internal),
+            source: id.filter(|_| internal(from)).map_or(RouteSource::External, RouteSource::Internal),
             as_path_prefix: added.into_iter().flatten().collect(),
             next_hop: Some(if unchanged { from.address } else { dut }),
             check_attributes: true,
@@ -283,13 +283,13 @@ impl Routing for Bed<'_> {
         let expected = state.expected(observer, origin, originator);
         let known = |w: &Watch| w.observer == observer && w.origin == origin && Arc::ptr_eq(&w.routes, routes);
         let Some(routers) = self.hosts.routers_mut(port) else { return 0 };
-        let inbox = routers.inbox_mut(router);
-        inbox.clear_skyline();
+        let adj_rib_in = routers.adj_rib_in_mut(router);
+        adj_rib_in.clear_skyline();
         let index = match state.watches.iter().position(known) {
             Some(index) => index,
             None => {
-                let id = inbox.expect(now, routes.clone(), 0..routes.len(), expected);
-                inbox.change(now, id, 0..routes.len(), false);
+                let id = adj_rib_in.expect(now, routes.clone(), 0..routes.len(), expected);
+                adj_rib_in.change(now, id, 0..routes.len(), false);
                 state.watches.push(Watch { observer, origin, routes: routes.clone(), id, begun: now });
                 state.watches.len() - 1
             }
@@ -303,7 +303,7 @@ impl Routing for Bed<'_> {
         let watch = &self.state().watches[watch];
         let ((port, router), id) = (self.state().at(watch.observer), watch.id);
         if let Some(routers) = self.hosts.routers_mut(port) {
-            routers.inbox_mut(router).change(now, id, part, present);
+            routers.adj_rib_in_mut(router).change(now, id, part, present);
         }
     }
 
@@ -327,14 +327,14 @@ impl Routing for Bed<'_> {
     fn verified(&self, watch: WatchIndex) -> Verified {
         let watch = &self.state().watches[watch];
         let Some((routers, router)) = self.routers_of(watch.observer) else { return Verified::default() };
-        let (inbox, r) = (routers.inbox(router), routers.inbox(router).report(watch.id));
+        let (adj_rib_in, r) = (routers.adj_rib_in(router), routers.adj_rib_in(router).report(watch.id));
         Verified {
             expected: r.expected.into(),
             present: u64::from(r.present) - u64::from(r.wrong.min(r.present)),
             missing: r.missing.into(),
             wrong: r.wrong.into(),
             lingering: r.unexpected.into(),
-            unexpected: inbox.totals().unexpected,
+            unexpected: adj_rib_in.totals().unexpected,
             withdrawn_in_error: r.withdrawn_in_error,
             announcements: r.announcements,
             withdrawals: r.withdrawals,
@@ -344,20 +344,20 @@ impl Routing for Bed<'_> {
 
     fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
         let watch = &self.state().watches[watch];
-        self.routers_of(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
+        self.routers_of(watch.observer).map_or_else(Vec::new, |(r, i)| r.adj_rib_in(i).missing(watch.id, limit))
     }
 
     fn skyline(&self, watch: WatchIndex) -> Vec<(f64, u32)> {
         let watch = &self.state().watches[watch];
         let Some((routers, router)) = self.routers_of(watch.observer) else { return Vec::new() };
-        let samples = routers.inbox(router).skyline().iter();
+        let samples = routers.adj_rib_in(router).skyline().iter();
         samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect()
     }
 
     fn times(&self, watch: WatchIndex) -> Vec<Option<f64>> {
         let watch = &self.state().watches[watch];
         let Some((routers, router)) = self.routers_of(watch.observer) else { return Vec::new() };
-        let times = routers.inbox(router).times(watch.id).unwrap_or_default();
+        let times = routers.adj_rib_in(router).times(watch.id).unwrap_or_default();
         times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect()
     }
 
@@ -378,7 +378,7 @@ impl Routing for Bed<'_> {
         self.state_mut().watches.clear();
         for place in &self.routing.as_ref().expect("as for the others").places {
             if let Some(routers) = self.hosts.routers_mut(place.port) {
-                routers.forget(place.router);
+                routers.clear_tables(place.router);
             }
         }
         let before = self.state().fib_before.clone();

@@ -9,7 +9,7 @@ use smoltcp::iface::SocketSet;
 use smoltcp::wire::IpAddress;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes and number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; more are not given.
 const MOST_REPLIES: usize = 4096;
@@ -74,6 +74,7 @@ pub struct TcpStack {
     /// No sockets: what belongs to no connection is answered by RST.
     nobody: SocketSet<'static>,
     scratch: Vec<u8>,
+    segments_received: u64,
     pub(super) stage: Vec<u8>,
 }
 
@@ -100,6 +101,7 @@ impl TcpStack {
             replies: Replies::default(),
             nobody: SocketSet::new(Vec::new()),
             scratch: vec![0; mtu],
+            segments_received: 0,
             stage: Vec::new(),
         }
     }
@@ -130,6 +132,7 @@ impl TcpStack {
         self.now = self.now.max(now);
         let Some(segment) = Segment::read(packet) else { return false };
         let Some(&host) = self.by_address.get(&segment.tuple.local) else { return false };
+        self.segments_received += 1;
         let known = self.by_tuple.get(&segment.tuple).copied();
         if let Some(slot) = known.filter(|slot| !(segment.opens && self.gives_way(*slot))) {
             self.deliver(slot, &segment);
@@ -276,6 +279,22 @@ impl TcpStack {
             return Some(Instant(0));
         }
         self.deadlines.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Segments that came for a host of this stack.
+    pub fn segments_received(&self) -> u64 {
+        self.segments_received
+    }
+
+    /// Are there connections to accept, or some that changed ([`TcpStack::take_ready`])?
+    pub fn has_news(&self) -> bool {
+        !self.accepted.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Where a listener listens.
+    pub fn listener(&self, id: ListenerId) -> Option<SocketAddr> {
+        let listener = self.listeners.get(id.0 as usize)?.as_ref()?;
+        Some((listener.local, listener.port).into())
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {

@@ -92,7 +92,7 @@ impl Bed<'_> {
             .filter_map(|watch| {
                 let watch = &self.state().watches[*watch];
                 let (routers, router) = self.routers_of(watch.observer)?;
-                Some(routers.inbox(router).report(watch.id))
+                Some(routers.adj_rib_in(router).report(watch.id))
             })
             .collect();
         let since = |at: Instant| at.since(begun).as_secs_f64();
@@ -122,7 +122,7 @@ impl RoutingState {
     fn taken(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
             let (port, router) = self.at(*peer);
-            Some(hosts.routers(port)?.taken(router))
+            Some(hosts.routers(port)?.acknowledged_bytes(router))
         };
         self.wanted.iter().filter_map(of).sum()
     }
@@ -131,7 +131,7 @@ impl RoutingState {
     fn updates(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
             let (port, router) = self.at(*peer);
-            Some(hosts.routers(port)?.inbox(router).totals().updates)
+            Some(hosts.routers(port)?.adj_rib_in(router).totals().updates)
         };
         self.wanted.iter().filter_map(of).sum()
     }
@@ -141,7 +141,7 @@ impl RoutingState {
         let of = |watch: &WatchIndex| {
             let watch = &self.watches[*watch];
             let (port, router) = self.at(watch.observer);
-            let report = hosts.routers(port)?.inbox(router).report(watch.id);
+            let report = hosts.routers(port)?.adj_rib_in(router).report(watch.id);
             Some(u64::from(report.missing) + u64::from(report.unexpected) + u64::from(report.wrong))
         };
         watches.iter().filter_map(of).sum()
@@ -161,7 +161,7 @@ impl RoutingState {
             let watch = &self.watches[*watch];
             let (port, router) = self.at(watch.observer);
             let Some(routers) = hosts.routers(port) else { continue };
-            let (count, first) = routers.inbox(router).moved_since(watch.id, begin);
+            let (count, first) = routers.adj_rib_in(router).moved_since(watch.id, begin);
             routes += u64::from(count);
             example = example.or(first);
         }

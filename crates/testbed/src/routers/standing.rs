@@ -33,7 +33,7 @@ impl RoutingState {
     pub(super) fn said(&self, hosts: &Hosts) -> bool {
         self.speaking.iter().all(|peer| {
             let (port, router) = self.at(*peer);
-            hosts.routers(port).is_none_or(|routers| routers.said(router))
+            hosts.routers(port).is_none_or(|routers| routers.all_acknowledged(router))
         })
     }
 
@@ -50,8 +50,8 @@ impl RoutingState {
             let watch = &self.watches[*watch];
             let (port, router) = self.at(watch.observer);
             hosts.routers(port).is_none_or(|routers| {
-                let inbox = routers.inbox(router);
-                inbox.is_complete(watch.id) && inbox.report(watch.id).wrong == 0
+                let adj_rib_in = routers.adj_rib_in(router);
+                adj_rib_in.is_complete(watch.id) && adj_rib_in.report(watch.id).wrong == 0
             })
         })
     }
@@ -61,7 +61,7 @@ impl RoutingState {
         let of = |peer: &PeerIndex| {
             let (port, router) = self.at(*peer);
             let routers = hosts.routers(port)?;
-            let (told, said) = (routers.inbox(router).totals(), routers.outbox_progress(router));
+            let (told, said) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
             Some(told.bytes + told.updates + said.bytes)
         };
         self.wanted.iter().filter_map(of).sum()

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each user has its part
 
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, Routers, Teller};
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
 use drophammer_model::Instant;
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::Family;
@@ -88,19 +88,19 @@ impl Pair {
     /// Announces all routes at the sender; the verifier expects them from now on.
     pub fn announce(&mut self, routes: &Arc<Routes>) -> ExpectationId {
         let expected = Expected {
-            teller: Teller::Peer,
+            source: RouteSource::Peer,
             as_path_prefix: vec![AS[0]],
             next_hop: Some(self.addresses[0]),
             check_attributes: true,
             times: true,
         };
-        let id = self.routers[1].inbox_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
-        self.routers[0].outbox(0).announce(routes.clone(), 0..routes.len(), Packing::default());
+        let id = self.routers[1].adj_rib_in_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
+        self.routers[0].adj_rib_out(0).advertise(routes.clone(), 0..routes.len(), Packing::default());
         id
     }
 
     pub fn messages(&self) -> u64 {
-        self.routers[0].outbox_progress(0).messages
+        self.routers[0].advertised(0).messages
     }
 }
 
@@ -108,8 +108,8 @@ impl Pair {
 pub fn verify(routes: &Arc<Routes>) -> Result<Pair, String> {
     let mut pair = Pair::new(routes.family())?;
     let id = pair.announce(routes);
-    pair.run_until(|pair| pair.routers[1].inbox(0).is_complete(id))?;
-    let (report, totals) = (pair.routers[1].inbox(0).report(id), pair.routers[1].inbox(0).totals());
+    pair.run_until(|pair| pair.routers[1].adj_rib_in(0).is_complete(id))?;
+    let (report, totals) = (pair.routers[1].adj_rib_in(0).report(id), pair.routers[1].adj_rib_in(0).totals());
     let right = report.is_right() && report.present == routes.len() && totals.unexpected == 0;
     if right { Ok(pair) } else { Err(format!("{report:?}, {totals:?}")) }
 }

@@ -24,7 +24,7 @@ const MOST_UNEXPECTED: usize = 10_000;
 
 /// Whose routes they are that the session's peer tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Teller {
+pub enum RouteSource {
     /// Its own: its MED comes with them, and to an internal peer its LOCAL_PREF.
     #[default]
     Peer,
@@ -38,7 +38,7 @@ pub enum Teller {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Whose they are: what must come of MED, LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST.
-    pub teller: Teller,
+    pub source: RouteSource,
     /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: those that have added themselves on the way.
     pub as_path_prefix: Vec<u32>,
     /// Next hop, the global one in IPv6; `None`: any.
@@ -49,7 +49,7 @@ pub struct Expected {
     pub times: bool,
 }
 
-/// Names an expectation of one inbox.
+/// Names an expectation of one Adj-RIB-In.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExpectationId(usize);
 
@@ -118,7 +118,7 @@ pub struct Totals {
 
 /// Expectations, and what has come of them.
 #[derive(Default)]
-pub struct Inbox {
+pub struct AdjRibIn {
     expectations: Vec<Expectation>,
     unexpected: BTreeSet<Prefix>,
     totals: Totals,
@@ -189,10 +189,10 @@ impl Judged {
     }
 }
 
-impl Inbox {
+impl AdjRibIn {
     /// Nothing is expected.
-    pub fn new() -> Inbox {
-        Inbox::default()
+    pub fn new() -> AdjRibIn {
+        AdjRibIn::default()
     }
 
     /// From `now` on the routes `part` must come.
@@ -423,5 +423,5 @@ impl Inbox {
 }
 
 #[cfg(test)]
-#[path = "inbox_tests.rs"]
+#[path = "adj_rib_in_tests.rs"]
 mod tests;

@@ -135,7 +135,7 @@ impl Bench {
             next_hops: NextHops { ipv4: Some(self.router), ..NextHops::default() },
             passive: false,
         };
-        hosts.set_routers(0, Routers::new(config.mtu, SEED, vec![peer]), &[]);
+        hosts.set_routers(0, Routers::new(SEED, vec![peer]), &[]);
         let mut until = |hosts: &mut Hosts, what: &str, enough: &dyn Fn(&Hosts) -> bool| {
             let end = ports.clock().now() + LIMIT;
             ports.serve(hosts, end, &mut |_, hosts| enough(hosts)).map_err(text)?;

@@ -2,9 +2,8 @@
 
 use drophammer_emulation::bgp::Packing;
 use drophammer_emulation::bgp::Routers;
-use drophammer_emulation::compose::Link;
-use drophammer_emulation::hosts::{HostAddress, HostConfig, HostStack};
-use drophammer_emulation::tcp::link;
+use drophammer_emulation::device::{Address, Device, DeviceConfig, DeviceId, Devices};
+use drophammer_emulation::tcp::TcpConfig;
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::PortConfig;
@@ -18,14 +17,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The host on one port, and the frames that it wants to send.
+/// The emulated devices on one port, and the frames that they want to send.
 struct Host {
-    stack: HostStack,
-    /// The BGP routers at the host's addresses and those after it.
-    routers: Option<Routers>,
+    devices: Devices,
+    /// The host that the DUT forwards to; the BGP routers are at its addresses.
+    id: DeviceId,
     queue: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// Address of the device where it needs no asking.
+    /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
 }
 
@@ -54,31 +53,25 @@ impl Hosts {
             .iter()
             .enumerate()
             .map(|(index, port)| {
-                let mut config = HostConfig {
-                    mac: host_mac(seed, index),
-                    ipv4: None,
-                    ipv6: None,
-                    seed: seed.wrapping_add(index as u64),
-                };
+                let mac = host_mac(seed, index);
+                let seed = seed.wrapping_add(index as u64);
+                let mut config = DeviceConfig::new(&port.name, mac, seed);
+                config.tcp = TcpConfig { verify_checksums: false, ..TcpConfig::new(port.mtu as usize, seed) };
                 for family in families {
                     let Some(a) = port.addressing(*family) else { continue };
                     match (a.host, a.dut) {
                         (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                            config.ipv4 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
+                            config.ipv4 = Some(Address { address, prefix_len: a.prefix_len, gateway });
                         }
                         (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                            config.ipv6 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
+                            config.ipv6 = Some(Address { address, prefix_len: a.prefix_len, gateway });
                         }
                         _ => {}
                     }
                 }
-                Host {
-                    stack: HostStack::new(config),
-                    routers: None,
-                    queue: VecDeque::new(),
-                    spare: Vec::new(),
-                    fixed: None,
-                }
+                let mut devices = Devices::new();
+                let id = devices.add(Device::new(config)).expect("the first device collides with none");
+                Host { devices, id, queue: VecDeque::new(), spare: Vec::new(), fixed: None }
             })
             .collect();
         Hosts(hosts)
@@ -88,41 +81,46 @@ impl Hosts {
     pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
         let host = &mut self.0[port];
         for (first, count) in also {
-            host.stack.also(*first, *count);
+            host.devices.add_addresses(host.id, *first, *count).expect("a single device collides with none");
         }
-        host.routers = Some(routers);
+        host.devices.add_protocol(host.id, Box::new(routers));
     }
 
     /// The routers behind a port, if there are any.
     pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
-        self.0.get(port).and_then(|host| host.routers.as_ref())
+        self.0.get(port).and_then(Host::routers)
     }
 
     /// The same, to be told what to do.
     pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
-        self.0.get_mut(port).and_then(|host| host.routers.as_mut())
+        self.0.get_mut(port).and_then(Host::routers_mut)
     }
 
     /// The device on `port` has this address; nobody is asked.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
-        self.0[port].fixed = Some(mac);
+        let host = &mut self.0[port];
+        host.fixed = Some(mac);
+        host.devices.fix_gateway(host.id, mac);
     }
 
     /// What each port knows of its link.
     pub fn neighbours(&self) -> Vec<Neighbour> {
         self.0
             .iter()
-            .map(|Host { stack, fixed, .. }| Neighbour {
-                mac: stack.mac(),
-                device_ipv4: fixed.or_else(|| stack.gateway_mac(Family::Ipv4)),
-                device_ipv6: fixed.or_else(|| stack.gateway_mac(Family::Ipv6)),
+            .map(|Host { devices, id, fixed, .. }| {
+                let device = devices.get(*id);
+                Neighbour {
+                    mac: device.mac(),
+                    device_ipv4: fixed.or_else(|| device.gateway_mac(Family::Ipv4)),
+                    device_ipv6: fixed.or_else(|| device.gateway_mac(Family::Ipv6)),
+                }
             })
             .collect()
     }
 
     /// The first port on which the device has not told its address.
     pub fn unresolved(&self) -> Option<PortIndex> {
-        self.0.iter().position(|host| host.fixed.is_none() && !host.stack.is_ready())
+        self.0.iter().position(|host| !host.devices.get(host.id).is_ready())
     }
 
     /// A frame for the host on `port`.
@@ -157,14 +155,16 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { stack, routers, queue, spare, .. } = self;
-        if let Some(routers) = routers
-            && let Some(packet) = link::packet(arrival.frame, stack.mac())
-            && routers.receive(arrival.at, packet)
-        {
-            return;
-        }
-        stack.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
+        let Host { devices, queue, spare, .. } = self;
+        devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
+    }
+
+    fn routers(&self) -> Option<&Routers> {
+        self.devices.get(self.id).protocol()
+    }
+
+    fn routers_mut(&mut self) -> Option<&mut Routers> {
+        self.devices.protocol_mut(self.id)
     }
 }
 
@@ -183,11 +183,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { stack, routers, queue, spare, fixed }) in hosts {
-        if fixed.is_none() {
-            stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
-            next = next.min(stack.next_deadline().unwrap_or(next));
-        }
+    for (port, Host { devices, queue, spare, .. }) in hosts {
         // What the port has no room for waits, and what comes after it: these frames are no load that is measured, and a lost segment
         // costs TCP a second.
         let mut full = false;
@@ -199,29 +195,20 @@ fn poll<'a>(
             }
             spare.push(frame);
         }
-        if let Some(routers) = routers {
-            let mut frame = spare.pop().unwrap_or_default();
-            let mut sent = Ok(());
-            routers.poll(now, QUOTA, &mut |packet| {
-                let family = if packet[0] >> 4 == 6 { Family::Ipv6 } else { Family::Ipv4 };
-                // A packet to a DUT that has not told its address is lost, and TCP sends it again.
-                let Some(destination) = fixed.or_else(|| stack.gateway_mac(family)) else { return };
-                if sent.is_err() {
-                    return;
-                }
-                frame.resize(link::frame_len(packet), 0);
-                link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
-                if !full {
-                    sent = send(port, &frame).map(|taken| full = !taken);
-                }
-                if full {
-                    enqueue(queue, spare, &frame);
-                }
-            });
-            spare.push(frame);
-            sent?;
-            next = next.min(routers.next_deadline().unwrap_or(next));
-        }
+        let mut sent = Ok(());
+        devices.poll(now, QUOTA, &mut |frame| {
+            if sent.is_err() {
+                return;
+            }
+            if !full {
+                sent = send(port, frame).map(|taken| full = !taken);
+            }
+            if full {
+                enqueue(queue, spare, frame);
+            }
+        });
+        sent?;
+        next = next.min(devices.next_deadline().unwrap_or(next));
         if full {
             next = next.min(now + FULL);
         }
@@ -238,12 +225,12 @@ pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
 /// Something that a router or the link of its port does.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Router `router` of the port announces, or withdraws.
-    Say {
+    /// Router `router` of the port advertises routes, or withdraws them.
+    Advertise {
         /// Which.
         router: usize,
-        /// Announces?
-        announce: bool,
+        /// Advertises, or withdraws?
+        advertise: bool,
         /// What.
         routes: Arc<Routes>,
         /// Which of these.
@@ -261,9 +248,9 @@ impl Act {
     /// Does it, unless it is the link's, which is the port's to switch.
     pub fn run(&self, now: Instant, routers: &mut Routers) {
         match self {
-            Act::Say { router, announce, routes, part, packing } => {
+            Act::Advertise { router, advertise, routes, part, packing } => {
                 let adj_rib_out = routers.adj_rib_out(*router);
-                if *announce {
+                if *advertise {
                     adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
                 } else {
                     adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
@@ -304,7 +291,7 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
         for (port, act) in self.acts.get(event).into_iter().flatten() {
             let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| at == port) else { continue };
             own = true;
-            match (act, &mut host.routers) {
+            match (act, host.routers_mut()) {
                 (Act::Link(up), _) => self.links.push((*port, *up)),
                 (act, Some(routers)) => act.run(now, routers),
                 (_, None) => {}

@@ -76,7 +76,7 @@ fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers
     let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
     let mut sink = peer_config(a.dut, a.host, &turned, Ipv4Addr::from_bits(0x6440_ffff));
     sink.passive = true;
-    Some([Routers::new(config.mtu, seed, sources), Routers::new(config.mtu, !seed, vec![sink])])
+    Some([Routers::new(seed, sources), Routers::new(!seed, vec![sink])])
 }
 
 /// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1, which are joined to each other, and whose
@@ -153,7 +153,7 @@ pub fn once(
     }
     let seconds = done.map_or(0.0, |at| at.since(begun).as_secs_f64());
     for index in 0..2 {
-        hosts.set_routers(index, Routers::new(config.mtu, seed, Vec::new()), &[]);
+        hosts.set_routers(index, Routers::new(seed, Vec::new()), &[]);
     }
     let now = ports.clock().now();
     ports.serve(hosts, now, &mut |_, _| true).map_err(port)?;

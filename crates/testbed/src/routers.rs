@@ -91,7 +91,7 @@ impl RoutingState {
                     configs.push(peer_config(address, addressing.dut, bgp, router_id(port, index)));
                 }
             }
-            hosts.set_routers(port, Routers::new(config.mtu, seed.wrapping_add(port as u64), configs), &also);
+            hosts.set_routers(port, Routers::new(seed.wrapping_add(port as u64), configs), &also);
         }
         Some(RoutingState {
             peers,

@@ -1,7 +1,7 @@
 //! A reference device with an emulated BGP speaker on each port, in virtual time, on links that take none.
 
 use crate::common::{self, host, net4, net6};
-use drophammer_emulation::HostStack;
+use drophammer_emulation::Device;
 use drophammer_emulation::bgp::session::{Session, State, TcpAction};
 use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Closed, NextHops, SessionConfig};
 use drophammer_emulation::compose::Link;
@@ -227,7 +227,7 @@ impl Speaker {
 pub struct World {
     pub now: Instant,
     pub router: Router,
-    pub hosts: Vec<HostStack>,
+    pub hosts: Vec<Device>,
     pub speakers: Vec<Speaker>,
     ipv6: bool,
     /// Test frames that came by each port.
@@ -306,7 +306,7 @@ impl World {
             for port in 0..self.hosts.len() {
                 let dut = self.dut(port);
                 let mut said = Vec::new();
-                self.hosts[port].poll(now, &mut |frame| said.push(frame.to_vec()));
+                self.hosts[port].poll(now, common::BUDGET, &mut |frame| said.push(frame.to_vec()));
                 let speaker = &mut self.speakers[port];
                 if !speaker.quiet {
                     let addresses = Link { source: speaker.mac, destination: MacAddr::local(0x100 + port as u64) };

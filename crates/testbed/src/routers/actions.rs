@@ -15,9 +15,9 @@ impl RoutingState {
             RouteAction::Announce { peer, routes, part, packing: how }
             | RouteAction::Withdraw { peer, routes, part, packing: how } => {
                 let (port, router) = self.at(*peer);
-                let announce = matches!(action, RouteAction::Announce { .. });
+                let advertise = matches!(action, RouteAction::Announce { .. });
                 let (routes, part, packing) = (routes.clone(), part.clone(), packing(how));
-                (port, Act::Say { router, announce, routes, part, packing })
+                (port, Act::Advertise { router, advertise, routes, part, packing })
             }
             RouteAction::Close { peer } => {
                 let (port, router) = self.at(*peer);

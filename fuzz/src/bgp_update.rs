@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
             let report = adj_rib_in.report(id);
             assert_eq!(report.present + report.missing, report.expected);
             assert!(report.wrong <= report.present && report.unexpected == 0);
-            assert!(u64::from(report.present) <= report.announcements);
+            assert!(u64::from(report.present) <= report.received);
             assert_eq!(adj_rib_in.missing(id, usize::MAX).len() as u32, report.missing);
         }
         let present: u32 = ids.iter().map(|id| adj_rib_in.present(*id)).sum();

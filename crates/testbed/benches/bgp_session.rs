@@ -134,6 +134,7 @@ impl Bench {
             families: vec![AfiSafi::IPV4_UNICAST],
             next_hops: NextHops { ipv4: Some(self.router), ..NextHops::default() },
             passive: false,
+            protection: Default::default(),
         };
         hosts.set_routers(0, Routers::new(SEED, vec![peer]), &[]);
         let mut until = |hosts: &mut Hosts, what: &str, enough: &dyn Fn(&Hosts) -> bool| {

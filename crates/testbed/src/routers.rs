@@ -336,8 +336,8 @@ impl Routing for Bed<'_> {
             lingering: r.unexpected.into(),
             unexpected: adj_rib_in.totals().unexpected,
             withdrawn_in_error: r.withdrawn_in_error,
-            announcements: r.announcements,
-            withdrawals: r.withdrawals,
+            announcements: r.received,
+            withdrawals: r.withdrawn,
             last_change_s: r.last_at.map(|at| at.0 as f64 / 1e9),
         }
     }

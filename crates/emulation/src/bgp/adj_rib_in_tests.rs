@@ -321,7 +321,7 @@ fn a_route_both_ways_in_a_message_is_there() {
     let mut adj_rib_in = AdjRibIn::new();
     let id = adj_rib_in.expect(Instant(0), routes, 0..1, expected(false));
     adj_rib_in.update(Instant(1), &body, &agreed()).unwrap();
-    assert_eq!((adj_rib_in.report(id).present, adj_rib_in.report(id).withdrawals), (1, 1));
+    assert_eq!((adj_rib_in.report(id).present, adj_rib_in.report(id).withdrawn), (1, 1));
 }
 
 #[test]

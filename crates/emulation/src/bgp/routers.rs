@@ -12,7 +12,7 @@ pub use protocol::{BgpCommand, KIND};
 
 use super::{AdjRibIn, AdjRibOut, Cause, Sent, Session, State};
 use crate::protocol::Output;
-use crate::tcp::{ConnectionId, ListenerId, TcpStack};
+use crate::tcp::{ConnectionId, ListenerId, Refusals, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::{self, notification::cease};
@@ -40,6 +40,8 @@ pub struct Routers {
     served: Vec<usize>,
     /// When peers want to be looked at; some entries are out of date.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Segments that the device's TCP has refused so far.
+    refusals: Refusals,
 }
 
 impl Routers {
@@ -54,6 +56,7 @@ impl Routers {
             serving: Vec::new(),
             served: Vec::new(),
             timers: BinaryHeap::new(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -168,7 +171,9 @@ impl Routers {
         tcp.set_buffers(self.buffer, self.buffer);
         (self.by_connection.clear(), self.by_listener.clear());
         for (index, peer) in self.peers.iter_mut().enumerate() {
-            tcp.add_host(peer.config().address);
+            let PeerConfig { address, dut, protection, .. } = peer.config();
+            tcp.add_host(*address);
+            tcp.protect(*address, *dut, protection.clone());
             self.by_listener.insert(tcp.listen(peer.config().address, bgp::PORT), index);
             peer.forget_connections();
         }
@@ -207,6 +212,7 @@ impl Routers {
         }
         self.serving = serving;
         out.send_tcp(now);
+        self.refusals = out.tcp.refusals();
         for peer in self.served.drain(..) {
             self.peers[peer].sent(now, out.tcp);
         }

@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, Holder};
 use super::host::{Device, Host, Link, to_inner};
+use super::protection::Protections;
 use super::segment::{Segment, Tuple};
 use super::{CloseReason, ConnState, ConnectionId, ListenerId, TcpConfig};
 use drophammer_model::Instant;
@@ -55,7 +56,8 @@ pub(super) struct Slot {
 /// TCP behind one tester port. See [the module](super).
 pub struct TcpStack {
     pub(super) config: TcpConfig,
-    link: Link,
+    pub(super) link: Link,
+    pub(super) protections: Protections,
     pub(super) now: Instant,
     pub(super) hosts: Vec<Host>,
     pub(super) by_address: HashMap<IpAddr, usize>,
@@ -84,6 +86,7 @@ impl TcpStack {
         let mtu = config.mtu.clamp(256, 65_535);
         TcpStack {
             link: Link { mtu, verify_checksums: config.verify_checksums },
+            protections: Protections::default(),
             config,
             now: Instant(0),
             hosts: Vec::new(),
@@ -133,19 +136,33 @@ impl TcpStack {
         let Some(segment) = Segment::read(packet) else { return false };
         let Some(&host) = self.by_address.get(&segment.tuple.local) else { return false };
         self.segments_received += 1;
+        if self.protections.is_empty() {
+            self.take(host, &segment);
+            return true;
+        }
+        let mut protections = std::mem::take(&mut self.protections);
+        if let Some(packet) = protections.verify((segment.tuple.local, segment.tuple.remote), segment.packet) {
+            self.take(host, &Segment { packet, ..segment });
+        }
+        self.protections = protections;
+        true
+    }
+
+    /// Takes a segment for a host of this stack.
+    fn take(&mut self, host: usize, segment: &Segment<'_>) {
         let known = self.by_tuple.get(&segment.tuple).copied();
         if let Some(slot) = known.filter(|slot| !(segment.opens && self.gives_way(*slot))) {
-            self.deliver(slot, &segment);
-            return true;
+            self.deliver(slot, segment);
+            return;
         }
         let ends = (segment.tuple.local, segment.tuple.local_port);
         let listener = self.by_port.get(&ends).copied().filter(|_| segment.opens);
         if let Some(listener) = listener {
             // Where there is no room the peer asks again.
             if let Some(slot) = self.embryo(listener, host, segment.tuple) {
-                self.deliver(slot, &segment);
+                self.deliver(slot, segment);
             }
-            return true;
+            return;
         }
         let replies = &mut self.replies;
         let mut device = Device {
@@ -156,7 +173,6 @@ impl TcpStack {
             budget: 1,
         };
         self.hosts[host].interface.poll_ingress_single(to_inner(self.now), &mut device, &mut self.nobody);
-        true
     }
 
     fn gives_way(&self, slot: u32) -> bool {
@@ -206,7 +222,8 @@ impl TcpStack {
     /// at the next call, which is due at once.
     pub fn poll_some(&mut self, now: Instant, limit: usize, out: &mut dyn FnMut(&[u8])) {
         self.now = self.now.max(now);
-        self.replies.flush(out);
+        let protections = &mut self.protections;
+        self.replies.flush(&mut |packet| protections.send(packet, out));
         while let Some(Reverse((_, id))) = self.deadlines.peek().filter(|Reverse((at, _))| *at <= self.now) {
             let (id, at) = (*id, self.deadlines.pop().map(|Reverse((at, _))| at));
             if let Some(connection) = self.get_mut(id).filter(|c| c.scheduled == at) {
@@ -241,9 +258,10 @@ impl TcpStack {
         }
         if let Some(host) = self.hosts.get_mut(connection.host) {
             let mut sent = connection.sent;
+            let protections = &mut self.protections;
             let mut noted = |packet: &[u8]| {
                 sent.note(packet);
-                out(packet);
+                protections.send(packet, out);
             };
             let scratch = &mut self.scratch;
             let mut device = Device { link: self.link, arrived: None, scratch, out: &mut noted, budget };

@@ -218,7 +218,7 @@ fn all_routes_come_again_when_they_are_asked_for() {
     for (name, _) in all(Scene::Refresh) {
         let b = all_right(name, Scene::Refresh);
         let report = b.adj_rib_in.report(b.ids[0]);
-        assert_eq!((report.announcements, report.repeated, report.withdrawals), (80, 40, 0), "{name}");
+        assert_eq!((report.received, report.repeated, report.withdrawn), (80, 40, 0), "{name}");
         // BoRR and EoRR (RFC 7313).
         assert_eq!(b.refreshes, [1, 2], "{name}");
     }
@@ -235,7 +235,7 @@ fn routes_of_a_router_that_restarts_stay_until_it_has_said_what_is_left() {
             "{name}: nothing goes while router a is away"
         );
         let report = b.adj_rib_in.report(b.ids[0]);
-        assert_eq!((report.present, report.withdrawals, report.wrong), (20, 20, 0), "{name}: {report:?}");
+        assert_eq!((report.present, report.withdrawn, report.wrong), (20, 20, 0), "{name}: {report:?}");
         let routes = plan::routes(Scene::Restart, Family::Ipv4, false);
         let gone: BTreeSet<_> = b.adj_rib_in.missing(b.ids[0], 40).into_iter().collect();
         assert_eq!(gone, (20..40).map(|i| routes.prefix(i)).collect(), "{name}");

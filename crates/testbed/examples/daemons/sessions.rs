@@ -126,7 +126,7 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
             let enhanced = all[1].session.negotiated().is_some_and(|n| n.enhanced_route_refresh);
             let marks = before + if enhanced { 2 } else { 0 };
             until(&mut all, "all routes again", LIMIT, |all| {
-                let again = ids.iter().all(|id| all[1].adj_rib_in.report(*id).announcements >= 80);
+                let again = ids.iter().all(|id| all[1].adj_rib_in.report(*id).received >= 80);
                 again && right(&all[1]) && all[1].session.received().route_refreshes >= marks
             })
             .map_err(|e| format!("{e}: {:?}\n{}", all[1].session.received(), logs(work.path())))?;

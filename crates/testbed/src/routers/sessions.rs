@@ -38,5 +38,6 @@ pub(crate) fn peer_config(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id
         families: vec![unicast(family)],
         next_hops: next_hops(address),
         passive: false,
+        protection: Default::default(),
     }
 }

@@ -59,6 +59,7 @@ fn config(side: usize, addresses: [IpAddr; 2], family: Family) -> PeerConfig {
         families: vec![if family == Family::Ipv4 { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST }],
         next_hops,
         passive: side == 1,
+        protection: Default::default(),
     }
 }
 

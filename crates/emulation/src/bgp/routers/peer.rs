@@ -5,7 +5,7 @@ use super::pressure::Meter;
 use crate::bgp::collision::{self, Initiator};
 use crate::bgp::session::{Session, State, TcpAction};
 use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, NextHops, SessionConfig};
-use crate::tcp::{CloseReason, ConnState, ConnectionId, TcpStack};
+use crate::tcp::{CloseReason, ConnState, ConnectionId, Protection, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,6 +32,8 @@ pub struct PeerConfig {
     pub next_hops: NextHops,
     /// Never connects, only waits for the DUT to do so.
     pub passive: bool,
+    /// TCP MD5 and GTSM.
+    pub protection: Protection,
 }
 
 /// A second session, on a connection that the DUT opened while the first was busy (RFC 4271 section 6.8).

@@ -17,7 +17,12 @@ pub const KIND: ProtocolKind = ProtocolKind {
     summary: "BGP-4 speakers that advertise tables of routes and verify those that they receive",
     standard: false,
     create: |device, config: &dyn Any| match config.downcast_ref::<Vec<PeerConfig>>() {
-        Some(peers) if !peers.is_empty() => Ok(Box::new(Routers::new(device.seed, peers.clone()))),
+        Some(peers) if !peers.is_empty() => {
+            for (index, peer) in peers.iter().enumerate() {
+                peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
+            }
+            Ok(Box::new(Routers::new(device.seed, peers.clone())))
+        }
         _ => Err(Refused::new(NAME, "its configuration is a list of peers that is not empty")),
     },
 };
@@ -132,6 +137,9 @@ impl Protocol for Routers {
             up: (0..self.len()).filter(|peer| self.established(*peer)).count() as u32,
             counters: vec![
                 ("sessions_lost", sum(|r, peer| r.losses(peer).0.into())),
+                ("md5_missing", self.refusals.md5_missing),
+                ("md5_wrong", self.refusals.md5_wrong),
+                ("ttl_low", self.refusals.ttl_low),
                 ("updates_sent", sum(|r, peer| r.session(peer).sent().updates)),
                 ("updates_received", sum(|r, peer| r.session(peer).received().updates)),
                 ("routes_advertised", sum(|r, peer| r.advertised(peer).advertised)),

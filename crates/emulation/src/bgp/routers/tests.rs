@@ -4,7 +4,7 @@ use super::*;
 use crate::bgp::{ExpectationId, Expected, NextHops, Packing, RouteSource};
 use crate::compose::Link;
 use crate::device::{Address, Device, DeviceConfig};
-use crate::tcp::link;
+use crate::tcp::{Protection, link};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::MacAddr;
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+mod protection;
 
 const HOLD: Duration = Duration::from_secs(9);
 
@@ -25,6 +27,10 @@ struct World {
     packets: u64,
     /// Is the packet of this number lost?
     lost: fn(u64) -> bool,
+    /// Looks at each packet that is sent.
+    check: Option<Box<dyn Fn(&[u8])>>,
+    /// What the way does to each packet.
+    change: Option<Box<dyn Fn(&mut [u8])>>,
 }
 
 /// The device of one side, seen as its routers.
@@ -76,6 +82,11 @@ impl Side {
 
 /// Routers of one side; those of the other have the addresses with the other `side`.
 fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Side {
+    protected(side, count, passive, seed, &Protection::default())
+}
+
+/// The same with protected sessions.
+fn protected(side: u8, count: u16, passive: bool, seed: u64, protection: &Protection) -> Side {
     let address = |side, i: u16| Ipv4Addr::new(198, 18 + side, (i >> 8) as u8, i as u8 + 1);
     let config = |i| PeerConfig {
         address: address(side, i).into(),
@@ -87,6 +98,7 @@ fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Side {
         families: vec![AfiSafi::IPV4_UNICAST],
         next_hops: NextHops { ipv4: Some(address(side, i)), ..NextHops::default() },
         passive,
+        protection: protection.clone(),
     };
     let own = Address { address: address(side, 0), prefix_len: 8, gateway: address(1 - side, 0) };
     let mac = MACS[usize::from(side)];
@@ -105,6 +117,8 @@ impl World {
             latency: Duration::from_millis(1),
             packets: 0,
             lost: |_| false,
+            check: None,
+            change: None,
         }
     }
 
@@ -122,13 +136,16 @@ impl World {
     fn run(&mut self, time: Duration, enough: impl Fn(&[Side; 2]) -> bool) -> bool {
         let end = self.now + time;
         loop {
-            let World { now, sides, wire, latency, packets, lost } = self;
+            let World { now, sides, wire, latency, packets, lost, check, change } = self;
             let mut next = end;
             for (at, side) in sides.iter_mut().enumerate() {
                 side.poll(*now, 64 << 10, &mut |packet| {
                     *packets += 1;
+                    check.iter().for_each(|check| check(packet));
                     if !lost(*packets) {
-                        wire.insert((*now + *latency, *packets), (1 - at, packet.to_vec()));
+                        let mut packet = packet.to_vec();
+                        change.iter().for_each(|change| change(&mut packet));
+                        wire.insert((*now + *latency, *packets), (1 - at, packet));
                     }
                 });
                 next = next.min(side.next_deadline().unwrap_or(end));
@@ -197,7 +214,7 @@ fn routes_go_from_one_to_the_other_and_are_taken_back() {
     assert!(!world.sides[0].all_acknowledged(0));
     assert!(world.run(Duration::from_secs(2), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     let report = world.sides[1].adj_rib_in(0).report(id);
-    assert_eq!((report.present, report.missing, report.announcements), (5_000, 0, 5_000));
+    assert_eq!((report.present, report.missing, report.received), (5_000, 0, 5_000));
     // A MED is right from the speaker itself, and not from the router behind it that an Adj-RIB-In is made for.
     assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
     assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)), "acknowledged");
@@ -348,7 +365,7 @@ fn two_hundred_speak_at_the_same_time_each_with_its_own() {
     assert!(world.run(Duration::from_secs(2), complete));
     for (peer, id) in ids.iter().enumerate() {
         let (report, totals) = (world.sides[1].adj_rib_in(peer).report(*id), world.sides[1].adj_rib_in(peer).totals());
-        assert_eq!((report.present, report.announcements, totals.unexpected), (30, 30, 0));
+        assert_eq!((report.present, report.received, totals.unexpected), (30, 30, 0));
         assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
     }
     let now = world.now;
@@ -375,7 +392,7 @@ fn lost_packets_delay_and_nothing_more() {
         world.advertise(1, &all);
         assert!(world.run(Duration::from_secs(120), |sides| sides[1].adj_rib_in(1).is_complete(id)));
         let report = world.sides[1].adj_rib_in(1).report(id);
-        assert_eq!((report.present, report.wrong_as_path, report.announcements), (3_000, 0, 3_000));
+        assert_eq!((report.present, report.wrong_as_path, report.received), (3_000, 0, 3_000));
         assert_eq!(world.sides[0].losses(1), (0, None), "{}", world.packets - before);
     }
 }

@@ -57,17 +57,7 @@ fn trial(shape: u8, seed: u64, number: u64) -> Trial {
     let flow = |family, first: &str, from, to| {
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 3 };
         let group = Family::to_string(&family);
-        FlowSpec {
-            group,
-            from,
-            to,
-            also: vec![],
-            family,
-            sources: range,
-            destinations: range.into(),
-            per_destination: true,
-            weight: 1.0,
-        }
+        FlowSpec { per_destination: true, ..FlowSpec::new(group, from, to, range, range) }
     };
     let mut flows = vec![flow(Family::Ipv4, "198.18.0.1", 0, 1), flow(Family::Ipv6, "2001:2::1", 0, 1)];
     if shape & 1 == 1 {
@@ -85,7 +75,8 @@ fn trial(shape: u8, seed: u64, number: u64) -> Trial {
     };
     let macs = [MacAddr::local(1), MacAddr::local(2)];
     // Each port faces the other one.
-    let facing = |mac, device| Neighbour { mac, device_ipv4: Some(device), device_ipv6: Some(device) };
+    let facing =
+        |mac, device| Neighbour { mac, device_ipv4: Some(device), device_ipv6: Some(device), vlans: Vec::new() };
     let ports = [facing(macs[0], macs[1]), facing(macs[1], macs[0])];
     let (key, earlier) = (TrialKey::new(seed, number), vec![TrialKey::new(seed, number.wrapping_sub(1))]);
     let timing = Timing { seed, key, earlier, max_backlog_ns: 0, late_ns: 1_000_000 };

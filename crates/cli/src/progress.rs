@@ -35,6 +35,7 @@ fn load(spec: &TrialSpec) -> String {
             steps.iter().map(|s| FrameRate(s.rate_pps).to_string()).collect::<Vec<_>>().join(" then ")
         }
         Load::Burst { frames, .. } => format!("burst of {frames}"),
+        Load::Flows => "rates of the flows".into(),
     }
 }
 

@@ -123,17 +123,13 @@ impl Pattern {
                     let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
                     port.addressing(*family).cloned().ok_or_else(missing)
                 };
-                flows.push(FlowSpec {
-                    group: family.to_string(),
+                flows.push(FlowSpec::new(
+                    family.to_string(),
                     from,
                     to,
-                    also: Vec::new(),
-                    family: *family,
-                    sources: addressing(&ports[from])?.destinations,
-                    destinations: addressing(&ports[to])?.destinations.into(),
-                    per_destination: false,
-                    weight: 1.0,
-                });
+                    addressing(&ports[from])?.destinations,
+                    addressing(&ports[to])?.destinations,
+                ));
             }
         }
         if flows.is_empty() {

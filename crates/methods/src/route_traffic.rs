@@ -103,19 +103,20 @@ impl RouteTrial {
                 .map(|a| a.destinations)
                 .ok_or_else(|| TestError::NotApplicable(format!("port {} has no {family} addresses", port.name)))?;
             flows.push(FlowSpec {
-                group: stream.group.clone(),
-                from: stream.from,
-                to: stream.to,
-                family,
-                sources,
-                destinations: Targets::Routes {
-                    routes: stream.routes.clone(),
-                    first: stream.part.start,
-                    count: stream.part.len() as u32,
-                },
-                weight: stream.part.len() as f64,
                 also: stream.also.clone(),
                 per_destination: self.per_route,
+                weight: stream.part.len() as f64,
+                ..FlowSpec::new(
+                    stream.group.clone(),
+                    stream.from,
+                    stream.to,
+                    sources,
+                    Targets::Routes {
+                        routes: stream.routes.clone(),
+                        first: stream.part.start,
+                        count: stream.part.len() as u32,
+                    },
+                )
             });
         }
         let event = |(index, (at_s, label, _)): (usize, &(f64, String, Vec<RouteAction>))| TimedEvent {

@@ -1,11 +1,13 @@
 //! The vocabulary of Drophammer: quantities, suite and testbed configuration, trials, results.
 //!
-//! Nothing here does I/O, reads a clock or knows how a frame looks. Every other crate speaks in these types.
+//! Nothing here does I/O, reads a clock or knows how a frame looks: [`traffic`] names headers and their fields, crate `wire`
+//! knows where they lie. Every other crate speaks in these types.
 //! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 
 pub mod environment;
 pub mod latency;
+pub mod mac;
 pub mod outcome;
 pub mod quantity;
 pub mod record;
@@ -13,8 +15,10 @@ pub mod registry;
 pub mod routes;
 pub mod size;
 pub mod suite;
+pub mod traffic;
 pub mod trial;
 
 pub use latency::LatencySummary;
+pub use mac::MacAddr;
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};

@@ -3,6 +3,7 @@
 use crate::latency::LatencySummary;
 use crate::quantity::FrameRate;
 use crate::size::PacketSize;
+use crate::traffic::{Arriving, Deviation, Header};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,8 +58,72 @@ pub struct FlowSpec {
     /// Count by destination too ([`TrialResult::destinations`])?
     #[serde(default, skip_serializing_if = "is_false")]
     pub per_destination: bool,
-    /// Share of the sending port's load, relative to the other flows of that port.
+    /// Share of the sending port's load, relative to the other flows of that port that have no schedule of their own.
     pub weight: f64,
+    /// Headers of its frames, the outermost first; none for Ethernet, IP and UDP. An Ethernet header that is left out is
+    /// added. Addresses of the outermost IP header are `sources` and `destinations`; it must not give any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<Header>,
+    /// The encapsulation that must arrive; absent for no tags and no labels, and tunnels as they were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrives: Option<Arriving>,
+    /// Sizes of this flow's frames, where they are not the trial's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<PacketSize>,
+    /// Its own rate, start and length. Such a flow takes no share of its port's load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<FlowSchedule>,
+}
+
+/// When the frames of one flow leave: evenly spaced, at a rate of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowSchedule {
+    /// Frames per second.
+    pub rate_pps: f64,
+    /// First departure after the start of the trial, in seconds.
+    #[serde(default)]
+    pub delay_s: f64,
+    /// How much it sends.
+    pub duration: FlowDuration,
+}
+
+/// How much a flow sends. Whatever it says, a flow ends with the sending time of its trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowDuration {
+    /// Until the trial stops sending.
+    Continuous,
+    /// So many frames.
+    Frames(u64),
+    /// So many seconds.
+    Seconds(f64),
+}
+
+impl FlowSpec {
+    /// A flow of `group` between two ports, with the family of its sources, the full weight and nothing else asked for.
+    pub fn new(
+        group: impl Into<String>,
+        from: PortIndex,
+        to: PortIndex,
+        sources: AddressRange,
+        destinations: impl Into<Targets>,
+    ) -> FlowSpec {
+        FlowSpec {
+            group: group.into(),
+            from,
+            to,
+            also: Vec::new(),
+            family: sources.family(),
+            sources,
+            destinations: destinations.into(),
+            per_destination: false,
+            weight: 1.0,
+            headers: Vec::new(),
+            arrives: None,
+            size: None,
+            schedule: None,
+        }
+    }
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -92,6 +157,8 @@ pub enum Load {
         /// Rate within the burst per sending port.
         rate_pps: f64,
     },
+    /// Every flow has a [`FlowSchedule`]; ports have no load beside these.
+    Flows,
 }
 
 /// One step of [`Load::Steps`].
@@ -135,7 +202,7 @@ impl TrialSpec {
         ports
     }
 
-    /// Steps of the load per sending port: `(duration, rate)`.
+    /// Steps of the load per sending port without flows that have a schedule of their own: `(duration, rate)`.
     pub fn steps(&self) -> Vec<(Duration, FrameRate)> {
         let secs = |s: f64| Duration::from_secs_f64(s.max(0.0));
         match &self.load {
@@ -143,15 +210,27 @@ impl TrialSpec {
             Load::Maximum { limit_pps } => vec![(secs(self.duration_s), FrameRate(*limit_pps))],
             Load::Steps { steps } => steps.iter().map(|s| (secs(s.duration_s), FrameRate(s.rate_pps))).collect(),
             Load::Burst { frames, rate_pps } => vec![(secs(*frames as f64 / rate_pps), FrameRate(*rate_pps))],
+            Load::Flows => vec![(secs(self.duration_s), FrameRate(0.0))],
         }
     }
 
-    /// Frames that each sending port is to send.
+    /// Frames that each sending port is to send without flows that have a schedule of their own.
     pub fn intended_per_port(&self) -> u64 {
         match &self.load {
             Load::Burst { frames, .. } => *frames,
             _ => self.steps().iter().map(|(d, r)| r.frames_in(*d)).sum(),
         }
+    }
+
+    /// The highest rate at which any port is to send, in frames per second.
+    pub fn peak_pps(&self) -> f64 {
+        let shared = self.steps().iter().map(|(_, rate)| rate.pps()).fold(0.0, f64::max);
+        let of_port = |port: PortIndex| {
+            let own = self.flows.iter().filter(|flow| flow.from == port);
+            let scheduled: f64 = own.clone().filter_map(|flow| flow.schedule).map(|s| s.rate_pps).sum();
+            scheduled + if own.clone().any(|flow| flow.schedule.is_none()) { shared } else { 0.0 }
+        };
+        self.senders().into_iter().map(of_port).fold(0.0, f64::max)
     }
 
     /// Time from first to last intended departure.
@@ -191,6 +270,10 @@ pub struct GroupCounts {
     pub late: u64,
     /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
     pub corrupted: u64,
+    /// Arrived intact at the right port in another encapsulation than the flow's must arrive in, by how it differed; not part
+    /// of `received`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deviations: BTreeMap<Deviation, u64>,
     /// Arrived at a port that the flow does not lead to, or with the MAC address of another host; not part of `received`.
     pub stray: u64,
     /// Bytes of received frames, FCS included.

@@ -239,7 +239,7 @@ pub fn intended_load(t: &drophammer_model::record::TrialRecord) -> Option<f64> {
         drophammer_model::trial::Load::Steps { .. } if seconds > 0.0 => {
             Some(t.spec.intended_per_port() as f64 / seconds)
         }
-        drophammer_model::trial::Load::Steps { .. } => None,
+        drophammer_model::trial::Load::Steps { .. } | drophammer_model::trial::Load::Flows => None,
     }
 }
 

@@ -82,17 +82,7 @@ fn main() {
                 let flow = |from: usize, to: usize| {
                     let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
                     let (sources, destinations) = (range(from), range(to));
-                    FlowSpec {
-                        group: format!("{from}"),
-                        from,
-                        to,
-                        also: vec![],
-                        family: Family::Ipv4,
-                        sources,
-                        destinations: destinations.into(),
-                        per_destination: false,
-                        weight: 1.0,
-                    }
+                    FlowSpec::new(format!("{from}"), from, to, sources, destinations)
                 };
                 let spec = TrialSpec {
                     purpose: "virtual time".into(),

@@ -257,17 +257,7 @@ impl<'a> Bed<'a> {
                     let range = |port: usize| self.views[port].addressing(*family).map(|x| x.destinations);
                     let (Some(sources), Some(destinations)) = (range(from), range(to)) else { continue };
                     let group = format!("{family} {} to {}", self.views[from].name, self.views[to].name);
-                    flows.push(FlowSpec {
-                        group,
-                        from,
-                        to,
-                        also: vec![],
-                        family: *family,
-                        sources,
-                        destinations: destinations.into(),
-                        per_destination: false,
-                        weight: 1.0,
-                    });
+                    flows.push(FlowSpec::new(group, from, to, sources, destinations));
                 }
             }
         }

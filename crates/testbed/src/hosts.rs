@@ -113,6 +113,7 @@ impl Hosts {
                     mac: device.mac(),
                     device_ipv4: fixed.or_else(|| device.gateway_mac(Family::Ipv4)),
                     device_ipv6: fixed.or_else(|| device.gateway_mac(Family::Ipv6)),
+                    vlans: Vec::new(),
                 }
             })
             .collect()

@@ -39,7 +39,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Va
         reasons.push(format!("the tester lost {} frames in its own receive path", health.receive_drops));
     }
     let intended = result.intended();
-    let edge = spec.steps().iter().map(|(_, r)| r.pps()).fold(0.0, f64::max) * EDGE_S * f64::from(result.senders);
+    let edge = spec.peak_pps() * EDGE_S * f64::from(result.senders);
     if health.unsent as f64 > (intended as f64 * tolerance.unsent).max(edge).max(1.0) {
         reasons.push(format!(
             "the tester sent {:.2} % less than intended ({} of {} frames)",

@@ -50,15 +50,8 @@ fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) 
                 let (sources, destinations) = (range(from), range(to));
                 let weight = if from == 0 { 1.0 } else { 0.7 };
                 flows.push(FlowSpec {
-                    group: format!("{family} {from}"),
-                    from,
-                    to,
-                    also: vec![],
-                    family,
-                    sources,
-                    destinations: destinations.into(),
-                    per_destination: false,
                     weight,
+                    ..FlowSpec::new(format!("{family} {from}"), from, to, sources, destinations)
                 });
             }
         }

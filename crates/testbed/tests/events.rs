@@ -33,15 +33,8 @@ fn two_ports() -> Suite {
 fn flow(bed: &Bed<'_>, destinations: Option<Targets>) -> FlowSpec {
     let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
     FlowSpec {
-        group: "all".into(),
-        from: 0,
-        to: 1,
-        also: vec![],
-        family: Family::Ipv4,
-        sources: range(0),
-        destinations: destinations.unwrap_or_else(|| range(1).into()),
         per_destination: true,
-        weight: 1.0,
+        ..FlowSpec::new("all", 0, 1, range(0), destinations.unwrap_or_else(|| range(1).into()))
     }
 }
 

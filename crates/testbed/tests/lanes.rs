@@ -33,17 +33,7 @@ fn trial(bed: &Bed<'_>) -> TrialSpec {
             let addresses = |port: usize| bed.ports()[port].addressing(family).expect("addresses").destinations;
             let (sources, destinations) = (addresses(from), addresses(to));
             let group = format!("{family} from {from}");
-            flows.push(FlowSpec {
-                group,
-                from,
-                to,
-                also: vec![],
-                family,
-                sources,
-                destinations: destinations.into(),
-                per_destination: false,
-                weight: 1.0,
-            });
+            flows.push(FlowSpec::new(group, from, to, sources, destinations));
         }
     }
     TrialSpec {

@@ -8,16 +8,19 @@ mod received;
 
 pub use received::{GroupReceived, ReceiveBins};
 
-use crate::datagram::test_datagram;
+use crate::arriving::Encapsulation;
 use crate::flow_state::{Arrival as Verdict, FlowState};
+use crate::headers::{self, Unjudged};
 use crate::payload::Pattern;
 use crate::plan::{Layout, Timing};
+use crate::recognize::{Candidate, candidate};
 use awaited::Awaited;
 use burst::Burst;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{FlowSpec, PortIndex, TrialSpec};
+use drophammer_model::traffic::{Arriving, Deviation};
+use drophammer_model::trial::{Family, FlowSpec, PortIndex, TrialSpec};
 use drophammer_port::Arrival;
-use drophammer_wire::signature::{self, Signature, TrialKey, unwrap_time};
+use drophammer_wire::signature::{Signature, TrialKey, unwrap_time};
 pub(crate) use further::Further;
 use received::{Arrivals, Bins};
 use std::sync::Arc;
@@ -139,6 +142,12 @@ pub struct Analyzer {
     ids: Vec<u32>,
     /// What is kept of them beside; empty where none asks for it.
     further: Vec<Further>,
+    /// What the frames of each must arrive in; empty where that is nothing but Ethernet for all.
+    encapsulations: Vec<Encapsulation>,
+    /// What is not judged of each; empty where all is of all.
+    unjudged: Vec<Unjudged>,
+    /// Nothing but Ethernet.
+    plain: Encapsulation,
     home: Home,
     groups: Vec<GroupReceived>,
     /// Group to blame for a corrupted frame whose flow cannot be read, by port.
@@ -191,6 +200,11 @@ impl Analyzer {
         let port_groups = (0..ports)
             .map(|port| spec.flows.iter().find(|f| leads_to(f, port)).map_or(0, |f| group_of(groups, &f.group)));
         let further = own().any(|(_, flow)| Further::asked_for(flow));
+        let encapsulations: Vec<_> =
+            own().map(|(_, flow)| Encapsulation::new(headers::arriving(flow), flow.family)).collect();
+        let plain = encapsulations.iter().all(Encapsulation::is_plain);
+        let unjudged: Vec<_> = own().map(|(_, flow)| Unjudged::of(flow)).collect();
+        let all_judged = unjudged.iter().all(|u| *u == Unjudged::default());
         Analyzer {
             key: timing.key,
             earlier: timing.earlier.clone(),
@@ -201,6 +215,9 @@ impl Analyzer {
             settled: true,
             ids: own().map(|(id, _)| id as u32).collect(),
             further: own().filter(|_| further).map(|(_, flow)| Further::new(flow)).collect(),
+            encapsulations: if plain { Vec::new() } else { encapsulations },
+            unjudged: if all_judged { Vec::new() } else { unjudged },
+            plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
             home: Home { lane: lane as u32, register },
             groups: groups.iter().map(|_| GroupReceived::new(bins, ports)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
@@ -224,29 +241,45 @@ impl Analyzer {
 
     /// Takes a frame that arrived at `port`, whatever it is.
     fn take_at_length(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
-        let Some(datagram) = test_datagram(arrival.frame) else { return Class::Other };
-        let at = datagram.payload.len() - signature::LEN;
-        let Some(tail) = datagram.payload.last_chunk::<{ signature::LEN }>() else { return Class::Other };
-        let (signature, check) = Signature::read(tail);
+        let Some(found) = candidate(arrival.frame) else { return Class::Other };
+        let (signature, check) = Signature::read(found.signature);
+        // A frame of somebody else has the right check once in 65,536 times, but hardly our bytes before it.
+        let looks_ours = found.to_test_port || self.pattern.begins(found.payload);
         if !signature.belongs_to(self.key, check) {
-            return self.foreign(port, &signature, check, datagram.intact);
+            return if looks_ours {
+                self.foreign(port, &signature, check, found.whole && found.sums_hold)
+            } else {
+                Class::Other
+            };
         }
         let place = self.place(signature.flow);
-        let intact = datagram.intact && self.pattern.starts_with(&datagram.payload[..at]);
+        let intact = self.unjudged.get(place).copied().unwrap_or_default().is_intact(&found, &self.pattern);
         if place >= self.flows.len() {
-            return self.received_elsewhere(port, &signature, intact);
+            return if looks_ours { self.received_elsewhere(port, &signature, intact) } else { Class::Other };
         }
-        self.take_of_flow(port, place, signature.sequence, departure(signature.time, arrival.at), intact, arrival)
+        if !looks_ours && !intact {
+            return Class::Other;
+        }
+        let deviation = self.deviation(place, &found, arrival.frame);
+        self.take_of_flow(port, place, signature, intact, deviation, arrival)
     }
 
-    /// Takes a frame of the flow at `place` with `sequence` as it carries it.
+    /// How `found`, a frame of the flow at `place`, differs from what must arrive.
+    fn deviation(&self, place: usize, found: &Candidate<'_>, frame: &[u8]) -> Option<Deviation> {
+        match self.encapsulations.get(place) {
+            Some(encapsulation) => encapsulation.deviation(frame, &found.layers),
+            None => self.plain.deviation(frame, &found.layers),
+        }
+    }
+
+    /// Takes a frame of the flow at `place` with `signature`, which differs by `deviation` from what must arrive.
     fn take_of_flow(
         &mut self,
         port: PortIndex,
         place: usize,
-        sequence: u32,
-        departure: u64,
+        signature: Signature,
         intact: bool,
+        deviation: Option<Deviation>,
         arrival: Arrival<'_>,
     ) -> Class {
         let (flow, awaited) = (&mut self.flows[place], &mut self.awaited[place]);
@@ -254,10 +287,10 @@ impl Analyzer {
         let elsewhere = flow.to as usize != port;
         if elsewhere && !self.further.get(place).is_some_and(|f| f.also.contains(&port)) {
             let frames = flow.frames;
-            return self.astray(port, group_index, intact && u64::from(sequence) < frames);
+            return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
         }
         awaited.settle(&mut flow.state);
-        let sequence = flow.state.unwrap(sequence);
+        let sequence = flow.state.unwrap(signature.sequence);
         if !intact || sequence >= flow.frames {
             return self.corrupted(port, Some(group_index));
         }
@@ -265,6 +298,10 @@ impl Analyzer {
         if destination(arrival.frame) != self.hosts[port] {
             group.stray += 1;
             group.elsewhere[port] += 1;
+            return Class::Test;
+        }
+        if let Some(deviation) = deviation {
+            group.deviations[deviation as usize] += 1;
             return Class::Test;
         }
         let verdict = flow.state.arrive(sequence);
@@ -284,7 +321,7 @@ impl Analyzer {
                 group.elsewhere[port] += 1;
             }
         }
-        self.count(port, group_index, arrival, departure);
+        self.count(port, group_index, arrival, departure(signature.time, arrival.at));
         Class::Test
     }
 

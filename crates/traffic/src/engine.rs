@@ -1,12 +1,15 @@
 //! Runs a planned trial: one loop that sends what is due, takes what came, and keeps watch over itself. A trial on several
 //! threads is several of these loops ([`crate::lanes`]).
 
+use crate::generator::PortGenerator;
+use crate::generator::merge::Merge;
 use crate::lanes::Board;
 use crate::outcome::result;
 use crate::plan::{Part, Plan, PlannedEvent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Sends one frame that is not test traffic from a port, and fails as the port does. False when the port had no room for it.
@@ -107,12 +110,38 @@ pub(crate) struct LanePort<'a> {
     pub(crate) port: &'a mut dyn Port,
 }
 
+/// The generators of one port.
+struct Sender {
+    /// Place of the port among those of the lane.
+    place: usize,
+    generators: Range<usize>,
+    /// Where it has more than one: which is due when.
+    merge: Option<Merge>,
+}
+
+/// Generators that follow each other and are of the same port.
+fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
+    let mut senders: Vec<Sender> = Vec::new();
+    for (i, place) in places.iter().enumerate() {
+        match senders.last_mut() {
+            Some(last) if last.place == *place => last.generators.end = i + 1,
+            _ => senders.push(Sender { place: *place, generators: i..i + 1, merge: None }),
+        }
+    }
+    for sender in senders.iter_mut().filter(|s| s.generators.len() > 1) {
+        sender.merge = Some(Merge::new(&generators[sender.generators.clone()]));
+    }
+    senders
+}
+
 /// A lane before its trial starts: everything that has to be looked up or allocated is.
 pub(crate) struct Ready<'a, 'p> {
     part: &'a mut Part,
     ports: &'a mut [LanePort<'p>],
     /// Place among `ports` of the port of each generator.
     places: Vec<usize>,
+    /// Generators of each port that sends, with the place of the port.
+    senders: Vec<Sender>,
     drops_before: u64,
     events: &'a [PlannedEvent],
     told: Vec<Told>,
@@ -139,7 +168,7 @@ impl<'a, 'p> Ready<'a, 'p> {
         }
         let drops_before = receive_drops(ports)?;
         let told = Vec::with_capacity(events.len());
-        Ok(Ready { part, ports, places, drops_before, events, told, drain_ns })
+        Ok(Ready { part, ports, places, senders: Vec::new(), drops_before, events, told, drain_ns })
     }
 
     /// Carries the lane's part of the trial out. `board` is how the lanes (this is number `lane`) see each other.
@@ -152,6 +181,7 @@ impl<'a, 'p> Ready<'a, 'p> {
         board: &Board,
     ) -> Result<Fared, PortError> {
         self.part.begin(start);
+        self.senders = senders(&self.part.generators, &self.places);
         for (generator, place) in self.part.generators.iter().zip(&self.places) {
             generator.start_in_kernel(&mut *self.ports[*place].port);
         }
@@ -181,7 +211,7 @@ impl<'a, 'p> Ready<'a, 'p> {
         lane: usize,
         board: &Board,
     ) -> Result<Watch, PortError> {
-        let Ready { part, ports, places, events, told: events_told, drain_ns, .. } = self;
+        let Ready { part, ports, senders, events, told: events_told, drain_ns, .. } = self;
         let drain_ns = *drain_ns;
         let mut watch = Watch::default();
         let mut control_due = Instant(0);
@@ -193,7 +223,8 @@ impl<'a, 'p> Ready<'a, 'p> {
         let mut event_due = due(events);
         let virtual_time = clock.is_virtual();
         // Then a burst is handed over at once, each frame with its own instant, and time passes in one go.
-        let ahead = clock.passes() && ports.iter().all(|at| at.port.sends_ahead());
+        let ahead =
+            clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
         // What came in by an instant of virtual time is taken at that instant, however much it is.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
 
@@ -219,11 +250,21 @@ impl<'a, 'p> Ready<'a, 'p> {
             let mut busy = 0;
             let mut next = event_due;
             let mut sending = !events.is_empty();
-            for (generator, place) in part.generators.iter_mut().zip(places.iter()) {
+            for Sender { place, generators, merge } in senders.iter_mut() {
+                let port = &mut *ports[*place].port;
+                if let Some(merge) = merge {
+                    let generators = &mut part.generators[generators.clone()];
+                    busy += merge.send_due(generators, port, now)?;
+                    if let Some(due) = merge.next() {
+                        sending = true;
+                        next = next.min(due);
+                    }
+                    continue;
+                }
+                let generator = &mut part.generators[generators.start];
                 if generator.done(now) {
                     continue;
                 }
-                let port = &mut *ports[*place].port;
                 busy +=
                     if ahead { generator.send_ahead(port, now, event_due)? } else { generator.send_due(port, now)? };
                 if !generator.done(now) {

@@ -1,24 +1,29 @@
-//! One port's flows to frames, on time.
+//! Flows that leave one port by one schedule, to frames on time. A port whose flows have schedules of their own has several
+//! generators, which [`merge`] brings together.
 
 mod ahead;
 mod aims;
 mod catch_up;
 mod departures;
 mod kernel;
+pub(crate) mod merge;
+mod stream;
 
 use aims::{Addresses, Aim};
 use catch_up::CatchUp;
+pub(crate) use stream::Stream;
 
+use crate::headers;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
-use crate::plan::{PlanError, Timing, spaced};
+use crate::plan::{Neighbour, PlanError, Timing, spaced};
 use crate::schedule::Schedule;
-use crate::template::{Headers, Template};
+use crate::template::Template;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, PortIndex, Targets, TrialSpec};
+use drophammer_model::trial::{FlowSpec, Load, PortIndex, Targets, TrialSpec};
 use drophammer_port::{BURST, Held, Port, PortError, Sent};
-use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{Signature, TrialKey};
+use drophammer_wire::stack::StackError;
 
 /// One flow as its sender sees it.
 #[repr(align(64))] // see `plan::spaced`
@@ -61,10 +66,12 @@ struct Skip {
 
 /// Skips and own refusals remembered exactly; departures after more of them are known to the last one remembered.
 const SKIPS: usize = 65_536;
+/// The same where a port has several generators.
+const FEW_SKIPS: usize = 256;
 
 pub use drophammer_port::LatenessBuckets;
 
-/// Generator of one port.
+/// Generator of the flows of one port that share a schedule.
 #[repr(align(128))]
 pub struct PortGenerator {
     port: PortIndex,
@@ -149,37 +156,34 @@ impl PortGenerator {
     #[allow(clippy::too_many_arguments)] // one caller, which lays out a trial
     pub(crate) fn new(
         spec: &TrialSpec,
-        port: PortIndex,
-        mac: MacAddr,
-        device: &dyn Fn(Family) -> MacAddr,
+        stream: Stream,
+        link: &Neighbour,
         groups: &[String],
         timing: &Timing,
         pattern: &Pattern,
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Result<PortGenerator, PlanError> {
-        let schedule = match &spec.load {
-            Load::Burst { frames, rate_pps } => Schedule::burst(*frames, drophammer_model::FrameRate(*rate_pps)),
-            _ => Schedule::steps(&spec.steps()),
-        };
+        let Stream { port, flows: own, schedule, shared, alone, mut tag } = stream;
         let mut flows = Vec::new();
         let mut weights = Vec::new();
-        let mut tag = 0;
-        let size_round = spec.size.round();
-        let mut distinct = size_round.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let own = || spec.flows.iter().enumerate().filter(|(_, f)| f.from == port);
-        for (id, flow) in own() {
+        for (id, flow) in own.iter().map(|id| (*id, &spec.flows[*id])) {
+            let size_round = flow.size.as_ref().unwrap_or(&spec.size).round();
+            let mut distinct = size_round.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
             let seed = flow_seed(id, timing.seed);
-            let headers = Headers {
-                family: flow.family,
-                source_mac: mac,
-                destination_mac: device(flow.family),
-                source_port: 49_152 + Permutation::new(16_384, timing.seed).at(id as u32 % 16_384) as u16,
-                traffic_class: 0,
-            };
-            let templates: Vec<_> = distinct.iter().map(|size| Template::new(&headers, *size, pattern)).collect();
+            let headers = headers::complete(flow, id, timing.seed, link);
+            let templates: Vec<_> = distinct
+                .iter()
+                .map(|size| Template::new(&headers, flow.family, *size, pattern))
+                .collect::<Result<_, _>>()
+                .map_err(|e| {
+                    // The Ethernet header may have been added to those that the flow gives.
+                    let header = (e.header + flow.headers.len()).saturating_sub(headers.len());
+                    let reason = StackError { header, ..e }.to_string();
+                    PlanError::Headers { flow: id, group: flow.group.clone(), reason }
+                })?;
             let sizes = size_round.iter().map(|s| distinct.binary_search(s).unwrap_or(0) as u8).collect();
             flows.push(SendFlow {
                 id: id as u32,
@@ -195,7 +199,9 @@ impl PortGenerator {
             tag += distinct.len() as u32;
             weights.push(flow.weight);
         }
-        let peak = spec.steps().iter().map(|(_, r)| r.pps()).fold(0.0, f64::max);
+        let peak = schedule.peak_pps();
+        // Many generators share the memory that one alone may use.
+        let remembered = if alone { SKIPS } else { FEW_SKIPS };
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
         let round = weighted_round(&weights);
         let mut generator = PortGenerator {
@@ -206,20 +212,20 @@ impl PortGenerator {
             index: 0,
             sent: 0,
             skipped: 0,
-            skips: Vec::with_capacity(SKIPS),
+            skips: Vec::with_capacity(remembered),
             max_backlog,
             catch_up: CatchUp::new(peak),
-            never_skip: matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
-            stop_on_time: matches!(spec.load, Load::Maximum { .. }),
+            never_skip: shared && matches!(spec.load, Load::Burst { .. } | Load::Maximum { .. }),
+            stop_on_time: shared && matches!(spec.load, Load::Maximum { .. }),
             groups: groups.iter().map(|_| GroupSent { bins: spaced(bins), ..GroupSent::default() }).collect(),
             slot_groups: [0; BURST],
             slot_frames: [(0, 0); BURST],
             bin_ns,
             lateness: [0; 40],
             refused_by_tester: 0,
-            own_refusals: Vec::with_capacity(SKIPS),
+            own_refusals: Vec::with_capacity(remembered),
             last_departure: Instant(0),
-            fits_kernel: spec.events.is_empty() && own().all(|(_, f)| fits_kernel(f)),
+            fits_kernel: alone && spec.events.is_empty() && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
             kernel: None,
             schedule,
             flows,
@@ -281,13 +287,27 @@ impl PortGenerator {
         if self.kernel.is_some() {
             return self.follow(port, now);
         }
-        let Some(elapsed) = now.0.checked_sub(self.start.0) else { return Ok(0) };
-        if self.stop_on_time && elapsed >= self.schedule.end_ns() {
+        let frames = self.due(now).min(BURST);
+        if frames == 0 {
             return Ok(0);
+        }
+        self.catch_up.take(frames);
+        self.fill(port, 0, &[now; BURST][..frames]);
+        let sent = port.send(frames)?;
+        self.account(frames, sent, port.info().refusal_is_device_loss, now);
+        Ok(frames)
+    }
+
+    /// Frames that may leave at `now`. What is too late to be sent at all is left out.
+    #[inline]
+    fn due(&mut self, now: Instant) -> usize {
+        let Some(elapsed) = now.0.checked_sub(self.start.0) else { return 0 };
+        if self.stop_on_time && elapsed >= self.schedule.end_ns() {
+            return 0;
         }
         let mut backlog = self.schedule.due(elapsed).saturating_sub(self.index);
         if backlog == 0 {
-            return Ok(0);
+            return 0;
         }
         if backlog > self.max_backlog && !self.never_skip {
             self.skip(backlog - self.max_backlog);
@@ -297,28 +317,21 @@ impl PortGenerator {
             let rate = self.schedule.rate_of(self.index);
             backlog = backlog.min(self.catch_up.allow(rate, elapsed));
         }
-        let frames = (backlog as usize).min(BURST);
-        if frames == 0 {
-            return Ok(0);
-        }
-        self.catch_up.take(frames);
-        self.fill(port, &[now; BURST][..frames]);
-        let sent = port.send(frames)?;
-        self.account(frames, sent, port.info().refusal_is_device_loss, now, elapsed);
-        Ok(frames)
+        usize::try_from(backlog).unwrap_or(usize::MAX)
     }
 
     #[cold]
     fn skip(&mut self, frames: u64) {
         self.index += frames;
         self.skipped += frames;
-        if self.skips.len() < SKIPS {
+        if self.skips.len() < self.skips.capacity() {
             self.skips.push(Skip { sent: self.sent, total: self.skipped });
         }
     }
 
+    /// Fills slots `first` and those behind it with frames that leave at the instants `at`.
     #[inline]
-    fn fill(&mut self, port: &mut dyn Port, at: &[Instant]) {
+    fn fill(&mut self, port: &mut dyn Port, first: usize, at: &[Instant]) {
         let slots = port.slots();
         for (i, at) in at.iter().enumerate() {
             let flow = &mut self.flows[self.round[self.round_at] as usize];
@@ -332,7 +345,7 @@ impl PortGenerator {
                 flow.size_at = 0;
             }
             let template = &flow.templates[usize::from(size)];
-            let (slot, held) = slots.slot_of(i, flow.tag + u32::from(size), template.body(), template.len());
+            let (slot, held) = slots.slot_of(first + i, flow.tag + u32::from(size), template.body(), template.len());
             match held {
                 Held::Frame => {}
                 Held::Body => template.write_head(slot),
@@ -340,15 +353,16 @@ impl PortGenerator {
             }
             let signature = Signature { flow: flow.id, sequence: flow.next as u32 & 0xfff_ffff, time: at.0 as u32 };
             self.slot_frames[i] = (flow.id, flow.next);
-            flow.next += 1;
             let (source, destination) = (flow.sources.take(), flow.destinations.take());
-            template.patch(slot, source, destination, &signature.emit(self.key));
+            template.patch(slot, flow.next, source, destination, &signature.emit(self.key));
+            flow.next += 1;
             self.slot_groups[i] = flow.group as u32;
         }
     }
 
     #[inline]
-    fn account(&mut self, frames: usize, sent: Sent, refusal_is_device_loss: bool, now: Instant, elapsed: u64) {
+    fn account(&mut self, frames: usize, sent: Sent, refusal_is_device_loss: bool, now: Instant) {
+        let elapsed = now.0 - self.start.0;
         let late = elapsed.saturating_sub(self.schedule.departure(self.index));
         self.lateness[(64 - late.leading_zeros()).min(39) as usize] += frames as u64;
         self.index += frames as u64;
@@ -386,7 +400,7 @@ impl PortGenerator {
             } else {
                 // The tester's own ring was full: not offered, so it can never be counted as lost.
                 self.refused_by_tester += 1;
-                if self.own_refusals.len() < SKIPS {
+                if self.own_refusals.len() < self.own_refusals.capacity() {
                     self.own_refusals.push(self.slot_frames[i]);
                 }
                 group.offered -= 1;

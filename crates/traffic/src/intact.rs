@@ -1,11 +1,12 @@
 //! The short way to say that a frame is one of this trial and whole: its headers, checksums, signature, payload and
 //! destination in one go.
 //!
-//! What it accepts, the long way ([`crate::datagram`] and what the analyzer does with it) accepts too, and nothing is
+//! What it accepts, the long way ([`crate::recognize`] and what the analyzer does with it) accepts too, and nothing is
 //! counted as lost or corrupted because this way does not know it: then the long way says what it is.
 
 use crate::payload::Pattern;
-use drophammer_wire::signature::{self, Signature, TEST_PORT, TrialKey};
+use drophammer_wire::ethernet::ethertype;
+use drophammer_wire::signature::{self, Signature, TrialKey};
 use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
 
 /// What a frame must be to be taken the short way.
@@ -22,8 +23,8 @@ pub(crate) struct Expected<'a> {
 pub(crate) struct Found {
     /// Flow (upper half) and sequence number.
     identity: u64,
-    /// Departure time as the frame carries it.
-    pub(crate) time: u64,
+    /// Departure time as the frame carries it; above it, where the IP header is.
+    time: u64,
 }
 
 impl Found {
@@ -31,9 +32,21 @@ impl Found {
     pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
 
     #[inline(always)]
-    fn of(signature: Signature) -> Found {
+    fn of(signature: Signature, packet_at: usize) -> Found {
         let identity = u64::from(signature.flow) << 32 | u64::from(signature.sequence);
-        Found { identity, time: signature.time.into() }
+        Found { identity, time: u64::from(signature.time) | (packet_at as u64) << 32 }
+    }
+
+    /// Departure time as the frame carries it.
+    #[inline(always)]
+    pub(crate) fn time(self) -> u32 {
+        self.time as u32
+    }
+
+    /// Where the IP header is.
+    #[inline(always)]
+    pub(crate) fn packet_at(self) -> usize {
+        (self.time >> 32) as usize
     }
 
     /// Its flow; `u32::MAX` where there is no signature.
@@ -52,11 +65,8 @@ impl Found {
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 /// Where an IPv4 header, and addresses and a UDP header behind it, begin.
 const IPV4_AT: usize = ethernet::LEN;
-const IPV4_ADDRESSES_AT: usize = IPV4_AT + 12;
 const IPV4_UDP_AT: usize = IPV4_AT + ipv4::LEN;
 /// The same of IPv6.
-const IPV6_ADDRESSES_AT: usize = ethernet::LEN + 8;
-const IPV6_UDP_AT: usize = ethernet::LEN + ipv6::LEN;
 
 /// `N` bytes at `at` as a little-endian number; the bounds are known where `frame` is an array.
 macro_rules! word {
@@ -79,7 +89,7 @@ impl Expected<'_> {
     pub(crate) fn signature(&self, frame: &[u8]) -> Found {
         match <&[u8; SHORTEST]>::try_from(frame) {
             Ok(frame) if is_full(frame) => self.shortest(frame),
-            _ => self.any(frame).map_or(Found::NOTHING, Found::of),
+            _ => self.any(frame),
         }
     }
 
@@ -88,14 +98,17 @@ impl Expected<'_> {
     fn shortest(&self, frame: &[u8; SHORTEST]) -> Found {
         const DATAGRAM: u8 = (SHORTEST - IPV4_UDP_AT) as u8;
         const PAYLOAD: usize = SHORTEST - signature::LEN - IPV4_UDP_AT - udp::LEN;
-        const _: () = assert!(PAYLOAD < 8 && TEST_PORT < 256);
-        // Destination port, length.
-        const UDP: u64 = bytes([0, 0, 0, TEST_PORT as u8, 0, DATAGRAM, 0, 0]);
-        const UDP_MASK: u64 = bytes([0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+        const _: () = assert!(PAYLOAD < 8);
+        // Length.
+        const UDP: u64 = bytes([0, 0, 0, 0, 0, DATAGRAM, 0, 0]);
+        const UDP_MASK: u64 = bytes([0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+        // More fragments, fragment offset.
+        const FRAGMENT: u64 = bytes([0, 0, 0, 0, 0, 0, 0x3f, 0xff]);
         let ports = word!(frame, 34, u64);
         let payload = word!(frame, 42, u64);
         let differs = (word!(frame, 0, u64) ^ self.host) << 16
             | u64::from(frame[23] ^ ipv4::protocol::UDP)
+            | word!(frame, 14, u64) & FRAGMENT
             | (ports ^ UDP) & UDP_MASK
             | (payload ^ self.pattern.head()) << (8 * (8 - PAYLOAD));
         let addresses = u128::from(word!(frame, 26, u64));
@@ -108,37 +121,46 @@ impl Expected<'_> {
             + u128::from(pseudo(u16::from(DATAGRAM)));
         let (signature, check) = Signature::read(frame.last_chunk().expect("a frame is longer than a signature"));
         let whole = (differs == 0) & holds(ip) & holds(datagram) & signature.belongs_to(self.key, check);
-        if whole { Found::of(signature) } else { Found::NOTHING }
+        if whole { Found::of(signature, IPV4_AT) } else { Found::NOTHING }
     }
 
-    /// Of a frame of any length and family. Bytes that are those of the pattern need no adding up: their sum is known.
+    /// Of a frame of any length and family, behind any tags and labels. Bytes that are those of the pattern need no adding
+    /// up: their sum is known.
     #[inline(never)]
-    fn any(&self, frame: &[u8]) -> Option<Signature> {
-        let head: &[u8; IPV4_UDP_AT + udp::LEN] = frame.first_chunk()?;
+    fn any(&self, frame: &[u8]) -> Found {
+        let found = packet_at(frame).and_then(|at| Some((self.packet(frame.get(at..)?)?, at)));
+        let at_home = (word!(frame.first_chunk().unwrap_or(&[0; 8]), 0, u64) ^ self.host) << 16 == 0;
+        found.filter(|_| at_home).map_or(Found::NOTHING, |(signature, at)| Found::of(signature, at))
+    }
+
+    /// The signature of a packet.
+    fn packet(&self, packet: &[u8]) -> Option<Signature> {
+        let head: &[u8; ipv4::LEN + udp::LEN] = packet.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        let (udp_at, addresses, length) = match word(12) {
-            ethernet::ethertype::IPV4 => {
-                let header = checksum::sum_le(&head[IPV4_AT..IPV4_UDP_AT]);
-                if head[14] != 0x45 || head[23] != ipv4::protocol::UDP || !holds(header.into()) {
+        let (udp_at, addresses, length) = match head[0] >> 4 {
+            4 => {
+                let header = checksum::sum_le(&head[..ipv4::LEN]);
+                // A fragment has no datagram of its own.
+                if head[0] != 0x45 || head[9] != ipv4::protocol::UDP || word(6) & 0x3fff != 0 || !holds(header.into()) {
                     return None;
                 }
-                let addresses = checksum::halves(word!(head, IPV4_ADDRESSES_AT, u64));
-                (IPV4_UDP_AT, addresses, usize::from(word(16)).checked_sub(ipv4::LEN)?)
+                let addresses = checksum::halves(word!(head, 12, u64));
+                (ipv4::LEN, addresses, usize::from(word(2)).checked_sub(ipv4::LEN)?)
             }
-            ethernet::ethertype::IPV6 => {
-                if head[14] >> 4 != 6 || head[20] != ipv4::protocol::UDP {
+            6 => {
+                if head[6] != ipv4::protocol::UDP {
                     return None;
                 }
-                let addresses = frame.get(IPV6_ADDRESSES_AT..IPV6_UDP_AT)?;
-                (IPV6_UDP_AT, checksum::sum_le(addresses), usize::from(word(18)))
+                let addresses = packet.get(8..ipv6::LEN)?;
+                (ipv6::LEN, checksum::sum_le(addresses), usize::from(word(4)))
             }
             _ => return None,
         };
-        let datagram = frame.get(udp_at..udp_at.checked_add(length)?)?;
+        let datagram = packet.get(udp_at..udp_at.checked_add(length)?)?;
         let (header, payload) = datagram.split_first_chunk::<{ udp::LEN }>()?;
         let (payload, tail) = payload.split_last_chunk::<{ signature::LEN }>()?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        if word(2) != TEST_PORT || usize::from(word(4)) != length || !self.pattern.starts_with(payload) {
+        if usize::from(word(4)) != length || !self.pattern.starts_with(payload) {
             return None;
         }
         let mut end = checksum::sum_le(tail);
@@ -151,8 +173,30 @@ impl Expected<'_> {
             + self.pattern.sum(payload.len())
             + end;
         let (signature, check) = Signature::read(tail);
-        let at_home = (word!(head, 0, u64) ^ self.host) << 16 == 0;
-        (holds(sum.into()) && at_home && signature.belongs_to(self.key, check)).then_some(signature)
+        (holds(sum.into()) && signature.belongs_to(self.key, check)).then_some(signature)
+    }
+}
+
+/// Where the IP header of `frame` is, behind tags and labels; `None` where there are more of them than can be compared at
+/// once, or something else follows.
+#[inline]
+fn packet_at(frame: &[u8]) -> Option<usize> {
+    let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let mut at = ethernet::LEN;
+    loop {
+        match word(at - 2)? {
+            ethertype::IPV4 => return (frame.get(at)? >> 4 == 4).then_some(at),
+            ethertype::IPV6 => return (frame.get(at)? >> 4 == 6).then_some(at),
+            ethertype::VLAN | ethertype::SERVICE_VLAN | ethertype::OLD_SERVICE_VLAN => at += 4,
+            ethertype::MPLS => {
+                // The third byte of an entry ends with the bottom of the stack.
+                while frame.get(at + 2)? & 1 == 0 {
+                    at += 4;
+                }
+                return matches!(frame.get(at + 4)? >> 4, 4 | 6).then_some(at + 4);
+            }
+            _ => return None,
+        }
     }
 }
 
@@ -197,10 +241,12 @@ fn holds(sum: u128) -> bool {
 mod tests {
     use super::*;
     use crate::analyzer::destination;
-    use crate::datagram::test_datagram;
-    use crate::template::{Headers, Template};
+    use crate::headers;
+    use crate::plan::Neighbour;
+    use crate::recognize::candidate;
+    use crate::template::Template;
     use drophammer_model::size::FrameSize;
-    use drophammer_model::trial::Family;
+    use drophammer_model::trial::{AddressRange, Family, FlowSpec};
     use drophammer_wire::MacAddr;
     use proptest::prelude::*;
 
@@ -208,32 +254,33 @@ mod tests {
 
     /// The same as [`Expected::signature`], one thing after the other.
     fn at_length(expected: &Expected<'_>, frame: &[u8]) -> Option<Signature> {
-        let datagram = test_datagram(frame).filter(|d| d.intact)?;
-        let (pattern, tail) = datagram.payload.split_last_chunk()?;
-        let (signature, check) = Signature::read(tail);
+        let found = candidate(frame).filter(|c| c.whole && c.sums_hold)?;
+        let (signature, check) = Signature::read(found.signature);
         let ours = signature.belongs_to(expected.key, check) && destination(frame) == expected.host;
-        (ours && expected.pattern.starts_with(pattern)).then_some(signature)
+        (ours && expected.pattern.starts_with(found.payload)).then_some(signature)
     }
 
     /// Where there is one.
     fn some(found: Found) -> Option<Signature> {
-        let signature = Signature { flow: found.flow(), sequence: found.sequence(), time: found.time as u32 };
+        let signature = Signature { flow: found.flow(), sequence: found.sequence(), time: found.time() };
         (found.flow() != u32::MAX).then_some(signature)
     }
 
     /// A frame on its way to [`HOST`].
     fn frame(v6: bool, size: FrameSize, pattern: &Pattern, ends: (u128, u128), signature: Signature) -> Vec<u8> {
-        let headers = Headers {
-            family: if v6 { Family::Ipv6 } else { Family::Ipv4 },
-            source_mac: MacAddr::local(1),
-            destination_mac: HOST,
-            source_port: 50_000,
-            traffic_class: 0,
+        let family = if v6 { Family::Ipv6 } else { Family::Ipv4 };
+        let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
+        let flow = FlowSpec { family, ..FlowSpec::new("all", 0, 1, range, range) };
+        let link = Neighbour {
+            mac: MacAddr::local(1),
+            device_ipv4: Some(HOST),
+            device_ipv6: Some(HOST),
+            ..Neighbour::default()
         };
-        let template = Template::new(&headers, size, pattern);
+        let template = Template::new(&headers::complete(&flow, 0, 1, &link), family, size, pattern).unwrap();
         let mut frame = vec![0; template.len()];
         template.write(&mut frame);
-        template.patch(&mut frame, ends.0, ends.1, &signature.emit(TrialKey::new(1, 1)));
+        template.patch(&mut frame, 0, ends.0, ends.1, &signature.emit(TrialKey::new(1, 1)));
         frame
     }
 

@@ -67,23 +67,13 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{AddressRange, Family};
+    use drophammer_model::trial::AddressRange;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn flow(to: PortIndex, also: Vec<PortIndex>) -> FlowSpec {
         let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
-        FlowSpec {
-            group: String::new(),
-            from: 0,
-            to,
-            also,
-            family: Family::Ipv4,
-            sources: range,
-            destinations: range.into(),
-            per_destination: false,
-            weight: 1.0,
-        }
+        FlowSpec { also, ..FlowSpec::new(String::new(), 0, to, range, range) }
     }
 
     #[test]

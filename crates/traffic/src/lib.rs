@@ -4,10 +4,11 @@
 //! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks.
 
 pub mod analyzer;
-mod datagram;
+mod arriving;
 pub mod engine;
 pub mod flow_state;
 pub mod generator;
+mod headers;
 pub mod histogram;
 mod intact;
 pub mod lanes;
@@ -16,9 +17,10 @@ mod outcome;
 pub mod payload;
 pub mod permutation;
 pub mod plan;
+mod recognize;
 pub mod schedule;
 pub mod template;
 
 pub use engine::{Control, SendFrame, run};
 pub use lanes::{LaneError, run_lanes};
-pub use plan::{Layout, Neighbour, Plan, PlanError, Timing};
+pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};

@@ -6,8 +6,9 @@ use crate::analyzer::{Further, GroupReceived};
 use crate::engine::Fared;
 use crate::generator::{GroupSent, LatenessBuckets, PortGenerator};
 use crate::plan::Plan;
+use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds up what the lanes of `plan` have counted; `fared` is one per lane. Of times the worst lane's counts.
 pub(crate) fn result(plan: &mut Plan, fared: &[Fared], clock_step_ns: i64) -> TrialResult {
@@ -64,7 +65,7 @@ pub(crate) fn result(plan: &mut Plan, fared: &[Fared], clock_step_ns: i64) -> Tr
         validity: Validity::Valid,
         dut_cpu: None,
         dut_counters: BTreeMap::new(),
-        senders: generators.len() as u32,
+        senders: generators.iter().map(|g| g.port()).collect::<BTreeSet<_>>().len() as u32,
         events: events(plan, fared),
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,
@@ -146,6 +147,7 @@ fn group_counts(plan: &Plan, generators: &[&PortGenerator], index: usize, name: 
         offered: sum(|g| g.offered),
         refused: sum(|g| g.refused),
         corrupted: received.corrupted,
+        deviations: Deviation::ALL.iter().copied().zip(received.deviations).filter(|(_, n)| *n > 0).collect(),
         stray: received.stray,
         late: received.late,
         received_bytes: received.bytes,

@@ -55,6 +55,11 @@ impl Pattern {
         u64::from(self.sums[len.min(LEN)])
     }
 
+    /// Do `bytes` begin like the pattern, with so many bytes that this is no accident?
+    pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
+        bytes.first_chunk::<4>().is_some_and(|first| *first == self.bytes[..4])
+    }
+
     /// Are these the first bytes of the pattern?
     #[inline]
     pub fn starts_with(&self, bytes: &[u8]) -> bool {

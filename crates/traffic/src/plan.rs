@@ -1,17 +1,18 @@
 //! A trial laid out before it starts: everything that the packet path needs is computed and allocated here.
 
 use crate::analyzer::{Analyzer, Register, destination};
-use crate::generator::{PortGenerator, destination_order};
+use crate::generator::{PortGenerator, Stream, destination_order};
+use crate::headers;
 pub use crate::layout::Layout;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
+use drophammer_model::trial::{Family, FlowDuration, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 
 /// What a tester port knows of its link.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Neighbour {
     /// Our address.
     pub mac: MacAddr,
@@ -19,13 +20,33 @@ pub struct Neighbour {
     pub device_ipv4: Option<MacAddr>,
     /// The device's address as neighbour discovery told it.
     pub device_ipv6: Option<MacAddr>,
+    /// The same behind VLAN tags.
+    pub vlans: Vec<VlanNeighbour>,
+}
+
+/// What a tester port knows of the device behind VLAN tags.
+#[derive(Clone, Debug, Default)]
+pub struct VlanNeighbour {
+    /// VLAN identifiers, the outermost first.
+    pub vids: Vec<u16>,
+    /// The device's address as ARP told it.
+    pub device_ipv4: Option<MacAddr>,
+    /// The device's address as neighbour discovery told it.
+    pub device_ipv6: Option<MacAddr>,
 }
 
 impl Neighbour {
-    fn device(&self, family: Family) -> Option<MacAddr> {
+    /// The device's address behind tags with these identifiers.
+    pub(crate) fn device(&self, family: Family, vids: &[u16]) -> Option<MacAddr> {
+        let (ipv4, ipv6) = if vids.is_empty() {
+            (self.device_ipv4, self.device_ipv6)
+        } else {
+            let vlan = self.vlans.iter().find(|vlan| vlan.vids == vids)?;
+            (vlan.device_ipv4, vlan.device_ipv6)
+        };
         match family {
-            Family::Ipv4 => self.device_ipv4,
-            Family::Ipv6 => self.device_ipv6,
+            Family::Ipv4 => ipv4,
+            Family::Ipv6 => ipv6,
         }
     }
 }
@@ -60,12 +81,24 @@ pub enum PlanError {
         ports: usize,
     },
     /// The device's MAC address on a port is not known.
-    #[error("the device does not answer on port {port} for {family} (no MAC address)")]
+    #[error("the device does not answer on port {port} for {family}{} (no MAC address)", in_vlan(.vids))]
     NoNeighbour {
         /// Port.
         port: PortIndex,
         /// IP version.
         family: Family,
+        /// VLAN identifiers of the flow, the outermost first.
+        vids: Vec<u16>,
+    },
+    /// Headers that cannot be a frame.
+    #[error("flow {flow} ({group}): {reason}")]
+    Headers {
+        /// Flow, from 0.
+        flow: usize,
+        /// Its group.
+        group: String,
+        /// Header, cause and remedy.
+        reason: String,
     },
     /// Addresses do not fit the flow's family, or there are none.
     #[error("flow {flow}: addresses do not fit {family}")]
@@ -100,6 +133,11 @@ pub enum PlanError {
     /// No flow, too many flows, or nothing to send.
     #[error("{0}")]
     Empty(String),
+}
+
+fn in_vlan(vids: &[u16]) -> String {
+    let vids: Vec<_> = vids.iter().map(u16::to_string).collect();
+    if vids.is_empty() { String::new() } else { format!(" in VLAN {}", vids.join(" in ")) }
 }
 
 /// `n` zeros, with a line of the cache behind them that nobody uses. All that a thread writes per frame either fills whole
@@ -179,6 +217,40 @@ fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
     Ok(())
 }
 
+fn check_headers(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
+    let wrong = |reason: String| Err(PlanError::Headers { flow: i, group: flow.group.clone(), reason });
+    for header in &flow.headers {
+        for (name, field) in header.fields() {
+            if let Some(Err(e)) = field.map(|field| field.check()) {
+                return wrong(format!("`{name}` of `{}`: {e}", header.kind()));
+            }
+        }
+    }
+    headers::wrong_ip(flow).map_or(Ok(()), |reason| wrong(reason.into()))
+}
+
+fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanError> {
+    let bad = |why: &str| Err(PlanError::Empty(format!("flow {i}: {why}")));
+    let Some(schedule) = &flow.schedule else {
+        return match load {
+            Load::Flows => bad("it has no rate of its own, and its port has no load"),
+            _ => Ok(()),
+        };
+    };
+    if !(schedule.rate_pps.is_finite() && schedule.rate_pps > 0.0) {
+        return bad("its rate is not above 0");
+    }
+    let length = match schedule.duration {
+        FlowDuration::Seconds(seconds) => seconds,
+        FlowDuration::Continuous | FlowDuration::Frames(_) => 0.0,
+    };
+    if [schedule.delay_s, length].iter().all(|s| (0.0..=LAST_EVENT_S).contains(s)) {
+        Ok(())
+    } else {
+        bad("its delay or its length is no time of the trial")
+    }
+}
+
 /// Bits that all flows together may use to tell duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
 /// Time bins at most per group.
@@ -214,12 +286,15 @@ impl Plan {
             if let Some(port) = flow.also.iter().find(|port| layout.lane_of(**port) != layout.lane_of(flow.to)) {
                 return Err(PlanError::Apart { flow: i, port: *port });
             }
-            if ports[flow.from].device(flow.family).is_none() {
-                return Err(PlanError::NoNeighbour { port: flow.from, family: flow.family });
+            check_headers(i, flow)?;
+            let vids = headers::tags(&flow.headers);
+            if headers::needs_device(&flow.headers) && ports[flow.from].device(flow.family, &vids).is_none() {
+                return Err(PlanError::NoNeighbour { port: flow.from, family: flow.family, vids });
             }
             if !(flow.weight.is_finite() && flow.weight > 0.0) {
                 return Err(PlanError::Empty(format!("flow {i} has no share of the load")));
             }
+            check_schedule(i, flow, &spec.load)?;
             if !groups.contains(&flow.group) {
                 groups.push(flow.group.clone());
             }
@@ -233,19 +308,9 @@ impl Plan {
             (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
         });
         let mut generators = Vec::new();
-        for port in spec.senders() {
-            let device = |family| ports[port].device(family).unwrap_or_default();
-            generators.push(PortGenerator::new(
-                spec,
-                port,
-                ports[port].mac,
-                &device,
-                &groups,
-                timing,
-                &pattern,
-                bin_ns,
-                bins,
-            )?);
+        for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port)) {
+            let link = &ports[stream.port];
+            generators.push(PortGenerator::new(spec, stream, link, &groups, timing, &pattern, bin_ns, bins)?);
         }
         if generators.iter().all(|g| g.total() == 0) {
             return Err(PlanError::Empty("the load is less than one frame".into()));

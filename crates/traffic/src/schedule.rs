@@ -47,6 +47,15 @@ impl Schedule {
         out
     }
 
+    /// At `rate` from `start` on, before `end` and at most `frames` frames.
+    pub fn flow(start: Duration, end: Duration, rate: FrameRate, frames: Option<u64>) -> Schedule {
+        let room = rate.frames_in(end.saturating_sub(start));
+        let frames = frames.map_or(room, |frames| frames.min(room));
+        let step = Step { start_ns: start.as_nanos() as f64, first: 0, frames, rate: rate.pps() };
+        let end_ns = start.as_nanos() as u64 + (frames as f64 * 1e9 / rate.pps()) as u64;
+        Schedule { steps: vec![step], total: frames, end_ns }
+    }
+
     /// Exactly `frames` frames at `rate`.
     pub fn burst(frames: u64, rate: FrameRate) -> Schedule {
         let step = Step { start_ns: 0.0, first: 0, frames, rate: rate.pps() };
@@ -62,6 +71,11 @@ impl Schedule {
     /// Length in nanoseconds.
     pub fn end_ns(&self) -> u64 {
         self.end_ns
+    }
+
+    /// The highest rate of any time, in frames per second.
+    pub(crate) fn peak_pps(&self) -> f64 {
+        self.steps.iter().map(|step| step.rate).fold(0.0, f64::max)
     }
 
     /// The rate when it is the same from the first departure, at 0, to the last.

@@ -1,16 +1,19 @@
 //! A test frame with everything that does not change, and the sums over it, so that per frame only addresses, signature
 //! and checksums are written.
+//!
+//! Where things are in a frame, [`drophammer_wire::stack`] says. Frames of one IP packet with UDP or TCP, behind any tags and
+//! labels, are patched here by sums alone. All others, and those with further fields that vary, go the general way: fields are
+//! written at their places, and checksums are computed anew.
 
 use crate::payload::Pattern;
 use drophammer_model::size::FrameSize;
+use drophammer_model::traffic::{AnyField, FieldName, Header, HeaderKind};
 use drophammer_model::trial::Family;
 use drophammer_wire::frame::HEAD;
-use drophammer_wire::signature::{self, TEST_PORT};
-use drophammer_wire::{MacAddr, checksum, ethernet, ipv4, ipv6, udp};
-use std::net::{Ipv4Addr, Ipv6Addr};
-
-/// Hop limit of test frames; a router lowers it by one.
-pub const HOP_LIMIT: u8 = 64;
+use drophammer_wire::signature;
+use drophammer_wire::stack::{self, Checksum, ChecksumKind, Compiled, Payload, Place, StackError};
+use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
+use std::sync::Arc;
 
 /// Bytes of the shortest frame.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
@@ -26,6 +29,11 @@ fn name(bytes: &[u8]) -> u64 {
 pub struct Template {
     bytes: Vec<u8>,
     family: Family,
+    /// The outermost IP header; the end of the frame where there is none.
+    ip_at: usize,
+    /// The checksum of UDP or TCP, counted from the IP header.
+    checksum_at: usize,
+    is_udp: bool,
     /// Sum (of little-endian words, as all sums here) over the IPv4 header with both addresses zero.
     ip_sum: u64,
     /// Sum over pseudo header and datagram with addresses, signature and checksum zero.
@@ -34,87 +42,120 @@ pub struct Template {
     signature_is_odd: bool,
     /// Tells what is behind the head apart.
     body: u64,
+    general: Option<Box<General>>,
 }
 
-/// What a template is made from.
-#[derive(Clone, Copy, Debug)]
-pub struct Headers {
-    /// IP version.
-    pub family: Family,
-    /// Tester's address.
-    pub source_mac: MacAddr,
-    /// The device's address.
-    pub destination_mac: MacAddr,
-    /// UDP source port: constant per flow, so that a router that spreads by hash keeps its order.
-    pub source_port: u16,
-    /// Type of service / traffic class.
-    pub traffic_class: u8,
+/// What the general way writes.
+#[derive(Clone, Debug)]
+struct General {
+    source: Option<Place>,
+    destination: Option<Place>,
+    /// Fields that vary from frame to frame.
+    fields: Vec<Varying>,
+    /// In the order in which they are to be computed.
+    checksums: Vec<Checksum>,
+}
+
+/// A field that varies.
+#[derive(Clone)]
+struct Varying {
+    place: Place,
+    values: Arc<dyn AnyField + Send + Sync>,
+}
+
+impl std::fmt::Debug for Varying {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}: {} values", self.place, self.values.count())
+    }
+}
+
+/// Is this the first bytes of a frame that is patched by sums: one IP packet without options, UDP or TCP, no other checksum?
+fn is_simple(compiled: &Compiled, ip: usize) -> bool {
+    let [l3, l4] = &compiled.layers[ip..] else { return false };
+    let plain_ip = match l3.kind {
+        HeaderKind::Ipv4 => l3.length() == ipv4::LEN && compiled.checksums.len() == 2,
+        HeaderKind::Ipv6 => l3.length() == ipv6::LEN && compiled.checksums.len() == 1,
+        _ => false,
+    };
+    plain_ip && matches!(l4.kind, HeaderKind::Udp | HeaderKind::Tcp)
 }
 
 impl Template {
-    /// Builds the frame of `size`.
-    pub fn new(headers: &Headers, size: FrameSize, pattern: &Pattern) -> Template {
-        let v6 = headers.family == Family::Ipv6;
-        let ip_len = usize::from(size.ip_bytes(v6));
-        let frame_len = usize::from(size.frame_bytes(v6)) - 4;
-        let ip_header = if v6 { ipv6::LEN } else { ipv4::LEN };
-        let ip_at = ethernet::LEN;
-        let udp_at = ip_at + ip_header;
-        let end = ip_at + ip_len;
-        let signature_at = end - signature::LEN;
-        let payload_at = udp_at + udp::LEN;
-        let mut bytes = vec![0u8; frame_len];
-
-        ethernet::Repr {
-            destination: headers.destination_mac,
-            source: headers.source_mac,
-            ethertype: if v6 { ethernet::ethertype::IPV6 } else { ethernet::ethertype::IPV4 },
+    /// Builds the frame of `size`, or of the next size that has room for headers and signature. Addresses of the outermost
+    /// IP header that are not given are written by [`Template::patch`].
+    ///
+    /// # Errors
+    /// Headers that cannot be a frame.
+    pub fn new(headers: &[Header], family: Family, size: FrameSize, pattern: &Pattern) -> Result<Template, StackError> {
+        let mut headers = headers.to_vec();
+        let mut patched = [false; 2];
+        let outermost = headers.iter_mut().find(|h| matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
+        if let Some(ip) = outermost {
+            for (name, patched) in [FieldName::Source, FieldName::Destination].into_iter().zip(&mut patched) {
+                if ip.field(name).is_none() {
+                    *patched = ip.set(name, 0);
+                }
+            }
         }
-        .emit(&mut bytes);
-        bytes[payload_at..signature_at].copy_from_slice(pattern.bytes(signature_at - payload_at));
-        let pseudo = if v6 {
-            let ip = ipv6::Repr {
-                traffic_class: headers.traffic_class,
-                flow_label: 0,
-                next_header: ipv4::protocol::UDP,
-                hop_limit: HOP_LIMIT,
-                source: Ipv6Addr::UNSPECIFIED,
-                destination: Ipv6Addr::UNSPECIFIED,
-                payload_len: ip_len - ip_header,
-            };
-            ip.emit(&mut bytes[ip_at..]);
-            ip.pseudo_header_sum()
-        } else {
-            let ip = ipv4::Repr {
-                tos: headers.traffic_class,
-                identification: 0,
-                dont_fragment: true,
-                ttl: HOP_LIMIT,
-                protocol: ipv4::protocol::UDP,
-                source: Ipv4Addr::UNSPECIFIED,
-                destination: Ipv4Addr::UNSPECIFIED,
-                payload_len: ip_len - ip_header,
-            };
-            ip.emit(&mut bytes[ip_at..]);
-            ip.pseudo_header_sum()
-        };
-        bytes[ip_at + ip_header..][..2].copy_from_slice(&headers.source_port.to_be_bytes());
-        bytes[udp_at + 2..][..2].copy_from_slice(&TEST_PORT.to_be_bytes());
-        bytes[udp_at + 4..][..2].copy_from_slice(&((end - udp_at) as u16).to_be_bytes());
-        let ip_sum = if v6 {
-            0
-        } else {
-            bytes[ip_at + 10..ip_at + 12].fill(0);
-            checksum::sum_le(&bytes[ip_at..udp_at])
-        };
-        Template {
-            family: headers.family,
-            ip_sum,
-            udp_sum: u64::from(checksum::fold(pseudo).swap_bytes()) + checksum::sum_le(&bytes[udp_at..end]),
+        let fill = |payload: &mut [u8]| payload.copy_from_slice(pattern.bytes(payload.len()));
+        let payload = Payload::Signed(&fill);
+        let mut compiled = stack::compile(&headers, stack::fit(&headers, size, payload)?, payload)?;
+        let ip = compiled.layers.outermost_ip();
+        let place = |which: usize, name| compiled.place(ip?, name).copied().filter(|_| patched[which]);
+        let (source, destination) = (place(0, FieldName::Source), place(1, FieldName::Destination));
+        let fields: Vec<Varying> = compiled
+            .fields
+            .iter()
+            .filter_map(|place| {
+                let values = headers[place.header].field(place.field).filter(|field| field.count() > 1)?;
+                Some(Varying { place: *place, values: values.shared() })
+            })
+            .collect();
+        let signature_at = compiled.signature_at.unwrap_or(compiled.bytes.len());
+        let simple = ip.filter(|ip| fields.is_empty() && patched == [true; 2] && is_simple(&compiled, *ip));
+        let general = simple.is_none().then(|| {
+            let checksums = compiled.checksums.clone();
+            Box::new(General { source, destination, fields, checksums })
+        });
+        let mut template = Template {
+            family,
+            ip_at: ip.map_or(compiled.bytes.len(), |ip| compiled.layers[ip].offset()),
+            checksum_at: 0,
+            is_udp: false,
+            ip_sum: 0,
+            udp_sum: 0,
             signature_at,
-            signature_is_odd: (signature_at - udp_at) % 2 == 1,
-            body: name(bytes.get(HEAD..).unwrap_or_default()),
-            bytes,
+            signature_is_odd: false,
+            body: 0,
+            general,
+            bytes: Vec::new(),
+        };
+        if let Some(ip) = simple {
+            template.sum_up(&mut compiled, ip);
+        }
+        template.body = name(compiled.bytes.get(HEAD..).unwrap_or_default());
+        template.bytes = compiled.bytes;
+        Ok(template)
+    }
+
+    /// Sums up what does not change of a frame that is patched by sums, and makes its checksums zero.
+    fn sum_up(&mut self, compiled: &mut Compiled, ip: usize) {
+        let (bytes, l3) = (&mut compiled.bytes, &compiled.layers[ip]);
+        for checksum in &compiled.checksums {
+            bytes[checksum.at..checksum.at + 2].fill(0);
+            let little_endian = |sum: u64| u64::from(checksum::fold(sum).swap_bytes());
+            match checksum.kind {
+                ChecksumKind::Ipv4Header => {
+                    self.ip_sum = checksum::sum_le(&bytes[l3.offset()..l3.offset() + l3.length()]);
+                }
+                kind => {
+                    let covered = checksum.covers[2].range();
+                    self.is_udp = kind == ChecksumKind::Udp;
+                    self.checksum_at = checksum.at - l3.offset();
+                    self.signature_is_odd = (self.signature_at - covered.start) % 2 == 1;
+                    self.udp_sum = little_endian(checksum.constant) + checksum::sum_le(&bytes[covered]);
+                }
+            }
         }
     }
 
@@ -123,7 +164,6 @@ impl Template {
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
-
     /// Never true.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -147,6 +187,11 @@ impl Template {
     /// Sums (of little-endian words) over the IPv4 header, and over pseudo header and datagram, with zeros as above.
     pub(crate) fn sums(&self) -> (u64, u64) {
         (self.ip_sum, self.udp_sum)
+    }
+
+    /// Is it Ethernet, IP and UDP, with nothing that varies but addresses?
+    pub(crate) fn is_plain(&self) -> bool {
+        self.general.is_none() && self.is_udp && self.ip_at == ethernet::LEN
     }
 
     /// Where the signature is.
@@ -179,50 +224,99 @@ impl Template {
         }
     }
 
-    /// Makes `slot`, which holds this template, the frame with these addresses (IPv4 in the low 32 bits) and signature.
+    /// Makes `slot`, which holds this template, frame `index` of its flow, with these addresses (IPv4 in the low 32 bits) and
+    /// this signature.
     #[inline]
-    pub fn patch(&self, slot: &mut [u8], source: u128, destination: u128, signature: &[u8; signature::LEN]) {
+    pub fn patch(
+        &self,
+        slot: &mut [u8],
+        index: u64,
+        source: u128,
+        destination: u128,
+        signature: &[u8; signature::LEN],
+    ) {
+        if self.general.is_some() {
+            return self.patch_fields(slot, index, source, destination, signature);
+        }
         let mut tail = checksum::sum_le(signature);
         if self.signature_is_odd {
             tail = checksum::swap(tail);
         }
-        match self.family {
-            Family::Ipv4 => {
-                // One check of the length for all that is written.
-                let head: &mut [u8; 42] = slot.first_chunk_mut().expect("a UDP frame has at least 42 bytes");
-                // Both addresses as eight bytes in their order on the wire.
-                let addresses = (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes();
-                head[26..34].copy_from_slice(&addresses.to_le_bytes());
-                let addresses = checksum::halves(addresses);
-                head[24..26].copy_from_slice(&checksum::finish(self.ip_sum + addresses).to_le_bytes());
-                head[40..42].copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_le_bytes());
-            }
-            Family::Ipv6 => {
-                let head: &mut [u8; 62] = slot.first_chunk_mut().expect("a UDP frame has at least 62 bytes");
-                head[22..38].copy_from_slice(&source.to_be_bytes());
-                head[38..54].copy_from_slice(&destination.to_be_bytes());
-                let addresses = checksum::sum_le(&head[22..54]);
-                head[60..62].copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_le_bytes());
-            }
+        // Places that are known cost less.
+        if self.ip_at == ethernet::LEN && self.is_udp {
+            let udp = if self.family == Family::Ipv4 { ipv4::LEN } else { ipv6::LEN } + 6;
+            self.patch_by_sums(&mut slot[ethernet::LEN..], udp, true, source, destination, tail);
+        } else {
+            self.patch_by_sums(&mut slot[self.ip_at..], self.checksum_at, self.is_udp, source, destination, tail);
         }
         slot[self.signature_at..self.signature_at + signature::LEN].copy_from_slice(signature);
+    }
+
+    /// Patches `packet`, whose transport checksum is at `at`.
+    #[inline(always)]
+    fn patch_by_sums(&self, packet: &mut [u8], at: usize, is_udp: bool, source: u128, destination: u128, tail: u64) {
+        let addresses = match self.family {
+            Family::Ipv4 => {
+                let head: &mut [u8; ipv4::LEN] = packet.first_chunk_mut().expect("an IPv4 packet has its header");
+                // Both addresses as eight bytes in their order on the wire.
+                let addresses = (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes();
+                head[12..20].copy_from_slice(&addresses.to_le_bytes());
+                let addresses = checksum::halves(addresses);
+                head[10..12].copy_from_slice(&checksum::finish(self.ip_sum + addresses).to_le_bytes());
+                addresses
+            }
+            Family::Ipv6 => {
+                let head: &mut [u8; ipv6::LEN] = packet.first_chunk_mut().expect("an IPv6 packet has its header");
+                head[8..24].copy_from_slice(&source.to_be_bytes());
+                head[24..40].copy_from_slice(&destination.to_be_bytes());
+                checksum::sum_le(&head[8..40])
+            }
+        };
+        let sum = self.udp_sum + addresses + tail;
+        let checksum = if is_udp { udp::field(sum) } else { checksum::finish(sum) };
+        packet[at..at + 2].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// The general way.
+    #[inline(never)]
+    fn patch_fields(
+        &self,
+        slot: &mut [u8],
+        index: u64,
+        source: u128,
+        destination: u128,
+        signature: &[u8; signature::LEN],
+    ) {
+        let Some(general) = &self.general else { return };
+        for (place, address) in [(general.source, source), (general.destination, destination)] {
+            if let Some(place) = place {
+                place.write(slot, address);
+            }
+        }
+        for Varying { place, values } in &general.fields {
+            place.write(slot, values.bits(index));
+        }
+        slot[self.signature_at..self.signature_at + signature::LEN].copy_from_slice(signature);
+        general.checksums.iter().for_each(|checksum| checksum.write(slot));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_wire::signature::{Signature, TrialKey};
+    use crate::headers;
+    use crate::plan::Neighbour;
+    use drophammer_model::trial::{AddressRange, FlowSpec};
+    use drophammer_wire::MacAddr;
+    use drophammer_wire::signature::{Signature, TEST_PORT, TrialKey};
     use proptest::prelude::*;
 
-    fn headers(family: Family) -> Headers {
-        Headers {
-            family,
-            source_mac: MacAddr::local(1),
-            destination_mac: MacAddr::local(2),
-            source_port: 50_000,
-            traffic_class: 0,
-        }
+    fn headers(family: Family) -> Vec<Header> {
+        let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
+        let flow = FlowSpec { family, ..FlowSpec::new("all", 0, 1, range, range) };
+        let (mac, device) = (MacAddr::local(1), Some(MacAddr::local(2)));
+        let link = Neighbour { mac, device_ipv4: device, device_ipv6: device, ..Neighbour::default() };
+        headers::complete(&flow, 0, 1, &link)
     }
 
     proptest! {
@@ -232,14 +326,14 @@ mod tests {
         ) {
             let family = if v6 { Family::Ipv6 } else { Family::Ipv4 };
             let pattern = Pattern::new(1);
-            let template = Template::new(&headers(family), FrameSize::Frame(size), &pattern);
+            let template = Template::new(&headers(family), family, FrameSize::Frame(size), &pattern).unwrap();
             let mut slot = vec![0; template.len()];
             template.write(&mut slot);
             let key = TrialKey::new(1, 1);
             // Patched twice: what the first frame left behind must not show in the second.
-            template.patch(&mut slot, a2, b2, &Signature { flow: 1, sequence: 2, time: 3 }.emit(key));
+            template.patch(&mut slot, 7, a2, b2, &Signature { flow: 1, sequence: 2, time: 3 }.emit(key));
             let signature = Signature { flow, sequence, time };
-            template.patch(&mut slot, a, b, &signature.emit(key));
+            template.patch(&mut slot, 8, a, b, &signature.emit(key));
 
             let (_, packet) = ethernet::Repr::parse(&slot).unwrap();
             let (datagram, pseudo) = if v6 {

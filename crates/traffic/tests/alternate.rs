@@ -93,7 +93,12 @@ fn without_strays_and_alternates_ports_are_not_told_apart() {
 fn ports_that_one_flow_may_come_by_must_be_on_one_lane_and_exist() {
     let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: 0, late_ns: 0 };
     let mac = Some(MacAddr::local(1));
-    let ports = [Neighbour { mac: MacAddr::local(2), device_ipv4: mac, device_ipv6: mac }; 4];
+    let ports: [_; 4] = std::array::from_fn(|_| Neighbour {
+        mac: MacAddr::local(2),
+        device_ipv4: mac,
+        device_ipv6: mac,
+        vlans: Vec::new(),
+    });
     let spec = alternate(vec![1, 2]);
     let lanes = Layout::round_robin(4, 4);
     let planned = |spec: &TrialSpec, layout| Plan::on_lanes(spec, &ports, &timing, layout).err();

@@ -155,8 +155,8 @@ fn a_time_that_is_none_is_refused() {
         spec.events = vec![event(at_s, 0)];
         let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: 0, late_ns: 0 };
         let mac = Some(MacAddr::local(1));
-        let port = Neighbour { mac: MacAddr::local(2), device_ipv4: mac, device_ipv6: mac };
-        let refused = Plan::new(&spec, &[port; 2], &timing).err();
+        let port = Neighbour { mac: MacAddr::local(2), device_ipv4: mac, device_ipv6: mac, vlans: Vec::new() };
+        let refused = Plan::new(&spec, &[port.clone(), port], &timing).err();
         assert!(matches!(refused, Some(PlanError::NoTime { .. })), "{at_s}: {refused:?}");
     }
 }
@@ -222,8 +222,12 @@ fn every_lane_is_told_in_real_time_and_the_trial_waits_for_all() {
     (spec.bin_s, spec.drain_s) = (None, 0.2);
     spec.events = vec![event(0.005, 1), event(0.05, 0), event(0.06, 9)];
     let timing = Timing { seed: 7, key: key(1), earlier: vec![], max_backlog_ns: SECOND, late_ns: SECOND };
-    let neighbour =
-        |i: u64| Neighbour { mac: MacAddr::local(i), device_ipv4: Some(MacAddr::local(i ^ 1)), device_ipv6: None };
+    let neighbour = |i: u64| Neighbour {
+        mac: MacAddr::local(i),
+        device_ipv4: Some(MacAddr::local(i ^ 1)),
+        device_ipv6: None,
+        vlans: Vec::new(),
+    };
     let plan = Plan::on_lanes(&spec, &[neighbour(0), neighbour(1)], &timing, Layout::round_robin(2, 2)).unwrap();
     let clock = drophammer_port::SystemClock::start();
     let mut ports =

@@ -256,8 +256,10 @@ fn frames_of_others_go_to_their_owners() {
                     let mut other = f.frame.to_vec();
                     let at = udp_at(&other);
                     other[at + 3] = 10;
+                    other[at + 8..].fill(0x55);
                     let mut tcp = f.frame.to_vec();
                     tcp[if at == 34 { 23 } else { 20 }] = 6;
+                    tcp[at..].fill(0x55);
                     for frame in [lldp, other, tcp, vec![1, 2, 3], f.frame[..40].to_vec()] {
                         out.push(Out { frame, ..f.on(DELAY) });
                     }
@@ -268,6 +270,29 @@ fn frames_of_others_go_to_their_owners() {
             assert_eq!(result.groups, [expected]);
             assert_eq!(result.health.other_received, 5 * (N / 20));
             assert_eq!(bench.control.handed.len() as u64, 5 * (N / 20));
+        },
+    );
+}
+
+#[test]
+fn a_frame_with_our_signature_is_ours_at_any_port() {
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                out.push(f.on(DELAY));
+                if f.nth(20) {
+                    // A copy whose port was changed, and its checksum not.
+                    let mut copy = f.on(DELAY);
+                    let at = udp_at(&copy.frame);
+                    copy.frame[at + 3] = 10;
+                    out.push(copy);
+                }
+            }
+        },
+        |result, expected, _| {
+            let corrupted = N / 20;
+            assert_eq!(result.groups, [GroupCounts { corrupted, ..expected }]);
+            assert_eq!(result.health.other_received, 0);
         },
     );
 }

@@ -273,7 +273,7 @@ impl Bench {
     fn plan(&self, spec: &TrialSpec) -> Plan {
         let neighbour = |i| {
             let device = Some(MacAddr::local(100));
-            Neighbour { mac: MacAddr::local(i), device_ipv4: device, device_ipv6: device }
+            Neighbour { mac: MacAddr::local(i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
         };
         let neighbours: Vec<_> = (0..self.ports.len() as u64).map(neighbour).collect();
         // However far a lane falls behind it sends everything: a test's machine may be busy.

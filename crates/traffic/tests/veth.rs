@@ -39,17 +39,7 @@ fn spec() -> TrialSpec {
         let first = if family == Family::Ipv4 { "198.18.0.1" } else { "2001:2::1" };
         let range = AddressRange { first: first.parse().unwrap(), step: 1, count: 64 };
         let group = format!("{from} to {to}, {family}");
-        FlowSpec {
-            group,
-            from,
-            to,
-            also: vec![],
-            family,
-            sources: range,
-            destinations: range.into(),
-            per_destination: false,
-            weight: 1.0,
-        }
+        FlowSpec::new(group, from, to, range, range)
     };
     let pairs = [(0, 1), (1, 0), (2, 3), (3, 2)];
     TrialSpec {
@@ -71,7 +61,7 @@ fn trial(layout: Layout, number: u64) -> Result<(), String> {
     // Addresses of no interface: the kernel's own stack lets go of such frames at once.
     let neighbour = |i: u64| {
         let device = Some(MacAddr::local(10 + (i ^ 1)));
-        Neighbour { mac: MacAddr::local(10 + i), device_ipv4: device, device_ipv6: device }
+        Neighbour { mac: MacAddr::local(10 + i), device_ipv4: device, device_ipv6: device, vlans: Vec::new() }
     };
     // However busy the machine: late frames are sent late, not left out.
     let timing = Timing {

@@ -1,4 +1,5 @@
-//! Headers and messages as bytes, without I/O: one file per header, and the test signature.
+//! Headers and messages as bytes, without I/O: one file per header, the test signature, and [`stack`], which joins headers
+//! to frames and finds them in frames.
 //!
 //! Contract of every parser: any byte string is either read or refused with [`Malformed`]; none panics. Emitters write
 //! into a buffer that the caller has sized with the header's `LEN` and panic only if it is shorter.
@@ -12,11 +13,11 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
-pub mod mac;
 pub mod signature;
+pub mod stack;
 pub mod udp;
 
-pub use mac::MacAddr;
+pub use drophammer_model::mac::MacAddr;
 
 /// Why bytes are not the header that they were taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("emulation", &["wire", "model"]),
     ("traffic", &["port", "wire", "model"]),
     ("port", &["wire", "model"]),
-    ("wire", &[]),
+    ("wire", &["model"]),
     ("model", &[]),
 ];
 

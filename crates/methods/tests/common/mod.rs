@@ -145,6 +145,7 @@ impl Fake {
                 let lost = sent.saturating_sub(forwarded(sent, spec.duration_s)).max(floor(sent));
                 (sent, lost, spec.duration_s, None)
             }
+            Load::Flows => panic!("no test of a search has flows with rates of their own"),
             Load::Burst { frames, rate_pps } => {
                 let seconds = *frames as f64 / rate_pps;
                 (*frames, frames.saturating_sub(forwarded(*frames, seconds)), seconds, None)

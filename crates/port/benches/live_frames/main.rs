@@ -6,7 +6,7 @@
 
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::discard::Discard;
 use drophammer_port::live_frames::LiveFrames;
@@ -36,17 +36,7 @@ impl Control for Nobody {
 
 fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -> TrialSpec {
     let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
-    let flow = FlowSpec {
-        group: "all".into(),
-        from: 0,
-        to: 1,
-        also: vec![],
-        family: Family::Ipv4,
-        sources: range([10, 200, 0, 2], 1),
-        destinations: range([10, 0, 0, 0], destinations).into(),
-        per_destination: false,
-        weight: 1.0,
-    };
+    let flow = FlowSpec::new("all", 0, 1, range([10, 200, 0, 2], 1), range([10, 0, 0, 0], destinations));
     TrialSpec {
         purpose: "bench".into(),
         size: size.parse().expect("a size"),
@@ -61,7 +51,8 @@ fn spec(load: Load, seconds: f64, flows: usize, destinations: u32, size: &str) -
 
 fn run(spec: &TrialSpec, ports: &mut [Box<dyn Port>], clock: SystemClock) -> TrialResult {
     let mac = MacAddr::local;
-    let neighbours = [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None });
+    let neighbours =
+        [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None, vlans: Vec::new() });
     let timing = Timing {
         seed: 1,
         key: TrialKey::new(7, 1),

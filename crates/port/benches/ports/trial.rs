@@ -2,7 +2,7 @@
 
 use crate::links::{FROM, MACS, Sample, TO, counter, cpu_seconds};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::discard::Discard;
 use drophammer_port::live_frames;
 use drophammer_port::{Arrival, Backend, Clock, Port, PortError, SystemClock};
@@ -30,25 +30,19 @@ fn plan(to: usize, destinations: u32, seconds: f64, trial: u64) -> Plan {
     let spec = TrialSpec {
         purpose: "bench".into(),
         size: "64".parse().expect("a size"),
-        flows: vec![FlowSpec {
-            group: "all".into(),
-            from: 0,
-            to,
-            also: vec![],
-            family: Family::Ipv4,
-            sources: range([10, 200, 0, 2], 1),
-            destinations: range([10, 0, 0, 0], destinations).into(),
-            per_destination: false,
-            weight: 1.0,
-        }],
+        flows: vec![FlowSpec::new("all", 0, to, range([10, 200, 0, 2], 1), range([10, 0, 0, 0], destinations))],
         load: Load::Maximum { limit_pps: 14_880_952.0 },
         duration_s: seconds,
         bin_s: None,
         drain_s: if to == 0 { 0.0 } else { 0.2 },
         events: vec![],
     };
-    let neighbour =
-        |i: usize| Neighbour { mac: MacAddr(MACS[i]), device_ipv4: Some(MacAddr(MACS[1 - i])), device_ipv6: None };
+    let neighbour = |i: usize| Neighbour {
+        mac: MacAddr(MACS[i]),
+        device_ipv4: Some(MacAddr(MACS[1 - i])),
+        device_ipv6: None,
+        vlans: Vec::new(),
+    };
     let timing = Timing {
         seed: 1,
         key: TrialKey::new(7, trial),

@@ -78,7 +78,8 @@ pub fn send_for_ever() -> ExitCode {
     let flows = vec![flow("all", Family::Ipv4, 1_000, 1.0)];
     let spec = spec("64", flows, Load::Constant { rate_pps: 10_000.0 }, 600.0);
     let mac = MacAddr::local;
-    let neighbours = [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None });
+    let neighbours =
+        [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: None, vlans: Vec::new() });
     let timing = Timing {
         seed: 5,
         key: TrialKey::new(7, 1),

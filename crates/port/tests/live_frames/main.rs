@@ -116,17 +116,7 @@ fn flow(group: &str, family: Family, destinations: u32, weight: f64) -> FlowSpec
         Family::Ipv6 => "2001:db8::2",
     };
     let sources = AddressRange { first: source.parse().expect("an address"), step: 1, count: 1 };
-    FlowSpec {
-        group: group.into(),
-        from: 0,
-        to: 1,
-        also: vec![],
-        family,
-        sources,
-        destinations: destinations_of(family, destinations, 1).into(),
-        per_destination: false,
-        weight,
-    }
+    FlowSpec { weight, ..FlowSpec::new(group, 0, 1, sources, destinations_of(family, destinations, 1)) }
 }
 
 fn spec(size: &str, flows: Vec<FlowSpec>, load: Load, duration_s: f64) -> TrialSpec {
@@ -163,8 +153,12 @@ impl Bench<'_> {
         mut control: Nobody,
     ) -> Result<TrialResult, String> {
         let mac = MacAddr::local;
-        let neighbours =
-            [0, 1].map(|i| Neighbour { mac: mac(i), device_ipv4: Some(mac(1 - i)), device_ipv6: Some(mac(1 - i)) });
+        let neighbours = [0, 1].map(|i| Neighbour {
+            mac: mac(i),
+            device_ipv4: Some(mac(1 - i)),
+            device_ipv6: Some(mac(1 - i)),
+            vlans: Vec::new(),
+        });
         let timing = Timing {
             seed: 5,
             key: TrialKey::new(7, 1),

@@ -68,6 +68,7 @@ fn load_text(t: &TrialRecord) -> String {
             format!("mean of: {}", each.join(", "))
         }
         Load::Burst { frames, .. } => format!("burst of {} frames", group_digits(*frames)),
+        Load::Flows => "each flow at a rate of its own".into(),
     };
     match t.result.health.kernel_generators {
         0 => load,

@@ -39,7 +39,7 @@ pub fn read_suite(text: &str) -> Suite {
 }
 
 /// Keeps records; stops and fails on request.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Memory {
     pub records: Vec<Record>,
     /// Wants to stop once so many trials are kept.

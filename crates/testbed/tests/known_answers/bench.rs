@@ -166,17 +166,7 @@ impl Up<'_> {
         let flow = |from: usize, to: usize, family: Family| {
             let range = |port: usize| views[port].addressing(family).unwrap().destinations;
             let group = family.to_string();
-            FlowSpec {
-                group,
-                from,
-                to,
-                also: vec![],
-                family,
-                sources: range(from),
-                destinations: range(to).into(),
-                per_destination: false,
-                weight: 1.0,
-            }
+            FlowSpec::new(group, from, to, range(from), range(to))
         };
         let flows = directions.iter().flat_map(|(from, to)| families.iter().map(|f| flow(*from, *to, *f))).collect();
         let size = if both { "78" } else { "64" };

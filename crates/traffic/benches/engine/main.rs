@@ -93,17 +93,7 @@ impl Control for Nobody {
 
 fn flow(from: usize, to: usize, destinations: u32) -> FlowSpec {
     let range = |first: [u8; 4], count| AddressRange { first: first.into(), step: 1, count };
-    FlowSpec {
-        group: "all".into(),
-        from,
-        to,
-        also: vec![],
-        family: Family::Ipv4,
-        sources: range([10, 200, 0, 2], 1),
-        destinations: range([10, 0, 0, 0], destinations).into(),
-        per_destination: false,
-        weight: 1.0,
-    }
+    FlowSpec::new("all", from, to, range([10, 200, 0, 2], 1), range([10, 0, 0, 0], destinations))
 }
 
 /// A flow to a million routes, counted by route.
@@ -134,7 +124,7 @@ fn plan_of(flows: Vec<FlowSpec>, layout: Layout, seconds: f64) -> Plan {
     let mac = |port: usize| MacAddr::local(port as u64);
     // Frames are for whoever is at the far end; who only receives needs no far end.
     let far = |port| spec.flows.iter().find(|f| f.from == port).map_or(port, |f| f.to);
-    let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(far(i))), device_ipv6: None };
+    let neighbour = |i| Neighbour { mac: mac(i), device_ipv4: Some(mac(far(i))), device_ipv6: None, vlans: Vec::new() };
     let neighbours: Vec<_> = (0..layout.ports()).map(neighbour).collect();
     let (key, late_ns) = (TrialKey::new(7, 1), 1_000_000_000);
     let timing = Timing { seed: 1, key, earlier: vec![], max_backlog_ns: 200_000, late_ns };

@@ -7,6 +7,7 @@ use super::{Analyzer, Class, Verdict, departure};
 use crate::intact::Expected;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST};
+use drophammer_wire::ethernet;
 use drophammer_wire::signature::{self, Signature};
 
 /// A frame after the first pass.
@@ -85,11 +86,21 @@ impl Analyzer {
         for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
             let Arrival { frame, at } = get(i);
             let found = expected.signature(frame);
+            let mut place = self.home.place(found.flow());
+            if !self.encapsulations.is_empty() {
+                let arrives = self.encapsulations.get(place as usize);
+                if arrives.is_some_and(|arrives| !arrives.is_of(frame, found.packet_at())) {
+                    place = u32::MAX;
+                }
+            } else if found.packet_at() > ethernet::LEN {
+                // Tags or labels that nobody asked for.
+                place = u32::MAX;
+            }
             *looked = Looked {
                 frame: awaited::frame(port, found.sequence()),
-                departure: departure(found.time as u32, at),
+                departure: departure(found.time(), at),
                 at: at.0,
-                place: self.home.place(found.flow()),
+                place,
                 length: frame.len() as u32,
             };
         }
@@ -199,7 +210,9 @@ impl Analyzer {
         self.settled = false;
         let Looked { frame, departure, place, .. } = self.looked.0[i];
         if (place as usize) < self.flows.len() {
-            self.take_of_flow(port, place as usize, frame as u32, departure, true, arrival)
+            let flow = self.ids[place as usize];
+            let signature = Signature { flow, sequence: frame as u32, time: departure as u32 };
+            self.take_of_flow(port, place as usize, signature, true, None, arrival)
         } else {
             self.take_at_length(port, arrival)
         }

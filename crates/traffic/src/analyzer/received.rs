@@ -5,6 +5,7 @@ use crate::plan::spaced;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
+use drophammer_model::traffic::Deviation;
 
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct GroupReceived {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
+    /// Intact at the right port in another encapsulation, in the order of [`Deviation::ALL`].
+    pub deviations: [u64; Deviation::ALL.len()],
     /// Later than the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
@@ -41,6 +44,7 @@ impl GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
+            deviations: [0; Deviation::ALL.len()],
             late: 0,
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
@@ -87,6 +91,7 @@ impl GroupReceived {
     pub(crate) fn add(&mut self, other: &GroupReceived) {
         self.stray += other.stray;
         self.corrupted += other.corrupted;
+        self.deviations.iter_mut().zip(other.deviations).for_each(|(sum, n)| *sum += n);
         self.late += other.late;
         self.bytes += other.bytes;
         let bins = self.bins.delivered.iter_mut().zip(&other.bins.delivered);

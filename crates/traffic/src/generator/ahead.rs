@@ -46,7 +46,7 @@ impl PortGenerator {
         if frames == 0 {
             return Ok(0);
         }
-        self.fill(port, &at[..frames]);
+        self.fill(port, 0, &at[..frames]);
         let sent = port.send_at(&at[..frames])?;
         debug_assert_eq!(sent.refused, 0, "virtual time has no ring that could be full");
         self.account_ahead(&at[..frames]);

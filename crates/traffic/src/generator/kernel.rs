@@ -101,7 +101,7 @@ impl PortGenerator {
         let rate = self.schedule.constant_rate()?;
         let first = self.flows.first()?.templates.first()?;
         let alike = |flow: &SendFlow| match flow.templates.as_slice() {
-            [one] => (one.len(), one.family()) == (first.len(), first.family()),
+            [one] if one.is_plain() => (one.len(), one.family()) == (first.len(), first.family()),
             _ => false,
         };
         if !(SLOWEST_PPS.max(kernel.slowest_pps())..=FASTEST_PPS).contains(&rate)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{AddressRange, DestinationCounts, Family, FlowSpec, Load, LoadStep, TrialSpec};
+use drophammer_model::trial::{AddressRange, DestinationCounts, FlowSpec, Load, LoadStep, TrialSpec};
 use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
 use drophammer_wire::{MacAddr, checksum};
@@ -73,6 +73,7 @@ fn planned(spec: &TrialSpec, layout: Layout) -> Plan {
         mac: MacAddr::local(i),
         device_ipv4: Some(MacAddr(*b"device")),
         device_ipv6: Some(MacAddr(*b"device")),
+        vlans: Vec::new(),
     };
     let ports: Vec<_> = (0..layout.ports() as u64).map(neighbour).collect();
     Plan::on_lanes(spec, &ports, &timing(), layout).unwrap()
@@ -169,18 +170,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
 fn flow(group: u8, from: usize, to: usize, ipv6: bool, weight: f64) -> FlowSpec {
     let first = if ipv6 { "2001:2::1" } else { "198.18.0.1" };
     let range = |count| AddressRange { first: first.parse().unwrap(), step: 1, count };
-    let family = if ipv6 { Family::Ipv6 } else { Family::Ipv4 };
-    FlowSpec {
-        group: format!("g{group}"),
-        from,
-        to,
-        also: vec![],
-        family,
-        sources: range(3),
-        destinations: range(5).into(),
-        per_destination: false,
-        weight,
-    }
+    FlowSpec { weight, ..FlowSpec::new(format!("g{group}"), from, to, range(3), range(5)) }
 }
 
 fn trial(flows: Vec<FlowSpec>, load: Load, size: &str) -> TrialSpec {

@@ -328,7 +328,7 @@ mod tests {
         let long = Notification::cease(cease::ADMINISTRATIVE_RESET, &"é".repeat(200));
         assert_eq!((long.data.len(), long.data[0]), (255, 254));
         assert_eq!(long.text().unwrap(), "é".repeat(127));
-        assert_eq!(Notification::cease(2, "").data, []);
+        assert!(Notification::cease(2, "").data.is_empty());
         assert_eq!(Notification::new(6, 2, [3, b'a', b'b']).text(), None, "shorter than it says");
         assert_eq!(Notification::new(6, 3, [1, b'a']).text(), None, "no text in this subcode");
         assert_eq!(Notification::new(6, 2, [2, 0xff, b'b']).text().unwrap(), "\u{fffd}b");

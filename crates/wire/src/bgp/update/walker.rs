@@ -380,8 +380,10 @@ impl<'a> Update<'a> {
             return None;
         }
         match &self.unreach {
-            Some(unreach) if unreach.is_empty && self.raw == [&[][..], &[]] => Some(unreach.family),
-            None if self.raw == [&[][..], &[]] => Some(AfiSafi::IPV4_UNICAST),
+            Some(unreach) if unreach.is_empty && self.raw.iter().all(|attributes| attributes.is_empty()) => {
+                Some(unreach.family)
+            }
+            None if self.raw.iter().all(|attributes| attributes.is_empty()) => Some(AfiSafi::IPV4_UNICAST),
             _ => None,
         }
     }

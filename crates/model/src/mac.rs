@@ -1,9 +1,10 @@
 //! Ethernet addresses (IEEE 802).
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// A 48-bit Ethernet address.
+/// A 48-bit Ethernet address. Text and serialised form: `02:00:5e:10:00:ff`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacAddr(pub [u8; 6]);
 
@@ -44,6 +45,18 @@ impl FromStr for MacAddr {
     }
 }
 
+impl Serialize for MacAddr {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MacAddr {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +65,8 @@ mod tests {
     fn text_and_back() {
         let mac: MacAddr = "02:00:5e:10:00:ff".parse().unwrap();
         assert_eq!(mac.to_string(), "02:00:5e:10:00:ff");
+        assert_eq!(serde_json::to_string(&mac).unwrap(), r#""02:00:5e:10:00:ff""#);
+        assert_eq!(serde_json::from_str::<MacAddr>(r#""02-00-5E-10-00-FF""#).unwrap(), mac);
         for bad in ["", "02:00", "02:00:5e:10:00:ff:01", "0g:00:5e:10:00:ff", "2:0:5e:10:0:ff"] {
             assert!(bad.parse::<MacAddr>().is_err());
         }

@@ -1,0 +1,122 @@
+//! What must have become of a frame on its way: the encapsulation that must arrive, and in which ways it may differ.
+
+use super::value::Bits;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::IpAddr;
+
+/// The encapsulation with which frames of a flow must arrive. A frame that arrives with another one is not received: it is
+/// counted as a [`Deviation`].
+///
+/// Tags, labels and tunnels are always compared: a list that is empty says that none must be there. What else is left out
+/// is not compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Arriving {
+    /// VLAN tags, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vlans: Vec<ArrivingTag>,
+    /// MPLS labels, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<ArrivingLabel>,
+    /// The tunnel around the packet; without it, the packet must arrive in none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<ArrivingTunnel>,
+    /// Differentiated services codepoint of the innermost IP header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<Bits<6>>,
+    /// Explicit congestion notification of the innermost IP header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<Bits<2>>,
+    /// TTL or hop limit of the innermost IP header: 63 behind one router that took it off 64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u8>,
+}
+
+/// A VLAN tag that must arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivingTag {
+    /// VLAN identifier.
+    pub vid: Bits<12>,
+    /// Priority code point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcp: Option<Bits<3>>,
+}
+
+/// A label stack entry that must arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivingLabel {
+    /// Label.
+    pub label: Bits<20>,
+    /// Traffic class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tc: Option<Bits<3>>,
+    /// Time to live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u8>,
+}
+
+/// A tunnel that must arrive around the packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArrivingTunnel {
+    /// Is it GRE? Otherwise the packet lies in the outer one without a header between (IP in IP).
+    pub gre: bool,
+    /// Key of GRE.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<u32>,
+    /// Source address of the outer packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<IpAddr>,
+    /// Destination address of the outer packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<IpAddr>,
+}
+
+macro_rules! deviations {
+    ($($name:ident $text:literal $doc:literal,)*) => {
+        /// How a frame that arrived differs from what must arrive. A frame counts once, by the outermost difference.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Deviation {
+            $(#[doc = $doc] $name,)*
+        }
+
+        impl Deviation {
+            /// All of them, in the order of the headers.
+            pub const ALL: &'static [Deviation] = &[$(Deviation::$name,)*];
+
+            /// What it is, for people.
+            pub fn text(self) -> &'static str {
+                match self { $(Deviation::$name => $text,)* }
+            }
+        }
+    };
+}
+deviations! {
+    VlanMissing "VLAN tag missing" "Fewer VLAN tags than must be there.",
+    VlanUnexpected "VLAN tag too many" "More VLAN tags than must be there.",
+    VlanId "wrong VLAN" "A tag with another VLAN identifier.",
+    VlanPriority "wrong VLAN priority" "A tag with another priority code point.",
+    LabelMissing "label missing" "Fewer MPLS labels than must be there.",
+    LabelUnexpected "label too many" "More MPLS labels than must be there.",
+    Label "wrong label" "Another MPLS label.",
+    LabelTc "wrong label TC" "A label with another traffic class.",
+    LabelTtl "wrong label TTL" "A label with another time to live.",
+    TunnelMissing "not in its tunnel" "The packet is not in the tunnel that it must be in.",
+    TunnelUnexpected "in a tunnel" "The packet is in a tunnel that it must not be in.",
+    TunnelKind "wrong kind of tunnel" "GRE instead of IP in IP, or the other way round.",
+    TunnelKey "wrong tunnel key" "Another GRE key, or none.",
+    TunnelAddress "wrong tunnel address" "Another source or destination of the outer packet.",
+    Dscp "wrong DSCP" "Another differentiated services codepoint.",
+    Ecn "wrong ECN" "Another explicit congestion notification.",
+    Ttl "wrong TTL" "Another time to live or hop limit.",
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}

@@ -1,0 +1,224 @@
+//! The cases: what runs on which device.
+
+use crate::common::{Memory, read_suite, run};
+use drophammer_model::suite::Suite;
+use std::path::Path;
+
+/// Runs a suite to its end, whatever its tests say.
+fn finished(suite: &Suite) -> Memory {
+    let mut memory = Memory::default();
+    run(suite, &mut memory).unwrap();
+    memory
+}
+
+/// A suite of `suites/` with one reference device with `params` in place of its routers, and each text of `cuts` replaced by
+/// the other one.
+fn shipped(name: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut short = String::from("seed: 11\n");
+    let mut in_duts = false;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if line.starts_with("duts:") {
+            short += &format!("duts:\n  - {{name: box, kind: reference, {params}}}\n");
+            in_duts = true;
+        } else if !in_duts || line.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            in_duts = false;
+            short += line;
+            short += "\n";
+        }
+    }
+    for (from, to) in cuts {
+        assert!(short.contains(from), "suites/{name} has no `{from}`: adapt this test to it");
+        short = short.replace(from, to);
+    }
+    vec![finished(&read_suite(&short))]
+}
+
+/// One suite of `tests` on a device with `params`.
+fn on(params: &str, ports: usize, speed: &str, rest: &str) -> Memory {
+    let ports: String = (1..=ports).map(|n| format!("  - {{name: p{n}, speed: {speed}}}\n")).collect();
+    finished(&read_suite(&format!(
+        "suite: figures\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, {params}}}\nports:\n{ports}{rest}"
+    )))
+}
+
+pub fn suite_quick_look() -> Vec<Memory> {
+    let params = "capacity: 40 kfps, buffer: 100, delay: 20 us, propagation_delay: 3 ms, fib_delay: 5 ms, fib_time_per_route: 2 us";
+    shipped("quick-look.yaml", params, &[("speed: 1 Gbit/s", "speed: 100 Mbit/s")])
+}
+
+pub fn suite_known_router() -> Vec<Memory> {
+    shipped("known-router.yaml", "capacity: 20 kfps, buffer: 2000, delay: 100 us", &[])
+}
+
+pub fn suite_bgp() -> Vec<Memory> {
+    shipped("bgp.yaml", "propagation_delay: 2 ms, ack_delay: 1 ms", &[])
+}
+
+pub fn suite_routes() -> Vec<Memory> {
+    let params = "capacity: 60 kfps, buffer: 64, delay: 15 us, propagation_delay: 2 ms, fib_delay: 4 ms, fib_time_per_route: 3 us";
+    shipped("routes.yaml", params, &[])
+}
+
+pub fn suite_full_table() -> Vec<Memory> {
+    let cuts = [
+        ("step: 40000, max_routes: 1000000", "step: 10000, max_routes: 200000"),
+        ("step: 250000, max_routes: 1000000", "step: 10000, max_routes: 50000"),
+        ("step: 250000, max_routes: 500000", "step: 10000, max_routes: 30000"),
+        ("install: 150 s", "install: 2 s"),
+        ("routes: 200000, covering: 50000", "routes: 20000, covering: 5000"),
+        ("routes: 200000, flapped: 50000, interval: 30 s", "routes: 20000, flapped: 5000, interval: 5 s"),
+        ("routes: 200000, interval: 30 s", "routes: 20000, interval: 5 s"),
+        ("routes: 20000, rate: 100 kfps, window: 10 s", "routes: 2000, rate: 50 kfps, window: 2 s"),
+    ];
+    let params =
+        "capacity: 70 kfps, buffer: 200, delay: 40 us, fib_limit_ipv4: 40000, propagation_delay: 1 ms, fib_delay: 8 ms";
+    shipped("full-table.yaml", params, &cuts)
+}
+
+/// The tests of forwarding, in short.
+const FORWARDING: &str = "  - throughput: {final_trial_duration: 200 ms, search_duration_max: 5 s}
+  - forwarding_rate: {repeats: 2, trial_duration: 50 ms}
+  - frame_loss_rate: {trial_duration: 50 ms}
+  - latency: {loads: [10, 100], trial_duration: 50 ms}
+  - back_to_back: {repeats: 2, max_burst_duration: 200 ms}
+  - system_recovery: {overload_duration: 100 ms, recovery_duration: 100 ms}
+  - tester_ceiling: {trial_duration: 20 ms}
+";
+
+pub fn dual_stack_imix() -> Vec<Memory> {
+    let rest =
+        format!("defaults: {{frame_sizes: [78, imix], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n{FORWARDING}");
+    vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us", 2, "50 Mbit/s", &rest)]
+}
+
+pub fn sizes() -> Vec<Memory> {
+    let rest = format!(
+        "defaults: {{frame_sizes: [ip40, 65, 1518], direction: unidirectional, pause: 1 ms}}\ntests:\n{FORWARDING}"
+    );
+    let v6 = format!("defaults: {{frame_sizes: [82, 1517], families: [ipv6], pause: 1 ms}}\ntests:\n{FORWARDING}");
+    vec![on("capacity: 12345 fps, buffer: 7, delay: 250 us", 2, "20 Mbit/s", &rest), on("", 2, "10 Mbit/s", &v6)]
+}
+
+pub fn four_ports() -> Vec<Memory> {
+    let rest = format!("defaults: {{frame_sizes: [128], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n{FORWARDING}");
+    vec![on("capacity: 30 kfps, buffer: 50, delay: 33 us", 4, "20 Mbit/s", &rest)]
+}
+
+/// Three tests of both families and directions on a device with each of these faults.
+fn faulty(params: &[&str], more: &str) -> Vec<Memory> {
+    let rest = format!(
+        "defaults: {{frame_sizes: [96], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n  \
+         - forwarding_rate: {{repeats: 1, trial_duration: 100 ms}}\n  - frame_loss_rate: {{trial_duration: 100 ms, step: 50}}\n{more}"
+    );
+    params.iter().map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest)).collect()
+}
+
+const LATENCY: &str = "  - throughput: {final_trial_duration: 200 ms, search_duration_max: 2 s, expect: {throughput_96_pps: \">= 9 kfps\"}}\n  - latency: {loads: [20, 90], trial_duration: 100 ms}\n";
+
+pub fn drops() -> Vec<Memory> {
+    let params = [
+        "drop_every: 97",
+        "drop_share: 1.5",
+        "drop_after: 100 ms, drop_for: 300 ms",
+        "low_load_drop_every: 10, low_load: 3 kfps",
+        "sag_after: 250 ms, sag_to: 5 kfps",
+    ];
+    faulty(&params, "  - system_recovery: {overload_duration: 100 ms, recovery_duration: 100 ms}\n")
+}
+
+pub fn copies_and_strays() -> Vec<Memory> {
+    let params = [
+        "duplicate_every: 13",
+        "corrupt_every: 11",
+        "corrupt_every: 11, corrupt_hidden: true",
+        "misroute_every: 17",
+        "wrong_next_hop_every: 19",
+        "own_frames: 3 ms, counter_error: 2",
+        "drop_every: 50, duplicate_every: 31, corrupt_every: 41, misroute_every: 23, reorder_every: 29, reorder_by: 4",
+    ];
+    faulty(&params, "")
+}
+
+pub fn order() -> Vec<Memory> {
+    faulty(&["reorder_every: 7, reorder_by: 5", "reorder_every: 40", "hold_every: 25, hold_time: 3 ms"], LATENCY)
+}
+
+pub fn times() -> Vec<Memory> {
+    faulty(&["delay: 1 ms", "jitter: 400 us", "delay: 100 us, hold_every: 100, hold_time: 1.1 s"], LATENCY)
+}
+
+/// The tests of routes, small, with `more` among the parameters of all.
+fn routes(more: &str) -> String {
+    format!(
+        "defaults: {{{more}rate: 10 kfps, patience: 2 s}}\ntests:\n  \
+         - bgp_session_capacity: {{step: 2, max_sessions: 4}}\n  \
+         - bgp_pass_through: {{samples: 10}}\n  \
+         - bgp_table_capacity: {{step: 300, max_routes: 900}}\n  \
+         - bgp_table_dump: {{routes: 600}}\n  \
+         - bgp_update_rate: {{routes: 200, max_rate: 800}}\n  \
+         - rib_fib_capacity: {{step: 300, max_routes: 600, install: 500 ms}}\n  \
+         - longest_match: {{routes: 300, covering: 60}}\n  \
+         - fib_convergence: {{routes: 100, window: 1 s}}\n  \
+         - convergence_skyline: {{routes: 400, interval: 500 ms}}\n  \
+         - route_flap: {{routes: 400, flapped: 100, interval: 500 ms}}\n  \
+         - link_failover: {{routes: 100, window: 1 s}}\n"
+    )
+}
+
+pub fn routes_dual_stack() -> Vec<Memory> {
+    let rest = format!("bgp: {{peers_per_port: 2}}\n{}", routes("families: [ipv4, ipv6], "));
+    vec![on("propagation_delay: 10 ms, fib_delay: 15 ms, fib_time_per_route: 100 us", 4, "1 Gbit/s", &rest)]
+}
+
+pub fn routes_faults() -> Vec<Memory> {
+    let rest = format!("bgp: {{peers_per_port: 2}}\n{}", routes("families: [ipv4], "));
+    let faults = [
+        "blackhole_every: 50",
+        "withdraw_late: 100 ms",
+        "route_lost_every: 70",
+        "route_wrong_next_hop_every: 60, route_wrong_as_path_every: 80",
+        "drop_every: 1000, duplicate_every: 900, delay: 200 us",
+    ];
+    faults.iter().map(|params| on(params, 4, "1 Gbit/s", &rest)).collect()
+}
+
+pub fn routes_limits() -> Vec<Memory> {
+    let tests = |tests: &str| {
+        format!("bgp: {{hold_time: 9 s}}\ndefaults: {{families: [ipv4, ipv6], patience: 1 s}}\ntests:\n{tests}")
+    };
+    let capacity = tests(
+        "  - bgp_table_capacity: {step: 200, max_routes: 1000}\n  - rib_fib_capacity: {step: 200, max_routes: 1000, rate: 10 kfps, install: 500 ms}\n",
+    );
+    let table = tests("  - bgp_table_capacity: {step: 200, max_routes: 1000}\n  - bgp_table_dump: {routes: 500}\n");
+    let two = |params: &str, rest: &str| on(params, 2, "1 Gbit/s", rest);
+    vec![
+        two("fib_limit: 450", &capacity),
+        two("rib_limit: 730", &capacity),
+        two("rib_limit: 730, rib_beyond: reset", &table),
+        two("route_flap_every: 100, route_flap_interval: 50 ms", &table),
+        two("bgp_reads_per_second: 20000", &table),
+        two("bgp_reset_after: 333", &table),
+        two("bgp_malformed_after: 333", &table),
+        two("bgp_hold_silence: true", &table),
+        two("bgp_never_reads: true", &table),
+    ]
+}
+
+/// Internal peers, routes of one length, and routes of a daemon's MRT file, sent to and withdrawn.
+pub fn routes_sources() -> Vec<Memory> {
+    let bgps =
+        ["{internal: [p2], next_hop_self: true}", "{internal: [p1, p2], peers_per_port: 3}", "{dut_as: 4200000001}"];
+    let tables = ["internet", "uniform", "tests/mrt_recorded/bird.mrt"];
+    let on_both = |(bgp, table): (&str, &str)| {
+        let tests = format!(
+            "defaults: {{table: {table}, families: [ipv4, ipv6], patience: 1 s, rate: 20 kfps}}\ntests:\n  \
+             - bgp_table_capacity: {{step: 50, max_routes: 150}}\n  - bgp_table_dump: {{routes: 150, repeats: 2}}\n  \
+             - rib_fib_capacity: {{step: 75, max_routes: 150, install: 500 ms}}\n  - convergence_skyline: {{routes: 150, interval: 200 ms}}\n"
+        );
+        let params = "propagation_delay: 700 us, fib_delay: 900 us, delay: 12 us";
+        on(params, 2, "1 Gbit/s", &format!("bgp: {bgp}\n{tests}"))
+    };
+    bgps.into_iter().zip(tables).map(on_both).collect()
+}

@@ -1,0 +1,115 @@
+//! The headers of a flow's frames, completed by what is known of the link that they leave by.
+
+use crate::payload::Pattern;
+use crate::permutation::Permutation;
+use crate::plan::Neighbour;
+use crate::recognize::Candidate;
+use drophammer_model::traffic::{
+    Arriving, ArrivingTunnel, Field, FieldName, FieldValue, Header, HeaderKind, Ipv4, Ipv6, Udp,
+};
+use drophammer_model::trial::{Family, FlowSpec};
+use drophammer_wire::MacAddr;
+
+/// First port of the dynamic range (RFC 6335), and how many there are.
+const DYNAMIC: (u16, u32) = (49_152, 16_384);
+
+/// VLAN identifiers of the tags in front of everything else, the outermost first; of a field that varies the first value.
+pub(crate) fn tags(headers: &[Header]) -> Vec<u16> {
+    let behind_ethernet = headers.iter().skip_while(|h| h.kind() == HeaderKind::Ethernet);
+    let tags = behind_ethernet.map_while(|header| match header {
+        Header::Vlan(vlan) => Some(vlan.vid.first().get() as u16),
+        _ => None,
+    });
+    tags.collect()
+}
+
+/// Is the address of the device needed to complete `headers`?
+pub(crate) fn needs_device(headers: &[Header]) -> bool {
+    match headers.first() {
+        Some(Header::Ethernet(ethernet)) => ethernet.destination.is_none(),
+        _ => true,
+    }
+}
+
+/// The headers of flow `id` in a run of `seed`, from Ethernet on. Only the addresses of the outermost IP header may be
+/// absent still.
+pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) -> Vec<Header> {
+    let mut headers = flow.headers.clone();
+    if headers.is_empty() {
+        // Constant per flow, so that a router that spreads by hash keeps its order.
+        let source_port = DYNAMIC.0 + Permutation::new(DYNAMIC.1, seed).at(id as u32 % DYNAMIC.1) as u16;
+        headers.push(match flow.family {
+            Family::Ipv4 => Header::Ipv4(Ipv4::default()),
+            Family::Ipv6 => Header::Ipv6(Ipv6::default()),
+        });
+        headers.push(Header::Udp(Udp { source_port: source_port.into(), ..Udp::default() }));
+    }
+    if !matches!(headers.first(), Some(Header::Ethernet(_))) {
+        headers.insert(0, Header::Ethernet(Default::default()));
+    }
+    let device = link.device(flow.family, &tags(&headers)).unwrap_or_default();
+    if let Some(Header::Ethernet(ethernet)) = headers.first_mut() {
+        let known = |mac: MacAddr| Some(Field::Value(MacAddr::from_bits(mac.to_bits())));
+        ethernet.source = ethernet.source.take().or_else(|| known(link.mac));
+        ethernet.destination = ethernet.destination.take().or_else(|| known(device));
+    }
+    headers
+}
+
+/// Why the outermost IP header is not one of `flow`; `None` when it is.
+pub(crate) fn wrong_ip(flow: &FlowSpec) -> Option<&'static str> {
+    let outermost = flow.headers.iter().find(|h| matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6))?;
+    let family = if outermost.kind() == HeaderKind::Ipv4 { Family::Ipv4 } else { Family::Ipv6 };
+    if family != flow.family {
+        Some("its addresses are not of the family of its outermost IP header")
+    } else if [FieldName::Source, FieldName::Destination].iter().any(|name| outermost.field(*name).is_some()) {
+        Some("its outermost IP header gives addresses, which are those of the flow")
+    } else {
+        None
+    }
+}
+
+/// The encapsulation that must arrive: as the flow says, otherwise no tags, no labels, and the tunnel that it was sent in.
+pub(crate) fn arriving(flow: &FlowSpec) -> Arriving {
+    flow.arrives.clone().unwrap_or_else(|| {
+        let kinds: Vec<_> = flow.headers.iter().map(Header::kind).collect();
+        let packets = kinds.iter().filter(|k| matches!(k, HeaderKind::Ipv4 | HeaderKind::Ipv6)).count();
+        let gre = kinds.contains(&HeaderKind::Gre);
+        let tunnel = (packets > 1).then(|| ArrivingTunnel { gre, ..ArrivingTunnel::default() });
+        Arriving { tunnel, ..Arriving::default() }
+    })
+}
+
+/// What is not judged of the frames of a flow when they arrive, because the flow says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unjudged {
+    /// Checksums: one is given, right or wrong.
+    pub(crate) checksums: bool,
+    /// There is no transport header.
+    pub(crate) transport: bool,
+    /// So many bytes at the front of the payload are given.
+    pub(crate) raw: usize,
+}
+
+impl Unjudged {
+    /// Of `flow`.
+    pub(crate) fn of(flow: &FlowSpec) -> Unjudged {
+        let names = [FieldName::Checksum, FieldName::HeaderChecksum];
+        let is_transport = |h: &Header| matches!(h.kind(), HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho);
+        Unjudged {
+            checksums: flow.headers.iter().any(|header| names.iter().any(|name| header.field(*name).is_some())),
+            transport: !flow.headers.is_empty() && !flow.headers.iter().any(is_transport),
+            raw: match flow.headers.last() {
+                Some(Header::Raw(raw)) => raw.bytes.0.len(),
+                _ => 0,
+            },
+        }
+    }
+
+    /// Is `found`, a frame with the right signature, as it was sent?
+    pub(crate) fn is_intact(self, found: &Candidate<'_>, pattern: &Pattern) -> bool {
+        (found.whole || self.transport && found.without_transport)
+            && (found.sums_hold || self.checksums)
+            && found.payload.get(self.raw..).is_some_and(|payload| pattern.starts_with(payload))
+    }
+}

@@ -1,0 +1,260 @@
+//! From a stack of headers to a frame.
+
+use super::checksums::Checksum;
+use super::error::{Cause, StackError};
+use super::extensions;
+use super::layers::{Layer, Layers, Stop, is_ip};
+use super::number::*;
+use super::order;
+use super::place::Place;
+use crate::{ethernet, ipv4, ipv6, signature, udp};
+use drophammer_model::size::FrameSize;
+use drophammer_model::traffic::{FieldName, Header, HeaderKind};
+
+/// FCS of Ethernet in bytes.
+const FCS: usize = 4;
+
+/// What a frame carries behind its headers.
+#[derive(Clone, Copy)]
+pub enum Payload<'a> {
+    /// That of a test frame: what the function writes, then room for a signature.
+    Signed(&'a dyn Fn(&mut [u8])),
+    /// What the function writes.
+    Plain(&'a dyn Fn(&mut [u8])),
+}
+
+impl Payload<'_> {
+    fn smallest(&self) -> usize {
+        match self {
+            Payload::Signed(_) => signature::LEN,
+            Payload::Plain(_) => 0,
+        }
+    }
+}
+
+/// A frame, and where things are in it. Fields with several values have their first one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compiled {
+    /// The frame without FCS, 60 bytes at least, padding zero. All checksums are right that are not given.
+    pub bytes: Vec<u8>,
+    /// All fields, header by header. A type that a tag replaces is the `tpid` of that tag.
+    pub fields: Vec<Place>,
+    /// The checksums that are to be kept right when a field changes, the innermost first: one that covers another comes
+    /// after it. Checksums that are given are not among them.
+    pub checksums: Vec<Checksum>,
+    /// First byte of the signature, which ends the payload of a test frame; zeros until it is written.
+    pub signature_at: Option<usize>,
+    /// First byte behind the headers, raw bytes included.
+    pub payload_at: usize,
+    /// The headers. Raw bytes are payload here, as [`super::locate`] has it.
+    pub layers: Layers,
+}
+
+impl Compiled {
+    /// Where the field `name` of header `header` is.
+    pub fn place(&self, header: usize, name: FieldName) -> Option<&Place> {
+        self.fields.iter().find(|place| place.header == header && place.field == name)
+    }
+}
+
+fn length(header: &Header) -> usize {
+    match header {
+        Header::Ethernet(_) => ethernet::LEN,
+        Header::Vlan(_) | Header::Mpls(_) => 4,
+        Header::Ipv4(ipv4) => ipv4::LEN + ipv4.options.0.len().next_multiple_of(4),
+        Header::Ipv6(ipv6) => ipv6::LEN + extensions::total(&ipv6.extensions),
+        Header::Gre(gre) => {
+            let options =
+                [gre.checksum_present || gre.checksum.is_some(), gre.key.is_some(), gre.sequence_number.is_some()];
+            4 + 4 * options.into_iter().filter(|there| *there).count()
+        }
+        Header::Udp(_) => udp::LEN,
+        Header::Tcp(tcp) => 20 + tcp.options.0.len().next_multiple_of(4),
+        Header::IcmpEcho(_) => 8,
+        Header::Raw(raw) => raw.bytes.0.len(),
+    }
+}
+
+/// Where the outermost IP header starts.
+fn ip_at(headers: &[Header]) -> Option<usize> {
+    let index = headers.iter().position(|header| is_ip(header.kind()))?;
+    Some(headers[..index].iter().map(length).sum())
+}
+
+/// `size`, or the next one of its kind that has room for these headers and, in a test frame, the signature.
+///
+/// # Errors
+/// A stack that cannot be; more than 65,535 bytes.
+pub fn fit(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<FrameSize, StackError> {
+    match end_of(headers, size, payload) {
+        Ok(_) => Ok(size),
+        Err(StackError { cause: Cause::TooSmall { needed, .. }, .. }) => Ok(match size {
+            FrameSize::Frame(_) => FrameSize::Frame(needed as u16),
+            FrameSize::Ip(_) => FrameSize::Ip(needed as u16),
+        }),
+        Err(other) => Err(other),
+    }
+}
+
+/// Where headers and payload end in a frame of that size.
+fn end_of(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<usize, StackError> {
+    order::check(headers)?;
+    let wrong = |header: usize, cause| Err(StackError { header, kind: Some(headers[header].kind()), cause });
+    let last = headers.len() - 1;
+    let ip_at = ip_at(headers);
+    let needed = headers.iter().map(length).sum::<usize>() + payload.smallest();
+    if needed + FCS > usize::from(u16::MAX) {
+        return wrong(last, Cause::TooLong { length: needed + FCS });
+    }
+    let (end, counted) = match (size, ip_at) {
+        (FrameSize::Frame(n), _) => (usize::from(n).saturating_sub(FCS), needed + FCS),
+        (FrameSize::Ip(n), Some(at)) => (at + usize::from(n), needed - at),
+        (FrameSize::Ip(_), None) => return wrong(last, Cause::NoIp),
+    };
+    if end < needed {
+        return wrong(last, Cause::TooSmall { asked: size, needed: counted });
+    }
+    if end + FCS > usize::from(u16::MAX) {
+        return wrong(last, Cause::TooLong { length: end + FCS });
+    }
+    // Without a length field in any header, padding is payload.
+    Ok(if ip_at.is_some() { end } else { end.max(ethernet::MIN_WITHOUT_FCS) })
+}
+
+/// Makes the frame of `size` with these headers.
+///
+/// A frame size is that of RFC 2544: all headers, payload and FCS. The size of an IP packet is that of the outermost one:
+/// tags and labels before it come on top, and the frame is padded to 64 bytes.
+///
+/// # Errors
+/// A stack that cannot be, with the header, the cause and the remedy. A size that is too small: [`fit`] gives one that is
+/// not.
+pub fn compile(headers: &[Header], size: FrameSize, payload: Payload<'_>) -> Result<Compiled, StackError> {
+    let end = end_of(headers, size, payload)?;
+    let mut bytes = vec![0; end.max(ethernet::MIN_WITHOUT_FCS)];
+    let mut layers = Layers::none(bytes.len(), Stop::Unknown);
+    let (mut at, mut contents_end) = (0, bytes.len());
+    for header in headers {
+        if is_ip(header.kind()) {
+            contents_end = end;
+        }
+        match header {
+            Header::Raw(raw) => bytes[at..at + raw.bytes.0.len()].copy_from_slice(&raw.bytes.0),
+            _ => {
+                layers.push(Layer::new(header.kind(), at, length(header), contents_end));
+            }
+        }
+        at += length(header);
+    }
+    if layers.last().is_some_and(|l| matches!(l.kind, HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho)) {
+        layers = layers.stopped(Stop::Transport);
+    }
+    let signature_at = end.checked_sub(signature::LEN).filter(|_| matches!(payload, Payload::Signed(_)));
+    let (Payload::Signed(fill) | Payload::Plain(fill)) = payload;
+    fill(&mut bytes[at..signature_at.unwrap_or(end)]);
+
+    for (header, layer) in headers.iter().zip(layers.iter()) {
+        skeleton(header, &mut bytes[layer.offset()..layer.offset() + layer.length()]);
+    }
+    let mut compiled =
+        Compiled { bytes, fields: Vec::new(), checksums: Vec::new(), signature_at, payload_at: at, layers };
+    // From the innermost: an EtherType that is given replaces the TPID of the tag behind it.
+    for index in (0..compiled.layers.len()).rev() {
+        fields(headers, index, &mut compiled)?;
+    }
+    compiled.fields.sort_by_key(|place| (place.header, place.bit));
+    for index in (0..layers.len()).rev() {
+        let given = headers[index].field(FieldName::Checksum).or(headers[index].field(FieldName::HeaderChecksum));
+        if let Some(checksum) = layers.checksum(&compiled.bytes, index).filter(|_| given.is_none()) {
+            checksum.write(&mut compiled.bytes);
+            compiled.checksums.push(checksum);
+        }
+    }
+    Ok(compiled)
+}
+
+/// Writes what is no field: options, extension headers, flags that say what is there.
+fn skeleton(header: &Header, bytes: &mut [u8]) {
+    match header {
+        Header::Ipv4(ipv4) => bytes[ipv4::LEN..][..ipv4.options.0.len()].copy_from_slice(&ipv4.options.0),
+        Header::Ipv6(ipv6) => extensions::write(&ipv6.extensions, bytes),
+        Header::Tcp(tcp) => bytes[20..][..tcp.options.0.len()].copy_from_slice(&tcp.options.0),
+        Header::Gre(gre) => {
+            let flag = |there: bool, flag: u8| if there { flag } else { 0 };
+            bytes[0] = flag(gre.checksum_present || gre.checksum.is_some(), GRE_CHECKSUM)
+                | flag(gre.key.is_some(), GRE_KEY)
+                | flag(gre.sequence_number.is_some(), GRE_SEQUENCE);
+        }
+        _ => {}
+    }
+}
+
+/// Writes the fields of header `index` and notes their places.
+fn fields(headers: &[Header], index: usize, compiled: &mut Compiled) -> Result<(), StackError> {
+    let (header, next) = (&headers[index], headers.get(index + 1).map(Header::kind));
+    let layer = compiled.layers[index];
+    if let Header::IcmpEcho(echo) = header {
+        let types = if headers[index - 1].kind() == HeaderKind::Ipv6 { ECHO6 } else { ECHO };
+        compiled.bytes[layer.offset()] = types[usize::from(echo.reply)];
+    }
+    for (name, given) in header.fields() {
+        let Some(place) = compiled.layers.place(&compiled.bytes, index, name) else { continue };
+        let value = match given {
+            Some(field) => field.bits(0),
+            // The tag has written it.
+            None if name == FieldName::Ethertype && next == Some(HeaderKind::Vlan) => continue,
+            None => match automatic(header.kind(), name, next, &layer) {
+                Ok(value) => value,
+                Err(cause) => return Err(StackError { header: index, kind: Some(header.kind()), cause }),
+            },
+        };
+        place.write(&mut compiled.bytes, value);
+        compiled.fields.push(place);
+    }
+    Ok(())
+}
+
+/// The value of a field that is not given; 0 for a checksum, which is written last.
+fn automatic(kind: HeaderKind, name: FieldName, next: Option<HeaderKind>, layer: &Layer) -> Result<u128, Cause> {
+    let contents = layer.end() - layer.offset();
+    Ok(match (kind, name) {
+        (HeaderKind::Ethernet | HeaderKind::Vlan, FieldName::Ethertype) | (HeaderKind::Gre, FieldName::Protocol) => {
+            ethertype(next).ok_or(Cause::NoType { field: name })?.into()
+        }
+        (HeaderKind::Ipv4 | HeaderKind::Ipv6, FieldName::Protocol | FieldName::NextHeader) => {
+            protocol(kind, next).ok_or(Cause::NoType { field: name })?.into()
+        }
+        (_, FieldName::Tpid) => if next == Some(HeaderKind::Vlan) { SERVICE_VLAN } else { VLAN }.into(),
+        (_, FieldName::BottomOfStack) => (next != Some(HeaderKind::Mpls)).into(),
+        (HeaderKind::Ipv4, FieldName::Version) => 4,
+        (_, FieldName::Version) => 6,
+        (_, FieldName::HeaderLength | FieldName::DataOffset) => layer.length() as u128 / 4,
+        (_, FieldName::TotalLength | FieldName::Length) => contents as u128,
+        (_, FieldName::PayloadLength) => (contents - ipv6::LEN) as u128,
+        (_, FieldName::Checksum | FieldName::HeaderChecksum) => 0,
+        (_, field) => return Err(Cause::NoAddress { field }),
+    })
+}
+
+fn ethertype(next: Option<HeaderKind>) -> Option<u16> {
+    match next? {
+        HeaderKind::Ipv4 => Some(IPV4),
+        HeaderKind::Ipv6 => Some(IPV6),
+        HeaderKind::Mpls => Some(MPLS),
+        HeaderKind::Ethernet => Some(BRIDGING),
+        _ => None,
+    }
+}
+
+fn protocol(kind: HeaderKind, next: Option<HeaderKind>) -> Option<u8> {
+    match next? {
+        HeaderKind::Ipv4 => Some(IPV4_IN_IP),
+        HeaderKind::Ipv6 => Some(IPV6_IN_IP),
+        HeaderKind::Gre => Some(GRE),
+        HeaderKind::Udp => Some(UDP),
+        HeaderKind::Tcp => Some(TCP),
+        HeaderKind::IcmpEcho if kind == HeaderKind::Ipv6 => Some(ICMPV6),
+        HeaderKind::IcmpEcho => Some(ICMP),
+        _ => None,
+    }
+}

@@ -1,0 +1,99 @@
+//! From bytes to a stack of headers with their values, for people to read.
+
+use super::compile::{Payload, compile};
+use super::layers::{Layer, Layers};
+use super::locate::locate;
+use super::number::{ECHO, ECHO6, GRE_CHECKSUM};
+use super::place::entries;
+use super::{extensions, layers};
+use crate::{ethernet, ipv4};
+use drophammer_model::size::FrameSize;
+use drophammer_model::traffic::{
+    Ethernet, FieldName, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Octets, Raw, Tcp, Udp, Vlan,
+};
+
+/// A frame as a description.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Its headers, the payload as raw bytes last. A type, length or checksum is `None` where it is what [`compile`] would
+    /// write.
+    pub headers: Vec<Header>,
+    /// Its size: that of the outermost IP packet if only padding follows it, else that of the frame.
+    pub size: FrameSize,
+}
+
+/// Reads a frame without FCS. One that is shorter than 60 bytes is read as if it were padded.
+///
+/// [`compile`] makes the same bytes from the result, whatever they are: a header that it could not make again is left as
+/// raw bytes. The exception are frames above 65,531 bytes, which are raw as a whole.
+pub fn decode(frame: &[u8]) -> Decoded {
+    let mut whole = frame.to_vec();
+    whole.resize(whole.len().max(ethernet::MIN_WITHOUT_FCS), 0);
+    let layers = locate(&whole);
+    let found = (1..=layers.len()).rev().find_map(|keep| again(&whole, &layers, keep));
+    found.unwrap_or_else(|| Decoded {
+        headers: vec![Header::Raw(Raw { bytes: Octets(frame.to_vec()) })],
+        size: FrameSize::Frame(u16::try_from(frame.len() + 4).unwrap_or(u16::MAX)),
+    })
+}
+
+/// The description with the outermost `keep` headers, if it makes the same frame again.
+fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
+    let last = layers.get(keep - 1)?;
+    let packet_end = layers[..keep].iter().find(|l| layers::is_ip(l.kind)).map(|ip| (ip.offset(), ip.end()));
+    let (size, end) = match packet_end {
+        Some((at, end))
+            if frame.len() == end.max(ethernet::MIN_WITHOUT_FCS) && frame[end..].iter().all(|b| *b == 0) =>
+        {
+            (FrameSize::Ip((end - at) as u16), end)
+        }
+        _ => (FrameSize::Frame(u16::try_from(frame.len() + 4).ok()?), frame.len()),
+    };
+    let mut headers: Vec<Header> = layers[..keep].iter().map(|layer| header(frame, layer)).collect();
+    for (i, header) in headers.iter_mut().enumerate() {
+        for entry in entries(header.kind()).iter().filter(|entry| !entry.3) {
+            if let Some(place) = layers.place(frame, i, entry.0) {
+                header.set(entry.0, place.read(frame)?);
+            }
+        }
+    }
+    // Raw bytes do not give the type of the header before them.
+    for name in [FieldName::Ethertype, FieldName::Protocol, FieldName::NextHeader] {
+        if let Some(place) = layers.place(frame, keep - 1, name) {
+            headers[keep - 1].set(name, place.read(frame)?);
+        }
+    }
+    let rest = frame.get(last.offset() + last.length()..end)?;
+    if !rest.is_empty() {
+        headers.push(Header::Raw(Raw { bytes: Octets(rest.to_vec()) }));
+    }
+    let make = |headers: &[Header]| compile(headers, size, Payload::Plain(&|_| {})).ok();
+    let compiled = make(&headers)?;
+    for place in &compiled.fields {
+        let value = place.read(frame)?;
+        if place.read(&compiled.bytes)? != value {
+            headers[place.header].set(place.field, value);
+        }
+    }
+    (compiled.bytes == frame || make(&headers)?.bytes == frame).then_some(Decoded { headers, size })
+}
+
+/// A header of that kind with what is no field: options, extension headers, flags that say what is there.
+fn header(frame: &[u8], layer: &Layer) -> Header {
+    let bytes = &frame[layer.offset()..layer.offset() + layer.length()];
+    let options = |fixed: usize| Octets(bytes.get(fixed..).unwrap_or_default().to_vec());
+    match layer.kind {
+        HeaderKind::Ethernet => Header::Ethernet(Ethernet::default()),
+        HeaderKind::Vlan => Header::Vlan(Vlan::default()),
+        HeaderKind::Mpls => Header::Mpls(Mpls::default()),
+        HeaderKind::Ipv4 => Header::Ipv4(Ipv4 { options: options(ipv4::LEN), ..Ipv4::default() }),
+        HeaderKind::Ipv6 => Header::Ipv6(Ipv6 { extensions: extensions::read(bytes), ..Ipv6::default() }),
+        HeaderKind::Gre => Header::Gre(Gre { checksum_present: bytes[0] & GRE_CHECKSUM != 0, ..Gre::default() }),
+        HeaderKind::Udp => Header::Udp(Udp::default()),
+        HeaderKind::Tcp => Header::Tcp(Tcp { options: options(20), ..Tcp::default() }),
+        HeaderKind::IcmpEcho => {
+            Header::IcmpEcho(IcmpEcho { reply: [ECHO[1], ECHO6[1]].contains(&bytes[0]), ..IcmpEcho::default() })
+        }
+        HeaderKind::Raw => Header::Raw(Raw { bytes: options(0) }),
+    }
+}

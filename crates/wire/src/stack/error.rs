@@ -1,0 +1,165 @@
+//! Why a stack of headers cannot be a frame.
+
+use drophammer_model::size::FrameSize;
+use drophammer_model::traffic::{FieldError, FieldName, HeaderKind};
+use std::fmt;
+
+/// A stack of headers that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackError {
+    /// Index of the header, from 0.
+    pub header: usize,
+    /// Which header that is; `None` if there is none.
+    pub kind: Option<HeaderKind>,
+    /// What is wrong.
+    pub cause: Cause,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// There are no headers.
+    Empty,
+    /// The first header is not Ethernet.
+    NoEthernet,
+    /// This header cannot follow that one.
+    Misplaced {
+        /// The header before.
+        below: HeaderKind,
+    },
+    /// Nothing is under the last label.
+    LabelsOnNothing,
+    /// The last label is not the bottom of its stack.
+    EndlessLabels,
+    /// Something follows raw bytes.
+    RawNotLast,
+    /// Nothing follows that gives the type of the payload.
+    NoType {
+        /// The field that needs it.
+        field: FieldName,
+    },
+    /// An address is neither given nor known.
+    NoAddress {
+        /// Source or destination.
+        field: FieldName,
+    },
+    /// The values of a field are none.
+    Field {
+        /// The field.
+        field: FieldName,
+        /// Why.
+        error: FieldError,
+    },
+    /// Options do not fit.
+    OptionsTooLong {
+        /// Bytes.
+        length: usize,
+        /// Most bytes.
+        most: usize,
+    },
+    /// Extension headers that RFC 8200 section 4.1 does not allow.
+    ExtensionOrder,
+    /// The data of a routing header are not 4 bytes and a multiple of 8.
+    RoutingData {
+        /// Bytes.
+        length: usize,
+    },
+    /// The size of an IP packet is given, and there is none.
+    NoIp,
+    /// Headers, and the signature of a test frame, need more than the size.
+    TooSmall {
+        /// As asked for.
+        asked: FrameSize,
+        /// What is needed.
+        needed: usize,
+    },
+    /// More bytes than any frame has.
+    TooLong {
+        /// Bytes.
+        length: usize,
+    },
+    /// More headers than are looked for.
+    TooMany {
+        /// Most.
+        most: usize,
+    },
+}
+
+impl std::error::Error for StackError {}
+
+impl fmt::Display for StackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Some(kind) => {
+                write!(f, "header {} (`{kind}`): ", self.header + 1)?;
+                kind
+            }
+            None => HeaderKind::Raw,
+        };
+        match &self.cause {
+            Cause::Empty => write!(f, "there are no headers; begin with `ethernet`"),
+            Cause::NoEthernet => write!(f, "a frame begins with `ethernet`; put that header first"),
+            Cause::Misplaced { below } => {
+                write!(f, "`{kind}` cannot follow `{below}`; {}", remedy(kind, *below))
+            }
+            Cause::LabelsOnNothing => {
+                write!(f, "nothing is under the last label; add `ipv4`, `ipv6` or `raw` after it")
+            }
+            Cause::EndlessLabels => write!(
+                f,
+                "the label stack has no end: this is its last label, but `bottom_of_stack` is false; leave that out, or write \
+                 the labels as `raw` bytes"
+            ),
+            Cause::RawNotLast => write!(f, "`raw` must be the last header; write what follows it as `raw` bytes too"),
+            Cause::NoType { field } => {
+                write!(f, "nothing follows that gives its `{field}`; write `{field}`, or add a header")
+            }
+            Cause::NoAddress { field } => write!(f, "it has no `{field}` address; write `{field}`"),
+            Cause::Field { field, error } => write!(f, "`{field}`: {error}"),
+            Cause::OptionsTooLong { length, most } => {
+                write!(f, "its options have {length} bytes; write at most {most}")
+            }
+            Cause::ExtensionOrder => write!(
+                f,
+                "its extension headers are not in the order of RFC 8200; write hop_by_hop, destination_options, routing, \
+                 fragment, destination_options, each at most once and the first destination_options only before routing"
+            ),
+            Cause::RoutingData { length } => {
+                write!(f, "the data of its routing header have {length} bytes; write 4, 12, 20 and so on, 2044 at most")
+            }
+            Cause::NoIp => {
+                write!(
+                    f,
+                    "the size is that of an IP packet, but there is none; write the size of the frame, for instance 64"
+                )
+            }
+            Cause::TooSmall { asked: FrameSize::Frame(n), needed } => write!(
+                f,
+                "a frame of {n} bytes does not hold the headers, the payload that is asked for and the FCS; write a size of at \
+                 least {needed}, or take headers away"
+            ),
+            Cause::TooSmall { asked: FrameSize::Ip(n), needed } => write!(
+                f,
+                "an IP packet of {n} bytes does not hold the headers and the payload that is asked for; write a size of at \
+                 least ip{needed}, or take headers away"
+            ),
+            Cause::TooLong { length } => write!(f, "the frame has {length} bytes; 65535 are the most"),
+            Cause::TooMany { most } => write!(f, "there are too many headers; write at most {most}"),
+        }
+    }
+}
+
+fn remedy(kind: HeaderKind, below: HeaderKind) -> &'static str {
+    match (kind, below) {
+        (HeaderKind::Ethernet, _) => "a second Ethernet header needs `gre` before it",
+        (HeaderKind::Vlan, _) => "a tag needs `ethernet` or another `vlan` before it",
+        (HeaderKind::Mpls, _) => "a label needs `ethernet`, `vlan`, `mpls` or `gre` before it",
+        (HeaderKind::Gre, _) => "GRE needs `ipv4` or `ipv6` before it",
+        (
+            HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho,
+            HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho,
+        ) => "leave one of them out",
+        (HeaderKind::Udp | HeaderKind::Tcp | HeaderKind::IcmpEcho, _) => "it needs `ipv4` or `ipv6` before it",
+        _ => "only `raw` can follow there",
+    }
+}

@@ -1,0 +1,182 @@
+//! From bytes to the headers in them.
+
+use super::extensions;
+use super::layers::{Layer, Layers, Stop};
+use super::number::*;
+use crate::{ethernet, ipv4, ipv6, signature, udp};
+use drophammer_model::traffic::HeaderKind;
+
+/// What the header before says of the next one.
+#[derive(Clone, Copy)]
+enum Next {
+    Ethernet,
+    /// An EtherType.
+    Type(u16),
+    Label,
+    /// Whatever is under the last label.
+    UnderLabels,
+    /// A protocol number, over IPv6 or over IPv4.
+    Protocol {
+        number: u8,
+        v6: bool,
+    },
+    Nothing(Stop),
+}
+
+/// A header that was read.
+struct Read {
+    kind: HeaderKind,
+    length: usize,
+    /// End of its contents.
+    end: usize,
+    next: Next,
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// Finds the headers of a frame without FCS. Bytes beyond the first 65,535 are not looked at.
+///
+/// Each length field cuts what is looked at, so padding and trailers are no payload. A header whose length field cannot be
+/// is the last one that is found.
+pub fn locate(frame: &[u8]) -> Layers {
+    let frame = &frame[..frame.len().min(usize::from(u16::MAX))];
+    let (mut at, mut end, mut next) = (0, frame.len(), Next::Ethernet);
+    let mut layers = Layers::none(end, Stop::Unknown);
+    loop {
+        if let Next::Nothing(stop) = next {
+            return layers.stopped(stop);
+        }
+        let read = match read(&frame[at..end], next) {
+            Ok(read) => read,
+            Err(stop) => return layers.stopped(stop),
+        };
+        end = at + read.end;
+        if !layers.push(Layer::new(read.kind, at, read.length, end)) {
+            return layers.stopped(Stop::Depth);
+        }
+        at += read.length;
+        next = read.next;
+    }
+}
+
+/// Reads the header at the front of `bytes`, which end where the contents of the header before end.
+fn read(bytes: &[u8], next: Next) -> Result<Read, Stop> {
+    match next {
+        Next::Ethernet => fixed(bytes, HeaderKind::Ethernet, ethernet::LEN, |b| Next::Type(word(b, 12))),
+        Next::Type(VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN) => {
+            fixed(bytes, HeaderKind::Vlan, 4, |b| Next::Type(word(b, 2)))
+        }
+        Next::Type(MPLS | MPLS_UPSTREAM) | Next::Label => {
+            fixed(bytes, HeaderKind::Mpls, 4, |b| if b[2] & 1 == 1 { Next::UnderLabels } else { Next::Label })
+        }
+        Next::Type(IPV4) | Next::Protocol { number: IPV4_IN_IP, .. } => read_ipv4(bytes),
+        Next::Type(IPV6) | Next::Protocol { number: IPV6_IN_IP, .. } => read_ipv6(bytes),
+        Next::UnderLabels => match bytes.first().map(|b| b >> 4) {
+            Some(4) => read_ipv4(bytes),
+            Some(6) => read_ipv6(bytes),
+            _ => Err(Stop::Unknown),
+        },
+        Next::Protocol { number: GRE, .. } => read_gre(bytes),
+        Next::Protocol { number: UDP, .. } => read_udp(bytes),
+        Next::Protocol { number: TCP, .. } => read_tcp(bytes),
+        Next::Protocol { number: ICMP, v6: false } => read_echo(bytes, ECHO),
+        Next::Protocol { number: ICMPV6, v6: true } => read_echo(bytes, ECHO6),
+        Next::Type(_) | Next::Protocol { .. } => Err(Stop::Unknown),
+        Next::Nothing(stop) => Err(stop),
+    }
+}
+
+/// A header of constant length without a length field.
+fn fixed(bytes: &[u8], kind: HeaderKind, length: usize, next: impl Fn(&[u8]) -> Next) -> Result<Read, Stop> {
+    let header = bytes.get(..length).ok_or(Stop::Cut)?;
+    Ok(Read { kind, length, end: bytes.len(), next: next(header) })
+}
+
+fn read_ipv4(bytes: &[u8]) -> Result<Read, Stop> {
+    let head: &[u8; ipv4::LEN] = bytes.first_chunk().ok_or(Stop::Cut)?;
+    let length = usize::from(head[0] & 15) * 4;
+    if head[0] >> 4 != 4 || length < ipv4::LEN {
+        return Err(Stop::Malformed);
+    }
+    if length > bytes.len() {
+        return Err(Stop::Cut);
+    }
+    let read = |end, next| Ok(Read { kind: HeaderKind::Ipv4, length, end, next });
+    let total = usize::from(word(head, 2));
+    if !(length..=bytes.len()).contains(&total) {
+        return read(bytes.len(), Next::Nothing(Stop::Length));
+    }
+    // Offset, or more fragments.
+    if word(head, 6) & 0x3fff != 0 {
+        return read(total, Next::Nothing(Stop::Fragment));
+    }
+    read(total, Next::Protocol { number: head[9], v6: false })
+}
+
+fn read_ipv6(bytes: &[u8]) -> Result<Read, Stop> {
+    let head: &[u8; ipv6::LEN] = bytes.first_chunk().ok_or(Stop::Cut)?;
+    if head[0] >> 4 != 6 {
+        return Err(Stop::Malformed);
+    }
+    let total = ipv6::LEN + usize::from(word(head, 4));
+    let end = total.min(bytes.len());
+    let (length, next) = match extensions::skip(&bytes[..end]) {
+        _ if total > bytes.len() => (ipv6::LEN, Next::Nothing(Stop::Length)),
+        (length, Ok(number)) => (length, Next::Protocol { number, v6: true }),
+        (length, Err(stop)) => (length, Next::Nothing(stop)),
+    };
+    Ok(Read { kind: HeaderKind::Ipv6, length, end, next })
+}
+
+fn read_gre(bytes: &[u8]) -> Result<Read, Stop> {
+    let head: &[u8; 4] = bytes.first_chunk().ok_or(Stop::Cut)?;
+    // Reserved bits (one of them the routing of RFC 1701) and version must be zero.
+    if head[0] & !(GRE_CHECKSUM | GRE_KEY | GRE_SEQUENCE) != 0 || head[1] != 0 {
+        return Err(Stop::Malformed);
+    }
+    let options = [GRE_CHECKSUM, GRE_KEY, GRE_SEQUENCE].into_iter().filter(|flag| head[0] & flag != 0).count();
+    fixed(bytes, HeaderKind::Gre, 4 + 4 * options, |b| match word(b, 2) {
+        BRIDGING => Next::Ethernet,
+        VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => Next::Nothing(Stop::Unknown),
+        other => Next::Type(other),
+    })
+}
+
+fn read_udp(bytes: &[u8]) -> Result<Read, Stop> {
+    let head: &[u8; udp::LEN] = bytes.first_chunk().ok_or(Stop::Cut)?;
+    let length = usize::from(word(head, 4));
+    let fits = (udp::LEN..=bytes.len()).contains(&length);
+    let (end, stop) = if fits { (length, Stop::Transport) } else { (bytes.len(), Stop::Length) };
+    Ok(Read { kind: HeaderKind::Udp, length: udp::LEN, end, next: Next::Nothing(stop) })
+}
+
+fn read_tcp(bytes: &[u8]) -> Result<Read, Stop> {
+    let head: &[u8; 20] = bytes.first_chunk().ok_or(Stop::Cut)?;
+    match usize::from(head[12] >> 4) * 4 {
+        length @ 20.. => fixed(bytes, HeaderKind::Tcp, length, |_| Next::Nothing(Stop::Transport)),
+        _ => Err(Stop::Malformed),
+    }
+}
+
+fn read_echo(bytes: &[u8], types: [u8; 2]) -> Result<Read, Stop> {
+    match bytes.first() {
+        Some(kind) if !types.contains(kind) => Err(Stop::Unknown),
+        _ => fixed(bytes, HeaderKind::IcmpEcho, 8, |_| Next::Nothing(Stop::Transport)),
+    }
+}
+
+impl Layers {
+    /// The last 12 bytes of the payload, where a test frame has its signature. The bytes are not judged: that takes the
+    /// key of the trial.
+    #[inline]
+    pub fn signature<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8; signature::LEN]> {
+        frame.get(self.payload())?.last_chunk()
+    }
+}
+
+/// [`Layers::signature`] of a frame whose headers are not known yet.
+pub fn signature_of(frame: &[u8]) -> Option<&[u8; signature::LEN]> {
+    locate(frame).signature(frame)
+}

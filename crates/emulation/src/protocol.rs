@@ -29,7 +29,7 @@ pub trait Protocol: Any + Send {
     /// The device has a TCP stack for it, a new one: hosts and listening ports are to be added. Earlier connections are gone.
     fn attach(&mut self, _tcp: &mut crate::tcp::TcpStack) {}
 
-    /// Something arrived at `now`. What it matters is known at once; long answers wait for [`Protocol::poll`].
+    /// Something arrived at `now`. It is read at once; bulk data waits for [`Protocol::poll`].
     fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>);
 
     /// Sends what is due, of bulk data about `budget` bytes per session at most.

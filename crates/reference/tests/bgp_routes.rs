@@ -124,7 +124,7 @@ fn ipv6_routes_of_a_real_mix() {
 }
 
 #[test]
-fn the_inbox_finds_exactly_the_routes_that_are_told_wrong() {
+fn verification_finds_exactly_the_routes_that_are_advertised_wrong() {
     const COUNT: u32 = 30_000;
     let mut world = world(config(2, false, times()));
     let routes = internet(Family::Ipv4, COUNT);

@@ -63,18 +63,18 @@ fn send(out: &mut Output<'_>, to: MacAddr, packet: &arp::Repr) {
     out.frame(to, ethertype::ARP, arp::LEN, |payload| packet.emit(payload));
 }
 
-/// Whom a broadcast concerns, so that a port with many devices need not give it to all.
+/// Which devices an ARP broadcast or an ND multicast concerns, so that a port with many devices need not give it to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concerns {
-    /// Who is asked for.
+    /// The address that is asked for or announced.
     pub target: IpAddr,
-    /// Who asks.
+    /// The address of the sender.
     pub sender: IpAddr,
     /// It is an announcement of the sender's own address, which all that know it should hear.
     pub announcement: bool,
 }
 
-/// Reads whom the ARP packet `payload` concerns; `None` when it is none.
+/// Reads which devices the ARP packet `payload` concerns; `None` when it is none.
 pub fn concerns(payload: &[u8]) -> Option<Concerns> {
     let packet = arp::Repr::parse(payload).ok()?;
     let (target, sender) = (packet.target_ip.into(), packet.sender_ip.into());

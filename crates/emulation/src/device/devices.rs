@@ -153,8 +153,8 @@ impl Devices {
         claimed
     }
 
-    /// Lets those work that have something to do. Each sends of bulk data about `budget` bytes per session at most; those that have
-    /// no turn because others have sent much are first at the next call, which is due at once.
+    /// Polls the devices that are due, each with `budget` (see [`Device::poll`]). It stops when much was sent; the others are first at the
+    /// next call, which is due at once.
     pub fn poll(&mut self, now: Instant, budget: usize, out: Out<'_>) {
         while let Some(Reverse((at, index))) = self.deadlines.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.deadlines.pop();

@@ -23,7 +23,7 @@ pub struct Neighbour {
 #[derive(Debug, Default)]
 pub struct Neighbours {
     known: HashMap<IpAddr, Neighbour>,
-    /// Everybody else has this address, and nobody is asked.
+    /// Every packet goes here, and ARP and ND are silent.
     fixed: Option<MacAddr>,
     wanted: Vec<IpAddr>,
     changed: Vec<IpAddr>,
@@ -78,7 +78,7 @@ impl Neighbours {
         self.known.remove(&address);
     }
 
-    /// The station that a packet to `destination` is sent to. Who is not known is asked for by the next poll of ARP or ND.
+    /// The station that a packet to `destination` is sent to. ARP or ND ask for an unknown one at their next poll.
     #[inline]
     pub(super) fn next_hop(&mut self, addresses: &Addresses, destination: IpAddr) -> Option<MacAddr> {
         match destination {
@@ -131,7 +131,7 @@ mod tests {
     use crate::device::Address;
 
     #[test]
-    fn whoever_is_not_known_is_asked_for_once_and_the_gateway_never() {
+    fn an_unknown_neighbour_is_wanted_once_and_the_gateway_never() {
         let own = Address { address: [198, 18, 1, 1].into(), prefix_len: 24, gateway: [198, 18, 1, 2].into() };
         let addresses = Addresses::new(MacAddr::local(1), Some(own), None);
         let (far, near, gateway) = ([10, 0, 0, 1].into(), [198, 18, 1, 9].into(), IpAddr::from([198, 18, 1, 2]));

@@ -1,4 +1,4 @@
-//! Who on a port has which addresses, so that a frame finds its devices without asking all of them.
+//! Which device of a port has which addresses, so that a frame finds its devices without asking all of them.
 
 use super::dispatch::{ALL_NODES, Arrived};
 use super::neighbours::multicast_mac;
@@ -128,7 +128,7 @@ impl Registry {
         self.ranges.insert((tags, low), (high, index));
     }
 
-    /// Who has this address?
+    /// The device that has this address.
     pub fn owner(&self, tags: Tags, address: IpAddr) -> Option<Index> {
         self.overlapping(tags, address, address).next().map(|(.., owner)| owner)
     }

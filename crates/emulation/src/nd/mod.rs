@@ -106,8 +106,8 @@ fn send(out: &mut Output<'_>, to: MacAddr, [source, destination]: [Ipv6Addr; 2],
     out.ipv6(to, &header, |payload| message.emit(payload, header.pseudo_header_sum()));
 }
 
-/// Reads whom a message to a group concerns, given as the IPv6 packet that carries it; `None` when it is no solicitation or
-/// advertisement of a neighbour.
+/// Reads which devices a message to a group concerns, given as the IPv6 packet that carries it; `None` when it is no solicitation
+/// or advertisement of a neighbour.
 pub fn concerns(packet: &[u8]) -> Option<Concerns> {
     let (ip, message) = ipv6::Repr::parse(packet).ok()?;
     if ip.next_header != protocol::ICMPV6 || !matches!(message.first(), Some(135 | 136)) {

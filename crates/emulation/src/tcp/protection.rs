@@ -1,4 +1,4 @@
-//! Protection of TCP against others than its peer: signatures (TCP MD5, RFC 2385) and the generalised TTL security mechanism
+//! Protection of TCP against segments that are not its peer's: signatures (TCP MD5, RFC 2385) and the generalised TTL security mechanism
 //! (GTSM, RFC 5082). Segments are signed and verified outside smoltcp, on the packets that it takes and gives.
 
 use super::TcpStack;

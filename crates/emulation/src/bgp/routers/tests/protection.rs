@@ -68,7 +68,7 @@ fn lost_segments_are_signed_again() {
 }
 
 #[test]
-fn who_has_another_key_or_none_is_refused_and_counted() {
+fn a_peer_with_another_key_or_none_is_refused_and_counted() {
     let none = Protection::default();
     for (protections, counts) in [
         ([key("one"), key("two")], [("md5_wrong", 1), ("md5_missing", 1)]),
@@ -82,11 +82,9 @@ fn who_has_another_key_or_none_is_refused_and_counted() {
         let [(refused, side), (other, same)] = counts;
         assert!(counter(&world, side, refused) >= 2, "{shown}");
         assert_eq!(counter(&world, same, other), 0, "{shown}");
-        // No answer either: who is refused learns nothing.
+        // It gets no answer either.
         assert_eq!(world.sides[side].session(0).received().opens, 0);
-        assert!(
-            world.sides[0].session(0).ended().is_none_or(|cause| *cause != Cause::Refused)
-        );
+        assert!(world.sides[0].session(0).ended().is_none_or(|cause| *cause != Cause::Refused));
     }
 }
 

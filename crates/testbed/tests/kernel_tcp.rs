@@ -102,26 +102,39 @@ connection.recv(1)
 
 /// Signed connections with the kernel; another key and a far away sender are not let in.
 fn protected(station: &mut Station, peer: &Netns, v6: bool) -> Result<(), String> {
-    const SIGNED: usize = 1_000_000;
-    let [kernel, own] = addresses(v6);
-    let (family, texts) = (if v6 { "6" } else { "4" }, [kernel.to_string(), own.to_string()]);
+    let [kernel, own] = addresses(v6).map(|address| address.to_string());
     let start = || {
         let mut python = Command::new("python3");
-        python.args(["-c", KERNEL_SIDE, family, &texts[0], &texts[1], "secret"]).stdout(Stdio::piped()).spawn()
+        let arguments = ["-c", KERNEL_SIDE, if v6 { "6" } else { "4" }, &kernel, &own, "secret"];
+        python.args(arguments).stdout(Stdio::piped()).spawn()
     };
     let mut child = peer.run(start).map_err(|e| e.to_string())?.map_err(|e| format!("python3: {e}"))?;
     let mut line = [0; 10];
-    child.stdout.as_mut().ok_or("no output")?.read_exact(&mut line).map_err(|e| format!("python3: {e}"))?;
+    let mut output = child.stdout.take().ok_or("no output")?;
+    let done = output.read_exact(&mut line).map_err(|e| format!("python3: {e}")).and_then(|()| signed(station, v6));
+    if done.is_err() {
+        child.kill().map_err(|e| e.to_string())?;
+    }
+    let ended = child.wait().map_err(|e| e.to_string())?;
+    done?;
+    ended.success().then_some(()).ok_or_else(|| format!("the kernel's side: {ended}"))
+}
+
+/// Our side of it.
+fn signed(station: &mut Station, v6: bool) -> Result<(), String> {
+    const SIGNED: usize = 1_000_000;
+    let [kernel, own] = addresses(v6);
     let key = |key: &str, hops| Protection { md5_key: Some(key.into()), ttl_security_hops: hops };
     for refused in [key("secret", None), key("other", Some(1)), Protection { md5_key: None, ..key("", Some(1)) }] {
         station.tcp.protect(own, kernel, refused.clone());
+        let before = station.tcp.connections();
         let id = station.tcp.connect(station.now(), own, (kernel, 180).into());
         let came = station.run(Duration::from_secs(1), |s| s.tcp.state(id) != ConnState::Connecting);
         if came.is_ok() {
             return Err(format!("the kernel lets in {refused:?}: {:?}", station.tcp.state(id)));
         }
         station.tcp.remove(id);
-        station.run(LIMIT, |s| s.tcp.connections() == 0)?;
+        station.run(LIMIT, |s| s.tcp.connections() == before)?;
     }
     station.tcp.protect(own, kernel, key("secret", Some(1)));
     let id = station.connect(v6, 180)?;
@@ -148,8 +161,7 @@ fn protected(station: &mut Station, peer: &Netns, v6: bool) -> Result<(), String
     station.tcp.close(id);
     station.run(LIMIT, |s| s.tcp.state(id) == ConnState::Closed(CloseReason::Peer))?;
     station.tcp.remove(id);
-    let ended = child.wait().map_err(|e| e.to_string())?;
-    ended.success().then_some(()).ok_or_else(|| format!("the kernel's side: {ended}"))
+    Ok(())
 }
 
 fn checked() -> Result<(), String> {

@@ -189,6 +189,9 @@ impl State {
     }
 }
 
+/// Makes a protocol for a device, from its configuration.
+pub type Create = fn(&DeviceConfig, &dyn Any) -> Result<Box<dyn Protocol>, Refused>;
+
 /// A kind of protocol.
 pub struct ProtocolKind {
     /// Its name.
@@ -198,7 +201,7 @@ pub struct ProtocolKind {
     /// Does every device have it, without being asked?
     pub standard: bool,
     /// Makes one for a device. `config` is of the type that the protocol's folder names; `()` where it needs none.
-    pub create: fn(&DeviceConfig, &dyn Any) -> Result<Box<dyn Protocol>, Refused>,
+    pub create: Create,
 }
 
 /// All protocols of this crate. Devices poll them in this order.

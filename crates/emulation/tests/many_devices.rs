@@ -35,7 +35,7 @@ fn device(side: usize, n: u16) -> Device {
         dut: address(1 - side).into(),
         asn: AS[side],
         dut_as: AS[1 - side],
-        router_id: Ipv4Addr::from_bits(0x0a00_0000 + (side as u32) << 16 | u32::from(n) + 1),
+        router_id: Ipv4Addr::from_bits(0x0a00_0001 + ((side as u32) << 16) + u32::from(n)),
         hold: Duration::from_secs(90),
         families: vec![AfiSafi::IPV4_UNICAST],
         next_hops: NextHops { ipv4: Some(address(side)), ..NextHops::default() },

@@ -169,7 +169,8 @@ impl Routers {
     /// Adds the peers' addresses to the device's TCP, and listens on them.
     fn attach(&mut self, tcp: &mut TcpStack) {
         tcp.set_buffers(self.buffer, self.buffer);
-        (self.by_connection.clear(), self.by_listener.clear());
+        self.by_connection.clear();
+        self.by_listener.clear();
         for (index, peer) in self.peers.iter_mut().enumerate() {
             let PeerConfig { address, dut, protection, .. } = peer.config();
             tcp.add_host(*address);

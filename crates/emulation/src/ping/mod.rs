@@ -174,11 +174,7 @@ impl Protocol for Ping {
 
     fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>) {
         match input {
-            Input::Packet(packet) => {
-                if self.take(now, &packet, out).is_err() {
-                    out.malformed();
-                }
-            }
+            Input::Packet(packet) if self.take(now, &packet, out).is_err() => out.malformed(),
             Input::Neighbour(address) => {
                 for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
                     pinger.waits &= pinger.gateway != address;

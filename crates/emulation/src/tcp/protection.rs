@@ -234,7 +234,7 @@ fn sign(packet: &[u8], at: usize, key: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(option);
         }
     }
-    while (out.len() - at) % 4 != 0 {
+    while !(out.len() - at).is_multiple_of(4) {
         out.push(1);
     }
     out[at + 12] = ((out.len() - at) as u8 / 4) << 4 | segment[12] & 15;

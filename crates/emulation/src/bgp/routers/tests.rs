@@ -18,6 +18,9 @@ mod protection;
 
 const HOLD: Duration = Duration::from_secs(9);
 
+type Check = Box<dyn Fn(&[u8])>;
+type Change = Box<dyn Fn(&mut [u8])>;
+
 /// The tester and the DUT, and the packets between them.
 struct World {
     now: Instant,
@@ -28,9 +31,9 @@ struct World {
     /// Is the packet of this number lost?
     lost: fn(u64) -> bool,
     /// Looks at each packet that is sent.
-    check: Option<Box<dyn Fn(&[u8])>>,
+    check: Option<Check>,
     /// What the way does to each packet.
-    change: Option<Box<dyn Fn(&mut [u8])>>,
+    change: Option<Change>,
 }
 
 /// The device of one side, seen as its routers.

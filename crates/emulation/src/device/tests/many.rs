@@ -68,7 +68,7 @@ fn a_thousand_devices_in_one_network_answer_for_themselves() {
     for n in 0..1_000u32 {
         let address = |base: u32| Ipv4Addr::from_bits(base + n);
         let own = Address { address: address(0xc612_0100), prefix_len: 16, gateway: [198, 18, 0, 1].into() };
-        let six = Ipv6Addr::from_bits(0x2001_0002 << 96 | u128::from(n) + 256);
+        let six = Ipv6Addr::from_bits((0x2001_0002 << 96) | (u128::from(n) + 256));
         let own6 = Address { address: six, prefix_len: 64, gateway: "2001:2::1".parse().unwrap() };
         let config = DeviceConfig::new(format!("d{n}"), MacAddr::local(n.into()), n.into());
         devices.add(Device::new(DeviceConfig { ipv4: Some(own), ipv6: Some(own6), ..config })).unwrap();
@@ -79,7 +79,7 @@ fn a_thousand_devices_in_one_network_answer_for_themselves() {
         let mut answers = Vec::new();
         compose::request(&mut frame, router, [198, 18, 0, 1].into(), Ipv4Addr::from_bits(0xc612_0100 + n));
         devices.receive(Instant(1), &frame, &mut |frame| answers.push(frame.to_vec()));
-        let six = Ipv6Addr::from_bits(0x2001_0002 << 96 | u128::from(n) + 256);
+        let six = Ipv6Addr::from_bits((0x2001_0002 << 96) | (u128::from(n) + 256));
         compose::solicitation(&mut frame, router, "2001:2::1".parse().unwrap(), six);
         devices.receive(Instant(1), &frame, &mut |frame| answers.push(frame.to_vec()));
         assert_eq!(answers.len(), 2);

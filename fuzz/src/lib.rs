@@ -10,5 +10,6 @@ pub mod frames;
 pub mod hosts;
 pub mod input;
 pub mod router;
+pub mod stack;
 pub mod suite;
 pub mod wire;

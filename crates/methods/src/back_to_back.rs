@@ -6,14 +6,18 @@
 //! that most bursts are about as long as the answer and not as the longest allowed; then it is halved.
 
 use crate::Method;
-use crate::parameters::{self, beside_s, common_deviations, count, fewer, pause, seconds, shorter, sizes};
+use crate::columns;
+use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::{Limits, Pattern};
-use crate::report::{SeriesKind, extremes, for_each_size, mean, note, plot, point, row, stdev, table};
+use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, stdev};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
 use std::time::Duration;
@@ -21,51 +25,21 @@ use std::time::Duration;
 /// The test.
 pub struct BackToBack;
 
+const REPEATS: Param<u32> =
+    Param::new("repeats", "2", "50", "searches per frame size (RFC 2544 section 26.4: 50; RFC 9004 leaves it open)");
+const MAX_BURST: Param<Duration> =
+    Param::new("max_burst_duration", "2 s", "30 s", "longest burst (RFC 9004 section 5.4: 2 s and more, to 30 s)");
+const STEP: Param<u64> =
+    Param::new("step", "16", "1", "minimum step: the search ends when the bounds are this many frames apart");
+const VERIFY: Param<u32> =
+    Param::new("verify", "1", "2", "attempts at a burst before it counts as lossy (TST 009 section 12.3)");
+
 static SPEC: TestSpec = TestSpec {
     name: "back_to_back",
     title: "Back-to-back frames",
     summary: "longest burst at the highest rate that is forwarded without loss, and the buffer time behind it",
     source: "RFC 9004, RFC 2544 section 26.4",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        ParamSpec::new(
-            "repeats",
-            ParamKind::Count,
-            "2",
-            "50",
-            "searches per frame size (RFC 2544 section 26.4: 50; RFC 9004 leaves it open)",
-        ),
-        ParamSpec::new(
-            "max_burst_duration",
-            ParamKind::Duration,
-            "2 s",
-            "30 s",
-            "longest burst (RFC 9004 section 5.4: 2 s and more, to 30 s)",
-        ),
-        ParamSpec::new(
-            "step",
-            ParamKind::Count,
-            "16",
-            "1",
-            "minimum step: the search ends when the bounds are this many frames apart",
-        ),
-        ParamSpec::new(
-            "verify",
-            ParamKind::Count,
-            "1",
-            "2",
-            "attempts at a burst before it counts as lossy (TST 009 section 12.3)",
-        ),
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
-    ],
+    params: params![&TRAFFIC, &[REPEATS.spec(), MAX_BURST.spec(), STEP.spec(), VERIFY.spec()], &SEARCH],
     figures: &[FigureSpec {
         key: "back_to_back_{size}_frames",
         help: "average back-to-back value per sending port in frames",
@@ -73,7 +47,35 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-const TABLE: &str = "back_to_back";
+columns! {
+    /// One frame size, over all its searches (RFC 9004 section 6). Bursts and rates are per sending port.
+    struct BurstRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        average_frames: f64 = "Average" ["frames"],
+        min_frames: f64 = "Minimum" ["frames"],
+        max_frames: f64 = "Maximum" ["frames"],
+        stdev_frames: Option<f64> = "Standard deviation" ["frames"],
+        implied_buffer_s: f64 = "Implied buffer time" ["s"],
+        corrected_buffer_s: f64 = "Corrected buffer time" ["s"],
+        throughput_pps: f64 = "Throughput" ["fps"],
+        burst_rate_pps: f64 = "Burst rate" ["fps"],
+        step_frames: u64 = "Minimum step" ["frames"],
+        max_burst_frames: u64 = "Longest burst" ["frames"],
+        max_burst_s: f64 = "Longest burst" ["s"],
+        searches: u64 = "Searches",
+    }
+}
+
+const TABLE: TableSpec<BurstRow> = TableSpec::new("back_to_back", "Back-to-back frames");
+const PLOT: PlotSpec = PlotSpec {
+    key: "back_to_back",
+    title: "Longest burst without loss",
+    kind: PlotKind::Bars,
+    x: "frame size",
+    y: "frames per port",
+    log_y: true,
+};
 /// First burst of a search, in frames: about a ring of a network card. Half of the bursts of a search that starts far from
 /// the answer go into finding the bracket.
 const FIRST_BURST: u64 = 512;
@@ -101,14 +103,14 @@ struct Task<'a> {
 impl Task<'_> {
     /// Does a burst of `frames` pass?
     fn passes(&self, bed: &mut dyn Testbed, frames: u64, trials: &mut Vec<u64>) -> Result<bool, TestError> {
-        for _ in 0..count(self.params, "verify") {
+        for _ in 0..VERIFY.get(self.params) {
             let load = Load::Burst { frames, rate_pps: self.rate.pps() };
             let purpose = format!("back-to-back {}: search {}, {frames} frames", self.pattern.size, self.repeat + 1);
             let duration_s = frames as f64 / self.rate.pps();
             let spec = self.pattern.trial(bed.ports(), purpose, load, duration_s)?;
             let result = bed.trial(&spec)?;
             trials.push(result.trial);
-            bed.settle(pause(self.params))?;
+            bed.settle(PAUSE.get(self.params))?;
             if result.lost() == 0 {
                 return Ok(true);
             }
@@ -129,7 +131,7 @@ impl Task<'_> {
 
     /// Moves `good` up to the longest burst that passes; true when that is the longest allowed one.
     fn bisect(&self, bed: &mut dyn Testbed, trials: &mut Vec<u64>, good: &mut u64) -> Result<bool, TestError> {
-        let step = self.params.count("step").unwrap_or(1).max(1);
+        let step = STEP.get(self.params);
         let mut next = FIRST_BURST.min(self.longest);
         let mut bad = loop {
             if !self.passes(bed, next, trials)? {
@@ -159,25 +161,26 @@ impl Method for BackToBack {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        prepare(outcome);
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
+        note(outcome, "Bursts and rates are per sending port; all sending ports burst at once.");
         let width = zero_loss_goal(params).relative_width;
-        let repeats = count(params, "repeats");
+        let repeats = REPEATS.get(params);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let throughput = known_throughput(bed, pattern, params, outcome)?.unwrap_or_default();
             let limits = pattern.limits(bed);
-            note(outcome, format!("{}: {}.", pattern.size_text(), limits.statement()));
+            note_of(outcome, pattern, limits.statement());
             if throughput.pps() >= limits.max.pps() * (1.0 - width) {
                 // RFC 9004 section 4: where throughput is the highest rate no burst can overflow a buffer.
                 return Err(TestError::NotApplicable(format!(
                     "the throughput, {throughput}, is the highest rate that can be offered, so no burst fills a buffer"
                 )));
             }
-            let longest =
-                limits.max.frames_in(params.duration("max_burst_duration").unwrap_or(Duration::from_secs(30)));
+            let longest = limits.max.frames_in(MAX_BURST.get(params));
             let (mut found, mut trials, mut stopped, mut unfit) = (Vec::new(), Vec::new(), Ok(()), None);
             for repeat in 0..repeats {
                 let what = format!("back-to-back, {}", pattern.size_text());
-                bed.progress(&what, index * repeats + repeat, sizes(params).len() as u32 * repeats);
+                bed.progress(&what, index * repeats + repeat, FRAME_SIZES.get(params).len() as u32 * repeats);
                 let task = Task { pattern, params, rate: limits.max, longest: longest.max(1), repeat };
                 match task.search(bed, &mut trials) {
                     Ok(result) => found.push(result),
@@ -190,7 +193,7 @@ impl Method for BackToBack {
             }
             write(outcome, pattern, params, &limits, throughput, &found, trials, f64::from(index));
             stopped?;
-            // One search that came to something is an answer, the row says of how many.
+            // One search with a result is an answer; the row shows how many there were.
             unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
         })
     }
@@ -201,43 +204,17 @@ impl Method for BackToBack {
 
     fn estimate_known(&self, params: &Params) -> Duration {
         // From 512 frames up to some 4,000, and down to the step: a burst itself takes milliseconds.
-        let step = params.count("step").unwrap_or(1).max(1) as f64;
+        let step = STEP.get(params) as f64;
         let bursts = 4.0 + (2_048.0 / step).log2().max(0.0);
-        let bursts = bursts * f64::from(count(params, "repeats")) * sizes(params).len() as f64;
+        let bursts = bursts * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
         Duration::from_secs_f64(beside_s(params, bursts, 0.5))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let few = fewer(params, "repeats", "searches per frame size", 50, "RFC 2544 section 26.4");
-        let short = shorter(params, "max_burst_duration", "longest burst", 2.0, "RFC 2544 section 26.4");
+        let few = fewer(params, &REPEATS, "searches per frame size", 50, "RFC 2544 section 26.4");
+        let short = shorter(params, &MAX_BURST, "longest burst", 2.0, "RFC 2544 section 26.4");
         common_deviations(params).into_iter().chain(few).chain(short).chain(goal_deviations(params)).collect()
     }
-}
-
-fn prepare(outcome: &mut Outcome) {
-    table(
-        outcome,
-        TABLE,
-        "Back-to-back frames",
-        &[
-            ("frame_size", "Frame size", ""),
-            ("protocol", "Protocol", ""),
-            ("average_frames", "Average", "frames"),
-            ("min_frames", "Minimum", "frames"),
-            ("max_frames", "Maximum", "frames"),
-            ("stdev_frames", "Standard deviation", "frames"),
-            ("implied_buffer_s", "Implied buffer time", "s"),
-            ("corrected_buffer_s", "Corrected buffer time", "s"),
-            ("throughput_pps", "Throughput", "fps"),
-            ("burst_rate_pps", "Burst rate", "fps"),
-            ("step_frames", "Minimum step", "frames"),
-            ("max_burst_frames", "Longest burst", "frames"),
-            ("max_burst_s", "Longest burst", "s"),
-            ("searches", "Searches", ""),
-        ],
-    );
-    plot(outcome, TABLE, "Longest burst without loss", PlotKind::Bars, "frame size", "frames per port", true);
-    note(outcome, "Bursts and rates are per sending port; all sending ports burst at once.");
 }
 
 #[allow(clippy::too_many_arguments)] // everything that a row of RFC 9004 section 6 reports
@@ -277,45 +254,40 @@ fn write(
     if limits.below_line() {
         marks.push("bursts below line rate, the tester cannot send faster".to_owned());
     }
-    if found.len() < count(params, "repeats") as usize {
-        marks.push(format!("{} of {} searches", found.len(), count(params, "repeats")));
+    if found.len() < REPEATS.get(params) as usize {
+        marks.push(format!("{} of {} searches", found.len(), REPEATS.get(params)));
     }
-    let step = params.count("step").unwrap_or(1).max(1);
-    row(
+    let step = STEP.get(params);
+    TABLE.add(
         outcome,
-        TABLE,
-        Row {
-            cells: vec![
-                pattern.size.to_string().into(),
-                pattern.protocol().into(),
-                average.into(),
-                least.into(),
-                most.into(),
-                stdev(&values).into(),
-                implied.into(),
-                // RFC 9004 section 6: frames that the router forwards during the burst take no buffer.
-                (implied - implied * throughput.pps() / rate).into(),
-                throughput.pps().into(),
-                rate.into(),
-                step.into(),
-                limits.max.frames_in(params.duration("max_burst_duration").unwrap_or(Duration::from_secs(30))).into(),
-                seconds(params, "max_burst_duration", 30.0).into(),
-                (found.len() as u64).into(),
-            ],
-            trials,
-            marks,
+        BurstRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            average_frames: average,
+            min_frames: least,
+            max_frames: most,
+            stdev_frames: stdev(&values),
+            implied_buffer_s: implied,
+            // RFC 9004 section 6: frames that the router forwards during the burst take no buffer.
+            corrected_buffer_s: implied - implied * throughput.pps() / rate,
+            throughput_pps: throughput.pps(),
+            burst_rate_pps: rate,
+            step_frames: step,
+            max_burst_frames: limits.max.frames_in(MAX_BURST.get(params)),
+            max_burst_s: MAX_BURST.seconds(params),
+            searches: found.len() as u64,
         },
+        trials,
+        marks,
     );
     let label = Some(pattern.size.to_string());
     let bar = Point { x, y: average, label, range: Some((least, most)), trial: None };
-    point(outcome, TABLE, "back-to-back frames", SeriesKind::Curve, bar);
+    PLOT.curve(outcome, "back-to-back frames", bar);
+    let key = format!("back_to_back_{}_frames", pattern.size);
+    let title = format!("Back-to-back frames, {}", pattern.size_text());
     outcome.ranks.push(RankFigure {
-        key: format!("back_to_back_{}_frames", pattern.size),
-        title: format!("Back-to-back frames, {}", pattern.size_text()),
-        unit: "frames".into(),
-        value: Some(average),
-        higher_is_better: true,
         tester_limited: at_maximum + cut_short > 0,
         resolution: ((most - least).max(step as f64) / most.max(1.0)).clamp(0.01, 1.0),
+        ..higher(key, title, "frames", Some(average))
     });
 }

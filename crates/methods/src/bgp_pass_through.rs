@@ -2,13 +2,15 @@
 //! 5.1.2, RIB-OUT; RFC 4098 section 3.6).
 
 use crate::Method;
-use crate::parameters::{count, fewer};
-use crate::report::{SeriesKind, extremes, mean, note, plot, point, row, table};
-use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience};
-use crate::routing::RouteAction;
+use crate::columns;
+use crate::parameters::{fewer, params};
+use crate::report::{PlotSpec, extremes, lower, mean, xy};
+use crate::route_tests::{self, Case, ESTABLISH, PATIENCE, TABLES, follow, for_each_family, must_be_complete};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, PlotKind};
+use drophammer_model::param::Param;
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -16,19 +18,15 @@ use std::time::Duration;
 /// The test.
 pub struct BgpPassThrough;
 
+const SAMPLES: Param<u32> = Param::new("samples", "50", "1000", "routes that come and go, one at a time");
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_pass_through",
     title: "BGP pass-through time",
-    summary: "time from the advertisement or withdrawal of a single route until another peer is told",
+    summary: "time from the advertisement or withdrawal of a single route until another peer receives it",
     source: "RFC 7747 section 5.1.2 (RIB-OUT); RFC 4098",
     needs: route_tests::NEEDS,
-    params: &[
-        route_tests::FAMILIES,
-        route_tests::TABLE,
-        ParamSpec::new("samples", ParamKind::Count, "50", "1000", "routes that come and go, one at a time"),
-        route_tests::PATIENCE,
-        route_tests::ESTABLISH,
-    ],
+    params: params![&TABLES, &[SAMPLES.spec(), PATIENCE.spec(), ESTABLISH.spec()]],
     figures: &[
         FigureSpec {
             key: "bgp_pass_through_ipv4_median_ms",
@@ -38,7 +36,29 @@ static SPEC: TestSpec = TestSpec {
     ],
 };
 
-const TABLE: &str = "bgp_pass_through";
+columns! {
+    /// All advertisements, or all withdrawals.
+    struct ChangeRow {
+        family: Family = "Family",
+        change: String = "Change",
+        samples: u64 = "Samples",
+        min_ms: Option<f64> = "Minimum" ["ms"],
+        median_ms: Option<f64> = "Median" ["ms"],
+        mean_ms: f64 = "Mean" ["ms"],
+        p99_ms: Option<f64> = "99 %" ["ms"],
+        max_ms: Option<f64> = "Maximum" ["ms"],
+    }
+}
+
+const TABLE: TableSpec<ChangeRow> = TableSpec::new("bgp_pass_through", "BGP pass-through time");
+const PLOT: PlotSpec = PlotSpec {
+    key: "bgp_pass_through",
+    title: "Pass-through time, sorted",
+    kind: PlotKind::Sorted,
+    x: "share of the routes, %",
+    y: "time, ms",
+    log_y: true,
+};
 
 impl Method for BgpPassThrough {
     fn spec(&self) -> &'static TestSpec {
@@ -46,62 +66,38 @@ impl Method for BgpPassThrough {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        table(
-            outcome,
-            TABLE,
-            "BGP pass-through time",
-            &[
-                ("family", "Family", ""),
-                ("change", "Change", ""),
-                ("samples", "Samples", ""),
-                ("min_ms", "Minimum", "ms"),
-                ("median_ms", "Median", "ms"),
-                ("mean_ms", "Mean", "ms"),
-                ("p99_ms", "99 %", "ms"),
-                ("max_ms", "Maximum", "ms"),
-            ],
-        );
-        plot(outcome, TABLE, "Pass-through time, sorted", PlotKind::Sorted, "share of the routes, %", "time, ms", true);
-        let mut notes = Vec::new();
-        let result = for_each_family(bed, params, &mut notes, |bed, family, _| pass(bed, family, params, outcome));
-        notes.into_iter().for_each(|text| note(outcome, text));
-        result
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
+        for_each_family(bed, params, outcome, |bed, family, outcome| pass(bed, family, params, outcome))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let samples = f64::from(count(params, "samples"));
-        Duration::from_secs_f64((samples * 0.1 + 3.0) * route_tests::families(params).len() as f64)
+        let samples = f64::from(SAMPLES.get(params));
+        Duration::from_secs_f64((samples * 0.1 + 3.0) * route_tests::families(params))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        fewer(params, "samples", "samples", 1_000, route_tests::CONFORMANT).into_iter().collect()
+        fewer(params, &SAMPLES, "samples", 1_000, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 
 fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers = one_per_port(bed, family, 2)?;
-    let (origin, observer) = (peers[0], peers[1]);
-    let samples = count(params, "samples");
-    let all = route_tests::table(bed, params, family, samples)?;
-    let packing = route_tests::packing(params)?;
+    let samples = SAMPLES.get(params);
+    let case = Case::new(bed, family, params, 2, samples)?;
+    let (origin, observer) = (case.peers[0], case.peers[1]);
     route_tests::establish(bed, &[origin, observer], params)?;
-    let watch = bed.routing()?.watch(observer, origin, &all);
+    let watch = bed.routing()?.watch(observer, origin, &case.all);
     let (mut up, mut down) = (Vec::new(), Vec::new());
-    for index in 0..samples.min(all.len()) {
+    for index in 0..samples.min(case.all.len()) {
         bed.progress(&format!("BGP pass-through time, {family}"), index, samples);
         let part = index..index + 1;
-        let announce = RouteAction::Announce { peer: origin, routes: all.clone(), part: part.clone(), packing };
-        let withdraw = RouteAction::Withdraw { peer: origin, routes: all.clone(), part: part.clone(), packing };
-        for (action, present) in [(announce, true), (withdraw, false)] {
-            let routing = bed.routing()?;
-            routing.expect(watch, part.clone(), present);
-            routing.act(&action)?;
-            let settled = routing.await_settled(&[watch], patience(params))?;
-            if !settled.complete {
-                let why = complaint(routing, watch, &settled);
-                return Err(TestError::Failed(format!("route {} was not passed on: {why}", all.prefix(index))));
-            }
-            if present { &mut up } else { &mut down }.push(settled.last_change_s * 1e3);
+        for (action, times) in
+            [(case.advertise(origin, part.clone()), &mut up), (case.withdraw(origin, part), &mut down)]
+        {
+            let settled = follow(bed, params, &action, watch)?;
+            let lost = || format!("route {} was not passed on", case.all.prefix(index));
+            must_be_complete(bed, watch, &settled, lost)?;
+            times.push(settled.last_change_s * 1e3);
         }
     }
     for (change, times) in [("advertised", &mut up), ("withdrawn", &mut down)] {
@@ -111,43 +107,29 @@ fn pass(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
             times.get(rank.max(1) - 1).copied()
         };
         let (least, most) = extremes(times).unzip();
-        row(
+        TABLE.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    change.into(),
-                    (times.len() as u64).into(),
-                    least.into(),
-                    at(0.5).into(),
-                    mean(times).into(),
-                    at(0.99).into(),
-                    most.into(),
-                ],
-                ..Row::default()
+            ChangeRow {
+                family,
+                change: change.into(),
+                samples: times.len() as u64,
+                min_ms: least,
+                median_ms: at(0.5),
+                mean_ms: mean(times),
+                p99_ms: at(0.99),
+                max_ms: most,
             },
+            [],
+            [],
         );
         for (index, y) in times.iter().enumerate() {
             let x = (index + 1) as f64 / times.len() as f64 * 100.0;
-            point(
-                outcome,
-                TABLE,
-                &format!("{family}, {change}"),
-                SeriesKind::Curve,
-                Point { x, y: *y, ..Point::default() },
-            );
+            PLOT.curve(outcome, &format!("{family}, {change}"), xy(x, *y));
         }
         if change == "advertised" {
-            outcome.ranks.push(RankFigure {
-                key: format!("bgp_pass_through_{}_median_ms", family.to_string().to_lowercase()),
-                title: format!("BGP pass-through time, median, {family}"),
-                unit: "ms".into(),
-                value: at(0.5),
-                higher_is_better: false,
-                tester_limited: false,
-                resolution: 0.05,
-            });
+            let key = format!("bgp_pass_through_{}_median_ms", family.to_string().to_lowercase());
+            let title = format!("BGP pass-through time, median, {family}");
+            outcome.ranks.push(lower(key, title, "ms", at(0.5)));
         }
     }
     Ok(())

@@ -2,17 +2,29 @@
 //! 4098).
 
 use crate::Method;
-use crate::parameters::{self, count, shorter};
-use crate::report::{SeriesKind, note, plot, point, row, table};
-use crate::route_tests::{self, establish_within, memory_mib, thousands};
+use crate::columns;
+use crate::parameters::shorter;
+use crate::report::{PlotSpec, higher, lower, note, xy};
+use crate::route_tests::{self, ESTABLISH, memory_mib, thousands};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use std::time::Duration;
 
 /// The test.
 pub struct BgpSessionCapacity;
+
+const STEP: Param<u32> = Param::new("step", "10", "50", "sessions added per step, spread over the ports");
+const MAX_SESSIONS: Param<u32> = Param::new(
+    "max_sessions",
+    "1000",
+    "10000",
+    "sessions at which the test ends; `peers_per_port` of the suite bounds it too",
+);
+const HOLD: Param<Duration> = Param::new("hold", "1 s", "180 s", "time for which all sessions must stay at the end");
 
 static SPEC: TestSpec = TestSpec {
     name: "bgp_session_capacity",
@@ -20,25 +32,33 @@ static SPEC: TestSpec = TestSpec {
     summary: "how many BGP sessions the router brings up and keeps",
     source: "terms of RFC 4098; sessions of RFC 4271",
     needs: route_tests::NEEDS,
-    params: &[
-        ParamSpec::new("step", ParamKind::Count, "10", "50", "sessions added per step, spread over the ports"),
-        ParamSpec::new(
-            "max_sessions",
-            ParamKind::Count,
-            "1000",
-            "10000",
-            "sessions at which the test ends; `peers_per_port` of the suite bounds it too",
-        ),
-        ParamSpec::new("hold", ParamKind::Duration, "1 s", "180 s", "time for which all sessions must stay at the end"),
-        route_tests::ESTABLISH,
-    ],
+    params: &[STEP.spec(), MAX_SESSIONS.spec(), HOLD.spec(), ESTABLISH.spec()],
     figures: &[
         FigureSpec { key: "bgp_sessions", help: "sessions up at the same time" },
         FigureSpec { key: "bgp_sessions_s", help: "seconds until all of them were up, step by step" },
     ],
 };
 
-const TABLE: &str = "bgp_session_capacity";
+columns! {
+    /// One step.
+    struct StepRow {
+        sessions: u64 = "Sessions",
+        step_s: f64 = "Time for the step" ["s"],
+        slowest_s: Option<f64> = "Slowest session" ["s"],
+        lost: u64 = "Sessions lost",
+        memory_mib: Option<f64> = "DUT memory" ["MiB"],
+    }
+}
+
+const TABLE: TableSpec<StepRow> = TableSpec::new("bgp_session_capacity", "BGP session capacity");
+const PLOT: PlotSpec = PlotSpec {
+    key: "bgp_session_capacity",
+    title: "Time for each step of sessions",
+    kind: PlotKind::Steps,
+    x: "sessions",
+    y: "time, s",
+    log_y: false,
+};
 
 impl Method for BgpSessionCapacity {
     fn spec(&self) -> &'static TestSpec {
@@ -46,33 +66,19 @@ impl Method for BgpSessionCapacity {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        table(
-            outcome,
-            TABLE,
-            "BGP session capacity",
-            &[
-                ("sessions", "Sessions", ""),
-                ("step_s", "Time for the step", "s"),
-                ("slowest_s", "Slowest session", "s"),
-                ("lost", "Sessions lost", ""),
-                ("memory_mib", "DUT memory", "MiB"),
-            ],
-        );
-        plot(outcome, TABLE, "Time for each step of sessions", PlotKind::Steps, "sessions", "time, s", false);
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
         let result = climb(bed, params, outcome);
-        match &result {
-            Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => {}
-            _ => bed.routing()?.reset(establish_within(params))?,
-        }
+        route_tests::clear(bed, &result, ESTABLISH.get(params))?;
         result
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        Duration::from_secs_f64(parameters::seconds(params, "hold", 180.0) + 5.0)
+        Duration::from_secs_f64(HOLD.seconds(params) + 5.0)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        shorter(params, "hold", "hold", 180.0, route_tests::CONFORMANT).into_iter().collect()
+        shorter(params, &HOLD, "hold", 180.0, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 
@@ -88,43 +94,35 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
     }
     let longest = by_port.iter().map(Vec::len).max().unwrap_or(0);
     let order: Vec<usize> = (0..longest).flat_map(|i| by_port.iter().filter_map(move |p| p.get(i).copied())).collect();
-    let most = order.len().min(count(params, "max_sessions") as usize);
-    let step = count(params, "step") as usize;
+    let most = order.len().min(MAX_SESSIONS.get(params) as usize);
+    let step = STEP.get(params) as usize;
     let (mut up, mut elapsed_s, mut stopped) = (0, 0.0, None);
     while up < most && stopped.is_none() {
         let end = (up + step).min(most);
         bed.progress(&format!("BGP session capacity: {end} sessions"), (up / step) as u32, most.div_ceil(step) as u32);
         let routing = bed.routing()?;
         let begun = routing.now_s();
-        let result = routing.establish(&order[up..end], establish_within(params));
+        let result = routing.establish(&order[up..end], ESTABLISH.get(params));
         let step_s = routing.now_s() - begun;
         let lost = order[..up].iter().filter(|peer| !routing.session(**peer).established).count();
-        let memory = memory_mib(&routing.dut_memory());
-        let mut marks = Vec::new();
+        let memory = memory_mib(&routing.dut().memory());
         let mut slowest = None;
         match result {
             Ok(times) if lost == 0 => {
                 up = end;
                 elapsed_s += step_s;
                 slowest = times.iter().max().map(Duration::as_secs_f64);
-                point(
-                    outcome,
-                    TABLE,
-                    "sessions",
-                    SeriesKind::Curve,
-                    Point { x: end as f64, y: step_s, ..Point::default() },
-                );
+                PLOT.curve(outcome, "sessions", xy(end as f64, step_s));
             }
             Ok(_) => stopped = Some(format!("{lost} earlier sessions went down")),
             Err(TestError::Failed(why)) => stopped = Some(why),
             Err(other) => return Err(other),
         }
-        marks.extend(stopped.clone());
-        let cells = vec![(end as u64).into(), step_s.into(), slowest.into(), (lost as u64).into(), memory.into()];
-        row(outcome, TABLE, Row { cells, trials: Vec::new(), marks });
+        let row = StepRow { sessions: end as u64, step_s, slowest_s: slowest, lost: lost as u64, memory_mib: memory };
+        TABLE.add(outcome, row, [], stopped.clone());
     }
     if stopped.is_none() {
-        bed.settle(params.duration("hold").unwrap_or(Duration::from_secs(180)))?;
+        bed.settle(HOLD.get(params))?;
         let routing = bed.routing()?;
         let lost: Vec<usize> = order[..up].iter().copied().filter(|p| routing.session(*p).losses > 0).collect();
         if let Some(first) = lost.first() {
@@ -143,19 +141,9 @@ fn climb(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Resul
             ),
         ),
     }
-    for (key, title, unit, value, more) in [
-        ("bgp_sessions", "BGP sessions", "sessions", Some(up as f64), true),
-        ("bgp_sessions_s", "Time to bring all BGP sessions up", "s", stopped.is_none().then_some(elapsed_s), false),
-    ] {
-        outcome.ranks.push(RankFigure {
-            key: key.into(),
-            title: title.into(),
-            unit: unit.into(),
-            value,
-            higher_is_better: more,
-            tester_limited: false,
-            resolution: if more { 0.0 } else { 0.05 },
-        });
-    }
+    let sessions = higher("bgp_sessions", "BGP sessions", "sessions", Some(up as f64));
+    outcome.ranks.push(RankFigure { resolution: 0.0, ..sessions });
+    let value = stopped.is_none().then_some(elapsed_s);
+    outcome.ranks.push(lower("bgp_sessions_s", "Time to bring all BGP sessions up", "s", value));
     Ok(())
 }

@@ -2,13 +2,16 @@
 //! passed on, until one is missing (the core router test of 2001; no RFC defines it).
 
 use crate::Method;
-use crate::parameters::{self, seconds};
-use crate::report::{note, row, table};
+use crate::columns;
+use crate::parameters::params;
+use crate::report::{higher, lower, note};
 use crate::route_steps::{self, StepPlots, Steps};
-use crate::route_tests::{self, complaint, for_each_family, one_per_port, routes, thousands};
+use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, RankFigure, Row};
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::time::Duration;
@@ -16,28 +19,18 @@ use std::time::Duration;
 /// The test.
 pub struct BgpTableCapacity;
 
+const STEP: Param<u32> = Param::new("step", "40000", "40000", "routes added per step");
+const MAX_ROUTES: Param<u32> =
+    Param::new("max_routes", "200000", "2400000", "routes at which the test ends in any case");
+const HOLD: Param<Duration> = Param::new("hold", "1 s", "120 s", "time for which the last full table must stay");
+
 static SPEC: TestSpec = TestSpec {
     name: "bgp_table_capacity",
     title: "BGP table capacity",
     summary: "how many routes the router takes from one peer and passes on to another, every one verified",
     source: "core router test of 2001, in steps of 40,000 routes; terms of RFC 4098",
     needs: route_tests::NEEDS,
-    params: &parameters::joined::<8>(&[
-        &[
-            route_tests::FAMILIES,
-            route_tests::TABLE,
-            ParamSpec::new("step", ParamKind::Count, "40000", "40000", "routes added per step"),
-            ParamSpec::new(
-                "max_routes",
-                ParamKind::Count,
-                "200000",
-                "2400000",
-                "routes at which the test ends in any case",
-            ),
-            ParamSpec::new("hold", ParamKind::Duration, "1 s", "120 s", "time for which the last full table must stay"),
-        ],
-        &route_tests::SESSIONS,
-    ]),
+    params: params![&route_tests::TABLES, &[STEP.spec(), MAX_ROUTES.spec(), HOLD.spec()], &route_tests::SESSIONS,],
     figures: &[
         FigureSpec { key: "bgp_capacity_ipv4_routes", help: "IPv4 routes taken and passed on without one missing" },
         FigureSpec { key: "bgp_capacity_ipv6_routes", help: "the same for IPv6" },
@@ -49,7 +42,23 @@ static SPEC: TestSpec = TestSpec {
     ],
 };
 
-const TABLE: &str = "bgp_table_capacity";
+columns! {
+    /// One step.
+    struct StepRow {
+        family: Family = "Family",
+        routes: u64 = "Routes",
+        verified: u64 = "Verified at peer 2",
+        missing: u64 = "Missing",
+        wrong: u64 = "Wrong attributes",
+        step_s: f64 = "Time for the step" ["s"],
+        rate_rps: Option<f64> = "Rate" ["routes/s"],
+        tester_s: Option<f64> = "Tester alone" ["s"],
+        memory_mib: Option<f64> = "DUT memory" ["MiB"],
+        cpu_s: Option<f64> = "DUT processor time" ["s"],
+    }
+}
+
+const TABLE: TableSpec<StepRow> = TableSpec::new("bgp_table_capacity", "BGP table capacity");
 const PLOTS: StepPlots = StepPlots {
     times: "bgp_table_capacity_time",
     time_of: "time to the last route at peer 2, s",
@@ -62,69 +71,46 @@ impl Method for BgpTableCapacity {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        prepare(outcome);
-        let mut notes = Vec::new();
-        let result = for_each_family(bed, params, &mut notes, |bed, family, _| climb(bed, family, params, outcome));
-        notes.into_iter().for_each(|text| note(outcome, text));
-        result
+        TABLE.begin(outcome);
+        PLOTS.begin(outcome);
+        note(
+            outcome,
+            "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends with the first \
+             step after which one is missing. 'Tester alone' is what the tester needs to send and verify as many routes without a router.",
+        );
+        for_each_family(bed, params, outcome, |bed, family, outcome| climb(bed, family, params, outcome))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
         // Routers take some tens of thousands of routes per second, and as long to let go of them.
-        let routes = f64::from(routes(params, "max_routes")) * route_tests::families(params).len() as f64;
-        Duration::from_secs_f64(routes / 30_000.0 + seconds(params, "hold", 120.0) + 3.0)
+        let routes = f64::from(MAX_ROUTES.get(params)) * route_tests::families(params);
+        Duration::from_secs_f64(routes / 30_000.0 + HOLD.seconds(params) + 3.0)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let hold = seconds(params, "hold", 120.0);
+        let hold = HOLD.seconds(params);
         (hold < 120.0).then(|| format!("the full table is held for {hold} s instead of 120 s")).into_iter().collect()
     }
 }
 
-fn prepare(outcome: &mut Outcome) {
-    table(
-        outcome,
-        TABLE,
-        "BGP table capacity",
-        &[
-            ("family", "Family", ""),
-            ("routes", "Routes", ""),
-            ("verified", "Verified at peer 2", ""),
-            ("missing", "Missing", ""),
-            ("wrong", "Wrong attributes", ""),
-            ("step_s", "Time for the step", "s"),
-            ("rate_rps", "Rate", "routes/s"),
-            ("tester_s", "Tester alone", "s"),
-            ("memory_mib", "DUT memory", "MiB"),
-            ("cpu_s", "DUT processor time", "s"),
-        ],
-    );
-    PLOTS.prepare(outcome);
-    note(
-        outcome,
-        "A step ends when peer 2 has every route of peer 1 with the right AS path, next hop and attributes; the test ends with the first \
-         step after which one is missing. 'Tester alone' is what the tester needs to send and verify as many routes without a router.",
-    );
-}
-
 fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers = one_per_port(bed, family, 2)?;
-    let (origin, observer) = (peers[0], peers[1]);
-    let steps = Steps::begin(bed, params, family, origin, observer)?;
+    let case = Case::new(bed, family, params, 2, MAX_ROUTES.get(params))?;
+    let (origin, observer) = (case.peers[0], case.peers[1]);
+    let steps = Steps::begin(bed, params, case, (origin, observer), STEP.get(params))?;
     let (watch, most) = (steps.watch, steps.most);
     let mut capacity = 0;
     let (mut elapsed_s, mut limited) = (0.0, false);
     let mut failure = None;
     while capacity < most && failure.is_none() {
         let part = steps.part(bed, "BGP table capacity", capacity);
-        let cpu = bed.routing()?.dut_cpu_time();
-        let settled = steps.tell(bed, params, &part)?;
+        let cpu = bed.routing()?.dut().cpu_time();
+        let settled = steps.advertise(bed, params, &part)?;
         let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
         let time_s = settled.last_change_s;
-        let cpu_s = cpu.zip(routing.dut_cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
-        let own = routing.ceiling(family, part.len() as u32, steps.packing).map(|d| d.as_secs_f64());
+        let cpu_s = cpu.zip(routing.dut().cpu_time()).map(|(a, b)| b.saturating_sub(a).as_secs_f64());
+        let own = routing.ceiling(family, part.len() as u32, steps.case.packing).map(|d| d.as_secs_f64());
         let slow = own.is_some_and(|own| own > route_tests::TESTER_LIMITED * time_s)
             || route_tests::tester_late(&settled, time_s);
         let complaint = complaint(routing, watch, &settled);
@@ -145,25 +131,23 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
                 note(outcome, format!("{family}: among the missing routes: {}", missing.join(", ")));
             }
         }
-        row(
+        let rate_rps = route_tests::rate(part.len() as u64, time_s).filter(|_| settled.complete);
+        TABLE.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    u64::from(part.end).into(),
-                    verified.present.into(),
-                    verified.missing.into(),
-                    verified.wrong.into(),
-                    time_s.into(),
-                    route_tests::rate((part.end - part.start).into(), time_s).filter(|_| settled.complete).into(),
-                    own.into(),
-                    memory.into(),
-                    cpu_s.into(),
-                ],
-                trials: Vec::new(),
-                marks,
+            StepRow {
+                family,
+                routes: part.end.into(),
+                verified: verified.present,
+                missing: verified.missing,
+                wrong: verified.wrong,
+                step_s: time_s,
+                rate_rps,
+                tester_s: own,
+                memory_mib: memory,
+                cpu_s,
             },
+            [],
+            marks,
         );
         PLOTS.add(outcome, family, part.end, settled.complete.then_some(time_s), memory);
     }
@@ -180,7 +164,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     Ok(())
 }
 
-/// Lets the full table stay for a while; says what became of it if it did not.
+/// Waits while the full table must stay. Returns the reason where it did not.
 fn hold(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -188,7 +172,7 @@ fn hold(
     peers: &[usize],
     routes: u32,
 ) -> Result<Option<String>, TestError> {
-    bed.settle(params.duration("hold").unwrap_or(Duration::from_secs(120)))?;
+    bed.settle(HOLD.get(params))?;
     let routing = bed.routing()?;
     let verified = routing.verified(watch);
     let lost: Vec<String> = peers
@@ -207,23 +191,12 @@ fn hold(
 
 fn rank(outcome: &mut Outcome, family: Family, capacity: Option<u32>, elapsed_s: f64, whole: bool, limited: bool) {
     let name = family.to_string().to_lowercase();
-    outcome.ranks.push(RankFigure {
-        key: format!("bgp_capacity_{name}_routes"),
-        title: format!("BGP table capacity, {family}"),
-        unit: "routes".into(),
-        value: capacity.map(f64::from),
-        higher_is_better: true,
-        tester_limited: false,
-        resolution: 0.0,
-    });
+    let title = format!("BGP table capacity, {family}");
+    let routes = higher(format!("bgp_capacity_{name}_routes"), title, "routes", capacity.map(f64::from));
+    outcome.ranks.push(RankFigure { resolution: 0.0, ..routes });
     // Times of different tables do not compare.
-    outcome.ranks.push(RankFigure {
-        key: format!("bgp_load_{name}_s"),
-        title: format!("Time to take and pass on the table, {family}"),
-        unit: "s".into(),
-        value: (whole && capacity.is_some()).then_some(elapsed_s),
-        higher_is_better: false,
-        tester_limited: limited,
-        resolution: 0.05,
-    });
+    let value = (whole && capacity.is_some()).then_some(elapsed_s);
+    let title = format!("Time to take and pass on the table, {family}");
+    let time = lower(format!("bgp_load_{name}_s"), title, "s", value);
+    outcome.ranks.push(RankFigure { tester_limited: limited, ..time });
 }

@@ -1,22 +1,33 @@
-//! Sustained update rate: routes are withdrawn and advertised at a steady pace, and a second peer must be told of all of it without
-//! falling behind (terms of RFC 4098; no RFC defines it).
+//! Sustained update rate: routes are withdrawn and advertised at a steady pace, and the router must pass every change on to a second
+//! peer without falling behind (terms of RFC 4098; no RFC defines it).
 
 use crate::Method;
-use crate::parameters::{self, seconds, shorter};
-use crate::report::{SeriesKind, note, plot, point, row, table};
-use crate::route_tests::{self, complaint, for_each_family, one_per_port, patience, routes, thousands};
-use crate::routing::{Packing, PeerIndex, RESTLESS, RouteAction, WatchIndex};
+use crate::columns;
+use crate::parameters::{params, shorter};
+use crate::report::{PlotSpec, higher, note, xy};
+use crate::route_tests::{self, Case, PATIENCE, complaint, follow, for_each_family, must_be_complete, thousands};
+use crate::routing::{Change, Packing, PeerIndex, RESTLESS, WatchIndex};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
-use drophammer_model::routes::Routes;
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The test.
 pub struct BgpUpdateRate;
+
+const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "routes of the table that change");
+const FIRST_RATE: Param<u32> =
+    Param::new("first_rate", "5000", "5000", "changes per second at first; doubled while they are kept up with");
+const MAX_RATE: Param<u32> = Param::new("max_rate", "320000", "5000000", "changes per second at which the test ends");
+const DURATION: Param<Duration> = Param::new("duration", "1 s", "30 s", "time at each pace");
+const LAG: Param<Duration> =
+    Param::new("lag", "250 ms", "1 s", "the router is behind when it needs longer than this after the last change");
+const REFINEMENTS: Param<u32> =
+    Param::new("refinements", "3", "5", "halvings of the interval between the last good and the first bad pace");
 
 static SPEC: TestSpec = TestSpec {
     name: "bgp_update_rate",
@@ -24,43 +35,11 @@ static SPEC: TestSpec = TestSpec {
     summary: "the highest pace of withdrawals and advertisements that the router passes on without falling behind",
     source: "terms of RFC 4098 (update trains, flaps)",
     needs: route_tests::NEEDS,
-    params: &parameters::joined::<11>(&[
-        &[
-            route_tests::FAMILIES,
-            route_tests::TABLE,
-            ParamSpec::new("routes", ParamKind::Count, "20000", "200000", "routes of the table that change"),
-            ParamSpec::new(
-                "first_rate",
-                ParamKind::Count,
-                "5000",
-                "5000",
-                "changes per second at first; doubled while they are kept up with",
-            ),
-            ParamSpec::new(
-                "max_rate",
-                ParamKind::Count,
-                "320000",
-                "5000000",
-                "changes per second at which the test ends",
-            ),
-            ParamSpec::new("duration", ParamKind::Duration, "1 s", "30 s", "time at each pace"),
-            ParamSpec::new(
-                "lag",
-                ParamKind::Duration,
-                "250 ms",
-                "1 s",
-                "behind is who needs longer than this after the last change",
-            ),
-            ParamSpec::new(
-                "refinements",
-                ParamKind::Count,
-                "3",
-                "5",
-                "halvings of the interval between the last good and the first bad pace",
-            ),
-        ],
+    params: params![
+        &route_tests::TABLES,
+        &[ROUTES.spec(), FIRST_RATE.spec(), MAX_RATE.spec(), DURATION.spec(), LAG.spec(), REFINEMENTS.spec()],
         &route_tests::SESSIONS,
-    ]),
+    ],
     figures: &[
         FigureSpec {
             key: "bgp_update_rate_ipv4_rps",
@@ -70,7 +49,29 @@ static SPEC: TestSpec = TestSpec {
     ],
 };
 
-const TABLE: &str = "bgp_update_rate";
+columns! {
+    /// One train of changes.
+    struct TrainRow {
+        family: Family = "Family",
+        intended_rps: u64 = "Intended" ["changes/s"],
+        sent_rps: f64 = "Sent" ["changes/s"],
+        changes: u64 = "Changes",
+        lag_ms: f64 = "Behind at the end" ["ms"],
+        held_ms: f64 = "Held back by the router" ["ms"],
+        late_ms: f64 = "Tester late" ["ms"],
+        kept_up: String = "Kept up",
+    }
+}
+
+const TABLE: TableSpec<TrainRow> = TableSpec::new("bgp_update_rate", "Sustained update rate");
+const PLOT: PlotSpec = PlotSpec {
+    key: "bgp_update_rate",
+    title: "How far behind the second peer is",
+    kind: PlotKind::Line,
+    x: "changes per second",
+    y: "behind, ms",
+    log_y: true,
+};
 /// What is due in this time is in one message at most, in seconds.
 const MESSAGE_S: f64 = 0.005;
 /// Of what a train took too long, the share that the router must have held the session back for it to be the router's.
@@ -84,55 +85,27 @@ impl Method for BgpUpdateRate {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        table(
-            outcome,
-            TABLE,
-            "Sustained update rate",
-            &[
-                ("family", "Family", ""),
-                ("intended_rps", "Intended", "changes/s"),
-                ("sent_rps", "Sent", "changes/s"),
-                ("changes", "Changes", ""),
-                ("lag_ms", "Behind at the end", "ms"),
-                ("held_ms", "Held back by the router", "ms"),
-                ("late_ms", "Tester late", "ms"),
-                ("kept_up", "Kept up", ""),
-            ],
-        );
-        plot(
-            outcome,
-            TABLE,
-            "How far behind the second peer is",
-            PlotKind::Line,
-            "changes per second",
-            "behind, ms",
-            true,
-        );
-        let mut notes = Vec::new();
-        let result = for_each_family(bed, params, &mut notes, |bed, family, _| search(bed, family, params, outcome));
-        notes.into_iter().for_each(|text| note(outcome, text));
-        result
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
+        for_each_family(bed, params, outcome, |bed, family, outcome| search(bed, family, params, outcome))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let paces = 7.0 + f64::from(routes(params, "refinements"));
-        let each = paces * (seconds(params, "duration", 30.0) + 0.5) + 4.0;
-        Duration::from_secs_f64(each * route_tests::families(params).len() as f64)
+        let paces = 7.0 + f64::from(REFINEMENTS.get(params));
+        let each = paces * (DURATION.seconds(params) + 0.5) + 4.0;
+        Duration::from_secs_f64(each * route_tests::families(params))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        shorter(params, "duration", "trains", 30.0, route_tests::CONFORMANT).into_iter().collect()
+        shorter(params, &DURATION, "trains", 30.0, route_tests::CONFORMANT).into_iter().collect()
     }
 }
 
-struct Train {
+struct Train<'a> {
+    params: &'a Params,
+    case: Case,
     origin: PeerIndex,
     watch: WatchIndex,
-    all: Arc<Routes>,
-    packing: Packing,
-    duration_s: f64,
-    lag: Duration,
-    patience: Duration,
 }
 
 /// What a train of changes at one pace came to.
@@ -156,48 +129,47 @@ impl Pace {
     }
 }
 
-impl Train {
+impl Train<'_> {
     /// Withdraws and advertises as much of the table as the time allows, in turn, at `rate` changes per second. It begins and ends
     /// with a withdrawal, so that a router which has not begun is not taken for one that is through; the table is then restored.
     fn run(&self, bed: &mut dyn Testbed, rate: u32) -> Result<Pace, TestError> {
-        let changes = ((f64::from(rate) * self.duration_s) as u64).max(1);
+        let changes = ((f64::from(rate) * DURATION.seconds(self.params)) as u64).max(1);
         // A message must not have much more than its time, or the pace would be one of bursts.
         let most = (f64::from(rate) * MESSAGE_S).clamp(1.0, f64::from(u16::MAX)) as u16;
-        let routes_per_update = Some(self.packing.routes_per_update).filter(|n| *n > 0).map_or(most, |n| n.min(most));
-        let packing = Packing { pace: Some(f64::from(rate)), routes_per_update, ..self.packing };
+        let own = self.case.packing;
+        let routes_per_update = Some(own.routes_per_update).filter(|n| *n > 0).map_or(most, |n| n.min(most));
+        let packing = Packing { pace: Some(f64::from(rate)), routes_per_update, ..own };
+        let paced = Case { packing, ..self.case.clone() };
+        let patience = PATIENCE.get(self.params);
         // An odd number of turns of the same routes.
-        let turns = changes.div_ceil(u64::from(self.all.len())) | 1;
-        let count = (changes / turns).clamp(1, u64::from(self.all.len())) as u32;
-        let (peer, watch) = (self.origin, self.watch);
+        let turns = changes.div_ceil(self.case.all.len().into()) | 1;
+        let count = (changes / turns).clamp(1, self.case.all.len().into()) as u32;
+        let watch = self.watch;
         let routing = bed.routing()?;
         let begun = routing.now_s();
         for turn in 0..turns {
-            let (routes, part) = (self.all.clone(), 0..count);
-            routing.act(&if turn % 2 == 0 {
-                RouteAction::Withdraw { peer, routes, part, packing }
-            } else {
-                RouteAction::Announce { peer, routes, part, packing }
-            })?;
+            let change = if turn % 2 == 0 { Change::Withdraw } else { Change::Advertise };
+            routing.act(&paced.change(change, self.origin, 0..count))?;
         }
         routing.expect(watch, 0..count, false);
-        let first = routing.await_settled(&[watch], self.patience)?;
+        let first = routing.await_settled(&[watch], patience)?;
         let sending = first.sending;
         // A TCP may acknowledge what it has after 40 ms or more: the pace is that of what was sent.
         let acknowledged_s = first.sent_s.unwrap_or_else(|| routing.now_s() - begun);
         let sent_at = begun + (acknowledged_s - sending.unanswered_s).max(0.0);
         // Rounds that it is behind are worked off some time; what comes and goes for longer does so for ever.
-        let deadline_s = sent_at + self.patience.as_secs_f64() * f64::from(RESTLESS);
+        let deadline_s = sent_at + patience.as_secs_f64() * f64::from(RESTLESS);
         let mut settled = first;
         // A router that is whole rounds behind passes through the right state and leaves it again.
         while settled.complete {
             let before = bed.routing()?.verified(watch);
-            bed.settle(self.lag)?;
+            bed.settle(LAG.get(self.params))?;
             let routing = bed.routing()?;
             let after = routing.verified(watch);
             if (before.announcements, before.withdrawals) == (after.announcements, after.withdrawals) {
                 break;
             }
-            settled = routing.await_settled(&[watch], self.patience)?;
+            settled = routing.await_settled(&[watch], patience)?;
             if settled.complete && routing.now_s() > deadline_s {
                 settled.complete = false;
                 settled.cause = format!(
@@ -220,46 +192,22 @@ impl Train {
             beyond_s: (sent_at - begun - (turns * u64::from(count)) as f64 / f64::from(rate)).max(0.0),
         };
         if pace.complete {
-            let packing = self.packing;
-            routing.expect(watch, 0..count, true);
-            routing.act(&RouteAction::Announce { peer, routes: self.all.clone(), part: 0..count, packing })?;
-            let restored = routing.await_settled(&[watch], self.patience)?;
-            if !restored.complete {
-                return Err(TestError::Failed("the router did not take the table once more".into()));
-            }
+            let again = follow(bed, self.params, &self.case.advertise(self.origin, 0..count), watch)?;
+            must_be_complete(bed, watch, &again, || "the router did not take the table once more".into())?;
         }
         Ok(pace)
     }
 }
 
 fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers = one_per_port(bed, family, 2)?;
-    let (origin, observer) = (peers[0], peers[1]);
-    let packing = route_tests::packing(params)?;
-    let all = route_tests::table(bed, params, family, routes(params, "routes"))?;
-    route_tests::establish(bed, &[origin, observer], params)?;
-    let routing = bed.routing()?;
-    let watch = routing.watch(observer, origin, &all);
-    routing.expect(watch, 0..all.len(), true);
-    routing.act(&RouteAction::Announce { peer: origin, routes: all.clone(), part: 0..all.len(), packing })?;
-    let settled = routing.await_settled(&[watch], patience(params))?;
-    if !settled.complete {
-        let why = complaint(routing, watch, &settled);
-        return Err(TestError::Failed(format!("the router did not take the table: {why}")));
-    }
-    let train = Train {
-        origin,
-        watch,
-        all,
-        packing,
-        duration_s: seconds(params, "duration", 30.0),
-        lag: params.duration("lag").unwrap_or(Duration::from_secs(1)),
-        patience: patience(params),
-    };
-    let most = routes(params, "max_rate");
+    let case = Case::new(bed, family, params, 2, ROUTES.get(params))?;
+    let (origin, observer) = (case.peers[0], case.peers[1]);
+    let watch = case.load(bed, params, origin, observer)?;
+    let train = Train { params, case, origin, watch };
+    let (most, lag_s) = (MAX_RATE.get(params), LAG.seconds(params));
     let (mut good, mut bad): (u32, Option<u32>) = (0, None);
-    let mut rate = routes(params, "first_rate").min(most);
-    let mut refinements = routes(params, "refinements");
+    let mut rate = FIRST_RATE.get(params).min(most);
+    let mut refinements = REFINEMENTS.get(params);
     // The lowest pace that the tester fell short of although the router had room and the second peer was not behind: no figure of the
     // router's may rest on it.
     let mut short: Option<u32> = None;
@@ -269,8 +217,8 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         let pace = train.run(bed, rate)?;
         // A pace that the session did not take is none that the router kept up with.
         let slow = pace.sent_rps < 0.98 * f64::from(rate);
-        let kept_up = pace.complete && !slow && pace.lag_s <= train.lag.as_secs_f64();
-        let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= train.lag.as_secs_f64();
+        let kept_up = pace.complete && !slow && pace.lag_s <= lag_s;
+        let fell_short = pace.complete && slow && !pace.held_back() && pace.lag_s <= lag_s;
         let again = fell_short && attempt < ATTEMPTS;
         let mut marks = Vec::new();
         if !pace.complete {
@@ -283,26 +231,22 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         if again {
             marks.push("repeated".into());
         }
-        row(
+        TABLE.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    u64::from(rate).into(),
-                    pace.sent_rps.into(),
-                    pace.changes.into(),
-                    (pace.lag_s * 1e3).into(),
-                    (pace.held_s * 1e3).into(),
-                    (pace.late_s * 1e3).into(),
-                    if kept_up { "yes" } else { "no" }.into(),
-                ],
-                trials: Vec::new(),
-                marks,
+            TrainRow {
+                family,
+                intended_rps: rate.into(),
+                sent_rps: pace.sent_rps,
+                changes: pace.changes,
+                lag_ms: pace.lag_s * 1e3,
+                held_ms: pace.held_s * 1e3,
+                late_ms: pace.late_s * 1e3,
+                kept_up: if kept_up { "yes" } else { "no" }.into(),
             },
+            [],
+            marks,
         );
-        let dot = Point { x: f64::from(rate), y: (pace.lag_s * 1e3).max(0.001), ..Point::default() };
-        point(outcome, TABLE, &family.to_string(), SeriesKind::Dots, dot);
+        PLOT.dot(outcome, &family.to_string(), xy(f64::from(rate), (pace.lag_s * 1e3).max(0.001)));
         if again {
             attempt += 1;
             continue;
@@ -350,14 +294,9 @@ fn search(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
             ),
         );
     }
-    outcome.ranks.push(RankFigure {
-        key: format!("bgp_update_rate_{}_rps", family.to_string().to_lowercase()),
-        title: format!("Sustained update rate, {family}"),
-        unit: "changes/s".into(),
-        value: (good > 0).then_some(f64::from(good)),
-        higher_is_better: true,
-        tester_limited: limited,
-        resolution: 0.15,
-    });
+    let key = format!("bgp_update_rate_{}_rps", family.to_string().to_lowercase());
+    let title = format!("Sustained update rate, {family}");
+    let figure = higher(key, title, "changes/s", (good > 0).then_some(f64::from(good)));
+    outcome.ranks.push(RankFigure { tester_limited: limited, resolution: 0.15, ..figure });
     Ok(())
 }

@@ -2,15 +2,16 @@
 //! router test of 2001; terms of RFC 6413).
 
 use crate::Method;
-use crate::parameters::{self, count, seconds};
-use crate::report::{SeriesKind, extremes, mean, note, plot, point, row, table};
-use crate::route_tests::{self, for_each_family, one_per_port, patience, routes, thousands};
-use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::RouteAction;
+use crate::columns;
+use crate::parameters::params;
+use crate::report::{PlotSpec, extremes, lower, mean, note, xy_of};
+use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
+use crate::route_traffic::{self, RouteTrial, smallest};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, zero_loss_goal};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, TrialResult};
 use std::time::Duration;
@@ -18,24 +19,23 @@ use std::time::Duration;
 /// The test.
 pub struct ConvergenceSkyline;
 
+const ROUTES: Param<u32> = Param::new("routes", "50000", "200000", "routes of the table");
+const INTERVAL: Param<Duration> = Param::new("interval", "3 s", "60 s", "time between two changes");
+const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that the table comes and goes");
+const BIN: Param<Duration> = Param::new("bin", "20 ms", "100 ms", "width of time bins: the resolution");
+
 static SPEC: TestSpec = TestSpec {
     name: "convergence_skyline",
     title: "Convergence skyline",
     summary: "how fast the router forwards to a full table that appears and vanishes again and again, under load",
     source: "core router test of 2001: 0, 200,000 and 0 routes, 60 s each; terms of RFC 6413",
     needs: route_traffic::NEEDS,
-    params: &parameters::joined::<18>(&[
-        &[
-            route_tests::FAMILIES,
-            route_tests::TABLE,
-            ParamSpec::new("routes", ParamKind::Count, "50000", "200000", "routes of the table"),
-            ParamSpec::new("interval", ParamKind::Duration, "3 s", "60 s", "time between two changes"),
-            ParamSpec::new("cycles", ParamKind::Count, "3", "3", "times that the table comes and goes"),
-            ParamSpec::new("bin", ParamKind::Duration, "20 ms", "100 ms", "width of time bins: the resolution"),
-        ],
+    params: params![
+        &route_tests::TABLES,
+        &[ROUTES.spec(), INTERVAL.spec(), CYCLES.spec(), BIN.spec()],
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
-    ]),
+    ],
     figures: &[
         FigureSpec { key: "convergence_up_ipv4_s", help: "mean seconds until traffic to all IPv4 routes arrives" },
         FigureSpec { key: "convergence_up_ipv6_s", help: "the same for IPv6" },
@@ -44,7 +44,29 @@ static SPEC: TestSpec = TestSpec {
     ],
 };
 
-const TABLE: &str = "convergence_skyline";
+columns! {
+    /// One coming or going of the table.
+    struct EventRow {
+        family: Family = "Family",
+        event: String = "Event",
+        routes: u64 = "Routes",
+        first_s: Option<f64> = "First route after" ["s"],
+        last_s: Option<f64> = "Last route after" ["s"],
+        rate_rps: Option<f64> = "Rate" ["routes/s"],
+        after_frames: Option<u64> = "Wrong frames after that" ["frames"],
+        resolution_s: f64 = "Resolution" ["s"],
+    }
+}
+
+const TABLE: TableSpec<EventRow> = TableSpec::new("convergence_skyline", "Convergence of a full table");
+const PLOT: PlotSpec = PlotSpec {
+    key: "convergence_skyline",
+    title: "Forwarding rate while a table comes and goes",
+    kind: PlotKind::Area,
+    x: "time, s",
+    y: "arrivals, fps",
+    log_y: false,
+};
 /// Share of the frames of a bin up to which the table counts as gone, and up to which the rest may be missing when it counts as
 /// there: the load may be more than the router forwards while it works.
 const EDGE: f64 = 0.01;
@@ -87,91 +109,48 @@ impl Method for ConvergenceSkyline {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        prepare(outcome);
-        let mut notes = Vec::new();
-        let result = for_each_family(bed, params, &mut notes, |bed, family, _| skyline(bed, family, params, outcome));
-        notes.into_iter().for_each(|text| note(outcome, text));
-        result
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
+        note(outcome, EXPLANATION);
+        for_each_family(bed, params, outcome, |bed, family, outcome| skyline(bed, family, params, outcome))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        estimate(params, &[zero_loss_goal(params)]) + self.estimate_known(params)
+        route_traffic::estimate_search(params) + self.estimate_known(params)
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trial = seconds(params, "interval", 60.0) * f64::from(2 * count(params, "cycles") + 1);
-        Duration::from_secs_f64((trial + 3.0) * route_tests::families(params).len() as f64)
+        let trial = INTERVAL.seconds(params) * f64::from(2 * CYCLES.get(params) + 1);
+        Duration::from_secs_f64((trial + 3.0) * route_tests::families(params))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let interval = seconds(params, "interval", 60.0);
+        let interval = INTERVAL.seconds(params);
         (interval < 60.0).then(|| format!("{interval} s between changes instead of 60 s")).into_iter().collect()
     }
 }
 
-fn prepare(outcome: &mut Outcome) {
-    table(
-        outcome,
-        TABLE,
-        "Convergence of a full table",
-        &[
-            ("family", "Family", ""),
-            ("event", "Event", ""),
-            ("routes", "Routes", ""),
-            ("first_s", "First route after", "s"),
-            ("last_s", "Last route after", "s"),
-            ("rate_rps", "Rate", "routes/s"),
-            ("after_frames", "Wrong frames after that", "frames"),
-            ("resolution_s", "Resolution", "s"),
-        ],
-    );
-    plot(
-        outcome,
-        TABLE,
-        "Forwarding rate while a table comes and goes",
-        PlotKind::Area,
-        "time, s",
-        "arrivals, fps",
-        false,
-    );
-    note(
-        outcome,
-        "The traffic aims at every route in turn. First and last route are the ends of the first time bin with more than 1 % of its \
-         frames delivered and of the first of ten bins in a row (or of all to the next event) with more than 99 %; the other way round when \
-         the table goes. 'Wrong frames after that' are those that were lost while the table was there, or delivered while it was gone.",
-    );
-}
+const EXPLANATION: &str = "The traffic aims at every route in turn. First and last route are the ends of the first time bin with more than 1 % of its \
+     frames delivered and of the first of ten bins in a row (or of all to the next event) with more than 99 %; the other way round when \
+     the table goes. 'Wrong frames after that' are those that were lost while the table was there, or delivered while it was gone.";
 
 fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers = one_per_port(bed, family, 2)?;
+    let case = Case::new(bed, family, params, 2, ROUTES.get(params))?;
     let rate = route_traffic::load(bed, family, params, outcome)?;
-    let (source, origin) = (peers[0], peers[1]);
-    let packing = route_tests::packing(params)?;
-    let all = route_tests::table(bed, params, family, routes(params, "routes"))?;
-    let (interval, bin_s) = (seconds(params, "interval", 60.0), seconds(params, "bin", 0.1));
-    let cycles = count(params, "cycles");
-    let ports: Vec<usize> = bed.routing()?.peers().iter().map(|p| p.port).collect();
-    let part = 0..all.len();
+    let (source, origin) = (case.peers[0], case.peers[1]);
+    let (interval, bin_s) = (INTERVAL.seconds(params), BIN.seconds(params));
+    let cycles = CYCLES.get(params);
     let mut changes = Vec::new();
     for cycle in 0..cycles {
         let at = f64::from(2 * cycle) * interval + interval.min(1.0);
-        let announce = RouteAction::Announce { peer: origin, routes: all.clone(), part: part.clone(), packing };
-        let withdraw = RouteAction::Withdraw { peer: origin, routes: all.clone(), part: part.clone(), packing };
-        changes.push((at, "routes up".to_owned(), vec![announce]));
-        changes.push((at + interval, "routes down".to_owned(), vec![withdraw]));
+        changes.push((at, "routes up".to_owned(), vec![case.advertise(origin, case.whole())]));
+        changes.push((at + interval, "routes down".to_owned(), vec![case.withdraw(origin, case.whole())]));
     }
     let duration_s = f64::from(2 * cycles) * interval + interval.min(1.0);
     let trial = RouteTrial {
-        purpose: format!("convergence skyline {family}: {} routes, {cycles} times", thousands(all.len().into())),
+        purpose: format!("convergence skyline {family}: {} routes, {cycles} times", thousands(case.all.len().into())),
         size: smallest(family),
-        streams: vec![Stream {
-            group: family.to_string(),
-            from: ports[source],
-            to: ports[origin],
-            also: Vec::new(),
-            routes: all.clone(),
-            part,
-        }],
+        streams: vec![case.stream(source, origin, case.whole())],
         rate,
         duration_s,
         bin_s: Some(bin_s),
@@ -180,11 +159,11 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
     };
     bed.progress(&trial.purpose, 0, 1);
     let result = route_traffic::run(bed, params, &trial, |bed| {
-        bed.routing()?.reset(patience(params))?;
+        bed.routing()?.reset(PATIENCE.get(params))?;
         route_tests::establish(bed, &[source, origin], params).map(drop)
     })?;
     route_tests::note_losses(bed, family, &[source, origin], outcome)?;
-    write(outcome, family, &result, all.len(), bin_s, duration_s);
+    write(outcome, family, &result, case.all.len(), bin_s, duration_s);
     Ok(())
 }
 
@@ -197,57 +176,42 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         let found = edge(&group.bins, bin_s, event.at_s, until, up);
         let times = if up { &mut ups } else { &mut downs };
         times.extend(found.last);
-        let mut marks = Vec::new();
         if found.last.is_none() {
             never[usize::from(!up)] += 1;
-            marks.push("not before the next event".to_owned());
         }
-        row(
+        TABLE.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    event.label.clone().into(),
-                    u64::from(routes).into(),
-                    found.first.into(),
-                    found.last.into(),
-                    found.last.map(|s| f64::from(routes) / s.max(bin_s)).into(),
-                    found.last.map(|_| found.after).into(),
-                    bin_s.into(),
-                ],
-                trials: vec![result.trial],
-                marks,
+            EventRow {
+                family,
+                event: event.label.clone(),
+                routes: routes.into(),
+                first_s: found.first,
+                last_s: found.last,
+                rate_rps: found.last.map(|s| f64::from(routes) / s.max(bin_s)),
+                after_frames: found.last.map(|_| found.after),
+                resolution_s: bin_s,
             },
+            [result.trial],
+            found.last.is_none().then(|| "not before the next event".into()),
         );
-        if let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == TABLE) {
-            plot.events.push((event.at_s, event.label.clone()));
-        }
+        PLOT.event(outcome, event.at_s, &event.label);
     }
     for (at, bin) in group.bins.iter().enumerate() {
-        let dot = Point {
-            x: at as f64 * bin_s,
-            y: bin.arrived as f64 / bin_s,
-            trial: Some(result.trial),
-            ..Point::default()
-        };
-        point(outcome, TABLE, &family.to_string(), SeriesKind::Curve, dot);
+        let dot = xy_of(at as f64 * bin_s, bin.arrived as f64 / bin_s, result.trial);
+        PLOT.curve(outcome, &family.to_string(), dot);
     }
     let name = family.to_string().to_lowercase();
     for (word, times, never) in [("up", &ups, never[0]), ("down", &downs, never[1])] {
         if let Some((least, most)) = extremes(times).filter(|_| times.len() > 1) {
             note(outcome, format!("{family}, {word}: {least:.2} to {most:.2} s in {} events", times.len()));
         }
+        // A mean over the events that came to an end would flatter a router that sometimes does not.
+        let value = (never == 0 && !times.is_empty()).then(|| mean(times));
+        let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
         outcome.ranks.push(RankFigure {
-            key: format!("convergence_{word}_{name}_s"),
-            title: format!("Convergence of {} routes, {word}, {family}", thousands(routes.into())),
-            unit: "s".into(),
-            // A mean over the events that came to an end would flatter a router that sometimes does not.
-            value: (never == 0 && !times.is_empty()).then(|| mean(times)),
-            higher_is_better: false,
-            tester_limited: false,
             // Means that differ by no more than a bin are the same.
             resolution: (1.01 * bin_s / mean(times).max(bin_s)).max(0.05),
+            ..lower(format!("convergence_{word}_{name}_s"), title, "s", value)
         });
     }
 }

@@ -4,15 +4,19 @@
 //! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
 
 use crate::Method;
-use crate::parameters::{self, beside_s, common_deviations, count, fewer, pause, seconds, shorter, sizes};
+use crate::columns;
+use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{SeriesKind, for_each_size, mean, median, note, plot, point, row, table};
+use crate::report::{PlotSpec, for_each_size, lower, mean, median, note, note_unfit, percent_of, trials, xy};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::latency::PERCENTILES;
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
 use std::time::Duration;
@@ -20,44 +24,19 @@ use std::time::Duration;
 /// The test.
 pub struct Latency;
 
+const LOADS: Param<Vec<Percent>> =
+    Param::new("loads", "[10, 50, 90, 100]", "[10, 50, 90, 100]", "loads in % of the throughput of the frame size");
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "120 s", "length of a trial (RFC 2544 section 26.2: 120 s)");
+const REPEATS: Param<u32> =
+    Param::new("repeats", "1", "20", "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)");
+
 static SPEC: TestSpec = TestSpec {
     name: "latency",
     title: "Latency",
     summary: "latency of every frame at shares of the throughput: minimum, median, percentiles, maximum",
     source: "RFC 8219 section 7.2, RFC 2544 section 26.2",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        ParamSpec::new(
-            "loads",
-            ParamKind::Percents,
-            "[10, 50, 90, 100]",
-            "[10, 50, 90, 100]",
-            "loads in % of the throughput of the frame size",
-        ),
-        ParamSpec::new(
-            "trial_duration",
-            ParamKind::Duration,
-            "1 s",
-            "120 s",
-            "length of a trial (RFC 2544 section 26.2: 120 s)",
-        ),
-        ParamSpec::new(
-            "repeats",
-            ParamKind::Count,
-            "1",
-            "20",
-            "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)",
-        ),
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
-    ],
+    params: params![&TRAFFIC, &[LOADS.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
     figures: &[
         FigureSpec {
             key: "latency_{size}_median_us",
@@ -71,8 +50,35 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-const TABLE: &str = "latency";
-const RANGES: &str = "latency_ranges";
+columns! {
+    /// One load and flow group, over all its trials.
+    struct LatencyRow {
+        frame_size: PacketSize = "Frame size",
+        flows: String = "Flows",
+        load_percent: f64 = "Load, of throughput" ["%"],
+        load_pps: f64 = "Load" ["fps"],
+        offered_load_pps: f64 = "Offered load" ["fps"],
+        min_us: Option<f64> = "Minimum" ["µs"],
+        p50_us: Option<f64> = "Typical (median)" ["µs"],
+        p90_us: Option<f64> = "90 %" ["µs"],
+        p99_us: Option<f64> = "99 %" ["µs"],
+        p99_9_us: Option<f64> = "Worst case (99.9 %)" ["µs"],
+        max_us: Option<f64> = "Maximum" ["µs"],
+        mean_us: Option<f64> = "Mean" ["µs"],
+        pdv_us: Option<f64> = "Delay variation (99.9 % - minimum)" ["µs"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+    }
+}
+
+const TABLE: TableSpec<LatencyRow> = TableSpec::new("latency", "Latency");
+const RANGES: PlotSpec = PlotSpec {
+    key: "latency_ranges",
+    title: "Latency by frame size and load",
+    kind: PlotKind::Ranges,
+    x: "frame size at load",
+    y: "latency, µs",
+    log_y: true,
+};
 
 /// Latency of one group over the repetitions, in µs.
 struct Figures {
@@ -111,9 +117,9 @@ impl Method for Latency {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        let loads = loads(params);
+        let loads: Vec<f64> = LOADS.get(params).into_iter().map(|load| load.0).collect();
         prepare(outcome, &loads);
-        let repeats = count(params, "repeats");
+        let repeats = REPEATS.get(params);
         if repeats > 1 {
             note(
                 outcome,
@@ -129,23 +135,22 @@ impl Method for Latency {
                 let rate = throughput.scaled(percent / 100.0);
                 let step = index * loads.len() as u32 + at as u32;
                 let what = format!("latency, {} at {percent} %", pattern.size_text());
-                bed.progress(&what, step, (sizes(params).len() * loads.len()) as u32);
+                bed.progress(&what, step, (FRAME_SIZES.get(params).len() * loads.len()) as u32);
                 let mut results = Vec::new();
                 let stopped = (0..repeats).try_for_each(|repeat| {
                     let purpose = format!("latency {}: {percent} % of throughput, trial {}", pattern.size, repeat + 1);
-                    let duration_s = seconds(params, "trial_duration", 120.0);
+                    let duration_s = TRIAL_DURATION.seconds(params);
                     let load = Load::Constant { rate_pps: rate.pps() };
                     let spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
                     results.push(bed.trial(&spec)?);
-                    bed.settle(pause(params))
+                    bed.settle(PAUSE.get(params))
                 });
                 write(outcome, pattern, *percent, rate, &results, f64::from(step));
                 match stopped {
                     Err(TestError::Unfit(why)) => {
-                        let (size, why) = (pattern.size_text(), why.join("; "));
-                        let text = format!("the tester could not offer {rate} per port validly");
-                        note(outcome, format!("{size}: {percent} % left out or cut short, {text} ({why})."));
-                        unfit.push(why);
+                        let what = format!("{percent} % left out or cut short,");
+                        note_unfit(outcome, pattern, &what, rate, &why);
+                        unfit.push(why.join("; "));
                     }
                     other => other?,
                 }
@@ -163,19 +168,16 @@ impl Method for Latency {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trials = loads(params).len() as f64 * f64::from(count(params, "repeats")) * sizes(params).len() as f64;
-        Duration::from_secs_f64(seconds(params, "trial_duration", 120.0) * trials + beside_s(params, trials, 0.2))
+        let trials =
+            LOADS.get(params).len() as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.2))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let trial = shorter(params, "trial_duration", "trials", 120.0, "RFC 2544 section 26.2");
-        let few = fewer(params, "repeats", "trials per load", 20, "RFC 8219 section 7.2");
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 120.0, "RFC 2544 section 26.2");
+        let few = fewer(params, &REPEATS, "trials per load", 20, "RFC 8219 section 7.2");
         common_deviations(params).into_iter().chain(trial).chain(few).chain(goal_deviations(params)).collect()
     }
-}
-
-fn loads(params: &Params) -> Vec<f64> {
-    params.numbers("loads").filter(|l| !l.is_empty()).unwrap_or_else(|| vec![10.0, 50.0, 90.0, 100.0])
 }
 
 /// Index of the load nearest to 50 %: routers are ranked there, where latency is their own and not that of full queues.
@@ -183,44 +185,23 @@ fn middle(loads: &[f64]) -> Option<usize> {
     (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
 }
 
-fn percentile_plot(percent: f64) -> String {
-    format!("latency_percentiles_{percent}")
+/// Works on the plot of percentiles at a load in % of the throughput.
+fn with_percentiles(percent: f64, work: impl FnOnce(PlotSpec<'_>)) {
+    work(PlotSpec {
+        key: &format!("latency_percentiles_{percent}"),
+        title: &format!("Latency by percentile at {percent} % of throughput"),
+        kind: PlotKind::Percentiles,
+        x: "percentile",
+        y: "latency, µs",
+        log_y: true,
+    });
 }
 
 fn prepare(outcome: &mut Outcome, loads: &[f64]) {
-    table(
-        outcome,
-        TABLE,
-        "Latency",
-        &[
-            ("frame_size", "Frame size", ""),
-            ("flows", "Flows", ""),
-            ("load_percent", "Load, of throughput", "%"),
-            ("load_pps", "Load", "fps"),
-            ("offered_load_pps", "Offered load", "fps"),
-            ("min_us", "Minimum", "µs"),
-            ("p50_us", "Typical (median)", "µs"),
-            ("p90_us", "90 %", "µs"),
-            ("p99_us", "99 %", "µs"),
-            ("p99_9_us", "Worst case (99.9 %)", "µs"),
-            ("max_us", "Maximum", "µs"),
-            ("mean_us", "Mean", "µs"),
-            ("pdv_us", "Delay variation (99.9 % - minimum)", "µs"),
-            ("loss_percent", "Loss", "%"),
-        ],
-    );
-    plot(
-        outcome,
-        RANGES,
-        "Latency by frame size and load",
-        PlotKind::Ranges,
-        "frame size at load",
-        "latency, µs",
-        true,
-    );
+    TABLE.begin(outcome);
+    RANGES.begin(outcome);
     for load in loads {
-        let title = format!("Latency by percentile at {load} % of throughput");
-        plot(outcome, &percentile_plot(*load), &title, PlotKind::Percentiles, "percentile", "latency, µs", true);
+        with_percentiles(*load, |plot| plot.begin(outcome));
     }
     note(
         outcome,
@@ -240,32 +221,27 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate
         let lost: u64 = counts.iter().map(|g| g.lost).sum();
         let figures = Figures::of(results, &group);
         let at = |p: f64| figures.as_ref().and_then(|f| f.percentile(p));
-        row(
+        let lossy = (lost > 0).then(|| "frames were lost; their latency is not in the figures".into());
+        TABLE.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    pattern.size.to_string().into(),
-                    group.as_str().into(),
-                    percent.into(),
-                    rate.pps().into(),
-                    offered.into(),
-                    figures.as_ref().map(|f| f.min).into(),
-                    at(50.0).into(),
-                    at(90.0).into(),
-                    at(99.0).into(),
-                    at(99.9).into(),
-                    figures.as_ref().map(|f| f.max).into(),
-                    figures.as_ref().map(|f| f.mean).into(),
-                    at(99.9).zip(figures.as_ref()).map(|(p, f)| p - f.min).into(),
-                    (sent > 0).then(|| lost as f64 / sent as f64 * 100.0).into(),
-                ],
-                trials: results.iter().map(|r| r.trial).collect(),
-                marks: (lost > 0)
-                    .then(|| "frames were lost; their latency is not in the figures".into())
-                    .into_iter()
-                    .collect(),
+            LatencyRow {
+                frame_size: pattern.size.clone(),
+                flows: group.clone(),
+                load_percent: percent,
+                load_pps: rate.pps(),
+                offered_load_pps: offered,
+                min_us: figures.as_ref().map(|f| f.min),
+                p50_us: at(50.0),
+                p90_us: at(90.0),
+                p99_us: at(99.0),
+                p99_9_us: at(99.9),
+                max_us: figures.as_ref().map(|f| f.max),
+                mean_us: figures.as_ref().map(|f| f.mean),
+                pdv_us: at(99.9).zip(figures.as_ref()).map(|(p, f)| p - f.min),
+                loss_percent: percent_of(lost, sent),
             },
+            trials(results),
+            lossy,
         );
         let Some(figures) = figures else { continue };
         // One group needs no name: all frames are in it.
@@ -274,12 +250,13 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate
         let label = Some(format!("{} at {percent} %", pattern.size));
         let range = Some((figures.min, figures.max));
         let series = if first.groups.len() > 1 { group.as_str() } else { "latency" };
-        point(outcome, RANGES, series, SeriesKind::Curve, Point { x, y: figures.mean, label, range, trial: None });
+        RANGES.curve(outcome, series, Point { x, y: figures.mean, label, range, trial: None });
         // The axis of nines has no place for 100 %; the maximum is in the table.
-        for (p, us) in figures.percentiles.iter().filter(|(p, _)| *p < 100.0) {
-            let dot = Point { x: *p, y: *us, ..Point::default() };
-            point(outcome, &percentile_plot(percent), &name, SeriesKind::Curve, dot);
-        }
+        with_percentiles(percent, |plot| {
+            for (p, us) in figures.percentiles.iter().filter(|(p, _)| *p < 100.0) {
+                plot.curve(outcome, &name, xy(*p, *us));
+            }
+        });
     }
 }
 
@@ -288,15 +265,9 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, results: &[TrialResult]) {
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
     let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();
     for (key, percentile, title) in [("median", 50.0, "Typical latency"), ("p99_9", 99.9, "Worst-case latency")] {
-        outcome.ranks.push(RankFigure {
-            key: format!("latency_{}_{key}_us", pattern.size),
-            title: format!("{title}, {}", pattern.size_text()),
-            unit: "µs".into(),
-            // Of several groups the slowest counts.
-            value: figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp),
-            higher_is_better: false,
-            tester_limited: false,
-            resolution: 0.05,
-        });
+        // Of several groups the slowest counts.
+        let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
+        let title = format!("{title}, {}", pattern.size_text());
+        outcome.ranks.push(lower(format!("latency_{}_{key}_us", pattern.size), title, "µs", value));
     }
 }

@@ -1,92 +1,117 @@
 //! Parameters that several tests share, and what a suite deviates from the RFCs by them.
 
-use drophammer_model::quantity::show_duration;
-use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::pattern::Direction;
+use drophammer_model::quantity::{FrameRate, show_duration};
+use drophammer_model::registry::ParamSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
+use drophammer_model::trial::Family;
 use std::time::Duration;
 
 /// `frame_sizes`
-pub const FRAME_SIZES: ParamSpec = ParamSpec::new(
+pub const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame_sizes",
-    ParamKind::Sizes,
     "[64, 512, 1518]",
     "[64, 128, 256, 512, 1024, 1280, 1518]",
     "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
 );
 /// `families`
-pub const FAMILIES: ParamSpec = ParamSpec::new(
+pub const FAMILIES: Param<Vec<Family>> = Param::new(
     "families",
-    ParamKind::Families,
     "[ipv4]",
     "[ipv4]",
     "IP versions; with both, half of the frames each (RFC 5180 section 5.3)",
 );
 /// `direction`
-pub const DIRECTION: ParamSpec = ParamSpec::new(
+pub const DIRECTION: Param<Direction> = Param::new(
     "direction",
-    ParamKind::Choice(&["bidirectional", "unidirectional"]),
     "bidirectional",
     "bidirectional",
     "who sends: both ports of a pair at the same rate, or the first (RFC 2544 section 14)",
 );
 /// `goal`
-pub const GOAL: ParamSpec = ParamSpec::new(
-    "goal",
-    ParamKind::Choice(&["quick", "ci-quick", "rfc2544", "tst009", "csit"]),
-    "quick",
-    "rfc2544",
-    "search goal for the throughput (RFC 9971 section 4.6)",
-);
+pub const GOAL: Param<Goal> =
+    Param::new("goal", "quick", "rfc2544", "search goal for the throughput (RFC 9971 section 4.6)");
 /// `final_trial_duration`
-pub const FINAL_TRIAL: ParamSpec = ParamSpec::optional(
-    "final_trial_duration",
-    ParamKind::Duration,
-    "instead of the goal's final trial duration (RFC 2544 section 24: 60 s)",
-);
+pub const FINAL_TRIAL: Param<Option<Duration>> =
+    Param::optional("final_trial_duration", "instead of the goal's final trial duration (RFC 2544 section 24: 60 s)");
 /// `width`
-pub const WIDTH: ParamSpec = ParamSpec::optional(
+pub const WIDTH: Param<Option<Percent>> = Param::optional(
     "width",
-    ParamKind::Percent,
     "instead of the goal's width: distance of upper and lower bound as a share of the upper (RFC 9971)",
 );
 /// `max_load`
-pub const MAX_LOAD: ParamSpec = ParamSpec::optional(
+pub const MAX_LOAD: Param<Option<FrameRate>> = Param::optional(
     "max_load",
-    ParamKind::Rate,
     "highest load per sending port that is tried, if below line rate and the tester's ceiling",
 );
 /// `search_duration_max`
-pub const SEARCH_MAX: ParamSpec = ParamSpec::new(
+pub const SEARCH_MAX: Param<Duration> = Param::new(
     "search_duration_max",
-    ParamKind::Duration,
     "20 s",
     "2 h",
     "trial time after which a search ends with what it knows, per frame size",
 );
 /// `pause`
-pub const PAUSE: ParamSpec = ParamSpec::new(
-    "pause",
-    ParamKind::Duration,
-    "50 ms",
-    "5 s",
-    "time for the router to restabilise after a trial (RFC 2544 section 23 e)",
-);
+pub const PAUSE: Param<Duration> =
+    Param::new("pause", "50 ms", "5 s", "time for the router to restabilise after a trial (RFC 2544 section 23 e)");
 /// `drain`
-pub const DRAIN: ParamSpec = ParamSpec::new(
+pub const DRAIN: Param<Duration> = Param::new(
     "drain",
-    ParamKind::Duration,
     "200 ms",
     "2 s",
     "wait for late frames after the last one was sent; ends when all are back (RFC 2544 section 23 d)",
 );
-/// Wait for late frames in seconds where nothing else is said, RFC 2544 section 23 d.
-const DRAIN_S: f64 = 2.0;
+/// Wait for late frames in seconds that RFC 2544 section 23 d asks for.
+const RFC_DRAIN_S: f64 = 2.0;
 
-/// Several lists of parameters as one of `N`.
-///
-/// # Panics
-/// When they have not `N` together, while it is compiled.
+drophammer_model::choice! {
+    /// Search goals for the throughput (RFC 9971 section 4.6).
+    pub enum Goal {
+        /// [`SearchGoal::quick`](crate::mlrsearch::SearchGoal::quick)
+        Quick = "quick",
+        /// [`SearchGoal::ci_quick`](crate::mlrsearch::SearchGoal::ci_quick)
+        CiQuick = "ci-quick",
+        /// [`SearchGoal::rfc2544`](crate::mlrsearch::SearchGoal::rfc2544)
+        Rfc2544 = "rfc2544",
+        /// [`SearchGoal::tst009`](crate::mlrsearch::SearchGoal::tst009)
+        Tst009 = "tst009",
+        /// [`SearchGoal::csit_ndr`](crate::mlrsearch::SearchGoal::csit_ndr), with the partial drop rate beside it
+        Csit = "csit",
+    }
+}
+
+/// What traffic is made of, in tests by frame size.
+pub const TRAFFIC: [ParamSpec; 3] = [FRAME_SIZES.spec(), FAMILIES.spec(), DIRECTION.spec()];
+/// What every trial ends with.
+pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
+/// Parameters of a test that needs to know the throughput.
+pub const SEARCH: [ParamSpec; 7] =
+    [GOAL.spec(), FINAL_TRIAL.spec(), WIDTH.spec(), MAX_LOAD.spec(), SEARCH_MAX.spec(), PAUSE.spec(), DRAIN.spec()];
+
+/// Several lists of parameters as one: `params![&TRAFFIC, &[STEP.spec()], &AFTER_TRIAL]`.
+macro_rules! params {
+    ($($list:expr),+ $(,)?) => {{
+        const LISTS: &[&[drophammer_model::registry::ParamSpec]] = &[$($list),+];
+        const ALL: [drophammer_model::registry::ParamSpec; $crate::parameters::length(LISTS)] =
+            $crate::parameters::joined(LISTS);
+        &ALL
+    }};
+}
+pub(crate) use params;
+
+/// Parameters in these lists.
+pub(crate) const fn length(lists: &[&[ParamSpec]]) -> usize {
+    let (mut length, mut list) = (0, 0);
+    while list < lists.len() {
+        length += lists[list].len();
+        list += 1;
+    }
+    length
+}
+
+/// Several lists of parameters as one of `N`, which is their length together.
 pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec; N] {
     let mut all = [lists[0][0]; N];
     let (mut list, mut filled) = (0, 0);
@@ -98,55 +123,28 @@ pub(crate) const fn joined<const N: usize>(lists: &[&[ParamSpec]]) -> [ParamSpec
         }
         list += 1;
     }
-    assert!(filled == N);
     all
 }
 
-/// The duration of `key` in seconds; `default` where the suite leaves it out.
-pub fn seconds(params: &Params, key: &str, default: f64) -> f64 {
-    params.duration(key).map_or(default, |d| d.as_secs_f64())
-}
-
-/// The count of `key` as a number that loops can use; 1 where the suite leaves it out.
-pub fn count(params: &Params, key: &str) -> u32 {
-    params.count(key).map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX)).max(1)
-}
-
-/// The pause after each trial.
-pub fn pause(params: &Params) -> Duration {
-    params.duration("pause").unwrap_or_default()
-}
-
-/// The wait for late frames after the last departure, in seconds.
-pub fn drain_s(params: &Params) -> f64 {
-    seconds(params, "drain", DRAIN_S)
-}
-
-/// The frame sizes.
-pub fn sizes(params: &Params) -> Vec<PacketSize> {
-    params.sizes("frame_sizes").unwrap_or_default()
-}
-
-/// A deviation when the duration of `key` is below what the RFC asks for.
-pub fn shorter(params: &Params, key: &str, what: &str, rfc_s: f64, section: &str) -> Option<String> {
-    let found = params.duration(key)?;
-    let asked = Duration::from_secs_f64(rfc_s);
+/// A deviation when the duration is below what the RFC asks for.
+pub fn shorter(params: &Params, of: &Param<Duration>, what: &str, rfc_s: f64, section: &str) -> Option<String> {
+    let (found, asked) = (of.get(params), Duration::from_secs_f64(rfc_s));
     (found < asked)
         .then(|| format!("{what} of {} instead of {} ({section})", show_duration(found), show_duration(asked)))
 }
 
-/// A deviation when the count of `key` is below what the RFC asks for.
-pub fn fewer(params: &Params, key: &str, what: &str, rfc: u64, section: &str) -> Option<String> {
-    let found = params.count(key)?;
+/// A deviation when the count is below what the RFC asks for.
+pub fn fewer(params: &Params, of: &Param<u32>, what: &str, rfc: u32, section: &str) -> Option<String> {
+    let found = of.get(params);
     (found < rfc).then(|| format!("{found} {what} instead of {rfc} ({section})"))
 }
 
 /// Deviations by frame sizes, pause and drain, which most tests have. The same words for every test, so that a run can
 /// state them once.
 pub fn common_deviations(params: &Params) -> Vec<String> {
-    let few = (sizes(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
-    let pause = shorter(params, "pause", "pause", 5.0, "RFC 2544 section 23 e");
-    let drain = shorter(params, "drain", "wait for late frames", DRAIN_S, "RFC 2544 section 23 d");
+    let few = (FRAME_SIZES.get(params).len() < 5).then(|| "fewer than 5 frame sizes (RFC 2544 section 9)".to_owned());
+    let pause = shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e");
+    let drain = shorter(params, &DRAIN, "wait for late frames", RFC_DRAIN_S, "RFC 2544 section 23 d");
     few.into_iter().chain(pause).chain(drain).collect()
 }
 
@@ -154,7 +152,12 @@ pub fn common_deviations(params: &Params) -> Vec<String> {
 const TRIAL_OVERHEAD_S: f64 = 0.12;
 
 /// What `trials` trials take beside sending, in seconds, for estimates. The share `lossy` (0 to 1) of them loses frames and
-/// waits for these in vain.
+/// waits for these until the drain time is over.
 pub fn beside_s(params: &Params, trials: f64, lossy: f64) -> f64 {
-    trials * (pause(params).as_secs_f64() + TRIAL_OVERHEAD_S + lossy * drain_s(params))
+    trials * PAUSE.seconds(params) + unpaused_s(params, trials, lossy)
+}
+
+/// [`beside_s`] of a test without pauses.
+pub fn unpaused_s(params: &Params, trials: f64, lossy: f64) -> f64 {
+    trials * (TRIAL_OVERHEAD_S + lossy * DRAIN.seconds(params))
 }

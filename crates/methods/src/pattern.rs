@@ -1,9 +1,11 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
-use crate::parameters::drain_s;
-use crate::testbed::{Known, PortView, TestError, Testbed};
-use drophammer_model::quantity::{FrameRate, LINE_OVERHEAD_BYTES};
+use crate::parameters::{DIRECTION, DRAIN, FAMILIES};
+use crate::testbed::{PortView, TestError, Testbed};
+use drophammer_model::Medium;
+use drophammer_model::pattern::{Direction, PatternKey};
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
@@ -12,7 +14,7 @@ use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 /// a trial is invalid.
 pub const CEILING_SHARE: f64 = 0.95;
 
-/// Share of the tester's ceiling from which on a figure tells as much about the tester as about the DUT.
+/// A figure above this share of the tester's ceiling is as much the tester's as the DUT's.
 pub const TESTER_LIMITED_SHARE: f64 = 0.9;
 
 /// Share of a load that the tester could not offer validly to which the highest load then goes down.
@@ -20,25 +22,6 @@ pub const RETREAT: f64 = 0.9;
 
 /// How often it may go down before the tester is given up.
 pub const RETREATS: u32 = 6;
-
-/// Who sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Both ports of each pair, at the same rate (RFC 2544 section 14).
-    Bidirectional,
-    /// The first port of each pair.
-    Unidirectional,
-}
-
-impl Direction {
-    /// As written in suite files and in [`Known::key`].
-    pub fn word(self) -> &'static str {
-        match self {
-            Direction::Bidirectional => "bidirectional",
-            Direction::Unidirectional => "unidirectional",
-        }
-    }
-}
 
 /// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Each family has a
 /// flow group of its own and sends as many frames as the others.
@@ -57,15 +40,17 @@ pub struct Pattern {
 impl Pattern {
     /// The pattern of `size` with the parameters `families`, `direction` and `drain`.
     pub fn new(size: PacketSize, params: &Params) -> Self {
-        let families = params.families("families").filter(|f| !f.is_empty()).unwrap_or_else(|| vec![Family::Ipv4]);
-        let one_way = params.text("direction").is_some_and(|d| d == Direction::Unidirectional.word());
-        let direction = if one_way { Direction::Unidirectional } else { Direction::Bidirectional };
-        Pattern { size, families, direction, drain_s: drain_s(params) }
+        Pattern {
+            size,
+            families: FAMILIES.get(params),
+            direction: DIRECTION.get(params),
+            drain_s: DRAIN.seconds(params),
+        }
     }
 
-    /// Key under which [`Known`] and ceilings hold it.
-    pub fn key(&self) -> String {
-        Known::key(&self.size, &self.families, self.direction.word())
+    /// Key under which [`Known`](crate::Known) and ceilings hold it.
+    pub fn key(&self) -> PatternKey {
+        PatternKey { size: self.size.clone(), families: self.families.clone(), direction: self.direction }
     }
 
     /// IP versions for people: `IPv4+IPv6`.
@@ -168,7 +153,7 @@ impl Pattern {
         let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
         let slowest = used.map(|i| ports[i].speed).min();
         let line = slowest.map_or(FrameRate(0.0), |speed| speed.line_rate(self.frame_bytes()));
-        let ceiling = bed.ceiling(&self.size, &self.families, self.direction.word());
+        let ceiling = bed.ceiling(&self.key());
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
         let limits = Limits { line, ceiling, max, retreated: false };
         bed.known().highest.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
@@ -181,7 +166,7 @@ impl Pattern {
 
     /// Bits per second that this rate takes of the line, preamble and gap included (layer 1).
     pub fn l1_bps(&self, rate: FrameRate) -> f64 {
-        rate.pps() * (self.frame_bytes() + f64::from(LINE_OVERHEAD_BYTES)) * 8.0
+        rate.pps() * (self.frame_bytes() + f64::from(Medium::Ethernet.overhead())) * 8.0
     }
 }
 
@@ -205,7 +190,7 @@ impl Limits {
         if highest.pps() < self.max.pps() { Limits { max: highest, retreated: true, ..self } } else { self }
     }
 
-    /// Does this rate tell as much about the tester as about the DUT?
+    /// True for a rate that is as much the tester's limit as the DUT's.
     pub fn tester_limited(&self, rate: FrameRate) -> bool {
         // As near to a load that was retreated to as 90 % of the ceiling is to 95 % of it.
         let near = self.max.pps() * TESTER_LIMITED_SHARE / CEILING_SHARE;

@@ -1,63 +1,146 @@
 //! Writing into an [`Outcome`] as a test goes on, and going through the frame sizes without losing what was found.
 
-use crate::parameters::sizes;
+use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Column, Outcome, Plot, PlotKind, Point, Row, Series, Table};
+use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series};
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
-
-/// Adds an empty table with columns `(key, title, unit)`.
-pub fn table(outcome: &mut Outcome, key: &str, title: &str, columns: &[(&str, &str, &str)]) {
-    let columns = columns.iter().map(|(k, t, u)| Column::new(k, t, u)).collect();
-    outcome.tables.push(Table { key: key.into(), title: title.into(), columns, rows: Vec::new() });
-}
-
-/// Adds a row to the table of this key.
-pub fn row(outcome: &mut Outcome, table: &str, row: Row) {
-    if let Some(table) = outcome.tables.iter_mut().find(|t| t.key == table) {
-        debug_assert_eq!(row.cells.len(), table.columns.len(), "{}", table.key);
-        table.rows.push(row);
-    }
-}
-
-/// Adds an empty plot.
-pub fn plot(outcome: &mut Outcome, key: &str, title: &str, kind: PlotKind, x: &str, y: &str, log_y: bool) {
-    outcome.plots.push(Plot {
-        key: key.into(),
-        title: title.into(),
-        kind,
-        x: x.into(),
-        y: y.into(),
-        log_y,
-        series: Vec::new(),
-        events: Vec::new(),
-    });
-}
+use drophammer_model::trial::TrialResult;
+use std::fmt::Display;
 
 /// What a series is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeriesKind {
-    /// A figure of the DUT.
+enum SeriesKind {
     Curve,
-    /// Every trial.
     Dots,
-    /// The same on every DUT.
     Reference,
 }
 
-/// Adds a point to a series of a plot; the series comes into being with its first point.
-pub fn point(outcome: &mut Outcome, plot: &str, series: &str, kind: SeriesKind, point: Point) {
-    let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == plot) else { return };
-    let dots = kind == SeriesKind::Dots;
-    match plot.series.iter_mut().find(|s| s.name == series && s.dots == dots) {
-        Some(found) => found.points.push(point),
-        None => plot.series.push(Series {
-            name: series.into(),
-            reference: kind == SeriesKind::Reference,
-            dots,
-            points: vec![point],
-        }),
+/// A plot, declared once. The key is the same on every DUT.
+#[derive(Clone, Copy, Debug)]
+pub struct PlotSpec<'a> {
+    /// Same key on every DUT: plots with the same key are drawn into one.
+    pub key: &'a str,
+    /// Heading.
+    pub title: &'a str,
+    /// How to draw.
+    pub kind: PlotKind,
+    /// Label of the x axis with unit.
+    pub x: &'a str,
+    /// Label of the y axis with unit.
+    pub y: &'a str,
+    /// Draw the y axis logarithmically.
+    pub log_y: bool,
+}
+
+impl PlotSpec<'_> {
+    /// Adds the empty plot.
+    pub fn begin(&self, outcome: &mut Outcome) {
+        outcome.plots.push(Plot {
+            key: self.key.into(),
+            title: self.title.into(),
+            kind: self.kind,
+            x: self.x.into(),
+            y: self.y.into(),
+            log_y: self.log_y,
+            series: Vec::new(),
+            events: Vec::new(),
+        });
     }
+
+    /// Adds a figure of the DUT to a series; the series begins with its first point.
+    pub fn curve(&self, outcome: &mut Outcome, series: &str, point: Point) {
+        self.point(outcome, series, SeriesKind::Curve, point);
+    }
+
+    /// Adds a single trial to a series, drawn as a dot.
+    pub fn dot(&self, outcome: &mut Outcome, series: &str, point: Point) {
+        self.point(outcome, series, SeriesKind::Dots, point);
+    }
+
+    /// Adds what is the same on every DUT.
+    pub fn reference(&self, outcome: &mut Outcome, series: &str, point: Point) {
+        self.point(outcome, series, SeriesKind::Reference, point);
+    }
+
+    fn point(&self, outcome: &mut Outcome, series: &str, kind: SeriesKind, point: Point) {
+        let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == self.key) else { return };
+        let dots = kind == SeriesKind::Dots;
+        match plot.series.iter_mut().find(|s| s.name == series && s.dots == dots) {
+            Some(found) => found.points.push(point),
+            None => plot.series.push(Series {
+                name: series.into(),
+                reference: kind == SeriesKind::Reference,
+                dots,
+                points: vec![point],
+            }),
+        }
+    }
+
+    /// Adds a vertical mark at `x`.
+    pub fn event(&self, outcome: &mut Outcome, x: f64, text: &str) {
+        if let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == self.key) {
+            plot.events.push((x, text.into()));
+        }
+    }
+}
+
+/// A point of a curve.
+pub fn xy(x: f64, y: f64) -> Point {
+    Point { x, y, ..Point::default() }
+}
+
+/// A point that is a trial, or comes from one.
+pub fn xy_of(x: f64, y: f64, trial: u64) -> Point {
+    Point { x, y, trial: Some(trial), ..Point::default() }
+}
+
+/// Figures that differ by less than this share rank the same, where a test has no reason for another one.
+const RESOLUTION: f64 = 0.05;
+
+/// A figure of which less is better; those that differ by less than 5 % rank the same.
+pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
+    RankFigure {
+        key: key.into(),
+        title: title.into(),
+        unit: unit.into(),
+        value,
+        higher_is_better: false,
+        tester_limited: false,
+        resolution: RESOLUTION,
+    }
+}
+
+/// A figure of which more is better; those that differ by less than 5 % rank the same.
+pub fn higher(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
+    RankFigure { higher_is_better: true, ..lower(key, title, unit, value) }
+}
+
+/// Share of `part` in `whole` in per cent; `None` of nothing.
+pub fn percent_of(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64 * 100.0)
+}
+
+/// The numbers of these trials.
+pub fn trials(results: &[TrialResult]) -> Vec<u64> {
+    results.iter().map(|result| result.trial).collect()
+}
+
+/// Share of frames that were lost in all these trials, in per cent; `None` when none were offered.
+pub fn loss_percent(results: &[TrialResult]) -> Option<f64> {
+    percent_of(results.iter().map(TrialResult::lost).sum(), results.iter().map(TrialResult::offered).sum())
+}
+
+/// Notes what the tester could not do of a frame size, and why; `what` is "10 % left out,".
+pub fn note_unfit(outcome: &mut Outcome, pattern: &Pattern, what: &str, rate: FrameRate, why: &[String]) {
+    let why = why.join("; ");
+    note_of(outcome, pattern, format!("{what} the tester could not offer {rate} per port validly ({why})"));
+}
+
+/// The same as [`note`], of a frame size.
+pub fn note_of(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
+    note(outcome, format!("{}: {text}.", pattern.size_text()));
 }
 
 /// Adds a remark once.
@@ -72,7 +155,7 @@ pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
 /// the others still run; whatever else goes wrong ends the test.
 ///
 /// # Errors
-/// Unfit, when it was at some size; not applicable, when no size was; otherwise what `each` said.
+/// Unfit, when it was at some size; not applicable, when no size was; otherwise the error of `each`.
 pub fn for_each_size(
     bed: &mut dyn Testbed,
     params: &Params,
@@ -80,7 +163,7 @@ pub fn for_each_size(
     mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> Result<(), TestError> {
     let (mut unfit, mut skipped, mut done) = (None, None, 0);
-    for (index, size) in sizes(params).into_iter().enumerate() {
+    for (index, size) in FRAME_SIZES.get(params).into_iter().enumerate() {
         let pattern = Pattern::new(size, params);
         // Flows are made here so that no trial is run for a size that cannot be.
         let possible = pattern.flows(bed.ports()).map(|_| ());

@@ -2,16 +2,19 @@
 //! them and none of it may be lost (the MPLS VPN test of 2004 with 1,000,000 IPv4 and 500,000 IPv6 routes; no RFC defines it).
 
 use crate::Method;
-use crate::parameters::{self, count, seconds};
-use crate::report::{note, row, table};
-use crate::route_outage::list_unreachable;
+use crate::columns;
+use crate::parameters::{DRAIN, params};
+use crate::report::{higher, lower, note};
+use crate::route_outage::{UnreachableRow, list_unreachable};
 use crate::route_steps::{self, StepPlots, Steps};
-use crate::route_tests::{self, complaint, for_each_family, one_per_port, routes, thousands};
-use crate::route_traffic::{self, RouteTrial, Stream, smallest};
+use crate::route_tests::{self, Case, complaint, for_each_family, thousands};
+use crate::route_traffic::{self, RouteTrial, smallest};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, RankFigure};
+use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, TrialResult};
 use std::time::Duration;
@@ -19,43 +22,30 @@ use std::time::Duration;
 /// The test.
 pub struct RibFibCapacity;
 
+const STEP: Param<u32> = Param::new("step", "50000", "100000", "routes added per step");
+const MAX_ROUTES: Param<u32> =
+    Param::new("max_routes", "100000", "1000000", "routes at which the test ends in any case");
+const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "2", "5", "frames to each route after each step");
+const RATE: Param<FrameRate> =
+    Param::new("rate", "50 kfps", "50 kfps", "load of the sending port, below the router's throughput");
+const INSTALL: Param<Duration> = Param::new(
+    "install",
+    "10 s",
+    "60 s",
+    "time for the forwarding plane to follow the routing table; the traffic is repeated until then if frames are lost",
+);
+
 static SPEC: TestSpec = TestSpec {
     name: "rib_fib_capacity",
     title: "RIB and FIB capacity",
     summary: "how many routes the router holds and forwards to, every single one, without a lost frame",
     source: "MPLS VPN test of 2004: 1,000,000 IPv4 and 500,000 IPv6 routes; terms of RFC 3222",
     needs: route_traffic::NEEDS,
-    params: &parameters::joined::<11>(&[
-        &[
-            route_tests::FAMILIES,
-            route_tests::TABLE,
-            ParamSpec::new("step", ParamKind::Count, "50000", "100000", "routes added per step"),
-            ParamSpec::new(
-                "max_routes",
-                ParamKind::Count,
-                "100000",
-                "1000000",
-                "routes at which the test ends in any case",
-            ),
-            ParamSpec::new("frames_per_route", ParamKind::Count, "2", "5", "frames to each route after each step"),
-            ParamSpec::new(
-                "rate",
-                ParamKind::Rate,
-                "50 kfps",
-                "50 kfps",
-                "load of the sending port, below the router's throughput",
-            ),
-            ParamSpec::new(
-                "install",
-                ParamKind::Duration,
-                "10 s",
-                "60 s",
-                "time for the forwarding plane to follow the routing table; the traffic is repeated until then if frames are lost",
-            ),
-            parameters::DRAIN,
-        ],
+    params: params![
+        &route_tests::TABLES,
+        &[STEP.spec(), MAX_ROUTES.spec(), FRAMES_PER_ROUTE.spec(), RATE.spec(), INSTALL.spec(), DRAIN.spec()],
         &route_tests::SESSIONS,
-    ]),
+    ],
     figures: &[
         FigureSpec { key: "rib_fib_ipv4_routes", help: "IPv4 routes held and forwarded to without loss" },
         FigureSpec { key: "rib_fib_ipv6_routes", help: "the same for IPv6" },
@@ -67,7 +57,26 @@ static SPEC: TestSpec = TestSpec {
     ],
 };
 
-const TABLE: &str = "rib_fib_capacity";
+columns! {
+    /// One step.
+    struct StepRow {
+        family: Family = "Family",
+        routes: u64 = "Routes",
+        verified: u64 = "Verified at peer 2",
+        fib: Option<u64> = "In the forwarding plane",
+        advertise_s: Option<f64> = "Passed on after" ["s"],
+        forward_s: Option<f64> = "Forwarded to after" ["s"],
+        exact_s: Option<f64> = "Exact to" ["s"],
+        offered: Option<u64> = "Offered" ["frames"],
+        lost: Option<u64> = "Lost" ["frames"],
+        stray: Option<u64> = "At a wrong port" ["frames"],
+        unreachable: Option<u64> = "Unreachable routes",
+        memory_mib: Option<f64> = "DUT memory" ["MiB"],
+    }
+}
+
+const TABLE: TableSpec<StepRow> = TableSpec::new("rib_fib_capacity", TITLE);
+const UNREACHABLE: TableSpec<UnreachableRow> = TableSpec::new("rib_fib_capacity_unreachable", "Unreachable routes");
 /// Trials of a step until it is given up, at least: which routes lost their frames by chance shows in the others.
 const TRIES: u32 = 3;
 const TITLE: &str = "RIB and FIB capacity";
@@ -83,72 +92,46 @@ impl Method for RibFibCapacity {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        prepare(outcome);
-        let mut notes = Vec::new();
-        let result = for_each_family(bed, params, &mut notes, |bed, family, _| climb(bed, family, params, outcome));
-        notes.into_iter().for_each(|text| note(outcome, text));
-        result
+        TABLE.begin(outcome);
+        PLOTS.begin(outcome);
+        note(
+            outcome,
+            "A step is done when a second peer has every route and frames to every route so far arrive at the right port, none lost. 'Forwarded \
+             to after' counts from the step's first advertisement to the start of the first traffic without a loss; after traffic with one \
+             it may have been as much earlier as 'Exact to' says.",
+        );
+        for_each_family(bed, params, outcome, |bed, family, outcome| climb(bed, family, params, outcome))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let (most, step) = (f64::from(routes(params, "max_routes")), f64::from(routes(params, "step")));
-        let rate = params.rate("rate").map_or(50e3, |r| r.pps());
+        let (most, step) = (f64::from(MAX_ROUTES.get(params)), f64::from(STEP.get(params)));
+        let rate = RATE.get(params).pps();
         let steps = (most / step).ceil();
         // Each step's traffic goes to all routes so far.
-        let frames = f64::from(count(params, "frames_per_route")) * step * steps * (steps + 1.0) / 2.0;
-        let families = route_tests::families(params).len() as f64;
+        let frames = f64::from(FRAMES_PER_ROUTE.get(params)) * step * steps * (steps + 1.0) / 2.0;
+        let families = route_tests::families(params);
         Duration::from_secs_f64((most / 25_000.0 + frames / rate + 2.0 * steps) * families)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let frames = count(params, "frames_per_route");
+        let frames = FRAMES_PER_ROUTE.get(params);
         (frames < 5).then(|| format!("{frames} frames to each route instead of 5")).into_iter().collect()
     }
 }
 
-fn prepare(outcome: &mut Outcome) {
-    table(
-        outcome,
-        TABLE,
-        "RIB and FIB capacity",
-        &[
-            ("family", "Family", ""),
-            ("routes", "Routes", ""),
-            ("verified", "Verified at peer 2", ""),
-            ("fib", "In the forwarding plane", ""),
-            ("advertise_s", "Passed on after", "s"),
-            ("forward_s", "Forwarded to after", "s"),
-            ("exact_s", "Exact to", "s"),
-            ("offered", "Offered", "frames"),
-            ("lost", "Lost", "frames"),
-            ("stray", "At a wrong port", "frames"),
-            ("unreachable", "Unreachable routes", ""),
-            ("memory_mib", "DUT memory", "MiB"),
-        ],
-    );
-    PLOTS.prepare(outcome);
-    note(
-        outcome,
-        "A step is done when a second peer has every route and frames to every route so far arrive at the right port, none lost. 'Forwarded \
-         to after' counts from the step's first advertisement to the start of the first traffic without a loss; after traffic with one \
-         it may have been as much earlier as 'Exact to' says.",
-    );
-}
-
 fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers = one_per_port(bed, family, 2)?;
-    let (observer, origin) = (peers[0], peers[1]);
-    let rate = params.rate("rate").unwrap_or(FrameRate(50e3));
-    let frames_per_route = f64::from(count(params, "frames_per_route"));
-    let install_s = seconds(params, "install", 60.0);
-    let steps = Steps::begin(bed, params, family, origin, observer)?;
-    let (watch, most, all) = (steps.watch, steps.most, &steps.all);
-    let ports: Vec<usize> = bed.routing()?.peers().iter().map(|p| p.port).collect();
+    let case = Case::new(bed, family, params, 2, MAX_ROUTES.get(params))?;
+    let (observer, origin) = (case.peers[0], case.peers[1]);
+    let rate = RATE.get(params);
+    let frames_per_route = f64::from(FRAMES_PER_ROUTE.get(params));
+    let install_s = INSTALL.seconds(params);
+    let steps = Steps::begin(bed, params, case, (origin, observer), STEP.get(params))?;
+    let (watch, most, case) = (steps.watch, steps.most, &steps.case);
     let (mut capacity, mut elapsed_s, mut unsure_s, mut stopped, mut limited) = (0, 0.0, 0.0, None, false);
     while capacity < most && stopped.is_none() {
         let part = steps.part(bed, TITLE, capacity);
         let begun = bed.routing()?.now_s();
-        let settled = steps.tell(bed, params, &part)?;
+        let settled = steps.advertise(bed, params, &part)?;
         let late = route_tests::tester_late(&settled, settled.last_change_s);
         limited |= late && settled.complete;
         let mut forwarded: Option<(f64, TrialResult)> = None;
@@ -160,14 +143,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
             let trial = RouteTrial {
                 purpose: steps.title(TITLE, &part),
                 size: smallest(family),
-                streams: vec![Stream {
-                    group: family.to_string(),
-                    from: ports[observer],
-                    to: ports[origin],
-                    also: Vec::new(),
-                    routes: all.clone(),
-                    part: 0..part.end,
-                }],
+                streams: vec![case.stream(observer, origin, 0..part.end)],
                 rate,
                 duration_s: f64::from(part.end) * frames_per_route / rate.pps(),
                 bin_s: None,
@@ -208,7 +184,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         let memory = route_steps::memory(bed)?;
         let routing = bed.routing()?;
         let verified = routing.verified(watch);
-        let fib = routing.dut_fib_routes(family);
+        let fib = routing.dut().fib_routes(family);
         let result = forwarded.as_ref().map(|(_, result)| result);
         let time_s = forwarded.as_ref().filter(|_| stopped.is_none()).map(|(at, _)| *at);
         // What was lost before was lost by chance or for want of a route: the time is one between these two.
@@ -224,29 +200,26 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
         }
         if let Some(why) = &stopped {
             marks.push(why.clone());
-            list_unreachable(outcome, TABLE, all, unreachable.iter().flatten().copied());
+            list_unreachable(outcome, &UNREACHABLE, &case.all, unreachable.iter().flatten().copied());
         }
-        row(
+        TABLE.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    u64::from(part.end).into(),
-                    verified.present.into(),
-                    fib.into(),
-                    settled.complete.then_some(settled.last_change_s).into(),
-                    time_s.into(),
-                    exact_s.into(),
-                    result.map(TrialResult::offered).into(),
-                    result.map(TrialResult::lost).into(),
-                    result.map(|r| r.sum(|g| g.stray)).into(),
-                    unreachable.map(|never| never.len() as u64).into(),
-                    memory.into(),
-                ],
-                trials: result.map(|r| r.trial).into_iter().collect(),
-                marks,
+            StepRow {
+                family,
+                routes: part.end.into(),
+                verified: verified.present,
+                fib,
+                advertise_s: settled.complete.then_some(settled.last_change_s),
+                forward_s: time_s,
+                exact_s,
+                offered: result.map(TrialResult::offered),
+                lost: result.map(TrialResult::lost),
+                stray: result.map(|r| r.sum(|g| g.stray)),
+                unreachable: unreachable.map(|never| never.len() as u64),
+                memory_mib: memory,
             },
+            result.map(|r| r.trial),
+            marks,
         );
         PLOTS.add(outcome, family, part.end, time_s, memory);
     }
@@ -268,22 +241,13 @@ fn silent(result: &TrialResult) -> Vec<u32> {
 /// `time_s`: of all steps, and what it may be too long by.
 fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f64, f64)>, limited: bool) {
     let name = family.to_string().to_lowercase();
+    let title = format!("RIB and FIB capacity, {family}");
+    let routes = higher(format!("rib_fib_{name}_routes"), title, "routes", Some(f64::from(capacity)));
+    outcome.ranks.push(RankFigure { resolution: 0.0, ..routes });
+    let title = format!("Time until every route was forwarded to, {family}");
     outcome.ranks.push(RankFigure {
-        key: format!("rib_fib_{name}_routes"),
-        title: format!("RIB and FIB capacity, {family}"),
-        unit: "routes".into(),
-        value: Some(f64::from(capacity)),
-        higher_is_better: true,
-        tester_limited: false,
-        resolution: 0.0,
-    });
-    outcome.ranks.push(RankFigure {
-        key: format!("rib_fib_time_{name}_s"),
-        title: format!("Time until every route was forwarded to, {family}"),
-        unit: "s".into(),
-        value: time_s.map(|(time, _)| time),
-        higher_is_better: false,
         tester_limited: limited,
         resolution: time_s.map_or(0.0, |(time, unsure)| unsure / time).max(0.05),
+        ..lower(format!("rib_fib_time_{name}_s"), title, "s", time_s.map(|(time, _)| time))
     });
 }

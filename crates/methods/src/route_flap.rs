@@ -2,16 +2,17 @@
 //! alternates behind other ports (core router test of 2001; terms of RFC 4098).
 
 use crate::Method;
-use crate::parameters::{self, count, seconds};
-use crate::report::{SeriesKind, note, plot, point, row, table};
-use crate::route_forwarding::{Way, load_paths};
-use crate::route_tests::{self, for_each_family, one_per_port, routes, thousands};
+use crate::columns;
+use crate::parameters::params;
+use crate::report::{PlotSpec, lower, mean, note, percent_of, xy_of};
+use crate::route_forwarding::load_paths;
+use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::RouteAction;
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, zero_loss_goal};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Family, GroupCounts, TrialResult};
 use std::time::Duration;
@@ -19,37 +20,25 @@ use std::time::Duration;
 /// The test.
 pub struct RouteFlap;
 
+const ROUTES: Param<u32> = Param::new("routes", "40000", "200000", "routes in all");
+const FLAPPED_ROUTES: Param<u32> =
+    Param::new("flapped", "10000", "50000", "routes that are withdrawn and advertised again");
+const INTERVAL: Param<Duration> = Param::new("interval", "2 s", "30 s", "time between two changes");
+const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that routes are withdrawn and advertised again");
+const BIN: Param<Duration> = Param::new("bin", "50 ms", "1 s", "width of time bins");
+
 static SPEC: TestSpec = TestSpec {
     name: "route_flap",
     title: "Route flap",
     summary: "what traffic on stable and on flapped paths suffers while routes are withdrawn and advertised again",
     source: "core router test of 2001: 50,000 of 200,000 routes, three times, 30 s apart; terms of RFC 4098",
     needs: route_traffic::NEEDS,
-    params: &parameters::joined::<19>(&[
-        &[
-            route_tests::FAMILIES,
-            route_tests::TABLE,
-            ParamSpec::new("routes", ParamKind::Count, "40000", "200000", "routes in all"),
-            ParamSpec::new(
-                "flapped",
-                ParamKind::Count,
-                "10000",
-                "50000",
-                "routes that are withdrawn and advertised again",
-            ),
-            ParamSpec::new("interval", ParamKind::Duration, "2 s", "30 s", "time between two changes"),
-            ParamSpec::new(
-                "cycles",
-                ParamKind::Count,
-                "3",
-                "3",
-                "times that routes are withdrawn and advertised again",
-            ),
-            ParamSpec::new("bin", ParamKind::Duration, "50 ms", "1 s", "width of time bins"),
-        ],
+    params: params![
+        &route_tests::TABLES,
+        &[ROUTES.spec(), FLAPPED_ROUTES.spec(), INTERVAL.spec(), CYCLES.spec(), BIN.spec()],
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
-    ]),
+    ],
     figures: &[
         FigureSpec { key: "flap_stable_loss_ipv4_percent", help: "share of lost frames on stable IPv4 paths" },
         FigureSpec { key: "flap_stable_loss_ipv6_percent", help: "the same for IPv6" },
@@ -58,8 +47,44 @@ static SPEC: TestSpec = TestSpec {
     ],
 };
 
-const TABLE: &str = "route_flap";
-const EVENTS: &str = "route_flap_events";
+columns! {
+    /// Stable or flapped paths, over the whole trial.
+    struct PathsRow {
+        family: Family = "Family",
+        paths: String = "Paths",
+        routes: u64 = "Routes",
+        offered: u64 = "Offered" ["frames"],
+        received: u64 = "Received" ["frames"],
+        lost: u64 = "Lost" ["frames"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        alternate: u64 = "Over alternate paths" ["frames"],
+        lowest_pps: Option<f64> = "Lowest rate" ["fps"],
+        mean_pps: Option<f64> = "Mean rate" ["fps"],
+    }
+}
+
+columns! {
+    /// One withdrawal or advertisement.
+    struct EventRow {
+        family: Family = "Family",
+        event: String = "Event",
+        at_s: f64 = "At" ["s"],
+        stable_lost: Option<u64> = "Lost on stable paths" ["frames"],
+        flapped_lost: Option<u64> = "Lost on flapped paths" ["frames"],
+        outage_s: Option<f64> = "Last loss on flapped paths after" ["s"],
+    }
+}
+
+const PATHS: TableSpec<PathsRow> = TableSpec::new("route_flap", "Route flap");
+const EVENTS: TableSpec<EventRow> = TableSpec::new("route_flap_events", "Route flap, event by event");
+const PLOT: PlotSpec = PlotSpec {
+    key: "route_flap",
+    title: "Forwarding rate on stable and flapped paths",
+    kind: PlotKind::Line,
+    x: "time, s",
+    y: "arrivals, fps",
+    log_y: false,
+};
 const STABLE: &str = "stable";
 const FLAPPED: &str = "flapped";
 
@@ -69,116 +94,56 @@ impl Method for RouteFlap {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        prepare(outcome);
-        let mut notes = Vec::new();
-        let result = for_each_family(bed, params, &mut notes, |bed, family, _| flap(bed, family, params, outcome));
-        notes.into_iter().for_each(|text| note(outcome, text));
-        result
+        PATHS.begin(outcome);
+        EVENTS.begin(outcome);
+        PLOT.begin(outcome);
+        note(
+            outcome,
+            "Each route has a second path behind another port, and a third one where the suite has a fourth port, so that there is \
+             always somewhere to send to. Nothing is to be lost on stable paths.",
+        );
+        for_each_family(bed, params, outcome, |bed, family, outcome| flap(bed, family, params, outcome))
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        estimate(params, &[zero_loss_goal(params)]) + self.estimate_known(params)
+        route_traffic::estimate_search(params) + self.estimate_known(params)
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trial = seconds(params, "interval", 30.0) * f64::from(2 * count(params, "cycles") + 1);
-        let load = f64::from(routes(params, "routes")) * 6.0 / 60_000.0 + 6.0;
-        Duration::from_secs_f64((trial + load + 3.0) * route_tests::families(params).len() as f64)
+        let trial = INTERVAL.seconds(params) * f64::from(2 * CYCLES.get(params) + 1);
+        let load = f64::from(ROUTES.get(params)) * 6.0 / 60_000.0 + 6.0;
+        Duration::from_secs_f64((trial + load + 3.0) * route_tests::families(params))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let interval = seconds(params, "interval", 30.0);
+        let interval = INTERVAL.seconds(params);
         (interval < 30.0).then(|| format!("{interval} s between changes instead of 30 s")).into_iter().collect()
     }
 }
 
-fn prepare(outcome: &mut Outcome) {
-    table(
-        outcome,
-        TABLE,
-        "Route flap",
-        &[
-            ("family", "Family", ""),
-            ("paths", "Paths", ""),
-            ("routes", "Routes", ""),
-            ("offered", "Offered", "frames"),
-            ("received", "Received", "frames"),
-            ("lost", "Lost", "frames"),
-            ("loss_percent", "Loss", "%"),
-            ("alternate", "Over alternate paths", "frames"),
-            ("lowest_pps", "Lowest rate", "fps"),
-            ("mean_pps", "Mean rate", "fps"),
-        ],
-    );
-    table(
-        outcome,
-        EVENTS,
-        "Route flap, event by event",
-        &[
-            ("family", "Family", ""),
-            ("event", "Event", ""),
-            ("at_s", "At", "s"),
-            ("stable_lost", "Lost on stable paths", "frames"),
-            ("flapped_lost", "Lost on flapped paths", "frames"),
-            ("outage_s", "Last loss on flapped paths after", "s"),
-        ],
-    );
-    plot(
-        outcome,
-        TABLE,
-        "Forwarding rate on stable and flapped paths",
-        PlotKind::Line,
-        "time, s",
-        "arrivals, fps",
-        false,
-    );
-    note(
-        outcome,
-        "Each route has a second path behind another port, and a third one where the suite has a fourth port, so that there is \
-         always somewhere to send to. Nothing is to be lost on stable paths.",
-    );
-}
-
 fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers = one_per_port(bed, family, 3)?;
+    let case = Case::new(bed, family, params, 3, ROUTES.get(params))?;
     let rate = route_traffic::load(bed, family, params, outcome)?;
-    let packing = route_tests::packing(params)?;
-    let all = route_tests::table(bed, params, family, routes(params, "routes"))?;
-    let flapped = routes(params, "flapped").min(all.len());
-    let (interval, bin_s) = (seconds(params, "interval", 30.0), seconds(params, "bin", 1.0));
-    let cycles = count(params, "cycles");
-    let (source, origins) = (peers[0], &peers[1..peers.len().min(4)]);
-    let ports: Vec<usize> = bed.routing()?.peers().iter().map(|p| p.port).collect();
-    let stream = |group: &str, part: std::ops::Range<u32>, also: Vec<usize>| Stream {
-        group: group.to_owned(),
-        from: ports[source],
-        to: ports[origins[0]],
-        also,
-        routes: all.clone(),
-        part,
-    };
-    let alternates: Vec<usize> = origins[1..].iter().map(|p| ports[*p]).collect();
-    let part = all.len() - flapped..all.len();
+    let all = case.all.len();
+    let flapped = FLAPPED_ROUTES.get(params).min(all);
+    let (interval, bin_s) = (INTERVAL.seconds(params), BIN.seconds(params));
+    let cycles = CYCLES.get(params);
+    let used = &case.peers[..case.peers.len().min(4)];
+    let (source, origins) = (used[0], &used[1..]);
+    let alternates: Vec<usize> = origins[1..].iter().map(|peer| case.port(*peer)).collect();
+    let part = all - flapped..all;
     let mut changes = Vec::new();
     for cycle in 0..cycles {
         let at = f64::from(2 * cycle + 1) * interval;
-        let peer = origins[0];
-        let withdraw = RouteAction::Withdraw { peer, routes: all.clone(), part: part.clone(), packing };
-        let announce = RouteAction::Announce { peer, routes: all.clone(), part: part.clone(), packing };
-        changes.push((at, "withdrawn".to_owned(), vec![withdraw]));
-        changes.push((at + interval, "advertised".to_owned(), vec![announce]));
+        changes.push((at, "withdrawn".to_owned(), vec![case.withdraw(origins[0], part.clone())]));
+        changes.push((at + interval, "advertised".to_owned(), vec![case.advertise(origins[0], part.clone())]));
     }
     let duration_s = f64::from(2 * cycles + 1) * interval;
-    let mut streams = vec![stream(FLAPPED, part.clone(), alternates)];
-    if part.start > 0 {
-        streams.insert(0, stream(STABLE, 0..part.start, Vec::new()));
-    }
+    let stable = Stream { group: STABLE.into(), ..case.stream(source, origins[0], 0..part.start) };
+    let flapping = Stream { group: FLAPPED.into(), also: alternates, ..case.stream(source, origins[0], part) };
+    let streams = [stable, flapping].into_iter().filter(|stream| !stream.part.is_empty()).collect();
     let trial = RouteTrial {
-        purpose: format!(
-            "route flap {family}: {} of {} routes",
-            thousands(flapped.into()),
-            thousands(all.len().into())
-        ),
+        purpose: format!("route flap {family}: {} of {} routes", thousands(flapped.into()), thousands(all.into())),
         size: smallest(family),
         streams,
         rate,
@@ -188,12 +153,10 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
         changes,
     };
     bed.progress(&trial.purpose, 0, 1);
-    let way = Way { from: ports[source], to: ports[origins[0]], routes: all.clone(), part: 0..all.len(), rate };
-    let result = route_traffic::run(bed, params, &trial, |bed| {
-        load_paths(bed, params, outcome, source, origins, &way, packing)
-    })?;
-    route_tests::note_losses(bed, family, &peers[..peers.len().min(4)], outcome)?;
-    let shape = Shape { family, bin_s, duration_s, all: all.len(), flapped, primary: ports[origins[0]] };
+    let result =
+        route_traffic::run(bed, params, &trial, |bed| load_paths(bed, params, outcome, &case, source, origins, rate))?;
+    route_tests::note_losses(bed, family, used, outcome)?;
+    let shape = Shape { family, bin_s, duration_s, all, flapped, primary: case.port(origins[0]) };
     write(outcome, &result, &shape);
     Ok(())
 }
@@ -225,65 +188,49 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
         // The first bin and the last one of the traffic may be parts, and behind it nothing is sent.
         let whole = (shape.duration_s / bin_s + 1e-6) as usize;
         let inner = rates.get(1..whole.min(rates.len())).unwrap_or_default();
-        let loss = if g.offered == 0 { None } else { Some(g.lost as f64 / g.offered as f64 * 100.0) };
-        row(
+        let loss_percent = percent_of(g.lost, g.offered);
+        PATHS.add(
             outcome,
-            TABLE,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    paths.into(),
-                    u64::from(routes).into(),
-                    g.offered.into(),
-                    g.received.into(),
-                    g.lost.into(),
-                    loss.into(),
-                    elsewhere(g, shape.primary).into(),
-                    inner.iter().copied().min_by(f64::total_cmp).into(),
-                    (!inner.is_empty()).then(|| crate::report::mean(inner)).into(),
-                ],
-                trials: vec![result.trial],
-                marks: Vec::new(),
+            PathsRow {
+                family,
+                paths: paths.into(),
+                routes: routes.into(),
+                offered: g.offered,
+                received: g.received,
+                lost: g.lost,
+                loss_percent,
+                alternate: elsewhere(g, shape.primary),
+                lowest_pps: inner.iter().copied().min_by(f64::total_cmp),
+                mean_pps: (!inner.is_empty()).then(|| mean(inner)),
             },
+            [result.trial],
+            [],
         );
         for (at, rate) in rates.iter().enumerate() {
-            let dot = Point { x: at as f64 * bin_s, y: *rate, trial: Some(result.trial), ..Point::default() };
-            point(outcome, TABLE, &format!("{family}, {paths}"), SeriesKind::Curve, dot);
+            PLOT.curve(outcome, &format!("{family}, {paths}"), xy_of(at as f64 * bin_s, *rate, result.trial));
         }
-        outcome.ranks.push(RankFigure {
-            key: format!("flap_{paths}_loss_{name}_percent"),
-            title: format!("Loss on {paths} paths during route flap, {family}"),
-            unit: "%".into(),
-            value: loss,
-            higher_is_better: false,
-            tester_limited: false,
-            resolution: 0.1,
-        });
+        let key = format!("flap_{paths}_loss_{name}_percent");
+        let title = format!("Loss on {paths} paths during route flap, {family}");
+        outcome.ranks.push(RankFigure { resolution: 0.1, ..lower(key, title, "%", loss_percent) });
     }
     for (index, event) in result.events.iter().enumerate() {
         let until = result.events.get(index + 1).map_or(shape.duration_s, |next| next.at_s);
         let lost = |paths: &str| of(paths).map(|g| lost_between(&g.bins, bin_s, event.at_s, until));
         let (stable, flapped) = (lost(STABLE), lost(FLAPPED));
-        let outage = flapped.map(|(_, last)| last.map_or(0.0, |at| (at - event.at_s).max(0.0)));
-        row(
+        EVENTS.add(
             outcome,
-            EVENTS,
-            Row {
-                cells: vec![
-                    family.to_string().into(),
-                    event.label.clone().into(),
-                    event.at_s.into(),
-                    stable.map(|(lost, _)| lost).into(),
-                    flapped.map(|(lost, _)| lost).into(),
-                    outage.into(),
-                ],
-                trials: vec![result.trial],
-                marks: Vec::new(),
+            EventRow {
+                family,
+                event: event.label.clone(),
+                at_s: event.at_s,
+                stable_lost: stable.map(|(lost, _)| lost),
+                flapped_lost: flapped.map(|(lost, _)| lost),
+                outage_s: flapped.map(|(_, last)| last.map_or(0.0, |at| (at - event.at_s).max(0.0))),
             },
+            [result.trial],
+            [],
         );
-        if let Some(plot) = outcome.plots.iter_mut().find(|p| p.key == TABLE) {
-            plot.events.push((event.at_s, event.label.clone()));
-        }
+        PLOT.event(outcome, event.at_s, &event.label);
     }
 }
 

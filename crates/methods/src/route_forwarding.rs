@@ -1,17 +1,14 @@
-//! Waiting for the forwarding plane: what a router tells its peers is not yet what it forwards by (RFC 7747 section 5.1).
+//! Waiting for the forwarding plane: a router may advertise a route before it forwards by it (RFC 7747 section 5.1).
 
 use crate::report::note;
-use crate::route_tests::{self, complaint, patience, thousands};
+use crate::route_tests::{self, Case, PATIENCE, REFUSED, follow, must_be_complete, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
-use crate::routing::{Packing, PeerIndex, RouteAction};
+use crate::routing::{Packing, PeerIndex};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, TrialResult};
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Time from one look at the number of routes to the next.
@@ -22,40 +19,32 @@ const CLEAN: u32 = 2;
 const PROBE_SHARE: f64 = 0.1;
 const PROBE_S: f64 = 2.0;
 
-/// Frames from one port to routes behind another one.
+/// Frames to routes that must be forwarded to.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// Port that sends.
-    pub from: usize,
-    /// Port at which every frame must arrive.
-    pub to: usize,
-    /// What they aim at.
-    pub routes: Arc<Routes>,
-    /// Which of these.
-    pub part: Range<u32>,
+    /// The frames; all of them must arrive at the port of this stream.
+    pub stream: Stream,
     /// Load of the test: that of a probe is lower.
     pub rate: FrameRate,
 }
 
 impl Way {
     fn family(&self) -> Family {
-        self.routes.family()
+        self.stream.routes.family()
+    }
+
+    /// Number of routes that the frames go to.
+    pub fn routes(&self) -> u64 {
+        self.stream.part.len() as u64
     }
 
     fn probe(&self) -> RouteTrial {
-        let (frames, load) = (self.part.len() as f64, self.rate.pps());
+        let (frames, load) = (self.routes() as f64, self.rate.pps());
         let rate = (load * PROBE_SHARE).max(frames / PROBE_S).min(load);
         RouteTrial {
-            purpose: format!("probe of {} {} routes", thousands(self.part.len() as u64), self.family()),
+            purpose: format!("probe of {} {} routes", thousands(self.routes()), self.family()),
             size: smallest(self.family()),
-            streams: vec![Stream {
-                group: self.family().to_string(),
-                from: self.from,
-                to: self.to,
-                also: Vec::new(),
-                routes: self.routes.clone(),
-                part: self.part.clone(),
-            }],
+            streams: vec![self.stream.clone()],
             rate: FrameRate(rate),
             // One frame to each: half of one more, or rounding could cost the last.
             duration_s: (frames + 0.5) / rate,
@@ -66,8 +55,8 @@ impl Way {
     }
 }
 
-/// Waits until the DUT forwards by `count` routes in all, where it tells how many it has; else until frames come through to every route of
-/// `way`. What did not come about is noted, and the test goes on: it measures what there is.
+/// Waits until the DUT has `count` routes in its forwarding plane, where it reports their number; otherwise until frames to every
+/// route of `way` arrive. When neither happens in time the test notes that and goes on: it measures the state as it is.
 ///
 /// # Errors
 /// Those of a trial.
@@ -78,32 +67,33 @@ pub fn await_installed(
     way: &Way,
     count: u64,
 ) -> Result<(), TestError> {
-    let left = match count_reaches(bed, way.family(), count, patience(params))? {
-        Some(told) => told.err(),
+    let left = match count_reaches(bed, way.family(), count, PATIENCE.get(params))? {
+        Some(reached) => reached.err(),
         None => comes_through(bed, params, way)?,
     };
-    say(outcome, way, left);
+    note_unready(outcome, way, left);
     Ok(())
 }
 
-/// Waits until frames come through to every route of `way`, at the right port, whatever the DUT tells: the number of routes does not say
-/// where they lead. What did not come about is noted.
+/// Waits until frames to every route of `way` arrive at the right port. The number of routes in the DUT is not enough here: it does
+/// not show where they lead. When the frames do not arrive in time the test notes that and goes on.
 ///
 /// # Errors
 /// Those of a trial.
 pub fn await_way(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, way: &Way) -> Result<(), TestError> {
     let left = comes_through(bed, params, way)?;
-    say(outcome, way, left);
+    note_unready(outcome, way, left);
     Ok(())
 }
 
-fn say(outcome: &mut Outcome, way: &Way, left: Option<String>) {
+fn note_unready(outcome: &mut Outcome, way: &Way, left: Option<String>) {
     if let Some(why) = left {
         note(outcome, format!("{}: the forwarding plane was not ready: {why}; measured as it was.", way.family()));
     }
 }
 
-/// `None` where the DUT does not tell. `Err` says what was missing when nothing had come nearer for `patience`.
+/// Waits for the number of routes. `None` where the DUT does not report it; `Err` with what was missing when the number came no nearer
+/// for `patience`.
 fn count_reaches(
     bed: &mut dyn Testbed,
     family: Family,
@@ -113,7 +103,7 @@ fn count_reaches(
     let (mut before, mut nearest, mut moved_s) = (None, u64::MAX, bed.routing()?.now_s());
     loop {
         let routing = bed.routing()?;
-        let Some(routes) = routing.dut_fib_routes(family) else { return Ok(None) };
+        let Some(routes) = routing.dut().fib_routes(family) else { return Ok(None) };
         if routes == count && before == Some(routes) {
             return Ok(Some(Ok(())));
         }
@@ -133,9 +123,10 @@ fn count_reaches(
     }
 }
 
-/// Probes until [`CLEAN`] of them in a row have lost nothing. Says what was lost when that had become no less for the patience of the test.
+/// Probes until [`CLEAN`] of them in a row have lost nothing. Returns what was lost when the loss did not shrink for the patience of the
+/// test.
 fn comes_through(bed: &mut dyn Testbed, params: &Params, way: &Way) -> Result<Option<String>, TestError> {
-    let (probe, patience_s) = (way.probe(), patience(params).as_secs_f64());
+    let (probe, patience_s) = (way.probe(), PATIENCE.seconds(params));
     let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());
     loop {
         let result = route_traffic::run(bed, params, &probe, |_| Ok(()))?;
@@ -156,20 +147,21 @@ fn comes_through(bed: &mut dyn Testbed, params: &Params, way: &Way) -> Result<Op
 fn lost_of(result: &TrialResult, way: &Way, patience_s: f64) -> String {
     let counts = result.destinations.first();
     let missed: Vec<u32> = counts.map_or_else(Vec::new, |counts| {
-        let pairs = (way.part.start..).zip(counts.offered.iter().zip(&counts.received));
+        let pairs = (way.stream.part.start..).zip(counts.offered.iter().zip(&counts.received));
         pairs.filter(|(_, (offered, received))| received < offered).map(|(route, _)| route).collect()
     });
-    let example = missed.first().map_or(String::new(), |first| format!(", such as {}", way.routes.prefix(*first)));
+    let example =
+        missed.first().map_or(String::new(), |first| format!(", such as {}", way.stream.routes.prefix(*first)));
     format!(
         "frames to {} of {} routes{example}, did not come to the right port, and no fewer were lost for {patience_s} s",
         thousands(missed.len() as u64),
-        thousands(way.part.len() as u64)
+        thousands(way.routes())
     )
 }
 
-/// Sessions up anew, `way.routes` announced at each of `origins`, the first of them with the shortest AS path and each further one with a path
-/// longer by two. The last one comes first, and each is forwarded to before the next one is: so every alternate is known to have been taken.
-/// `observer` must have been told all of the first. The port of `way.to` is that of the first.
+/// Brings the sessions up anew and advertises all routes at each of `origins`: the first of them with the shortest AS path,
+/// each further one with a path longer by two. The last one advertises first, and its routes are forwarded to before the next
+/// one advertises, so every alternate path has been in use. `observer` must then have all routes of the first.
 ///
 /// # Errors
 /// [`TestError::Failed`] when the router does not take the table; those of a trial.
@@ -177,33 +169,32 @@ pub fn load_paths(
     bed: &mut dyn Testbed,
     params: &Params,
     outcome: &mut Outcome,
+    case: &Case,
     observer: PeerIndex,
     origins: &[PeerIndex],
-    way: &Way,
-    packing: Packing,
+    rate: FrameRate,
 ) -> Result<(), TestError> {
-    bed.routing()?.reset(patience(params))?;
+    bed.routing()?.reset(PATIENCE.get(params))?;
     let sessions: Vec<PeerIndex> = std::iter::once(observer).chain(origins.iter().copied()).collect();
     route_tests::establish(bed, &sessions, params)?;
-    let all = &way.routes;
-    let routing = bed.routing()?;
-    let watch = routing.watch(observer, origins[0], all);
+    let watch = bed.routing()?.watch(observer, origins[0], &case.all);
     for (place, peer) in origins.iter().enumerate().rev() {
-        let routing = bed.routing()?;
-        let watches = if place == 0 { &[watch][..] } else { &[] };
+        let longer = Packing { prepend: 2 * place as u8, ..case.packing };
+        let advertise = Case { packing: longer, ..case.clone() }.advertise(*peer, case.whole());
         if place == 0 {
-            routing.expect(watch, 0..all.len(), true);
+            let settled = follow(bed, params, &advertise, watch)?;
+            must_be_complete(bed, watch, &settled, || REFUSED.into())?;
+        } else {
+            let routing = bed.routing()?;
+            routing.act(&advertise)?;
+            let settled = routing.await_settled(&[], PATIENCE.get(params))?;
+            if !settled.complete {
+                return Err(TestError::Failed(format!("{REFUSED}: {}", settled.cause)));
+            }
         }
-        let packing = Packing { prepend: 2 * place as u8, ..packing };
-        routing.act(&RouteAction::Announce { peer: *peer, routes: all.clone(), part: 0..all.len(), packing })?;
-        let settled = routing.await_settled(watches, patience(params))?;
-        if !settled.complete {
-            let why = if place == 0 { complaint(routing, watch, &settled) } else { settled.cause };
-            return Err(TestError::Failed(format!("the router did not take the table: {why}")));
-        }
-        let way = Way { to: routing.peers()[*peer].port, part: 0..all.len(), ..way.clone() };
+        let way = Way { stream: case.stream(observer, *peer, case.whole()), rate };
         if place + 1 == origins.len() {
-            await_installed(bed, params, outcome, &way, all.len().into())?;
+            await_installed(bed, params, outcome, &way, case.all.len().into())?;
         } else {
             await_way(bed, params, outcome, &way)?;
         }

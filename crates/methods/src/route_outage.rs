@@ -1,8 +1,10 @@
-//! How long each route was out of reach: the route-specific method of RFC 6413 section 6.3, and how it is told.
+//! How long each route was out of reach: the route-specific method of RFC 6413 section 6.3, and how it is reported.
 
-use crate::report::{self, SeriesKind, note, point, row};
+use crate::columns;
+use crate::report::{PlotSpec, lower, note, xy_of};
 use crate::route_tests::thousands;
-use drophammer_model::outcome::{Column, Outcome, PlotKind, Point, RankFigure, Row, Table};
+use crate::table::TableSpec;
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::{DestinationCounts, Family, GroupCounts, TrialResult};
 
@@ -65,83 +67,119 @@ impl Outage {
     }
 }
 
-/// Columns of a table of outages.
-pub const PER_ROUTE_TABLE: &[(&str, &str, &str)] = &[
-    ("case", "Case", ""),
-    ("routes", "Routes", ""),
-    ("unreachable", "Unreachable to the end", ""),
-    ("min_ms", "Minimum", "ms"),
-    ("median_ms", "Median", "ms"),
-    ("p99_ms", "99 %", "ms"),
-    ("max_ms", "Maximum", "ms"),
-    ("loss_derived_ms", "Loss-derived", "ms"),
-    ("resolution_ms", "Resolution", "ms"),
-    ("rate_pps", "Load", "fps"),
-    ("duplicated", "Duplicates", "frames"),
-    ("reordered", "Reordered", "frames"),
-];
+columns! {
+    /// The outages of one case.
+    pub struct OutageRow {
+        case: String = "Case",
+        routes: u64 = "Routes",
+        unreachable: u64 = "Unreachable to the end",
+        min_ms: Option<f64> = "Minimum" ["ms"],
+        median_ms: Option<f64> = "Median" ["ms"],
+        p99_ms: Option<f64> = "99 %" ["ms"],
+        max_ms: Option<f64> = "Maximum" ["ms"],
+        loss_derived_ms: f64 = "Loss-derived" ["ms"],
+        resolution_ms: f64 = "Resolution" ["ms"],
+        rate_pps: f64 = "Load" ["fps"],
+        duplicated: u64 = "Duplicates" ["frames"],
+        reordered: Option<u64> = "Reordered" ["frames"],
+    }
+}
 
-/// Adds the plot of [`write`].
-pub fn plot(outcome: &mut Outcome, key: &str, title: &str, kind: PlotKind) {
-    report::plot(outcome, key, title, kind, "share of the routes, %", "time, ms", true);
+columns! {
+    /// A route that stayed out of reach.
+    pub struct UnreachableRow {
+        prefix: String = "Prefix",
+    }
+}
+
+/// Where a test reports outages.
+#[derive(Debug)]
+pub struct OutageReport {
+    /// One row per case.
+    pub table: TableSpec<OutageRow>,
+    /// The routes that stayed out of reach.
+    pub unreachable: TableSpec<UnreachableRow>,
+    /// The outages of all routes, sorted.
+    pub plot: PlotSpec<'static>,
+}
+
+impl OutageReport {
+    /// The tables and the plot of a test. Key of the plot is that of the table.
+    pub const fn new(
+        table: TableSpec<OutageRow>,
+        unreachable: TableSpec<UnreachableRow>,
+        plot_title: &'static str,
+    ) -> OutageReport {
+        let (x, y) = ("share of the routes, %", "time, ms");
+        let plot = PlotSpec { key: table.key(), title: plot_title, kind: PlotKind::Sorted, x, y, log_y: true };
+        OutageReport { table, unreachable, plot }
+    }
+
+    /// Adds table and plot.
+    pub fn begin(&self, outcome: &mut Outcome) {
+        self.table.begin(outcome);
+        self.plot.begin(outcome);
+    }
+
+    /// Adds a row, a curve, the unreachable ones of `routes` and, as `title`, the figures `{key}_{family}_median_ms` and
+    /// `_max_ms`.
+    pub fn add(
+        &self,
+        outcome: &mut Outcome,
+        title: &str,
+        case: &str,
+        routes: &Routes,
+        outage: &Outage,
+        result: &TrialResult,
+    ) {
+        self.write(outcome, routes.family(), case, outage, result);
+        list_unreachable(outcome, &self.unreachable, routes, outage.unreachable.iter().copied());
+        rank(outcome, self.table.key(), title, routes.family(), outage);
+    }
+
+    fn write(&self, outcome: &mut Outcome, family: Family, case: &str, outage: &Outage, result: &TrialResult) {
+        let ms = |share: f64| outage.percentile_s(share).map(|s| s * 1e3);
+        let some_left = !outage.unreachable.is_empty();
+        self.table.add(
+            outcome,
+            OutageRow {
+                case: case.into(),
+                routes: outage.routes as u64,
+                unreachable: outage.unreachable.len() as u64,
+                min_ms: outage.sorted_s.first().map(|s| s * 1e3),
+                median_ms: ms(0.5),
+                p99_ms: ms(0.99),
+                max_ms: outage.sorted_s.last().map(|s| s * 1e3),
+                loss_derived_ms: outage.loss_derived_s * 1e3,
+                resolution_ms: outage.resolution_s() * 1e3,
+                rate_pps: outage.rate_per_route * outage.routes as f64,
+                duplicated: result.sum(|g| g.duplicated),
+                reordered: reordered(result),
+            },
+            [result.trial],
+            some_left.then(|| "times are those of the reachable routes".into()),
+        );
+        let count = outage.sorted_s.len();
+        let steps = count.min(POINTS);
+        for step in 0..steps {
+            let index = if steps < 2 { 0 } else { step * (count - 1) / (steps - 1) };
+            let share = (index + 1) as f64 / outage.routes as f64 * 100.0;
+            self.plot.curve(outcome, case, xy_of(share, outage.sorted_s[index] * 1e3, result.trial));
+        }
+        if outage.resolution_s() > 0.1 {
+            let every_ms = outage.resolution_s() * 1e3;
+            note(
+                outcome,
+                format!(
+                    "{family}, {case}: frames go to each route every {every_ms:.0} ms, so a single time is no more exact than that."
+                ),
+            );
+        }
+    }
 }
 
 /// Points of a curve at most; more do not show.
 const POINTS: usize = 2_000;
-
-/// Adds a row and a curve.
-pub fn write(outcome: &mut Outcome, key: &str, family: Family, case: &str, outage: &Outage, result: &TrialResult) {
-    let ms = |share: f64| outage.percentile_s(share).map(|s| s * 1e3);
-    row(
-        outcome,
-        key,
-        Row {
-            cells: vec![
-                case.into(),
-                (outage.routes as u64).into(),
-                (outage.unreachable.len() as u64).into(),
-                outage.sorted_s.first().map(|s| s * 1e3).into(),
-                ms(0.5).into(),
-                ms(0.99).into(),
-                outage.sorted_s.last().map(|s| s * 1e3).into(),
-                (outage.loss_derived_s * 1e3).into(),
-                (outage.resolution_s() * 1e3).into(),
-                (outage.rate_per_route * outage.routes as f64).into(),
-                result.sum(|g| g.duplicated).into(),
-                reordered(result).into(),
-            ],
-            trials: vec![result.trial],
-            marks: if outage.unreachable.is_empty() {
-                Vec::new()
-            } else {
-                vec!["times are those of the reachable routes".into()]
-            },
-        },
-    );
-    let count = outage.sorted_s.len();
-    let steps = count.min(POINTS);
-    for step in 0..steps {
-        let index = if steps < 2 { 0 } else { step * (count - 1) / (steps - 1) };
-        let share = (index + 1) as f64 / outage.routes as f64 * 100.0;
-        let y = outage.sorted_s[index] * 1e3;
-        point(
-            outcome,
-            key,
-            case,
-            SeriesKind::Curve,
-            Point { x: share, y, trial: Some(result.trial), ..Point::default() },
-        );
-    }
-    if outage.resolution_s() > 0.1 {
-        note(
-            outcome,
-            format!(
-                "{family}, {case}: frames go to each route every {:.0} ms, so a single time is no more exact than that.",
-                outage.resolution_s() * 1e3
-            ),
-        );
-    }
-}
 
 /// Frames out of order; `None` where the frames of a group came by several ports, between which there is no order.
 fn reordered(result: &TrialResult) -> Option<u64> {
@@ -149,48 +187,30 @@ fn reordered(result: &TrialResult) -> Option<u64> {
     result.groups.iter().all(|g| ports(g) < 2).then(|| result.sum(|g| g.reordered))
 }
 
-/// Names the routes that stayed out of reach, `first` being the index of the flow's first route.
-pub fn unreachable(outcome: &mut Outcome, key: &str, routes: &Routes, first: u32, outage: &Outage) {
-    list_unreachable(outcome, key, routes, outage.unreachable.iter().map(|index| first + index));
-}
-
 /// Lists routes as a table of prefixes.
-pub fn list_unreachable(outcome: &mut Outcome, key: &str, routes: &Routes, indices: impl Iterator<Item = u32>) {
-    let mut rows = indices.peekable();
-    if rows.peek().is_none() {
-        return;
-    }
-    let key = format!("{key}_unreachable");
-    if outcome.tables.iter().all(|t| t.key != key) {
-        outcome.tables.push(Table {
-            key: key.clone(),
-            title: "Unreachable routes".into(),
-            columns: vec![Column::new("prefix", "Prefix", "")],
-            rows: Vec::new(),
-        });
-    }
-    for index in rows {
-        row(outcome, &key, Row { cells: vec![routes.prefix(index).to_string().into()], ..Row::default() });
+pub fn list_unreachable(
+    outcome: &mut Outcome,
+    table: &TableSpec<UnreachableRow>,
+    routes: &Routes,
+    indices: impl Iterator<Item = u32>,
+) {
+    for index in indices {
+        table.add(outcome, UnreachableRow { prefix: routes.prefix(index).to_string() }, [], []);
     }
 }
 
-/// Adds the figures `{key}_{family}_median_ms` and `_max_ms`.
-pub fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &Outage) {
+fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &Outage) {
     let name = family.to_string().to_lowercase();
     let whole = outage.unreachable.is_empty();
     let exact_ms = outage.resolution_s() * 1e3;
     for (word, share) in [("median", 0.5), ("max", 1.0)] {
+        // A router that never got there has no time.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
+        let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
         outcome.ranks.push(RankFigure {
-            key: format!("{key}_{name}_{word}_ms"),
-            title: format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64)),
-            unit: "ms".into(),
-            // A router that never got there has no time.
-            value,
-            higher_is_better: false,
-            tester_limited: false,
             // Times that differ by no more than one frame to a route are the same.
             resolution: (1.01 * exact_ms / value.unwrap_or(0.0).max(exact_ms)).max(0.05),
+            ..lower(format!("{key}_{name}_{word}_ms"), title, "ms", value)
         });
     }
 }

@@ -1,28 +1,22 @@
-//! What tests of capacity share: a table that grows in steps, each of them told by one peer and verified at another.
+//! What tests of capacity share: a table that grows in steps, each of them advertised by one peer and verified at another.
 
-use crate::report::{SeriesKind, note, plot, point};
-use crate::route_tests::{self, memory_mib, patience, routes, thousands};
-use crate::routing::{Packing, PeerIndex, RouteAction, Settled, WatchIndex};
+use crate::report::{PlotSpec, note, xy};
+use crate::route_tests::{self, Case, follow, memory_mib, thousands};
+use crate::routing::{PeerIndex, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point};
-use drophammer_model::routes::Routes;
+use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
 use std::ops::Range;
-use std::sync::Arc;
 
-/// The table, its steps, and who tells and is told of them.
+/// The table, its steps, and the peers that advertise and check it.
 pub struct Steps {
-    /// Of the routes.
-    pub family: Family,
-    /// Who advertises.
+    /// Peers and routes.
+    pub case: Case,
+    /// Peer that advertises.
     pub origin: PeerIndex,
-    /// The watch of the other peer.
+    /// Watch of the peer that checks.
     pub watch: WatchIndex,
-    /// All routes.
-    pub all: Arc<Routes>,
-    /// How they go into UPDATEs.
-    pub packing: Packing,
     /// Routes of a step.
     pub step: u32,
     /// Routes at which it ends in any case.
@@ -30,26 +24,23 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// By the parameters `table`, `step`, `max_routes` and `routes_per_update`; the sessions of both come up.
+    /// The steps of a test of two peers, both of whose sessions come up.
     ///
     /// # Errors
-    /// A table that cannot be had, or a session that does not come up.
+    /// A session that does not come up.
     pub fn begin(
         bed: &mut dyn Testbed,
         params: &Params,
-        family: Family,
-        origin: PeerIndex,
-        observer: PeerIndex,
+        case: Case,
+        (origin, observer): (PeerIndex, PeerIndex),
+        step: u32,
     ) -> Result<Steps, TestError> {
-        let (step, most) = (routes(params, "step"), routes(params, "max_routes"));
-        let packing = route_tests::packing(params)?;
-        let all = route_tests::table(bed, params, family, most)?;
         route_tests::establish(bed, &[origin, observer], params)?;
-        let watch = bed.routing()?.watch(observer, origin, &all);
-        Ok(Steps { family, origin, watch, most: most.min(all.len()), all, packing, step })
+        let watch = bed.routing()?.watch(observer, origin, &case.all);
+        Ok(Steps { origin, watch, most: case.all.len(), step, case })
     }
 
-    /// The routes of the step that begins behind `capacity` routes; told to the user as `what`.
+    /// The routes of the step that begins behind `capacity` routes; shown to the user as `what`.
     pub fn part(&self, bed: &mut dyn Testbed, what: &str, capacity: u32) -> Range<u32> {
         let part = capacity..(capacity + self.step).min(self.most);
         bed.progress(&self.title(what, &part), capacity / self.step, self.most.div_ceil(self.step));
@@ -58,19 +49,15 @@ impl Steps {
 
     /// What a step is called.
     pub fn title(&self, what: &str, part: &Range<u32>) -> String {
-        format!("{what}, {}: {} routes", self.family, thousands(part.end.into()))
+        format!("{what}, {}: {} routes", self.case.family, thousands(part.end.into()))
     }
 
     /// Advertises a step and waits until it is verified or given up.
     ///
     /// # Errors
     /// Those of [`crate::Routing::await_settled`].
-    pub fn tell(&self, bed: &mut dyn Testbed, params: &Params, part: &Range<u32>) -> Result<Settled, TestError> {
-        let (peer, routes, packing) = (self.origin, self.all.clone(), self.packing);
-        let routing = bed.routing()?;
-        routing.expect(self.watch, part.clone(), true);
-        routing.act(&RouteAction::Announce { peer, routes, part: part.clone(), packing })?;
-        routing.await_settled(&[self.watch], patience(params))
+    pub fn advertise(&self, bed: &mut dyn Testbed, params: &Params, part: &Range<u32>) -> Result<Settled, TestError> {
+        follow(bed, params, &self.case.advertise(self.origin, part.clone()), self.watch)
     }
 }
 
@@ -79,26 +66,31 @@ impl Steps {
 pub struct StepPlots {
     /// Key of the plot of times.
     pub times: &'static str,
-    /// What its axis says.
+    /// Label of its y axis.
     pub time_of: &'static str,
     /// Key of the plot of memory.
     pub memory: &'static str,
 }
 
 impl StepPlots {
+    fn plots(&self) -> [PlotSpec<'static>; 2] {
+        let plot = |key, title, y| PlotSpec { key, title, kind: PlotKind::Steps, x: "routes", y, log_y: false };
+        [
+            plot(self.times, "Time for each step", self.time_of),
+            plot(self.memory, "Memory of the control plane", "resident memory, MiB"),
+        ]
+    }
+
     /// Adds both.
-    pub fn prepare(&self, outcome: &mut Outcome) {
-        plot(outcome, self.times, "Time for each step", PlotKind::Steps, "routes", self.time_of, false);
-        let axis = "resident memory, MiB";
-        plot(outcome, self.memory, "Memory of the control plane", PlotKind::Steps, "routes", axis, false);
+    pub fn begin(&self, outcome: &mut Outcome) {
+        self.plots().iter().for_each(|plot| plot.begin(outcome));
     }
 
     /// Adds a point to each: the time in seconds of a step that was done, and the memory in MiB where it is known.
     pub fn add(&self, outcome: &mut Outcome, family: Family, routes: u32, time_s: Option<f64>, memory: Option<f64>) {
-        for (plot, y) in [(self.times, time_s), (self.memory, memory)] {
+        for (plot, y) in self.plots().iter().zip([time_s, memory]) {
             if let Some(y) = y {
-                let dot = Point { x: f64::from(routes), y, ..Point::default() };
-                point(outcome, plot, &family.to_string(), SeriesKind::Curve, dot);
+                plot.curve(outcome, &family.to_string(), xy(f64::from(routes), y));
             }
         }
     }
@@ -109,7 +101,7 @@ impl StepPlots {
 /// # Errors
 /// A bed without routers.
 pub fn memory(bed: &mut dyn Testbed) -> Result<Option<f64>, TestError> {
-    Ok(memory_mib(&bed.routing()?.dut_memory()))
+    Ok(memory_mib(&bed.routing()?.dut().memory()))
 }
 
 /// Notes that all steps were done.

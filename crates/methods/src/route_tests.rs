@@ -1,85 +1,197 @@
-//! What route tests share: parameters, tables of routes, and what is said of a session that ended.
+//! What route tests share: parameters, the peers and routes of a family, and reports of sessions that ended.
 
-use crate::parameters;
 use crate::report::note;
-use crate::routing::{Packing, PeerIndex, Routing, Settled, WatchIndex};
+use crate::route_traffic::Stream;
+use crate::routing::{Change, Packing, PeerIndex, RouteAction, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
-use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::param::Param;
+use drophammer_model::registry::ParamSpec;
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, PortIndex};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Role that a DUT of a route test without traffic plays; with it see [`crate::route_traffic::NEEDS`].
-pub const NEEDS: &[&str] = &["bgp"];
+pub const NEEDS: &[Need] = &[Need::Bgp];
 
-/// Where a value stands that no RFC has.
+/// Source of a value that no RFC has, for deviations.
 pub const CONFORMANT: &str = "default of the profile conformant";
 
 /// `families`
-pub const FAMILIES: ParamSpec =
-    ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4, ipv6]", "IP versions, one after the other");
+pub const FAMILIES: Param<Vec<Family>> =
+    Param::new("families", "[ipv4]", "[ipv4, ipv6]", "IP versions, one after the other");
 /// `table`
-pub const TABLE: ParamSpec = ParamSpec::new(
+pub const TABLE: Param<String> = Param::new(
     "table",
-    ParamKind::Text,
     "internet",
     "internet",
     "routes: `internet` (prefix lengths and attributes distributed as in the Internet), `uniform` (one length), or an MRT file (RFC 6396)",
 );
 /// `routes_per_update`
-pub const PER_UPDATE: ParamSpec = ParamSpec::new(
+pub const PER_UPDATE: Param<String> = Param::new(
     "routes_per_update",
-    ParamKind::Text,
     "fit",
     "fit",
     "routes in one UPDATE message at most: a number, or `fit` for as many as share attributes and fit",
 );
 /// `patience`
-pub const PATIENCE: ParamSpec = ParamSpec::new(
-    "patience",
-    ParamKind::Duration,
-    "10 s",
-    "60 s",
-    "routes are given up when nothing has changed for this long",
-);
+pub const PATIENCE: Param<Duration> =
+    Param::new("patience", "10 s", "60 s", "routes are given up when nothing has changed for this long");
 /// `establish`
-pub const ESTABLISH: ParamSpec =
-    ParamSpec::new("establish", ParamKind::Duration, "20 s", "120 s", "time for the sessions to come up");
+pub const ESTABLISH: Param<Duration> = Param::new("establish", "20 s", "120 s", "time for the sessions to come up");
 
+/// What all tests that load a table have at the beginning of their parameters.
+pub const TABLES: [ParamSpec; 2] = [FAMILIES.spec(), TABLE.spec()];
 /// What all tests that load a table have at the end of their parameters.
-pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE, PATIENCE, ESTABLISH];
+pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE.spec(), PATIENCE.spec(), ESTABLISH.spec()];
 
-/// The families of a test.
-pub fn families(params: &Params) -> Vec<Family> {
-    params.families("families").unwrap_or_else(|| vec![Family::Ipv4])
+/// Number of IP versions, for estimates.
+pub fn families(params: &Params) -> f64 {
+    FAMILIES.get(params).len() as f64
 }
 
-/// `patience`.
-pub fn patience(params: &Params) -> Duration {
-    params.duration("patience").unwrap_or(Duration::from_secs(60))
-}
-
-/// `establish`.
-pub fn establish_within(params: &Params) -> Duration {
-    params.duration("establish").unwrap_or(Duration::from_secs(120))
-}
-
-/// `routes_per_update`.
+/// How a value of `routes_per_update` packs routes.
 ///
 /// # Errors
 /// Neither a number from 1 to 65,535 nor `fit`.
-pub fn packing(params: &Params) -> Result<Packing, TestError> {
-    let text = params.text("routes_per_update").unwrap_or_else(|| "fit".into());
-    let routes_per_update = match text.as_str() {
+pub fn packing(routes_per_update: &str) -> Result<Packing, TestError> {
+    let routes_per_update = match routes_per_update {
         "fit" => 0,
         number => number.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
             TestError::NotApplicable(format!("`routes_per_update: {number}` is neither `fit` nor 1 to 65535"))
         })?,
     };
     Ok(Packing { routes_per_update, ..Packing::default() })
+}
+
+/// Why a test cannot go on whose routes did not come through the router.
+pub const REFUSED: &str = "the router did not take the table";
+
+/// What a route test has at hand for one family.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// IP version of sessions and routes.
+    pub family: Family,
+    /// One session per port, in the order of the ports.
+    pub peers: Vec<PeerIndex>,
+    /// Ports of all peers, by their index.
+    pub ports: Vec<PortIndex>,
+    /// How routes go into UPDATEs.
+    pub packing: Packing,
+    /// The routes.
+    pub all: Arc<Routes>,
+}
+
+impl Case {
+    /// `count` routes by the parameters `table` and `routes_per_update`, on at least `least` ports.
+    ///
+    /// # Errors
+    /// Fewer ports have a session; a file that cannot be read or has fewer routes.
+    pub fn new(
+        bed: &mut dyn Testbed,
+        family: Family,
+        params: &Params,
+        least: usize,
+        count: u32,
+    ) -> Result<Case, TestError> {
+        let peers = one_per_port(bed, family, least)?;
+        let packing = PER_UPDATE.find(params).map_or(Ok(Packing::default()), |text| packing(&text))?;
+        let routing = bed.routing()?;
+        let all = routing.table(&TABLE.get(params), family, count)?;
+        let ports = routing.peers().iter().map(|peer| peer.port).collect();
+        Ok(Case { family, peers, ports, packing, all })
+    }
+
+    /// Port of a peer.
+    pub fn port(&self, peer: PeerIndex) -> PortIndex {
+        self.ports[peer]
+    }
+
+    /// Indices of all routes.
+    pub fn whole(&self) -> Range<u32> {
+        0..self.all.len()
+    }
+
+    /// Advertises or withdraws a part of the routes.
+    pub fn change(&self, change: Change, peer: PeerIndex, part: Range<u32>) -> RouteAction {
+        RouteAction::Routes { peer, change, routes: self.all.clone(), part, packing: self.packing }
+    }
+
+    /// Advertises a part of the routes.
+    pub fn advertise(&self, peer: PeerIndex, part: Range<u32>) -> RouteAction {
+        self.change(Change::Advertise, peer, part)
+    }
+
+    /// Withdraws a part of the routes.
+    pub fn withdraw(&self, peer: PeerIndex, part: Range<u32>) -> RouteAction {
+        self.change(Change::Withdraw, peer, part)
+    }
+
+    /// Frames from the port of one peer to routes behind that of another one, counted by family.
+    pub fn stream(&self, from: PeerIndex, to: PeerIndex, part: Range<u32>) -> Stream {
+        Stream {
+            group: self.family.to_string(),
+            from: self.port(from),
+            to: self.port(to),
+            also: Vec::new(),
+            routes: self.all.clone(),
+            part,
+        }
+    }
+
+    /// Brings two sessions up, advertises all routes at `origin` and waits until `observer` has them.
+    ///
+    /// # Errors
+    /// A session that does not come up, or routes that are not passed on.
+    pub fn load(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        origin: PeerIndex,
+        observer: PeerIndex,
+    ) -> Result<WatchIndex, TestError> {
+        establish(bed, &[origin, observer], params)?;
+        let watch = bed.routing()?.watch(observer, origin, &self.all);
+        let settled = follow(bed, params, &self.advertise(origin, self.whole()), watch)?;
+        must_be_complete(bed, watch, &settled, || REFUSED.into())?;
+        Ok(watch)
+    }
+}
+
+/// Does a change of routes and waits until the watch of another peer shows it, or it is given up.
+///
+/// # Errors
+/// Those of [`Routing::await_settled`].
+pub fn follow(
+    bed: &mut dyn Testbed,
+    params: &Params,
+    action: &RouteAction,
+    watch: WatchIndex,
+) -> Result<Settled, TestError> {
+    let routing = bed.routing()?;
+    if let RouteAction::Routes { change, part, .. } = action {
+        routing.expect(watch, part.clone(), *change == Change::Advertise);
+    }
+    routing.act(action)?;
+    routing.await_settled(&[watch], PATIENCE.get(params))
+}
+
+/// # Errors
+/// `failure` and what is wrong with the watch, when it is not complete.
+pub fn must_be_complete(
+    bed: &mut dyn Testbed,
+    watch: WatchIndex,
+    settled: &Settled,
+    failure: impl FnOnce() -> String,
+) -> Result<(), TestError> {
+    if settled.complete {
+        return Ok(());
+    }
+    Err(TestError::Failed(format!("{}: {}", failure(), complaint(bed.routing()?, watch, settled))))
 }
 
 /// The first session of each port in `family`, in the order of the ports.
@@ -104,34 +216,25 @@ pub fn one_per_port(bed: &mut dyn Testbed, family: Family, least: usize) -> Resu
     Ok(found)
 }
 
-/// Routes of a test by its parameter `table`.
-///
-/// # Errors
-/// A file that cannot be read, or that has fewer routes.
-pub fn table(bed: &mut dyn Testbed, params: &Params, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
-    let source = params.text("table").unwrap_or_else(|| "internet".into());
-    bed.routing()?.table(&source, family, count)
-}
-
 /// Brings sessions up from scratch.
 ///
 /// # Errors
 /// Those of [`Routing::establish`].
 pub fn establish(bed: &mut dyn Testbed, peers: &[PeerIndex], params: &Params) -> Result<Vec<Duration>, TestError> {
-    bed.routing()?.establish(peers, establish_within(params))
+    bed.routing()?.establish(peers, ESTABLISH.get(params))
 }
 
 /// The sessions of `peers` that went down since they were established, and why each did.
 pub fn losses(routing: &dyn Routing, peers: &[PeerIndex]) -> Vec<String> {
-    let told = |peer: &PeerIndex| {
+    let lost = |peer: &PeerIndex| {
         let session = routing.session(*peer);
         let name = &routing.peers()[*peer].name;
         (session.losses > 0).then(|| format!("the session of {name} went down: {}", session.cause))
     };
-    peers.iter().filter_map(told).collect()
+    peers.iter().filter_map(lost).collect()
 }
 
-/// Notes them.
+/// Notes the sessions of `peers` that went down since they were established.
 ///
 /// # Errors
 /// A bed without routers.
@@ -147,45 +250,40 @@ pub fn note_losses(
     Ok(())
 }
 
-/// Says what is wrong with a watch that is not complete, in words.
+/// What is wrong with a watch that is not complete, for people.
 pub fn complaint(routing: &dyn Routing, watch: WatchIndex, settled: &Settled) -> String {
     let v = routing.verified(watch);
-    let mut said = Vec::new();
-    let mut say = |count: u64, what: &str| {
+    let mut found = Vec::new();
+    let mut add = |count: u64, what: &str| {
         if count > 0 {
-            said.push(format!("{count} {what}"));
+            found.push(format!("{count} {what}"));
         }
     };
-    say(v.missing, "missing");
-    say(v.wrong, "with wrong attributes");
-    say(v.lingering, "not withdrawn");
-    say(v.unexpected, "unexpected");
-    say(v.withdrawn_in_error, "withdrawn in error");
+    add(v.missing, "missing");
+    add(v.wrong, "with wrong attributes");
+    add(v.lingering, "not withdrawn");
+    add(v.unexpected, "unexpected");
+    add(v.withdrawn_in_error, "withdrawn in error");
     if !settled.cause.is_empty() {
-        said.push(settled.cause.clone());
+        found.push(settled.cause.clone());
     }
-    said.join(", ")
+    found.join(", ")
 }
 
-/// Cells of the DUT's memory: the sum, in MiB.
+/// Memory of all daemons of the DUT together, in MiB; `None` where it is not known.
 pub fn memory_mib(memory: &[(String, u64)]) -> Option<f64> {
     (!memory.is_empty()).then(|| memory.iter().map(|(_, bytes)| *bytes).sum::<u64>() as f64 / 1_048_576.0)
 }
 
-/// A figure is the tester's own where the tester alone needs this share of the time.
+/// A time is the tester's own where the tester alone needs this share of it.
 pub const TESTER_LIMITED: f64 = 0.5;
 
-/// Was the tester late for so much of this time that it is its own?
+/// True when the tester was late for so much of this time that the time is the tester's, not the DUT's.
 pub fn tester_late(settled: &Settled, time_s: f64) -> bool {
     settled.sending.late_s > TESTER_LIMITED * time_s
 }
 
-/// The number of routes of parameter `key`.
-pub fn routes(params: &Params, key: &str) -> u32 {
-    parameters::count(params, key)
-}
-
-/// Routes per second; `None` for a time shorter than the instants of UPDATEs are worth.
+/// Routes per second; `None` for a time shorter than 1 µs, the grain of the instants of UPDATEs.
 pub fn rate(routes: u64, time_s: f64) -> Option<f64> {
     (time_s > 1e-6).then(|| routes as f64 / time_s)
 }
@@ -203,6 +301,17 @@ pub fn thousands(routes: u64) -> String {
     text
 }
 
+/// Ends the sessions and withdraws the routes after a test that ended so, for the next one. A DUT that is gone has none.
+///
+/// # Errors
+/// Those of [`Routing::reset`].
+pub fn clear(bed: &mut dyn Testbed, ended: &Result<(), TestError>, patience: Duration) -> Result<(), TestError> {
+    match ended {
+        Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => Ok(()),
+        _ => bed.routing()?.reset(patience),
+    }
+}
+
 /// Runs `each` for every family of the test, with the sessions ended and the routes gone after each. A family that does not
 /// apply is noted, and the others still run.
 ///
@@ -211,29 +320,34 @@ pub fn thousands(routes: u64) -> String {
 pub fn for_each_family(
     bed: &mut dyn Testbed,
     params: &Params,
-    notes: &mut Vec<String>,
-    mut each: impl FnMut(&mut dyn Testbed, Family, &mut Vec<String>) -> Result<(), TestError>,
+    outcome: &mut Outcome,
+    mut each: impl FnMut(&mut dyn Testbed, Family, &mut Outcome) -> Result<(), TestError>,
 ) -> Result<(), TestError> {
-    let (mut skipped, mut done) = (None, 0);
-    for family in families(params) {
-        let result = each(bed, family, notes);
-        // Whatever came of it, the next test begins without routes; a DUT that is gone has none.
-        let cleared = match &result {
-            Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => Ok(()),
-            _ => bed.routing().and_then(|r| r.reset(patience(params))),
-        };
-        match result {
-            Ok(()) => done += 1,
-            Err(TestError::NotApplicable(why)) => {
-                notes.push(format!("{family} not tested: {why}"));
-                skipped.get_or_insert(TestError::NotApplicable(why));
+    let (mut skipped, mut done, mut ended) = (Vec::new(), 0, Ok(()));
+    for family in FAMILIES.get(params) {
+        let result = each(bed, family, outcome);
+        let cleared = clear(bed, &result, PATIENCE.get(params));
+        ended = match result {
+            Ok(()) => {
+                done += 1;
+                cleared
             }
-            Err(other) => return Err(other),
+            Err(TestError::NotApplicable(why)) => {
+                skipped.push((family, why));
+                cleared
+            }
+            Err(other) => Err(other),
+        };
+        if ended.is_err() {
+            break;
         }
-        cleared?;
     }
-    match skipped {
-        Some(error) if done == 0 => Err(error),
+    for (family, why) in &skipped {
+        note(outcome, format!("{family} not tested: {why}"));
+    }
+    ended?;
+    match skipped.into_iter().next() {
+        Some((_, why)) if done == 0 => Err(TestError::NotApplicable(why)),
         _ => Ok(()),
     }
 }

@@ -1,14 +1,18 @@
 //! Traffic to routes: streams that aim at every route of a part, under changes of the routing.
 
-use crate::parameters::{self, drain_s};
-use crate::pattern::{Direction, Pattern};
+use crate::parameters::{DRAIN, SEARCH, joined};
+use crate::pattern::Pattern;
 use crate::report::note;
+use crate::route_tests::FAMILIES;
 use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::known_throughput;
+use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::pattern::Direction;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::registry::ParamSpec;
 use drophammer_model::routes::Routes;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
@@ -17,34 +21,33 @@ use drophammer_model::trial::{
 };
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Roles that a DUT of a test with traffic to routes plays: one that forwards by them. Without the second the traffic would measure what
 /// lies under a router of the control plane alone.
-pub const NEEDS: &[&str] = &["bgp", "ipv4-router"];
+pub const NEEDS: &[Need] = &[Need::Bgp, Need::BgpForwarding];
 
 /// `load`
-pub const LOAD: ParamSpec = ParamSpec::new(
+pub const LOAD: Param<Percent> = Param::new(
     "load",
-    ParamKind::Percent,
     "50",
     "90",
     "load in per cent of the throughput of 64-byte frames from one port to another, unless `rate` is given",
 );
 /// `rate`
-pub const RATE: ParamSpec = ParamSpec::optional("rate", ParamKind::Rate, "load of the sending port, instead of `load`");
+pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of the sending port, instead of `load`");
 
 /// Parameters of the load and of the search for the throughput that it is a share of.
-pub const LOADED: [ParamSpec; 9] = [
-    LOAD,
-    RATE,
-    parameters::GOAL,
-    parameters::FINAL_TRIAL,
-    parameters::WIDTH,
-    parameters::MAX_LOAD,
-    parameters::SEARCH_MAX,
-    parameters::PAUSE,
-    parameters::DRAIN,
-];
+pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
+
+/// Estimate of the searches for the throughput that come before a test with traffic: one per family, none where the rate is
+/// given.
+pub fn estimate_search(params: &Params) -> Duration {
+    match RATE.get(params) {
+        Some(_) => Duration::ZERO,
+        None => estimate_one(params, &[zero_loss_goal(params)]) * FAMILIES.get(params).len() as u32,
+    }
+}
 
 /// Frames of 64 bytes, of 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).
 pub fn smallest(family: Family) -> PacketSize {
@@ -131,7 +134,7 @@ impl RouteTrial {
             load: Load::Constant { rate_pps: self.rate.pps() },
             duration_s: self.duration_s,
             bin_s: self.bin_s,
-            drain_s: drain_s(params),
+            drain_s: DRAIN.seconds(params),
             events: self.changes.iter().enumerate().map(event).collect(),
         })
     }
@@ -174,15 +177,15 @@ pub fn load(
     params: &Params,
     outcome: &mut Outcome,
 ) -> Result<FrameRate, TestError> {
-    if let Some(rate) = params.rate("rate") {
+    if let Some(rate) = RATE.get(params) {
         return Ok(rate);
     }
-    let percent = params.number("load").unwrap_or(90.0);
+    let Percent(percent) = LOAD.get(params);
     let pattern = Pattern {
         size: smallest(family),
         families: vec![family],
         direction: Direction::Unidirectional,
-        drain_s: drain_s(params),
+        drain_s: DRAIN.seconds(params),
     };
     let throughput = known_throughput(bed, &pattern, params, outcome)?;
     let throughput = throughput.ok_or_else(|| {

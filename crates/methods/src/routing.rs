@@ -1,15 +1,13 @@
 //! What a route test may ask of the emulated routers behind the tester's ports.
 
 use crate::testbed::TestError;
+pub use drophammer_model::routes::{Change, Packing, PeerIndex, RouteAction};
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Index of an emulated router's session, as in [`Routing::peers`].
-pub type PeerIndex = usize;
 
 /// A watch of [`Routing::watch`].
 pub type WatchIndex = usize;
@@ -29,63 +27,12 @@ pub struct PeerView {
     pub address: IpAddr,
 }
 
-/// How routes go into UPDATE messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Packing {
-    /// Routes per UPDATE at most; 0 for as many as fit.
-    pub routes_per_update: u16,
-    /// Routes per second; `None` for as fast as the DUT takes them.
-    pub pace: Option<f64>,
-    /// Times that the router's own AS stands in the AS path beside the first, so that others are preferred.
-    pub prepend: u8,
-}
-
-/// Something that emulated routers do.
-#[derive(Clone, Debug)]
-pub enum RouteAction {
-    /// Advertise a part of `routes`.
-    Announce {
-        /// Who.
-        peer: PeerIndex,
-        /// What.
-        routes: Arc<Routes>,
-        /// Indices of the routes.
-        part: Range<u32>,
-        /// How.
-        packing: Packing,
-    },
-    /// Withdraw a part of `routes`.
-    Withdraw {
-        /// Who.
-        peer: PeerIndex,
-        /// What.
-        routes: Arc<Routes>,
-        /// Indices of the routes.
-        part: Range<u32>,
-        /// How.
-        packing: Packing,
-    },
-    /// End a session with a NOTIFICATION (Cease, RFC 4486); it stays down until [`Routing::establish`].
-    Close {
-        /// Which.
-        peer: PeerIndex,
-    },
-    /// Take the link of a port down, as a pulled cable would, or up again.
-    Link {
-        /// Which.
-        port: PortIndex,
-        /// Up?
-        up: bool,
-    },
-}
-
-/// Who kept those who had something to say from being done with it, in seconds, summed up over them. What a pace puts off is
-/// nobody's.
+/// Which side delayed sending, in seconds, summed over the sessions. The time that a pace asks for is in none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sending {
     /// The DUT: its TCP window was closed, or what fills the send buffer was not acknowledged.
     pub held_s: f64,
-    /// The DUT: all was sent and not acknowledged yet.
+    /// The DUT: everything was sent and not acknowledged yet.
     pub unanswered_s: f64,
     /// The tester: there was room, and what was due was not sent.
     pub late_s: f64,
@@ -94,39 +41,39 @@ pub struct Sending {
 /// How waiting for routes ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Everything that must be there is, and everything that must be gone is gone.
+    /// Every expected route is present, and every withdrawn one is gone.
     pub complete: bool,
     /// From the call until the last change that came, in seconds.
     pub last_change_s: f64,
     /// From the call until the first change, in seconds; `None` if nothing came.
     pub first_change_s: Option<f64>,
-    /// From the call until the last byte of what had to be said was taken by the session, in seconds; `None` if there was nothing to say
-    /// or not all of it was taken.
+    /// From the call until the DUT acknowledged the last byte of the UPDATEs, in seconds; `None` if there were none or not all were
+    /// acknowledged.
     pub sent_s: Option<f64>,
-    /// Who kept that from being sooner.
+    /// Which side delayed that.
     pub sending: Sending,
     /// Why it is not complete, for people; empty when it is.
     pub cause: String,
 }
 
-/// What a DUT re-advertised, held against what it must have, over one watch.
+/// What a DUT advertised to one peer, compared with what is expected of it, over one watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Verified {
-    /// Routes that must be there.
+    /// Routes that are expected.
     pub expected: u64,
-    /// Of these, those that are, with the right attributes.
+    /// Of these, routes that are present with the right attributes.
     pub present: u64,
-    /// Of these, those that are not there.
+    /// Of these, routes that are absent.
     pub missing: u64,
-    /// Of these, those that are there with another next hop, AS path or attribute.
+    /// Of these, routes that are present with another next hop, AS path or attribute.
     pub wrong: u64,
-    /// Routes that must be gone and are still there.
+    /// Routes that were withdrawn and are still present.
     pub lingering: u64,
-    /// Routes that nobody advertised.
+    /// Routes that no peer advertised.
     pub unexpected: u64,
-    /// Times that a route was withdrawn although it must be there.
+    /// Withdrawals of routes that are expected.
     pub withdrawn_in_error: u64,
-    /// Announcements received.
+    /// Advertisements received.
     pub announcements: u64,
     /// Withdrawals received.
     pub withdrawals: u64,
@@ -134,28 +81,34 @@ pub struct Verified {
     pub last_change_s: Option<f64>,
 }
 
-/// What a session is at.
+/// When the routes of a watch came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// Routes present over time: (seconds since the watch began, routes), in order of time.
+    pub skyline: Vec<(f64, u32)>,
+    /// Last change of each route, in seconds after the last [`Routing::expect`]; `None` for a route that has not changed since.
+    pub times: Vec<Option<f64>>,
+}
+
+/// State of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
-    /// Is it established?
+    /// True while it is established.
     pub established: bool,
     /// Why it ended last, for people; empty if it never did.
     pub cause: String,
-    /// Times that it went down without being asked to.
+    /// Times that it went down although the test had not closed it.
     pub losses: u32,
 }
 
-/// Routes that come and go without more of them being as they must be are given up after so many times the patience of the test: a
-/// router may be whole rounds of a train of changes behind.
+/// Waiting ends after this many times the patience of the test when routes keep coming and going but no more of them are as
+/// expected. A router may be several rounds of a train of changes behind, so that a few rounds are allowed.
 pub const RESTLESS: u32 = 6;
 
-/// Emulated routers on a bed. Everything here goes on while the bed waits or a trial runs.
+/// The emulated routers of a bed. All of them keep running while the bed waits or a trial runs.
 pub trait Routing {
     /// Sessions, those of a port one after the other, in the order of the ports; IPv4 before IPv6.
     fn peers(&self) -> &[PeerView];
-
-    /// AS of the DUT.
-    fn dut_as(&self) -> u32;
 
     /// Routes for a test: `internet`, `uniform`, or the path of an MRT file, `count` of them.
     ///
@@ -172,38 +125,40 @@ pub trait Routing {
     /// State of a session.
     fn session(&self, peer: PeerIndex) -> SessionView;
 
-    /// From now on compares what the DUT advertises to `observer` with `routes` of `origin`. At first none of them must be
-    /// there; see [`Routing::expect`].
+    /// From now on compares what the DUT advertises to `observer` with `routes` of `origin`. At first none of them is
+    /// expected; see [`Routing::expect`].
     fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex;
 
-    /// From now on a part of the routes of a watch must be there, or must be gone.
+    /// From now on a part of the routes of a watch is expected to be present, or to be withdrawn.
     fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool);
 
-    /// Does something, as far as the DUT takes it while one waits.
+    /// Begins an action. UPDATEs leave while the bed waits, as fast as the DUT takes them.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for a link that cannot be taken down.
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError>;
 
-    /// Waits until all is said and every watch is as it must be; at most until nothing changed for `patience`, or until what changed has
-    /// brought nothing nearer to what it must be for [`RESTLESS`] times as long.
+    /// Waits until all UPDATEs are acknowledged and every watch is as expected. Gives up when nothing changed for `patience`, or
+    /// when changes brought no watch nearer to what is expected for [`RESTLESS`] times as long.
     ///
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`]. A session that ends is not an error: the answer is not complete then.
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError>;
 
-    /// How a watch stands.
+    /// What a watch has found so far.
     fn verified(&self, watch: WatchIndex) -> Verified;
 
-    /// Routes of a watch that must be there and are not, `limit` at most.
-    fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix>;
+    /// Expected routes of a watch that are absent, `limit` at most.
+    fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
+        let _ = (watch, limit);
+        Vec::new()
+    }
 
-    /// Routes present over time of a watch: (seconds since the watch began, routes), in order of time.
-    fn skyline(&self, watch: WatchIndex) -> Vec<(f64, u32)>;
-
-    /// Time of the last change of each route of a watch in seconds after the last [`Routing::expect`]; `None` for a route that
-    /// has not changed since.
-    fn times(&self, watch: WatchIndex) -> Vec<Option<f64>>;
+    /// When the routes of a watch came.
+    fn trace(&self, watch: WatchIndex) -> Trace {
+        let _ = watch;
+        Trace::default()
+    }
 
     /// Ends all sessions, drops all watches and waits until the DUT holds no more routes than before the first session, so
     /// that the next test begins where this one did; `patience` as for [`Routing::await_settled`].
@@ -212,19 +167,35 @@ pub trait Routing {
     /// [`TestError::Interrupted`], [`TestError::DutDied`], [`TestError::Failed`] if routes stay.
     fn reset(&mut self, patience: Duration) -> Result<(), TestError>;
 
-    /// Resident memory of the DUT's control plane in bytes, per daemon; empty where it is not known.
-    fn dut_memory(&mut self) -> Vec<(String, u64)>;
-
-    /// Routes in the DUT's forwarding plane; `None` where that is not known.
-    fn dut_fib_routes(&mut self, family: Family) -> Option<u64>;
-
-    /// Processor time of the DUT since it came up; `None` where that is not known.
-    fn dut_cpu_time(&mut self) -> Option<Duration>;
+    /// What the DUT reports of itself.
+    fn dut(&mut self) -> &mut dyn ControlPlane;
 
     /// Time that the tester itself needs to send and verify `count` routes so packed, through a loop without DUT; `None` where
     /// it has not been measured.
-    fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration>;
+    fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
+        let _ = (family, count, packing);
+        None
+    }
 
     /// Seconds since the bed came up, for figures of a test's own.
     fn now_s(&self) -> f64;
+}
+
+/// What a DUT reports of its control plane. A DUT that reports nothing has the defaults.
+pub trait ControlPlane {
+    /// Resident memory in bytes, per daemon; empty where it is not known.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Routes in the forwarding plane that were not there before the first session; `None` where that is not known.
+    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        let _ = family;
+        None
+    }
+
+    /// Processor time since the DUT came up; `None` where that is not known.
+    fn cpu_time(&mut self) -> Option<Duration> {
+        None
+    }
 }

@@ -1,16 +1,20 @@
 //! System recovery (RFC 2544 section 26.5): how long a router goes on losing frames after an overload has ended.
 //!
-//! The RFC says to subtract "Timestamp B from Timestamp A"; B, the last lost frame, is the later one, so meant is B - A.
+//! The RFC subtracts "Timestamp B from Timestamp A". B, the last lost frame, is the later one, so B - A is meant.
 
 use crate::Method;
-use crate::parameters::{self, beside_s, common_deviations, count, pause, seconds, shorter, sizes};
+use crate::columns;
+use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{SeriesKind, extremes, for_each_size, mean, note, plot, point, row, table};
+use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower, mean, note, trials, xy_of};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, PlotKind};
+use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Bin, Load, LoadStep, TrialResult};
 use std::time::Duration;
@@ -18,38 +22,22 @@ use std::time::Duration;
 /// The test.
 pub struct SystemRecovery;
 
+const OVERLOAD_DURATION: Param<Duration> =
+    Param::new("overload_duration", "1 s", "60 s", "time at 110 % of the throughput (RFC 2544 section 26.5: 60 s)");
+const RECOVERY_DURATION: Param<Duration> =
+    Param::new("recovery_duration", "1 s", "60 s", "time at half of that, in which recovery is awaited");
+const REPEATS: Param<u32> = Param::new("repeats", "1", "5", "trials per frame size (RFC 2544 section 26.5: several)");
+const BIN: Param<Duration> = Param::new("bin", "50 ms", "100 ms", "width of time bins of the forwarding rate");
+
 static SPEC: TestSpec = TestSpec {
     name: "system_recovery",
     title: "System recovery",
     summary: "how long the router goes on losing frames after an overload of 110 % of its throughput is halved",
     source: "RFC 2544 section 26.5",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        ParamSpec::new(
-            "overload_duration",
-            ParamKind::Duration,
-            "1 s",
-            "60 s",
-            "time at 110 % of the throughput (RFC 2544 section 26.5: 60 s)",
-        ),
-        ParamSpec::new(
-            "recovery_duration",
-            ParamKind::Duration,
-            "1 s",
-            "60 s",
-            "time at half of that, in which recovery is awaited",
-        ),
-        ParamSpec::new("repeats", ParamKind::Count, "1", "5", "trials per frame size (RFC 2544 section 26.5: several)"),
-        ParamSpec::new("bin", ParamKind::Duration, "50 ms", "100 ms", "width of time bins of the forwarding rate"),
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
+    params: params![
+        &TRAFFIC,
+        &[OVERLOAD_DURATION.spec(), RECOVERY_DURATION.spec(), REPEATS.spec(), BIN.spec()],
+        &SEARCH,
     ],
     figures: &[FigureSpec {
         key: "system_recovery_{size}_ms",
@@ -58,9 +46,35 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-const TABLE: &str = "system_recovery";
+columns! {
+    /// One frame size, over all its trials. Rates are per sending port.
+    struct RecoveryRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        throughput_pps: f64 = "Throughput" ["fps"],
+        overload_pps: f64 = "Overload" ["fps"],
+        overload_percent: f64 = "Overload, of throughput" ["%"],
+        reduced_pps: f64 = "Reduced load" ["fps"],
+        loss_percent: Option<f64> = "Loss in all" ["%"],
+        recovery_ms: Option<f64> = "Recovery time, mean" ["ms"],
+        min_ms: Option<f64> = "Minimum" ["ms"],
+        max_ms: Option<f64> = "Maximum" ["ms"],
+        resolution_ms: f64 = "Resolution" ["ms"],
+        trials: u64 = "Trials",
+    }
+}
 
-/// What one trial says.
+const TABLE: TableSpec<RecoveryRow> = TableSpec::new("system_recovery", "System recovery");
+const PLOT: PlotSpec = PlotSpec {
+    key: "system_recovery",
+    title: "Forwarding rate over time",
+    kind: PlotKind::Line,
+    x: "time, s",
+    y: "arrivals, fps per port",
+    log_y: false,
+};
+
+/// Result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Recovery {
     /// Lost frames until this many seconds after the step.
@@ -76,7 +90,7 @@ enum Recovery {
 fn recovery(result: &TrialResult, step_s: f64, total_s: f64, gap_s: f64) -> Recovery {
     match result.groups.iter().filter_map(|g| g.last_loss_ns).max() {
         None => Recovery::NotOverloaded,
-        // 20 frames in a row must have come through before the end, else nothing tells that losses were over.
+        // Unless 20 frames in a row arrived before the end, the losses may not have been over.
         Some(ns) if ns as f64 / 1e9 > total_s - 20.0 * gap_s => Recovery::Never,
         Some(ns) => Recovery::After((ns as f64 / 1e9 - step_s).max(0.0)),
     }
@@ -88,10 +102,9 @@ impl Method for SystemRecovery {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        let overload_s = seconds(params, "overload_duration", 60.0);
-        let recovery_s = seconds(params, "recovery_duration", 60.0);
-        let bin_s = seconds(params, "bin", 0.1);
-        let repeats = count(params, "repeats");
+        let (overload_s, recovery_s) = (OVERLOAD_DURATION.seconds(params), RECOVERY_DURATION.seconds(params));
+        let bin_s = BIN.seconds(params);
+        let repeats = REPEATS.get(params);
         prepare(outcome, overload_s);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
@@ -113,13 +126,13 @@ impl Method for SystemRecovery {
             let mut results: Vec<TrialResult> = Vec::new();
             let stopped = (0..repeats).try_for_each(|repeat| {
                 let what = format!("system recovery, {}", pattern.size_text());
-                bed.progress(&what, index * repeats + repeat, sizes(params).len() as u32 * repeats);
+                bed.progress(&what, index * repeats + repeat, FRAME_SIZES.get(params).len() as u32 * repeats);
                 let purpose = format!("system recovery {}: trial {}", pattern.size, repeat + 1);
                 let load = Load::Steps { steps: steps.clone() };
                 let mut spec = pattern.trial(bed.ports(), purpose, load, overload_s + recovery_s)?;
                 spec.bin_s = Some(bin_s);
                 results.push(bed.trial(&spec)?);
-                bed.settle(pause(params))
+                bed.settle(PAUSE.get(params))
             });
             let times = Times { overload_s, total_s: overload_s + recovery_s, bin_s };
             write(outcome, pattern, throughput, overload, &results, times);
@@ -132,41 +145,21 @@ impl Method for SystemRecovery {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trial_s = seconds(params, "overload_duration", 60.0) + seconds(params, "recovery_duration", 60.0);
-        let trials = f64::from(count(params, "repeats")) * sizes(params).len() as f64;
+        let trial_s = OVERLOAD_DURATION.seconds(params) + RECOVERY_DURATION.seconds(params);
+        let trials = f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
         Duration::from_secs_f64(trial_s * trials + beside_s(params, trials, 1.0))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
-        let overload = shorter(params, "overload_duration", "overload", 60.0, "RFC 2544 section 26.5");
+        let overload = shorter(params, &OVERLOAD_DURATION, "overload", 60.0, "RFC 2544 section 26.5");
         common_deviations(params).into_iter().chain(overload).chain(goal_deviations(params)).collect()
     }
 }
 
 fn prepare(outcome: &mut Outcome, overload_s: f64) {
-    table(
-        outcome,
-        TABLE,
-        "System recovery",
-        &[
-            ("frame_size", "Frame size", ""),
-            ("protocol", "Protocol", ""),
-            ("throughput_pps", "Throughput", "fps"),
-            ("overload_pps", "Overload", "fps"),
-            ("overload_percent", "Overload, of throughput", "%"),
-            ("reduced_pps", "Reduced load", "fps"),
-            ("loss_percent", "Loss in all", "%"),
-            ("recovery_ms", "Recovery time, mean", "ms"),
-            ("min_ms", "Minimum", "ms"),
-            ("max_ms", "Maximum", "ms"),
-            ("resolution_ms", "Resolution", "ms"),
-            ("trials", "Trials", ""),
-        ],
-    );
-    plot(outcome, TABLE, "Forwarding rate over time", PlotKind::Line, "time, s", "arrivals, fps per port", false);
-    if let Some(plot) = outcome.plots.last_mut() {
-        plot.events.push((overload_s, "overload ends".into()));
-    }
+    TABLE.begin(outcome);
+    PLOT.begin(outcome);
+    PLOT.event(outcome, overload_s, "overload ends");
     note(
         outcome,
         "Recovery time is the departure of the last lost frame minus the instant at which the load is halved. Rates are \
@@ -212,45 +205,32 @@ fn write(
     }
     // A mean over the trials that did recover would flatter a router that sometimes does not.
     let mean_ms = (never == 0 && !after.is_empty()).then(|| mean(&after));
-    let offered: u64 = results.iter().map(TrialResult::offered).sum();
-    let lost: u64 = results.iter().map(TrialResult::lost).sum();
-    row(
+    TABLE.add(
         outcome,
-        TABLE,
-        Row {
-            cells: vec![
-                pattern.size.to_string().into(),
-                pattern.protocol().into(),
-                throughput.pps().into(),
-                overload.pps().into(),
-                (overload.pps() / throughput.pps() * 100.0).into(),
-                reduced.pps().into(),
-                (offered > 0).then(|| lost as f64 / offered as f64 * 100.0).into(),
-                mean_ms.into(),
-                extremes(&after).map(|(least, _)| least).into(),
-                extremes(&after).map(|(_, most)| most).filter(|_| never == 0).into(),
-                (gap_s * 1e3).into(),
-                (results.len() as u64).into(),
-            ],
-            trials: results.iter().map(|r| r.trial).collect(),
-            marks,
+        RecoveryRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            throughput_pps: throughput.pps(),
+            overload_pps: overload.pps(),
+            overload_percent: overload.pps() / throughput.pps() * 100.0,
+            reduced_pps: reduced.pps(),
+            loss_percent: loss_percent(results),
+            recovery_ms: mean_ms,
+            min_ms: extremes(&after).map(|(least, _)| least),
+            max_ms: extremes(&after).map(|(_, most)| most).filter(|_| never == 0),
+            resolution_ms: gap_s * 1e3,
+            trials: results.len() as u64,
         },
+        trials(results),
+        marks,
     );
     for (at, bin) in bins(first).into_iter().enumerate() {
         let rate = bin.arrived as f64 / times.bin_s / f64::from(first.senders.max(1));
-        let dot = Point { x: at as f64 * times.bin_s, y: rate, trial: Some(first.trial), ..Point::default() };
-        point(outcome, TABLE, &pattern.size_text(), SeriesKind::Curve, dot);
+        PLOT.curve(outcome, &pattern.size_text(), xy_of(at as f64 * times.bin_s, rate, first.trial));
     }
     if idle < found.len() {
-        outcome.ranks.push(RankFigure {
-            key: format!("system_recovery_{}_ms", pattern.size),
-            title: format!("System recovery, {}", pattern.size_text()),
-            unit: "ms".into(),
-            value: mean_ms,
-            higher_is_better: false,
-            tester_limited: false,
-            resolution: 0.05,
-        });
+        let title = format!("System recovery, {}", pattern.size_text());
+        outcome.ranks.push(lower(format!("system_recovery_{}_ms", pattern.size), title, "ms", mean_ms));
     }
 }
 

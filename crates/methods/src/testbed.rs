@@ -1,8 +1,8 @@
 //! What a test may ask of the testbed.
 
 use crate::routing::{RouteAction, Routing};
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Addressing;
 use drophammer_model::trial::{Family, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
@@ -36,21 +36,13 @@ impl PortView {
 /// Facts that one test found on this DUT and later ones build on.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Throughput per sending port, by [`Known::key`]; `None` when the search found none.
-    pub throughput: BTreeMap<String, Option<FrameRate>>,
-    /// Why a search for the throughput of a pattern came to nothing, by [`Known::key`]: it is not tried again.
-    pub failed: BTreeMap<String, String>,
-    /// Highest load per sending port that the tester could still offer validly, by [`Known::key`], where a search met
+    /// Throughput per sending port, by pattern; `None` when the search found none.
+    pub throughput: BTreeMap<PatternKey, Option<FrameRate>>,
+    /// Why a search for the throughput of a pattern came to nothing, by pattern: it is not tried again.
+    pub failed: BTreeMap<PatternKey, String>,
+    /// Highest load per sending port that the tester could still offer validly, by pattern, where a search met
     /// one that it could not.
-    pub highest: BTreeMap<String, FrameRate>,
-}
-
-impl Known {
-    /// Key of a traffic pattern: size, families and direction, as `64/ipv4/bidirectional`.
-    pub fn key(size: &PacketSize, families: &[Family], direction: &str) -> String {
-        let families: Vec<_> = families.iter().map(|f| f.to_string().to_lowercase()).collect();
-        format!("{size}/{}/{direction}", families.join("+"))
-    }
+    pub highest: BTreeMap<PatternKey, FrameRate>,
 }
 
 /// The facade that tests speak to.
@@ -97,11 +89,11 @@ pub trait Testbed {
     /// What earlier tests found on this DUT.
     fn known(&mut self) -> &mut Known;
 
-    /// The tester's own ceiling for this traffic per sending port (what it sends *and* receives through a loop without
+    /// The tester's own ceiling for this pattern per sending port (what it sends *and* receives through a loop without
     /// DUT); `None` where it was not or cannot be measured.
-    fn ceiling(&self, size: &PacketSize, families: &[Family], direction: &str) -> Option<FrameRate>;
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate>;
 
-    /// Tells the user what the test is at: `done` of about `of` steps.
+    /// Shows the user what the test is doing: `done` of about `of` steps.
     fn progress(&mut self, what: &str, done: u32, of: u32);
 
     /// Writes a remark into the run.

@@ -2,16 +2,21 @@
 //! provides; on a bed with a DUT it would measure the DUT.
 
 use crate::Method;
-use crate::parameters::{self, beside_s, count, pause, seconds, sizes};
+use crate::columns;
+use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
-use crate::report::{for_each_size, median, note, row, table};
-use crate::testbed::{Known, TestError, Testbed};
-use drophammer_model::outcome::{Cell, Outcome, Row};
+use crate::report::{for_each_size, median, note, trials};
+use crate::selftest::TRIAL_DURATION;
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::param::Param;
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{ParamKind, ParamSpec, TestSpec};
+use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{Load, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,26 +26,36 @@ pub struct TesterCeiling;
 /// Name of the test.
 pub const NAME: &str = "tester_ceiling";
 
+/// `repeats`
+pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials per frame size; the median is the ceiling");
+
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: "Tester ceiling",
     summary: "what the tester itself sends and receives through a loop without router",
     source: "own; compare RFC 2285 section 3.5.3 (maximum offered load)",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        ParamSpec::new("trial_duration", ParamKind::Duration, "1 s", "10 s", "length of a trial"),
-        ParamSpec::new("repeats", ParamKind::Count, "3", "5", "trials per frame size; the median is the ceiling"),
-        parameters::PAUSE,
-        parameters::DRAIN,
-    ],
+    params: params![&TRAFFIC, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[],
     needs: &[],
 };
 
-const TABLE: &str = NAME;
-const CEILING: &str = "ceiling_pps";
+columns! {
+    /// One frame size: medians over its trials, rates per sending port.
+    struct CeilingRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        line_pps: f64 = "Line rate" ["fps"],
+        sent_pps: Option<f64> = "Sent" ["fps"],
+        received_pps: Option<f64> = "Received" ["fps"],
+        ceiling_pps: f64 = "Ceiling" ["fps"],
+        line_percent: f64 = "Of line rate" ["%"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        latency_min_us: Option<f64> = "Latency, minimum" ["µs"],
+        latency_p50_us: Option<f64> = "Latency, median" ["µs"],
+    }
+}
+
+const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "Tester ceiling, without router");
 /// Factor by which the load goes down while the tester cannot receive what it sends.
 const RETREAT: f64 = 0.8;
 /// What is asked of the tester, in line rates. A loop of virtual links has no line, and a ceiling that is cut off at the
@@ -54,42 +69,23 @@ pub fn ceiling_of(result: &TrialResult) -> FrameRate {
     FrameRate(result.offered_load().pps().min(result.forwarding_rate().pps()))
 }
 
-/// Ceilings by [`Known::key`] from trials through the loop: per pattern the median over its trials.
-pub fn ceilings<'a>(trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>) -> BTreeMap<String, FrameRate> {
-    let mut found: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+/// Ceilings by pattern from trials through the loop: for each the median over its trials.
+pub fn ceilings<'a>(
+    trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>,
+) -> BTreeMap<PatternKey, FrameRate> {
+    let mut found: BTreeMap<PatternKey, Vec<f64>> = BTreeMap::new();
     for (spec, result) in trials {
         if matches!(spec.load, Load::Maximum { .. }) && result.validity.is_valid() {
-            found.entry(key_of(spec)).or_default().push(ceiling_of(result).pps());
+            found.entry(PatternKey::of(spec)).or_default().push(ceiling_of(result).pps());
         }
     }
     found.into_iter().filter_map(|(key, rates)| Some((key, FrameRate(median(&rates)?)))).collect()
 }
 
-/// Ceilings by [`Known::key`] that one run of the test with these parameters has found.
-pub fn ceilings_in(outcome: &Outcome, params: &Params) -> BTreeMap<String, FrameRate> {
-    let Some(table) = outcome.tables.iter().find(|t| t.key == TABLE) else { return BTreeMap::new() };
-    let Some(column) = table.columns.iter().position(|c| c.key == CEILING) else { return BTreeMap::new() };
-    let of = |size: PacketSize| {
-        let row = table.rows.iter().find(|r| r.cells[0] == Cell::Text(size.to_string()))?;
-        match row.cells[column] {
-            Cell::Number(pps) => Some((Pattern::new(size, params).key(), FrameRate(pps))),
-            _ => None,
-        }
-    };
-    sizes(params).into_iter().filter_map(of).collect()
-}
-
-/// Key of the pattern that a trial offers, as [`Pattern::key`] gives it.
-pub fn key_of(spec: &TrialSpec) -> String {
-    let mut families: Vec<Family> = Vec::new();
-    for flow in &spec.flows {
-        if !families.contains(&flow.family) {
-            families.push(flow.family);
-        }
-    }
-    let back = |flow: &FlowSpec| spec.flows.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
-    let direction = if spec.flows.iter().all(back) { "bidirectional" } else { "unidirectional" };
-    Known::key(&spec.size, &families, direction)
+/// Ceilings by pattern that one run of the test with these parameters has found.
+pub fn ceilings_in(outcome: &Outcome, params: &Params) -> BTreeMap<PatternKey, FrameRate> {
+    let rows = TABLE.rows(&outcome.tables).into_iter();
+    rows.map(|row| (Pattern::new(row.frame_size, params).key(), FrameRate(row.ceiling_pps))).collect()
 }
 
 impl Method for TesterCeiling {
@@ -98,32 +94,16 @@ impl Method for TesterCeiling {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        table(
-            outcome,
-            TABLE,
-            "Tester ceiling, without router",
-            &[
-                ("frame_size", "Frame size", ""),
-                ("protocol", "Protocol", ""),
-                ("line_pps", "Line rate", "fps"),
-                ("sent_pps", "Sent", "fps"),
-                ("received_pps", "Received", "fps"),
-                (CEILING, "Ceiling", "fps"),
-                ("line_percent", "Of line rate", "%"),
-                ("loss_percent", "Loss", "%"),
-                ("latency_min_us", "Latency, minimum", "µs"),
-                ("latency_p50_us", "Latency, median", "µs"),
-            ],
-        );
+        TABLE.begin(outcome);
         note(outcome, "Rates are frames per second per sending port, medians of the trials. Latency is at full load.");
-        let repeats = count(params, "repeats");
+        let repeats = REPEATS.get(params);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let mut results: Vec<TrialResult> = Vec::new();
             let stopped = (0..repeats).try_for_each(|repeat| {
                 let what = format!("tester ceiling, {}", pattern.size_text());
-                bed.progress(&what, index * repeats + repeat, sizes(params).len() as u32 * repeats);
+                bed.progress(&what, index * repeats + repeat, FRAME_SIZES.get(params).len() as u32 * repeats);
                 results.push(highest(bed, pattern, params)?);
-                bed.settle(pause(params))
+                bed.settle(PAUSE.get(params))
             });
             write(outcome, pattern, pattern.limits(bed).line, &results);
             stopped
@@ -131,8 +111,8 @@ impl Method for TesterCeiling {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trials = f64::from(count(params, "repeats")) * sizes(params).len() as f64;
-        Duration::from_secs_f64(seconds(params, "trial_duration", 1.0) * trials + beside_s(params, trials, 0.5))
+        let trials = f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
     }
 }
 
@@ -144,7 +124,7 @@ fn highest(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params) -> Result<
         let limit_pps = line.pps() * BEYOND_LINE * RETREAT.powi(retreat);
         let purpose = format!("tester ceiling {}: up to {limit_pps:.0} fps per port", pattern.size);
         let load = Load::Maximum { limit_pps };
-        let spec = pattern.trial(bed.ports(), purpose, load, seconds(params, "trial_duration", 1.0))?;
+        let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
         match bed.trial(&spec) {
             Err(error @ TestError::Unfit(_)) => unfit = error,
             other => return other,
@@ -158,25 +138,22 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, line: FrameRate, results: &[T
     let Some(ceiling) = middle(&|r| ceiling_of(r).pps()) else { return };
     let latencies = || results.iter().flat_map(|r| &r.groups).map(|g| &g.latency).filter(|l| l.frames > 0);
     let medians: Vec<f64> = latencies().filter_map(|l| l.percentile(50.0)).map(|ns| ns as f64 / 1e3).collect();
-    let lost = results.iter().any(|r| r.lost() > 0);
-    row(
+    let lossy = results.iter().any(|r| r.lost() > 0).then(|| "the loop itself loses frames at full load".into());
+    TABLE.add(
         outcome,
-        TABLE,
-        Row {
-            cells: vec![
-                pattern.size.to_string().into(),
-                pattern.protocol().into(),
-                line.pps().into(),
-                middle(&|r| r.offered_load().pps()).into(),
-                middle(&|r| r.forwarding_rate().pps()).into(),
-                ceiling.into(),
-                (ceiling / line.pps() * 100.0).into(),
-                middle(&|r| r.loss_ratio() * 100.0).into(),
-                latencies().map(|l| l.min_ns).min().map(|ns| ns as f64 / 1e3).into(),
-                median(&medians).into(),
-            ],
-            trials: results.iter().map(|r| r.trial).collect(),
-            marks: lost.then(|| "the loop itself loses frames at full load".into()).into_iter().collect(),
+        CeilingRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            line_pps: line.pps(),
+            sent_pps: middle(&|r| r.offered_load().pps()),
+            received_pps: middle(&|r| r.forwarding_rate().pps()),
+            ceiling_pps: ceiling,
+            line_percent: ceiling / line.pps() * 100.0,
+            loss_percent: middle(&|r| r.loss_ratio() * 100.0),
+            latency_min_us: latencies().map(|l| l.min_ns).min().map(|ns| ns as f64 / 1e3),
+            latency_p50_us: median(&medians),
         },
+        trials(results),
+        lossy,
     );
 }

@@ -3,44 +3,39 @@
 //! RFC 2544 section 26.1 leaves the search open; here it is Multiple Loss Ratio Search (RFC 9971).
 
 use crate::Method;
+use crate::columns;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
-use crate::parameters::{self, common_deviations};
+use crate::parameters::{self, FRAME_SIZES, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
-use crate::report::{SeriesKind, for_each_size, note, plot, point, row, table};
+use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, xy_of};
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{Searched, estimate, goal_deviations, goals, search};
-use drophammer_model::outcome::{Cell, Outcome, PlotKind, Point, RankFigure, Row};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{FigureSpec, ParamKind, ParamSpec, TestSpec};
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use std::time::Duration;
 
 /// The test.
 pub struct Throughput;
 
+/// `pdr`
+pub const PDR: Param<bool> =
+    Param::new("pdr", "true", "true", "also search the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)");
+
 static SPEC: TestSpec = TestSpec {
     name: "throughput",
     title: "Throughput",
     summary: "highest rate per frame size at which the router loses no frame",
     source: "RFC 2544 section 26.1, RFC 9971",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        parameters::GOAL,
-        parameters::FINAL_TRIAL,
-        parameters::WIDTH,
-        ParamSpec::new(
-            "pdr",
-            ParamKind::Flag,
-            "true",
-            "true",
-            "also search the rate at 0.5 % loss, PDR(0.5%) (the goal csit always does)",
-        ),
-        parameters::MAX_LOAD,
-        parameters::SEARCH_MAX,
-        parameters::PAUSE,
-        parameters::DRAIN,
+    params: parameters::params![
+        &TRAFFIC,
+        &[parameters::GOAL.spec(), parameters::FINAL_TRIAL.spec(), parameters::WIDTH.spec(), PDR.spec()],
+        &[parameters::MAX_LOAD.spec(), parameters::SEARCH_MAX.spec()],
+        &parameters::AFTER_TRIAL,
     ],
     figures: &[
         FigureSpec { key: "throughput_{size}_pps", help: "throughput NDR(0) per sending port in fps" },
@@ -49,9 +44,44 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-const TABLE: &str = "throughput";
-const BARS: &str = "throughput";
-const DOTS: &str = "throughput_trials";
+columns! {
+    /// The throughput of one frame size. Rates are per sending port unless their heading differs.
+    struct ThroughputRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        theoretical_pps: f64 = "Theoretical" ["fps"],
+        ceiling_pps: Option<f64> = "Tester ceiling" ["fps"],
+        intended_load_pps: Option<f64> = "Intended load" ["fps"],
+        offered_load_pps: Option<f64> = "Offered load" ["fps"],
+        throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
+        upper_bound_pps: Option<f64> = "Upper bound" ["fps"],
+        line_percent: Option<f64> = "Of line rate" ["%"],
+        aggregate_pps: Option<f64> = "Aggregate" ["fps"],
+        l1_bps: Option<f64> = "Layer 1" ["bit/s"],
+        l2_bps: Option<f64> = "Layer 2" ["bit/s"],
+        pdr_0_5_pps: Option<f64> = "PDR(0.5%)" ["fps"],
+        pdr_0_5_conditional_pps: Option<f64> = "PDR(0.5%) conditional throughput" ["fps"],
+        trials: u64 = "Trials",
+    }
+}
+
+const TABLE: TableSpec<ThroughputRow> = TableSpec::new("throughput", "Throughput");
+const BARS: PlotSpec = PlotSpec {
+    key: "throughput",
+    title: "Throughput by frame size",
+    kind: PlotKind::Bars,
+    x: "frame size",
+    y: "fps per port",
+    log_y: false,
+};
+const DOTS: PlotSpec = PlotSpec {
+    key: "throughput_trials",
+    title: "Loss in every trial of the search",
+    kind: PlotKind::Dots,
+    x: "offered load, fps per port",
+    y: "loss, %",
+    log_y: false,
+};
 
 impl Method for Throughput {
     fn spec(&self) -> &'static TestSpec {
@@ -59,10 +89,12 @@ impl Method for Throughput {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        prepare(outcome);
-        let goals = goals(params);
-        let senders = Pattern::new(parameters::sizes(params).first().cloned().unwrap_or(FALLBACK), params)
-            .senders(bed.ports().len());
+        TABLE.begin(outcome);
+        BARS.begin(outcome);
+        DOTS.begin(outcome);
+        let goals = goals(params, PDR.get(params));
+        let first = FRAME_SIZES.get(params).into_iter().next();
+        let senders = first.map_or(0, |size| Pattern::new(size, params).senders(bed.ports().len()));
         note(
             outcome,
             format!(
@@ -87,18 +119,16 @@ impl Method for Throughput {
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let searched = search(bed, pattern, goals.clone(), params)?;
             if searched.limits.retreated {
-                note(outcome, format!("{}: {}.", pattern.size_text(), searched.limits.statement()));
+                note_of(outcome, pattern, searched.limits.statement());
             }
             if let Some((load, why)) = &searched.unfit {
-                let (size, why) = (pattern.size_text(), why.join("; "));
-                let text = "the search ended early: the tester could not offer";
-                note(outcome, format!("{size}: {text} {load} per port validly ({why})."));
+                note_unfit(outcome, pattern, "the search ended early:", *load, why);
             }
             write(outcome, pattern, &searched, f64::from(index), senders);
             searched.keep(bed, pattern);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
-                // Nothing at all was found; with a bound the row says what is missing.
+                // Nothing at all was found; with a bound the marks of the row show what is missing.
                 (None, Some((_, why))) if searched.results.iter().all(|r| r.lower.is_none()) => {
                     Err(TestError::Unfit(why))
                 }
@@ -108,50 +138,12 @@ impl Method for Throughput {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        estimate(params, &goals(params))
+        estimate(params, &goals(params, PDR.get(params)))
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         common_deviations(params).into_iter().chain(goal_deviations(params)).collect()
     }
-}
-
-const FALLBACK: drophammer_model::PacketSize =
-    drophammer_model::PacketSize::Fixed(drophammer_model::FrameSize::Frame(64));
-
-fn prepare(outcome: &mut Outcome) {
-    table(
-        outcome,
-        TABLE,
-        "Throughput",
-        &[
-            ("frame_size", "Frame size", ""),
-            ("protocol", "Protocol", ""),
-            ("theoretical_pps", "Theoretical", "fps"),
-            ("ceiling_pps", "Tester ceiling", "fps"),
-            ("intended_load_pps", "Intended load", "fps"),
-            ("offered_load_pps", "Offered load", "fps"),
-            ("throughput_pps", "Throughput, NDR(0)", "fps"),
-            ("upper_bound_pps", "Upper bound", "fps"),
-            ("line_percent", "Of line rate", "%"),
-            ("aggregate_pps", "Aggregate", "fps"),
-            ("l1_bps", "Layer 1", "bit/s"),
-            ("l2_bps", "Layer 2", "bit/s"),
-            ("pdr_0_5_pps", "PDR(0.5%)", "fps"),
-            ("pdr_0_5_conditional_pps", "PDR(0.5%) conditional throughput", "fps"),
-            ("trials", "Trials", ""),
-        ],
-    );
-    plot(outcome, BARS, "Throughput by frame size", PlotKind::Bars, "frame size", "fps per port", false);
-    plot(
-        outcome,
-        DOTS,
-        "Loss in every trial of the search",
-        PlotKind::Dots,
-        "offered load, fps per port",
-        "loss, %",
-        false,
-    );
 }
 
 fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, senders: u32) {
@@ -175,48 +167,44 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
         marks.push("tester-limited".into());
     }
     let pdr = partial.and_then(GoalResult::rate_pps);
-    row(
+    TABLE.add(
         outcome,
-        TABLE,
-        Row {
-            cells: vec![
-                pattern.size.to_string().into(),
-                pattern.protocol().into(),
-                limits.line.pps().into(),
-                limits.ceiling.map(FrameRate::pps).into(),
-                lower.map(|b| b.load_pps).into(),
-                lower.map(|b| b.offered_pps).into(),
-                found.map(FrameRate::pps).into(),
-                zero.and_then(|r| r.upper.as_ref()).map(|b| b.load_pps).into(),
-                found.map(|f| f.pps() / limits.line.pps() * 100.0).into(),
-                found.map(|f| f.pps() * f64::from(senders)).into(),
-                found.map(|f| pattern.l1_bps(f)).into(),
-                found.map(|f| pattern.l2_bps(f)).into(),
-                pdr.into(),
-                partial.and_then(|r| r.conditional_throughput_pps).into(),
-                Cell::Count(searched.trials.len() as u64),
-            ],
-            trials: searched.trials.iter().map(|t| t.trial).collect(),
-            marks,
+        ThroughputRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            theoretical_pps: limits.line.pps(),
+            ceiling_pps: limits.ceiling.map(FrameRate::pps),
+            intended_load_pps: lower.map(|b| b.load_pps),
+            offered_load_pps: lower.map(|b| b.offered_pps),
+            throughput_pps: found.map(FrameRate::pps),
+            upper_bound_pps: zero.and_then(|r| r.upper.as_ref()).map(|b| b.load_pps),
+            line_percent: found.map(|f| f.pps() / limits.line.pps() * 100.0),
+            aggregate_pps: found.map(|f| f.pps() * f64::from(senders)),
+            l1_bps: found.map(|f| pattern.l1_bps(f)),
+            l2_bps: found.map(|f| pattern.l2_bps(f)),
+            pdr_0_5_pps: pdr,
+            pdr_0_5_conditional_pps: partial.and_then(|r| r.conditional_throughput_pps),
+            trials: searched.trials.len() as u64,
         },
+        searched.trials.iter().map(|t| t.trial),
+        marks,
     );
     let label = Some(pattern.size.to_string());
     let bar = |y: f64, range| Point { x, y, label: label.clone(), range, trial: None };
-    point(outcome, BARS, "theoretical line rate", SeriesKind::Reference, bar(limits.line.pps(), None));
+    BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
     if let Some(ceiling) = limits.ceiling {
-        point(outcome, BARS, "tester ceiling", SeriesKind::Reference, bar(ceiling.pps(), None));
+        BARS.reference(outcome, "tester ceiling", bar(ceiling.pps(), None));
     }
     if let Some(found) = found {
         let upper = zero.and_then(|r| r.upper.as_ref()).map(|b| (found.pps(), b.load_pps));
-        point(outcome, BARS, "throughput, NDR(0)", SeriesKind::Curve, bar(found.pps(), upper));
+        BARS.curve(outcome, "throughput, NDR(0)", bar(found.pps(), upper));
     }
     if let Some(pdr) = pdr {
-        point(outcome, BARS, "PDR(0.5%)", SeriesKind::Curve, bar(pdr, None));
+        BARS.curve(outcome, "PDR(0.5%)", bar(pdr, None));
     }
     for trial in &searched.trials {
-        let dot =
-            Point { x: trial.offered.pps(), y: trial.loss_ratio * 100.0, trial: Some(trial.trial), ..Point::default() };
-        point(outcome, DOTS, &pattern.size_text(), SeriesKind::Dots, dot);
+        let dot = xy_of(trial.offered.pps(), trial.loss_ratio * 100.0, trial.trial);
+        DOTS.dot(outcome, &pattern.size_text(), dot);
     }
     rank(
         outcome,
@@ -239,19 +227,15 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     let Some(result) = result else { return };
     let value = result.rate_pps();
     let open = result.irregular.contains(&Irregular::Unfinished);
-    // A search that was stopped, or ended without a bound, says nothing about the DUT; it must not rank last.
+    // A search that was stopped, or ended without a bound, is no result of the DUT; it must not rank last.
     if searched.error.is_some() || (open && value.is_none()) {
         return;
     }
     outcome.ranks.push(RankFigure {
-        key,
-        title,
-        unit: "fps".into(),
-        value,
-        higher_is_better: true,
         tester_limited: limited(searched, result),
         // The bounds of a search that ended early may be wider than its goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
+        ..higher(key, title, "fps", value)
     });
 }
 

@@ -2,11 +2,12 @@
 //! know the throughput first.
 
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
-use crate::parameters::{beside_s, pause, seconds, sizes};
+use crate::parameters::{FINAL_TRIAL, FRAME_SIZES, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
 use crate::pattern::{Limits, Pattern, RETREAT, RETREATS};
 use crate::report::note;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
+use drophammer_model::param::Percent;
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Load;
@@ -81,29 +82,29 @@ fn unfit_text(load: FrameRate, why: &[String]) -> String {
 
 /// The zero-loss goal of the parameters `goal`, `final_trial_duration` and `width`.
 pub fn zero_loss_goal(params: &Params) -> SearchGoal {
-    let mut goal = match params.text("goal").as_deref() {
-        Some("rfc2544") => SearchGoal::rfc2544(),
-        Some("tst009") => SearchGoal::tst009(),
-        Some("csit") => SearchGoal::csit_ndr(),
-        Some("ci-quick") => SearchGoal::ci_quick(),
-        _ => SearchGoal::quick(),
+    let mut goal = match GOAL.get(params) {
+        Goal::Rfc2544 => SearchGoal::rfc2544(),
+        Goal::Tst009 => SearchGoal::tst009(),
+        Goal::Csit => SearchGoal::csit_ndr(),
+        Goal::CiQuick => SearchGoal::ci_quick(),
+        Goal::Quick => SearchGoal::quick(),
     };
-    if let Some(duration) = params.duration("final_trial_duration").map(|d| d.as_secs_f64()).filter(|d| *d > 0.0) {
+    if let Some(duration) = FINAL_TRIAL.get(params).map(|d| d.as_secs_f64()) {
         // The number of full-length trials that decide a load stays what the goal has it be.
         goal.duration_sum_s *= duration / goal.final_trial_duration_s;
         goal.final_trial_duration_s = duration;
         goal.initial_trial_duration_s = goal.initial_trial_duration_s.min(duration);
     }
-    if let Some(width) = params.number("width").filter(|w| *w > 0.0 && *w < 100.0) {
+    if let Some(Percent(width)) = WIDTH.get(params).filter(|w| w.0 > 0.0 && w.0 < 100.0) {
         goal.relative_width = width / 100.0;
     }
     goal
 }
 
-/// All goals: zero loss, and 0.5 % loss where the parameter `pdr` or the CSIT goal asks for it.
-pub fn goals(params: &Params) -> Vec<SearchGoal> {
+/// The zero-loss goal, and with `pdr` or the CSIT goal that of 0.5 % loss.
+pub fn goals(params: &Params, pdr: bool) -> Vec<SearchGoal> {
     let zero = zero_loss_goal(params);
-    let partial = params.flag("pdr").unwrap_or(false) || params.text("goal").as_deref() == Some("csit");
+    let partial = pdr || GOAL.get(params) == Goal::Csit;
     let partial = partial.then(|| zero.partial_drop(0.005));
     // A router that loses a frame now and then at any load has no throughput, but it has a partial drop rate.
     let zero = SearchGoal { fail_fast: partial.is_none(), ..zero };
@@ -140,7 +141,7 @@ pub fn search(
     params: &Params,
 ) -> Result<Searched, TestError> {
     let mut limits = pattern.limits(bed);
-    if let Some(max) = params.rate("max_load").filter(|max| max.pps() < limits.max.pps()) {
+    if let Some(max) = MAX_LOAD.get(params).filter(|max| max.pps() < limits.max.pps()) {
         limits = Limits { max, retreated: false, ..limits };
     }
     let expected = expected_trials(&goals).trials;
@@ -152,10 +153,10 @@ pub fn search(
         // At least ten frames in the shortest trial, or a load would be decided by rounding.
         let shortest = goals.iter().map(|g| g.initial_trial_duration_s).fold(f64::INFINITY, f64::min);
         let min = (max * MIN_SHARE).max(10.0 / shortest).min(max);
-        let trial_seconds = seconds(params, "search_duration_max", 7_200.0) - spent_s;
+        let trial_seconds = SEARCH_MAX.seconds(params) - spent_s;
         let budget = Budget { trial_seconds, trials: TRIALS_MAX };
         let mut search = Search::new(goals.clone(), min, max, budget).map_err(failed)?;
-        let stopped = one_search(bed, pattern, pause(params), expected, &mut search, &mut trials);
+        let stopped = one_search(bed, pattern, PAUSE.get(params), expected, &mut search, &mut trials);
         spent_s += search.spent().trial_seconds;
         let ended = |unfit, error| Searched {
             results: search.results(),
@@ -216,7 +217,7 @@ fn one_search(
 /// of `params`. `None` when the DUT loses frames at every load. What the reader must know of it is noted in `outcome`.
 ///
 /// # Errors
-/// Those of the trials; not applicable where it cannot be known, also when an earlier test tried in vain.
+/// Those of the trials; not applicable where it cannot be known, also when the search of an earlier test failed.
 pub fn known_throughput(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -291,10 +292,14 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
 
 /// About how long the searches for all sizes take.
 pub fn estimate(params: &Params, goals: &[SearchGoal]) -> Duration {
+    estimate_one(params, goals) * FRAME_SIZES.get(params).len() as u32
+}
+
+/// About how long the search for one pattern takes.
+pub fn estimate_one(params: &Params, goals: &[SearchGoal]) -> Duration {
     let expected = expected_trials(goals);
     let trials = f64::from(expected.trials);
     let lossy = f64::from(expected.lossy) / trials.max(1.0);
-    let longest_s = seconds(params, "search_duration_max", 7_200.0);
-    let search_s = expected.trial_seconds.min(longest_s) + beside_s(params, trials, lossy);
-    Duration::from_secs_f64(sizes(params).len() as f64 * search_s)
+    let search_s = expected.trial_seconds.min(SEARCH_MAX.seconds(params)) + beside_s(params, trials, lossy);
+    Duration::from_secs_f64(search_s)
 }

@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{Fake, cell, params, rank, rows, size};
+use common::{Fake, cell, params, pattern, rank, rows, size};
 use drophammer_methods::pattern::Pattern;
-use drophammer_methods::tester_ceiling::{ceilings, key_of};
-use drophammer_methods::{Known, METHODS, Method, TestError, Testbed, find};
+use drophammer_methods::tester_ceiling::ceilings;
+use drophammer_methods::{METHODS, Method, TestError, Testbed, find};
 use drophammer_model::outcome::{Outcome, PlotKind};
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{Registry, check_specs};
 use drophammer_model::suite::ParamValue;
@@ -56,7 +57,7 @@ fn throughput_is_found_within_the_width_and_kept_for_later_tests() {
         assert!(rows(&outcome)[0].marks.is_empty(), "{:?}", rows(&outcome)[0].marks);
         assert_eq!(rows(&outcome)[0].trials.len(), bed.trials.len());
         assert_eq!(rank(&outcome, "throughput_64_pps"), Some(found));
-        assert_eq!(bed.known.throughput["64/ipv4/bidirectional"], Some(FrameRate(found)));
+        assert_eq!(bed.known.throughput[&pattern("64")], Some(FrameRate(found)));
         assert!(bed.trials.len() <= 25, "{} trials", bed.trials.len());
         let dots = &outcome.plots[1];
         assert_eq!((dots.kind, dots.series[0].points.len()), (PlotKind::Dots, bed.trials.len()));
@@ -97,7 +98,7 @@ fn a_router_that_always_loses_has_no_throughput_but_may_have_a_pdr() {
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "throughput_pps"), None);
     assert_eq!(rank(&outcome, "throughput_64_pps"), None);
-    assert_eq!(bed.known.throughput["64/ipv4/bidirectional"], None);
+    assert_eq!(bed.known.throughput[&pattern("64")], None);
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("no lower bound")));
     let mut bed = Fake::new();
     let (outcome, _) = run("throughput", &mut bed, &goals);
@@ -188,7 +189,9 @@ fn latency_is_reported_per_load_and_group() {
         assert_eq!(cell(&outcome, row, "loss_percent"), Some(0.0));
         assert_eq!(rows(&outcome)[row].trials.len(), 3);
     }
-    let throughput = bed.known.throughput["64/ipv4+ipv6/bidirectional"].unwrap().pps();
+    let throughput = bed.known.throughput[&PatternKey { families: vec![Family::Ipv4, Family::Ipv6], ..pattern("64") }]
+        .unwrap()
+        .pps();
     assert!((cell(&outcome, 0, "load_pps").unwrap() - throughput * 0.1).abs() < 1e-6);
     assert_eq!(rank(&outcome, "latency_64_median_us"), Some(11.0));
     assert_eq!(rank(&outcome, "latency_64_p99_9_us"), Some(15.0));
@@ -228,7 +231,7 @@ fn back_to_back_has_no_answer_where_no_burst_overflows() {
     assert!(rows(&outcome).is_empty() && outcome.ranks.is_empty());
     // A buffer deeper than the longest burst is "at least".
     let mut bed = Fake { buffer: 100_000_000, ..Fake::new() };
-    bed.known.throughput.insert("64/ipv4/bidirectional".into(), Some(FrameRate(300_000.0)));
+    bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "average_frames"), cell(&outcome, 0, "max_burst_frames"));
@@ -263,7 +266,7 @@ fn no_recovery_is_not_a_short_one() {
     assert!(rows(&outcome)[0].marks[0].contains("still losing"));
     // Nothing lost under overload: not a recovery of 0 ms.
     let mut bed = Fake { buffer: 1_000_000, ..Fake::new() };
-    bed.known.throughput.insert("64/ipv4/bidirectional".into(), Some(FrameRate(300_000.0)));
+    bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, _) = run("system_recovery", &mut bed, &[size("64")]);
     assert_eq!(cell(&outcome, 0, "recovery_ms"), None);
     assert!(rows(&outcome)[0].marks[0].contains("no loss under overload") && outcome.ranks.is_empty());
@@ -282,7 +285,10 @@ fn the_ceiling_is_what_the_loop_sends_and_returns() {
     assert_eq!(cell(&outcome, 0, "latency_min_us"), Some(10.0));
     let found = ceilings(bed.trials.iter().map(|(s, r)| (s, r)));
     assert_eq!(found.len(), 2);
-    assert_eq!(found["64/ipv4+ipv6/bidirectional"], FrameRate(800_000.0));
+    assert_eq!(
+        found[&PatternKey { families: vec![Family::Ipv4, Family::Ipv6], ..pattern("64") }],
+        FrameRate(800_000.0)
+    );
     assert!(bed.known.throughput.is_empty());
     // What comes back counts, not what is sent.
     let mut bed = Fake { capacity_pps: 600_000.0, ..Fake::new() };
@@ -307,7 +313,7 @@ fn a_known_throughput_is_not_searched_again() {
         let mut bed = Fake { buffer: 10, ..Fake::new() };
         run(name, &mut bed, &[size("64")]).1.unwrap();
         assert!(bed.trials.iter().any(|(s, _)| s.purpose.starts_with("throughput")), "{name}");
-        assert!(bed.known.throughput["64/ipv4/bidirectional"].is_some(), "{name}");
+        assert!(bed.known.throughput[&pattern("64")].is_some(), "{name}");
     }
 }
 
@@ -352,7 +358,7 @@ fn an_unfit_size_does_not_cost_the_others() {
     // Later tests do not try again: the one size is left out with the reason, the other is done.
     for name in ["latency", "back_to_back", "system_recovery"] {
         let before = bed.trials.len();
-        bed.known.throughput.insert("1518/ipv4/bidirectional".into(), Some(FrameRate(50_000.0)));
+        bed.known.throughput.insert(pattern("1518"), Some(FrameRate(50_000.0)));
         bed.capacity_pps = 50_000.0;
         let (outcome, end) = run(name, &mut bed, &[size("64 1518")]);
         end.unwrap();
@@ -392,7 +398,7 @@ fn flows_go_between_pairs_of_ports() {
         let flows = pattern.flows(&bed.ports).unwrap();
         assert!(flows.iter().all(|f| f.group == f.family.to_string()));
         let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
-        assert_eq!(key_of(&spec), pattern.key());
+        assert_eq!(PatternKey::of(&spec), pattern.key());
         flows.iter().map(|f| (f.from, f.to)).collect::<Vec<_>>()
     };
     assert_eq!(pairs(&[]), [(0, 1), (1, 0), (2, 3), (3, 2)]);
@@ -405,7 +411,7 @@ fn flows_go_between_pairs_of_ports() {
     assert_eq!(flow.destinations, bed.ports[1].ipv4.as_ref().unwrap().destinations.into());
     // Half of the frames are of 78 bytes, because IPv6 needs them.
     assert_eq!(pattern.frame_bytes(), 71.0);
-    assert_eq!(pattern.key(), Known::key(&pattern.size, &[Family::Ipv4, Family::Ipv6], "bidirectional"));
+    assert_eq!(pattern.key().to_string(), "64/ipv4+ipv6/bidirectional");
     let limits = pattern.limits(&mut bed as &mut dyn Testbed);
     assert!((limits.line.pps() - 1e9 / (8.0 * 91.0)).abs() < 1e-6);
 }

@@ -10,14 +10,15 @@ mod recorded;
 
 use common::{Fake, cell, params, rows, size};
 use drophammer_methods::mlrsearch::SearchGoal;
+use drophammer_methods::throughput::PDR;
 use drophammer_methods::throughput::Throughput;
 use drophammer_methods::throughput_search::{goals, zero_loss_goal};
 use drophammer_methods::{Known, Method, PortView, TestError, Testbed};
 use drophammer_model::outcome::Outcome;
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{ParamValue, Params};
-use drophammer_model::trial::{Family, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use recorded::{Device, Dut, Recorded, SEARCHES, read};
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ impl Testbed for Bed {
         &mut self.known
     }
 
-    fn ceiling(&self, _: &PacketSize, _: &[Family], _: &str) -> Option<FrameRate> {
+    fn ceiling(&self, _: &PatternKey) -> Option<FrameRate> {
         None
     }
 
@@ -169,7 +170,7 @@ fn check(dut: &Dut, goal: &str, max_load: f64) {
         }
         (None, None) => panic!("{}", text()),
     }
-    for partial in goals(&params).iter().filter(|g| g.loss_ratio > 0.0) {
+    for partial in goals(&params, PDR.get(&params)).iter().filter(|g| g.loss_ratio > 0.0) {
         // The upper bound is not in the table: the figure is below it by the width at most.
         let (low, high) = truth(dut, partial);
         let found = cell(&outcome, 0, "pdr_0_5_pps").unwrap_or_else(|| panic!("no PDR, {}", text()));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Fake, cell, params, rank, rows, size};
+use common::{Fake, cell, params, pattern, rank, rows, size};
 use drophammer_methods::{Method, TestError, find};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
@@ -11,7 +11,6 @@ use drophammer_model::trial::Load;
 use std::time::Duration;
 
 const LINE_64: f64 = 1e9 / (8.0 * 84.0);
-const KEY: &str = "64/ipv4/bidirectional";
 
 fn method(name: &str) -> &'static dyn Method {
     find(name).unwrap()
@@ -34,7 +33,7 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     end.unwrap();
     let found = cell(&outcome, 0, "throughput_pps").unwrap();
     assert!((290_000.0..=300_002.0).contains(&found), "{found}");
-    let highest = bed.known.highest[KEY].pps();
+    let highest = bed.known.highest[&pattern("64")].pps();
     assert!((highest - LINE_64 * 0.9f64.powi(6)).abs() < 1.0, "{highest}");
     assert!(noted(&outcome, "the tester cannot offer more than 790,835 fps per port validly"), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().all(|r| !r.tester_limited) && rows(&outcome)[0].marks.is_empty());
@@ -72,7 +71,7 @@ fn a_result_at_the_load_stepped_back_to_is_the_tester_s() {
 #[test]
 fn a_maximum_set_by_the_suite_is_no_fault_of_the_tester() {
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
-    bed.known.highest.insert(KEY.into(), FrameRate(800_000.0));
+    bed.known.highest.insert(pattern("64"), FrameRate(800_000.0));
     let max = ("max_load", ParamValue::Rate(FrameRate(100_000.0)));
     let (outcome, end) = run("throughput", &mut bed, &[size("64"), max]);
     end.unwrap();
@@ -115,8 +114,8 @@ fn a_tester_unfit_at_any_one_trial_never_makes_a_wrong_figure() {
                 end.unwrap();
             }
             let known = cell(&outcome, 0, "throughput_pps").is_some();
-            assert!(!known || bed.known.throughput[KEY].is_some());
-            assert!(bed.known.throughput.contains_key(KEY) != bed.known.failed.contains_key(KEY));
+            assert!(!known || bed.known.throughput[&pattern("64")].is_some());
+            assert!(bed.known.throughput.contains_key(&pattern("64")) != bed.known.failed.contains_key(&pattern("64")));
         }
         assert!(early > 0 || capacity_pps == 1e9);
     }
@@ -182,7 +181,7 @@ fn forwarding_rate_steps_back_and_repeats_at_one_load() {
 fn back_to_back_keeps_the_bound_below_an_unfit_burst() {
     // A buffer of 10,000 frames holds some 12,500 at line rate; the tester manages 5,000.
     let mut bed = Fake { buffer: 10_000, unfit_above_frames: 5_000, ..Fake::new() };
-    bed.known.throughput.insert(KEY.into(), Some(FrameRate(300_000.0)));
+    bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, end) = run("back_to_back", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(cell(&outcome, 0, "average_frames"), Some(4_096.0));
@@ -197,7 +196,7 @@ fn back_to_back_keeps_the_bound_below_an_unfit_burst() {
 #[test]
 fn latency_goes_on_at_the_other_loads() {
     let mut bed = Fake { unfit_band_pps: (140_000.0, 160_000.0), ..Fake::new() };
-    bed.known.throughput.insert(KEY.into(), Some(FrameRate(300_000.0)));
+    bed.known.throughput.insert(pattern("64"), Some(FrameRate(300_000.0)));
     let (outcome, end) = run("latency", &mut bed, &[size("64")]);
     end.unwrap();
     assert_eq!(rows(&outcome).len(), 3);

@@ -5,13 +5,18 @@
 //! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 
+pub mod capabilities;
 pub mod environment;
 pub mod latency;
 pub mod mac;
+pub mod medium;
 pub mod outcome;
+pub mod param;
+pub mod pattern;
 pub mod quantity;
 pub mod record;
 pub mod registry;
+pub mod role;
 pub mod routes;
 pub mod size;
 pub mod suite;
@@ -20,5 +25,8 @@ pub mod trial;
 
 pub use latency::LatencySummary;
 pub use mac::MacAddr;
+pub use medium::Medium;
+pub use param::Param;
+pub use pattern::{Direction, PatternKey};
 pub use quantity::{Bandwidth, FrameRate, Instant};
 pub use size::{FrameSize, PacketSize};

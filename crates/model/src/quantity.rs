@@ -1,14 +1,11 @@
 //! Quantities with their unit in the type.
 
+use crate::medium::Medium;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
 use std::time::Duration;
-
-/// Overhead of one Ethernet frame on the line that the frame size does not contain: preamble (8) and inter-frame gap
-/// (12), in bytes. RFC 2544 Appendix B.
-pub const LINE_OVERHEAD_BYTES: u32 = 20;
 
 /// Nanoseconds since the start of a run. The port owns the clock that this counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -86,7 +83,7 @@ impl Bandwidth {
     /// The highest frame rate of an Ethernet line of this speed for frames of `frame_bytes` (FCS included):
     /// `line / (8 * (size + 20))`, RFC 2544 Appendix B.
     pub fn line_rate(self, frame_bytes: f64) -> FrameRate {
-        FrameRate(self.0 as f64 / (8.0 * (frame_bytes + f64::from(LINE_OVERHEAD_BYTES))))
+        Medium::Ethernet.line_rate(self, frame_bytes)
     }
 }
 

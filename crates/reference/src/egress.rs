@@ -2,8 +2,8 @@
 
 use crate::moment::Moment;
 use crate::pool::Slot;
-use drophammer_model::Instant;
-use drophammer_model::quantity::{Bandwidth, LINE_OVERHEAD_BYTES};
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::{Instant, Medium};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -37,7 +37,7 @@ impl Line {
             if self.ends.len() >= self.buffer {
                 return None;
             }
-            let bits = 8 * (len.max(60) as u128 + 4 + u128::from(LINE_OVERHEAD_BYTES));
+            let bits = 8 * (len.max(60) as u128 + 4 + u128::from(Medium::Ethernet.overhead()));
             let end = self.free_at.max(arrival).plus(Moment::ratio(bits * 1_000_000_000, speed), speed);
             self.free_at = end;
             self.ends.push_back(end);

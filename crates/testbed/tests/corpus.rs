@@ -53,6 +53,11 @@ fn bgp_update() {
 }
 
 #[test]
+fn stack() {
+    replay("stack", bodies::stack::run);
+}
+
+#[test]
 fn every_target_is_replayed() {
     let here = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus.rs")).unwrap();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");

@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use drophammer_methods::{Known, Method, Testbed};
+use drophammer_methods::{Method, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::trial::{Family, Load};
@@ -197,10 +197,10 @@ fn recovery_is_told_to_the_frame_however_long_it_takes() {
             &[Family::Ipv4],
             |_| {},
             |bed, device| {
-                let key = Known::key(&"64".parse().unwrap(), &[Family::Ipv4], "unidirectional");
+                let key = one_way("64");
                 bed.known().throughput.insert(key, Some(FrameRate(throughput)));
                 // All is lost from the start to this time after the load is halved.
-                let start = bed.ports.clock().now() + Duration::from_micros(1);
+                let start = bed.rig().now() + Duration::from_micros(1);
                 let until = start + Duration::from_micros(200_000 + after_us);
                 device.set_faults(Faults { drop_window: Some((start, until)), ..Faults::default() }).unwrap();
                 let mut outcome = Outcome::default();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use drophammer_methods::{Known, Method, Testbed};
+use drophammer_methods::{Method, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestStatus};
@@ -154,11 +154,10 @@ fn recovery_is_as_long_as_the_loss_goes_on() {
         &[Family::Ipv4],
         |_| {},
         |bed, reference| {
-            let size = "64".parse().unwrap();
-            let key = Known::key(&size, &[Family::Ipv4], "unidirectional");
+            let key = one_way("64");
             bed.known().throughput.insert(key, Some(FrameRate(10_000.0)));
             // Everything is lost from the start to 123.4 ms after the load is halved; the trial starts in a microsecond.
-            let start = bed.ports.clock().now() + Duration::from_micros(1);
+            let start = bed.rig().now() + Duration::from_micros(1);
             let until = start + Duration::from_micros(300_000 + 123_400);
             reference.set_faults(Faults { drop_window: Some((start, until)), ..Faults::default() }).unwrap();
             let mut outcome = Outcome::default();

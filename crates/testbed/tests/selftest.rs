@@ -3,18 +3,20 @@
 mod common;
 
 use common::*;
-use drophammer_methods::selftest::{counter_proof, latency_floor, loss_floor, pacing};
+use drophammer_methods::parameters::{DRAIN, FRAME_SIZES, PAUSE};
+use drophammer_methods::selftest::{TRIAL_DURATION, counter_proof, latency_floor, loss_floor, pacing};
+use drophammer_methods::tester_ceiling::REPEATS;
 use drophammer_methods::{Method, TestError};
 use drophammer_model::outcome::{Cell, Outcome};
-use drophammer_model::suite::{ParamValue, Params, Suite};
+use drophammer_model::suite::{Params, Profile, Suite};
 use drophammer_model::trial::Family;
 use drophammer_port::Port;
 use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
-use drophammer_testbed::Session;
-use drophammer_testbed::bed::{Bed, Device};
-use drophammer_testbed::hosts::Hosts;
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::bench::Device;
+use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::{self, WellUntilFound};
+use drophammer_testbed::{Session, config};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -47,17 +49,17 @@ impl Device for Boaster {
 }
 
 fn params(method: &dyn Method, seconds: f64) -> Params {
-    let values = [
-        ("frame_sizes", ParamValue::Sizes(vec!["64".parse().unwrap()])),
-        ("families", ParamValue::Families(vec![Family::Ipv4])),
-        ("direction", ParamValue::Text("bidirectional".into())),
-        ("trial_duration", ParamValue::Duration(Duration::from_secs_f64(seconds))),
-        ("repeats", ParamValue::Count(2)),
-        ("drain", ParamValue::Duration(Duration::from_millis(1_500))),
-        ("pause", ParamValue::Duration(Duration::from_millis(10))),
-    ];
-    let known = |key: &str| method.spec().params.iter().any(|p| p.key == key);
-    Params(values.into_iter().filter(|(k, _)| known(k)).map(|(k, v)| (k.to_owned(), v)).collect())
+    let mut params = Params::defaults(method.spec().params, Profile::Quick);
+    FRAME_SIZES.set(&mut params, vec!["64".parse().unwrap()]);
+    TRIAL_DURATION.set(&mut params, Duration::from_secs_f64(seconds));
+    if REPEATS.find(&params).is_some() {
+        REPEATS.set(&mut params, 2);
+    }
+    DRAIN.set(&mut params, Duration::from_millis(1_500));
+    if PAUSE.find(&params).is_some() {
+        PAUSE.set(&mut params, Duration::from_millis(10));
+    }
+    params
 }
 
 /// Runs `method` on the device of `suite` with `faults`; where `boast` is given, the device boasts of it.
@@ -72,16 +74,15 @@ fn run(
     config.faults = faults;
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let ports: Vec<_> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-    let hosts = Hosts::new(&suite.ports, &[Family::Ipv4], suite.seed);
+    let hosts = config::hosts(&suite.ports, &[Family::Ipv4], suite.seed);
     let device: Box<dyn Device> = match boast {
         Some(counter) => Box::new(Boaster { device: parts.device, counter, readings: 0 }),
         None => Box::new(parts.device),
     };
     let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
     let clock = Box::new(parts.clock);
-    let none = BTreeMap::new();
-    let ports = Ports::One { ports, clock };
-    let mut bed = Bed::new("box", &suite.ports, ports, hosts, device, none, &mut session, &mut memory);
+    let rig = Rig::new(Ports::One { ports, clock }, &hosts);
+    let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
     bed.await_forwarding(&[Family::Ipv4]).unwrap();
     let mut outcome = Outcome::default();
     let result = method.run(&mut bed, &params(method, 0.5), &mut outcome);
@@ -147,7 +148,7 @@ fn the_loss_floor_is_below_the_capacity_and_near_it() {
     // 0.85 each time: the tenth step, 292,964 fps, is too much, ... the first below 200,000 is 179,910.
     let (outcome, result) = run(&device(", capacity: 400 kfps"), &loss_floor::LossFloor, Faults::default(), None);
     assert_eq!(result, Ok(()));
-    let found = cell(&outcome, loss_floor::TABLE, 0, loss_floor::FLOOR).unwrap();
+    let found = loss_floor::TABLE.rows(&outcome.tables)[0].loss_free_pps;
     let line = 1e9 / 8.0 / 84.0;
     let expected = (0..).map(|step| line * 0.85f64.powi(step)).find(|load| *load <= 200e3).unwrap();
     assert!((found - expected).abs() < 1.0, "{found} instead of {expected}");
@@ -157,8 +158,9 @@ fn the_loss_floor_is_below_the_capacity_and_near_it() {
 fn the_latency_floor_is_the_delay_of_the_device() {
     let (outcome, result) = run(&device(", delay: 50 us"), &latency_floor::LatencyFloor, Faults::default(), None);
     assert_eq!(result, Ok(()));
-    assert_eq!(cell(&outcome, latency_floor::TABLE, 0, latency_floor::FLOOR), Some(50.0));
-    assert_eq!(cell(&outcome, latency_floor::TABLE, 0, latency_floor::RESOLUTION), Some(0.0));
+    let floor = &latency_floor::TABLE.rows(&outcome.tables)[0];
+    assert_eq!(floor.floor_us, Some(50.0));
+    assert_eq!(floor.resolution_us, Some(0.0));
 }
 
 #[test]

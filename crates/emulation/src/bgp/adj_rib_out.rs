@@ -15,17 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How routes are put into messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Packing {
-    /// Routes in a message, at most; 0: as many as fit into 4096 bytes. A message has routes of one group only.
-    pub routes_per_update: u16,
-    /// Routes per second; `None`: as fast as the peer takes them.
-    pub pace: Option<f64>,
-    /// Times that the speaker's AS stands in the AS path beside the first; towards its own AS, where it does not stand there, the LOCAL_PREF
-    /// is so much lower.
-    pub prepend: u8,
-}
+pub use drophammer_model::routes::Packing;
 
 /// What routes are sent as, beside their prefixes and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

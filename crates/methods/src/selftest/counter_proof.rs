@@ -2,12 +2,17 @@
 //! may not be believed.
 
 use crate::Method;
-use crate::parameters::{self, beside_s, seconds, sizes};
+use crate::columns;
+use crate::parameters::{DRAIN, FRAME_SIZES, TRAFFIC, params, unpaused_s};
 use crate::pattern::Pattern;
-use crate::report::{note, row, table};
+use crate::report::note;
+use crate::selftest::TRIAL_DURATION;
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, Row, Verdict};
-use drophammer_model::registry::{ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, Verdict};
+use drophammer_model::param::Param;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{GroupCounts, Load, TrialResult};
 use std::collections::BTreeMap;
@@ -16,20 +21,18 @@ use std::time::Duration;
 /// The test.
 pub struct CounterProof;
 
+/// `load`
+pub const LOAD: Param<FrameRate> = Param::new("load", "20 kfps", "20 kfps", "load per sending port");
+/// `fault`
+pub const FAULT: Param<Option<String>> =
+    Param::optional("fault", "what the device does wrong, in words, for the table");
+
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: TITLE,
-    summary: "each counter of the tester against a device that tells what it did to every frame",
+    summary: "each counter of the tester against a device that counts what it did to every frame",
     source: "own; RFC 1242, RFC 2285, RFC 4737, RFC 5560",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        ParamSpec::new("load", ParamKind::Rate, "20 kfps", "20 kfps", "load per sending port"),
-        ParamSpec::new("trial_duration", ParamKind::Duration, "1 s", "10 s", "length of a trial"),
-        parameters::DRAIN,
-        ParamSpec::optional("fault", ParamKind::Text, "what the device does wrong, in words, for the table"),
-    ],
+    params: params![&TRAFFIC, &[LOAD.spec(), TRIAL_DURATION.spec(), DRAIN.spec(), FAULT.spec()]],
     figures: &[],
     needs: &[],
 };
@@ -40,7 +43,19 @@ pub const NAME: &str = "counter_proof";
 pub const TITLE: &str = "Counters against the reference device";
 /// What is held against the device.
 pub const WHAT: &str = "offered, lost, duplicated, reordered, corrupted, stray and late frames";
-const TABLE: &str = NAME;
+
+columns! {
+    /// One counter of one device.
+    struct CounterRow {
+        fault: String = "The device",
+        counter: String = "Counter",
+        device: u64 = "The device did" ["frames"],
+        tester: u64 = "The tester counted" ["frames"],
+        difference: u64 = "Difference" ["frames"],
+    }
+}
+
+const TABLE: TableSpec<CounterRow> = TableSpec::new(NAME, "Counters: what the device did, what the tester counted");
 /// Frames that came to the device to be forwarded.
 const TRANSIT: &str = "truth.transit";
 
@@ -64,39 +79,28 @@ impl Method for CounterProof {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        table(
-            outcome,
-            TABLE,
-            "Counters: what the device did, what the tester counted",
-            &[
-                ("fault", "The device", ""),
-                ("counter", "Counter", ""),
-                ("device", "The device did", "frames"),
-                ("tester", "The tester counted", "frames"),
-                ("difference", "Difference", "frames"),
-            ],
-        );
+        TABLE.begin(outcome);
         note(outcome, "The device is our own reference device, so no figure here says anything of a router.");
-        for size in sizes(params) {
+        for size in FRAME_SIZES.get(params) {
             let pattern = Pattern::new(size, params);
-            let rate_pps = params.rate("load").map_or(20e3, |r| r.pps());
+            let rate_pps = LOAD.get(params).pps();
             let purpose = format!("counters, {}", pattern.size_text());
             let load = Load::Constant { rate_pps };
-            let spec = pattern.trial(bed.ports(), purpose, load, seconds(params, "trial_duration", 1.0))?;
+            let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
             let result = bed.trial(&spec)?;
             let did = Did(&result.dut_counters);
             if did.count(TRANSIT) == 0 {
-                return Err(TestError::NotApplicable("this device does not tell what it did to frames".into()));
+                return Err(TestError::NotApplicable("this device does not count what it did to frames".into()));
             }
-            let fault = params.text("fault").unwrap_or_else(|| "faultless".into());
+            let fault = FAULT.get(params).unwrap_or_else(|| "faultless".into());
             compare(outcome, &fault, &result, &did);
         }
         Ok(())
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trials = sizes(params).len() as f64;
-        Duration::from_secs_f64(seconds(params, "trial_duration", 1.0) * trials + beside_s(params, trials, 1.0))
+        let trials = FRAME_SIZES.get(params).len() as f64;
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + unpaused_s(params, trials, 1.0))
     }
 }
 
@@ -123,9 +127,8 @@ fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
 fn compare(outcome: &mut Outcome, fault: &str, result: &TrialResult, did: &Did) {
     for (name, device, tester) in pairs(result, did) {
         let difference = tester.abs_diff(device);
-        let cells = vec![fault.into(), name.into(), device.into(), tester.into(), difference.into()];
-        let marks = (difference > 0).then(|| "not equal".into()).into_iter().collect();
-        row(outcome, TABLE, Row { cells, trials: vec![result.trial], marks });
+        let row = CounterRow { fault: fault.into(), counter: name.into(), device, tester, difference };
+        TABLE.add(outcome, row, [result.trial], (difference > 0).then(|| "not equal".into()));
     }
     let wrong: Vec<&str> = pairs(result, did).iter().filter(|(_, a, b)| a != b).map(|(name, ..)| *name).collect();
     outcome.verdicts.push(Verdict {

@@ -2,12 +2,17 @@
 //! tell two routers apart.
 
 use crate::Method;
-use crate::parameters::{self, beside_s, count, pause, seconds, sizes};
+use crate::columns;
+use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
-use crate::report::{SeriesKind, for_each_size, median, note, plot, point, row, table};
+use crate::report::{PlotSpec, for_each_size, lower, median, note, trials, xy};
+use crate::selftest::TRIAL_DURATION;
+use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure, Row};
-use drophammer_model::registry::{ParamKind, ParamSpec, TestSpec};
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::Param;
+use drophammer_model::registry::TestSpec;
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Load, TrialResult};
 use std::time::Duration;
@@ -15,31 +20,43 @@ use std::time::Duration;
 /// The test.
 pub struct LatencyFloor;
 
+/// `repeats`
+pub const REPEATS: Param<u32> = Param::new("repeats", "3", "5", "trials per load; medians of them are reported");
+
 static SPEC: TestSpec = TestSpec {
     name: "latency_floor",
     title: "Latency floor",
     summary: "latency that the tester measures without a router, and its spread",
     source: "own; RFC 2544 section 26.2 without a router",
-    params: &[
-        parameters::FRAME_SIZES,
-        parameters::FAMILIES,
-        parameters::DIRECTION,
-        ParamSpec::new("trial_duration", ParamKind::Duration, "1 s", "10 s", "length of a trial"),
-        ParamSpec::new("repeats", ParamKind::Count, "3", "5", "trials per load; medians of them are reported"),
-        parameters::PAUSE,
-        parameters::DRAIN,
-    ],
+    params: params![&TRAFFIC, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[],
     needs: &[],
 };
 
-/// Key of the table.
-pub const TABLE: &str = "latency_floor";
-/// Column of the floor, in µs.
-pub const FLOOR: &str = "floor_us";
-/// Column of the resolution, in µs.
-pub const RESOLUTION: &str = "resolution_us";
-const PLOT: &str = "latency_floor_percentiles";
+columns! {
+    /// One load.
+    pub struct FloorRow {
+        frame_size: PacketSize = "Frame size",
+        load_pps: f64 = "Load" ["fps"],
+        min_us: Option<f64> = "Minimum" ["µs"],
+        floor_us: Option<f64> = "Floor (median)" ["µs"],
+        p99_us: Option<f64> = "99 %" ["µs"],
+        p99_9_us: Option<f64> = "99.9 %" ["µs"],
+        max_us: Option<f64> = "Maximum" ["µs"],
+        resolution_us: Option<f64> = "Resolution (90 % - 10 %)" ["µs"],
+    }
+}
+
+/// The table.
+pub const TABLE: TableSpec<FloorRow> = TableSpec::new("latency_floor", "Latency of the tester itself");
+const PLOT: PlotSpec = PlotSpec {
+    key: "latency_floor_percentiles",
+    title: "Latency of the tester itself",
+    kind: PlotKind::Percentiles,
+    x: "percentile",
+    y: "latency, µs",
+    log_y: true,
+};
 /// Loads per sending port in frames per second: one frame at a time, and a load like that of a latency test.
 const LOADS: [f64; 2] = [1e3, 5e4];
 
@@ -49,39 +66,25 @@ impl Method for LatencyFloor {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-        table(
-            outcome,
-            TABLE,
-            "Latency of the tester itself",
-            &[
-                ("frame_size", "Frame size", ""),
-                ("load_pps", "Load", "fps"),
-                ("min_us", "Minimum", "µs"),
-                (FLOOR, "Floor (median)", "µs"),
-                ("p99_us", "99 %", "µs"),
-                ("p99_9_us", "99.9 %", "µs"),
-                ("max_us", "Maximum", "µs"),
-                (RESOLUTION, "Resolution (90 % - 10 %)", "µs"),
-            ],
-        );
-        plot(outcome, PLOT, "Latency of the tester itself", PlotKind::Percentiles, "percentile", "latency, µs", true);
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
         note(
             outcome,
             "A router's latency contains the floor. Medians of two routers that are closer together than the resolution are \
              not told apart.",
         );
-        let repeats = count(params, "repeats");
+        let repeats = REPEATS.get(params);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             for (at, load) in LOADS.into_iter().enumerate() {
                 let step = index * LOADS.len() as u32 + at as u32;
-                bed.progress("latency floor", step, (sizes(params).len() * LOADS.len()) as u32);
+                bed.progress("latency floor", step, (FRAME_SIZES.get(params).len() * LOADS.len()) as u32);
                 let mut results = Vec::new();
                 for repeat in 0..repeats {
                     let purpose = format!("latency floor {}: {load:.0} fps, trial {}", pattern.size, repeat + 1);
                     let constant = Load::Constant { rate_pps: load };
-                    let spec = pattern.trial(bed.ports(), purpose, constant, seconds(params, "trial_duration", 1.0))?;
+                    let spec = pattern.trial(bed.ports(), purpose, constant, TRIAL_DURATION.seconds(params))?;
                     results.push(bed.trial(&spec)?);
-                    bed.settle(pause(params))?;
+                    bed.settle(PAUSE.get(params))?;
                 }
                 write(outcome, pattern, load, &results);
             }
@@ -90,8 +93,8 @@ impl Method for LatencyFloor {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trials = f64::from(count(params, "repeats")) * (LOADS.len() * sizes(params).len()) as f64;
-        Duration::from_secs_f64(seconds(params, "trial_duration", 1.0) * trials + beside_s(params, trials, 0.0))
+        let trials = f64::from(REPEATS.get(params)) * (LOADS.len() * FRAME_SIZES.get(params).len()) as f64;
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.0))
     }
 }
 
@@ -100,32 +103,26 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, load: f64, results: &[TrialRe
     let us = |ns: u64| ns as f64 / 1e3;
     let at = |p: f64| median(&groups().filter_map(|l| l.percentile(p)).map(us).collect::<Vec<_>>());
     let resolution = at(90.0).zip(at(10.0)).map(|(high, low)| high - low);
-    let cells = vec![
-        pattern.size.to_string().into(),
-        load.into(),
-        groups().map(|l| us(l.min_ns)).min_by(f64::total_cmp).into(),
-        at(50.0).into(),
-        at(99.0).into(),
-        at(99.9).into(),
-        groups().map(|l| us(l.max_ns)).max_by(f64::total_cmp).into(),
-        resolution.into(),
-    ];
-    row(outcome, TABLE, Row { cells, trials: results.iter().map(|r| r.trial).collect(), marks: Vec::new() });
+    let row = FloorRow {
+        frame_size: pattern.size.clone(),
+        load_pps: load,
+        min_us: groups().map(|l| us(l.min_ns)).min_by(f64::total_cmp),
+        floor_us: at(50.0),
+        p99_us: at(99.0),
+        p99_9_us: at(99.9),
+        max_us: groups().map(|l| us(l.max_ns)).max_by(f64::total_cmp),
+        resolution_us: resolution,
+    };
+    TABLE.add(outcome, row, trials(results), []);
     let series = format!("{} at {load:.0} fps", pattern.size_text());
     for percentile in drophammer_model::latency::PERCENTILES {
         if let Some(y) = at(percentile) {
-            point(outcome, PLOT, &series, SeriesKind::Curve, Point { x: percentile, y, ..Point::default() });
+            PLOT.curve(outcome, &series, xy(percentile, y));
         }
     }
     if load == LOADS[0] {
-        outcome.ranks.push(RankFigure {
-            key: format!("latency_floor_{}_us", pattern.size),
-            title: format!("Latency floor, {}", pattern.size_text()),
-            unit: "µs".into(),
-            value: at(50.0),
-            higher_is_better: false,
-            tester_limited: false,
-            resolution: 0.1,
-        });
+        let key = format!("latency_floor_{}_us", pattern.size);
+        let title = format!("Latency floor, {}", pattern.size_text());
+        outcome.ranks.push(RankFigure { resolution: 0.1, ..lower(key, title, "µs", at(50.0)) });
     }
 }

@@ -5,3 +5,9 @@ pub mod counter_proof;
 pub mod latency_floor;
 pub mod loss_floor;
 pub mod pacing;
+
+use drophammer_model::param::Param;
+use std::time::Duration;
+
+/// `trial_duration` of tests of the tester itself.
+pub const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "10 s", "length of a trial");

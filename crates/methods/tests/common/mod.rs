@@ -5,10 +5,9 @@
 use drophammer_methods::{Known, Method, PortView, TestError, Testbed};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::outcome::{Cell, Outcome, Row};
-use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration};
-use drophammer_model::registry::ParamKind;
-use drophammer_model::size::PacketSize;
-use drophammer_model::suite::{Addressing, ParamValue, Params};
+use drophammer_model::pattern::{Direction, PatternKey};
+use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
 use drophammer_model::trial::{AddressRange, Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -253,7 +252,7 @@ impl Testbed for Fake {
         &mut self.known
     }
 
-    fn ceiling(&self, _: &PacketSize, _: &[Family], _: &str) -> Option<FrameRate> {
+    fn ceiling(&self, _: &PatternKey) -> Option<FrameRate> {
         self.ceiling
     }
 
@@ -264,41 +263,10 @@ impl Testbed for Fake {
     fn note(&mut self, _: &str) {}
 }
 
-/// Defaults of `method` for a profile, read from the texts that it declares, with `over` put above them.
+/// Defaults of `method` for a profile, with `over` put above them.
 pub fn params(method: &dyn Method, conformant: bool, over: &[(&str, ParamValue)]) -> Params {
-    let mut params = Params::default();
-    for spec in method.spec().params {
-        let Some(text) = (if conformant { spec.conformant } else { spec.quick }) else { continue };
-        let list = || text.trim_matches(['[', ']']).split(',').map(str::trim);
-        let value = match spec.kind {
-            ParamKind::Sizes => ParamValue::Sizes(list().map(|s| s.parse().unwrap()).collect()),
-            ParamKind::Percents => ParamValue::Numbers(list().map(|s| s.parse().unwrap()).collect()),
-            ParamKind::Percent => ParamValue::Number(text.parse().unwrap()),
-            ParamKind::Duration => ParamValue::Duration(parse_duration(text).unwrap()),
-            ParamKind::Count => ParamValue::Count(text.parse().unwrap()),
-            ParamKind::Flag => ParamValue::Flag(text.parse().unwrap()),
-            ParamKind::Families => ParamValue::Families(
-                list()
-                    .map(|s| {
-                        if s == "ipv4" {
-                            Family::Ipv4
-                        } else {
-                            assert_eq!(s, "ipv6");
-                            Family::Ipv6
-                        }
-                    })
-                    .collect(),
-            ),
-            ParamKind::Choice(words) => {
-                assert!(words.contains(&text), "{}: {text}", spec.key);
-                ParamValue::Text(text.into())
-            }
-            ParamKind::Text => ParamValue::Text(text.into()),
-            ParamKind::Rate => ParamValue::Rate(drophammer_model::quantity::parse_frame_rate(text).unwrap()),
-            other => panic!("{}: {other:?} is not used by these tests", spec.key),
-        };
-        params.0.insert(spec.key.into(), value);
-    }
+    let profile = if conformant { Profile::Conformant } else { Profile::Quick };
+    let mut params = Params::defaults(method.spec().params, profile);
     for (key, value) in over {
         assert!(method.spec().params.iter().any(|p| p.key == *key), "{} has no {key}", method.spec().name);
         params.0.insert((*key).into(), value.clone());
@@ -331,4 +299,10 @@ pub fn rows(outcome: &Outcome) -> &[Row] {
 /// Value of a rank figure.
 pub fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
     outcome.ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no figure {key}")).value
+}
+
+/// The pattern of this size in IPv4, both ports sending.
+pub fn pattern(size: &str) -> PatternKey {
+    let direction = Direction::Bidirectional;
+    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], direction }
 }

@@ -4,6 +4,7 @@
 //! is, all computed when it is asked for. So a table is expanded while it is sent and recognised while it is received. A
 //! [`RouteTable`] has routes one by one. [`Routes`] is either.
 
+mod action;
 mod affine;
 mod attributes;
 mod internet;
@@ -12,6 +13,7 @@ mod range;
 mod space;
 mod table;
 
+pub use action::{Change, Packing, PeerIndex, RouteAction};
 pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
 pub use prefix::{Prefix, PrefixError};
 pub use range::{Description, RouteError, RouteRange};

@@ -1,6 +1,8 @@
 //! Parameters of tests and DUT kinds after validation: typed, defaults filled in.
 
+use super::{Profile, values};
 use crate::quantity::{FrameRate, show_duration};
+use crate::registry::ParamSpec;
 use crate::size::PacketSize;
 use crate::trial::Family;
 use std::collections::BTreeMap;
@@ -25,7 +27,7 @@ pub enum ParamValue {
     Flag(bool),
     /// `Families`, each once.
     Families(Vec<Family>),
-    /// `Choice`, `Text`, `Command`.
+    /// `Choice`, `Text`, `Command`, `File` (joined to the folder of the suite file).
     Text(String),
     /// `Interfaces`, `Ports`.
     Texts(Vec<String>),
@@ -50,8 +52,8 @@ impl ParamValue {
     }
 }
 
-/// All parameters of one test or DUT. Getters return `None` for a key that is absent or of another type; validation has
-/// made sure that every parameter with a default is there.
+/// All parameters of one test or DUT. Validation has made sure that every parameter with a default is there. Tests read them by
+/// their [`crate::Param`]; the getters return `None` for a key that is absent or of another type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub BTreeMap<String, ParamValue>);
 
@@ -68,6 +70,23 @@ macro_rules! getter {
 }
 
 impl Params {
+    /// The defaults of `specs` for a profile; a parameter without a default is absent. For programs that run a test without a
+    /// suite.
+    ///
+    /// # Panics
+    /// When a default cannot be read, which [`crate::registry::check_specs`] would have found.
+    pub fn defaults(specs: &[ParamSpec], profile: Profile) -> Params {
+        let text = |spec: &ParamSpec| match profile {
+            Profile::Quick => spec.quick,
+            Profile::Conformant => spec.conformant,
+        };
+        let value = |spec: &ParamSpec, text| match values::parse_default(spec, text) {
+            Ok(value) => (spec.key.to_owned(), value),
+            Err(why) => panic!("the default `{text}` of `{}` is wrong: {why}", spec.key),
+        };
+        Params(specs.iter().filter_map(|spec| Some(value(spec, text(spec)?))).collect())
+    }
+
     getter!(
         /// Frame sizes and mixes.
         sizes, Sizes, Vec<PacketSize>);

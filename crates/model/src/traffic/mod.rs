@@ -11,12 +11,12 @@
 mod arriving;
 mod field;
 mod header;
+mod names;
 mod permutation;
 mod value;
 
 pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation};
 pub use field::{AnyField, Field, FieldError};
-pub use header::{
-    Ethernet, Extension, FieldName, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,
-};
+pub use header::{Ethernet, Extension, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan};
+pub use names::FieldName;
 pub use value::{Bits, FieldValue, Octets};

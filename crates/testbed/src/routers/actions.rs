@@ -1,26 +1,22 @@
 //! What a test's actions are at the ports.
 
 use super::RoutingState;
-use crate::hosts::Act;
-use drophammer_emulation::bgp::Packing as OutPacking;
-use drophammer_methods::{Packing, RouteAction};
+use drophammer_model::routes::{Change, RouteAction};
 use drophammer_model::trial::PortIndex;
+use drophammer_rig::{Act, Hosts};
 
 impl RoutingState {
     /// What an action is at the ports.
-    pub(super) fn act(&self, action: &RouteAction) -> (PortIndex, Act) {
-        let packing =
-            |p: &Packing| OutPacking { routes_per_update: p.routes_per_update, pace: p.pace, prepend: p.prepend };
+    pub(super) fn act(hosts: &Hosts, action: &RouteAction) -> (PortIndex, Act) {
         match action {
-            RouteAction::Announce { peer, routes, part, packing: how }
-            | RouteAction::Withdraw { peer, routes, part, packing: how } => {
-                let (port, router) = self.at(*peer);
-                let advertise = matches!(action, RouteAction::Announce { .. });
-                let (routes, part, packing) = (routes.clone(), part.clone(), packing(how));
+            RouteAction::Routes { peer, change, routes, part, packing } => {
+                let (port, router) = hosts.place(*peer);
+                let advertise = *change == Change::Advertise;
+                let (routes, part, packing) = (routes.clone(), part.clone(), *packing);
                 (port, Act::Advertise { router, advertise, routes, part, packing })
             }
             RouteAction::Close { peer } => {
-                let (port, router) = self.at(*peer);
+                let (port, router) = hosts.place(*peer);
                 (port, Act::Stop(router))
             }
             RouteAction::Link { port, up } => (*port, Act::Link(*up)),
@@ -30,7 +26,7 @@ impl RoutingState {
     /// Keeps in mind who has something to say and who must be up.
     pub(super) fn note(&mut self, action: &RouteAction) {
         match action {
-            RouteAction::Announce { peer, .. } | RouteAction::Withdraw { peer, .. } => {
+            RouteAction::Routes { peer, .. } => {
                 self.speaking.insert(*peer);
             }
             RouteAction::Close { peer } => {

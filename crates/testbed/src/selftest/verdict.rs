@@ -1,11 +1,14 @@
 //! What follows from the steps, in one line per port: good for loss up to so many frames per second, for latency down to so
 //! many microseconds.
 
-use drophammer_methods::report::{note, row, table};
+use drophammer_methods::columns;
+use drophammer_methods::report::note;
 use drophammer_methods::selftest::{counter_proof, latency_floor, loss_floor};
+use drophammer_methods::table::TableSpec;
 use drophammer_model::environment::PortRecord;
-use drophammer_model::outcome::{Cell, Outcome, Row, Table, Verdict};
+use drophammer_model::outcome::{Outcome, Table, Verdict};
 use drophammer_model::quantity::FrameRate;
+use drophammer_model::size::PacketSize;
 
 pub(super) const NAME: &str = "verdict";
 pub(super) const TITLE: &str = "Verdict";
@@ -19,17 +22,21 @@ pub(super) struct Found {
     counters: Vec<Verdict>,
 }
 
-/// Cells of two columns of the table `key`: the first and the named one.
-fn column<'a>(tables: &'a [Table], key: &str, name: &str) -> Vec<(&'a Cell, f64)> {
-    let Some(table) = tables.iter().find(|t| t.key == key) else { return Vec::new() };
-    let Some(at) = table.columns.iter().position(|c| c.key == name) else { return Vec::new() };
-    let number = |row: &'a Row| match row.cells[at] {
-        Cell::Number(x) => Some((&row.cells[0], x)),
-        Cell::Count(n) => Some((&row.cells[0], n as f64)),
-        _ => None,
-    };
-    table.rows.iter().filter_map(number).collect()
+columns! {
+    /// What one port is good for at one frame size.
+    pub(super) struct PortRow {
+        port: String = "Port",
+        interface: String = "Interface",
+        driver: String = "Driver",
+        frame_size: PacketSize = "Frame size",
+        loss_up_to_pps: f64 = "Loss up to" ["fps"],
+        latency_floor_us: Option<f64> = "Latency from" ["µs"],
+        latency_resolution_us: Option<f64> = "told apart by" ["µs"],
+        counters: Option<String> = "Counters proven",
+    }
 }
+
+pub(super) const TABLE: TableSpec<PortRow> = TableSpec::new(NAME, "What each port is good for");
 
 impl Found {
     /// Takes what a step has found.
@@ -41,63 +48,45 @@ impl Found {
     /// The verdict.
     pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::default();
-        let floors = column(&self.tables, loss_floor::TABLE, loss_floor::FLOOR);
-        // Of this size, at the first load: one frame at a time.
-        let latency = |size: &Cell, name| {
-            let all = column(&self.tables, latency_floor::TABLE, name);
-            all.into_iter().find(|(of, _)| *of == size).map(|(_, us)| us)
-        };
+        let floors: Vec<(PacketSize, FrameRate)> = loss_floor::TABLE
+            .rows(&self.tables)
+            .into_iter()
+            .map(|row| (row.frame_size, FrameRate(row.loss_free_pps)))
+            .collect();
+        // Of each size the first load counts: one frame at a time.
+        let latencies = latency_floor::TABLE.rows(&self.tables);
         let equal = self.counters.iter().filter(|v| v.pass).count();
         let proven = (!self.counters.is_empty()).then(|| format!("{equal} of {}", self.counters.len()));
-        table(
-            &mut outcome,
-            NAME,
-            "What each port is good for",
-            &[
-                ("port", "Port", ""),
-                ("interface", "Interface", ""),
-                ("driver", "Driver", ""),
-                ("frame_size", "Frame size", ""),
-                ("loss_up_to_pps", "Loss up to", "fps"),
-                ("latency_floor_us", "Latency from", "µs"),
-                ("latency_resolution_us", "told apart by", "µs"),
-                ("counters", "Counters proven", ""),
-            ],
-        );
+        TABLE.begin(&mut outcome);
         note(
             &mut outcome,
             "Loss: up to this load per port, in both directions at once, whatever is lost is lost by the router. Latency: the \
              tester itself adds the first figure; routers closer together than the second are not told apart.",
         );
         for port in &self.ports {
-            for (size, pps) in &floors {
-                let cells = vec![
-                    port.name.as_str().into(),
-                    port.interface.as_str().into(),
-                    port.driver.as_str().into(),
-                    (*size).clone(),
-                    (*pps).into(),
-                    latency(size, latency_floor::FLOOR).into(),
-                    latency(size, latency_floor::RESOLUTION).into(),
-                    proven.clone().into(),
-                ];
-                row(&mut outcome, NAME, Row { cells, ..Row::default() });
+            for (size, load) in &floors {
+                let latency = latencies.iter().find(|row| row.frame_size == *size);
+                let row = PortRow {
+                    port: port.name.clone(),
+                    interface: port.interface.clone(),
+                    driver: port.driver.clone(),
+                    frame_size: size.clone(),
+                    loss_up_to_pps: load.pps(),
+                    latency_floor_us: latency.and_then(|row| row.floor_us),
+                    latency_resolution_us: latency.and_then(|row| row.resolution_us),
+                    counters: proven.clone(),
+                };
+                TABLE.add(&mut outcome, row, [], []);
             }
         }
-        let first = |name| column(&self.tables, latency_floor::TABLE, name).into_iter().map(|(_, us)| us).next();
-        self.say(&mut outcome, &floors, first(latency_floor::FLOOR).zip(first(latency_floor::RESOLUTION)));
+        let first = latencies.iter().find_map(|row| row.floor_us.zip(row.resolution_us));
+        self.say(&mut outcome, &floors, first);
         outcome
     }
 
     /// Verdicts in words.
-    fn say(&self, outcome: &mut Outcome, floors: &[(&Cell, f64)], latency: Option<(f64, f64)>) {
-        let loads: Vec<String> = floors
-            .iter()
-            .map(|(size, pps)| match size {
-                Cell::Text(size) => format!("{} at {size}", FrameRate(*pps)),
-                _ => FrameRate(*pps).to_string(),
-            })
-            .collect();
+    fn say(&self, outcome: &mut Outcome, floors: &[(PacketSize, FrameRate)], latency: Option<(f64, f64)>) {
+        let loads: Vec<String> = floors.iter().map(|(size, load)| format!("{load} at {size}")).collect();
         outcome.verdicts.push(Verdict {
             criterion: "good for loss".into(),
             pass: !loads.is_empty(),
@@ -131,23 +120,42 @@ mod tests {
     #[test]
     fn each_frame_size_has_its_own_figures() {
         let mut steps = Outcome::default();
-        table(&mut steps, loss_floor::TABLE, "", &[("frame_size", "", ""), (loss_floor::FLOOR, "", "")]);
-        let columns = [("frame_size", "", ""), (latency_floor::FLOOR, "", ""), (latency_floor::RESOLUTION, "", "")];
-        table(&mut steps, latency_floor::TABLE, "", &columns);
-        let mut add = |key: &str, cells: Vec<Cell>| row(&mut steps, key, Row { cells, ..Row::default() });
         for (size, load, floors) in [("64", 9e4, [3.0, 4.0]), ("1518", 8e4, [5.0, 6.0])] {
-            add(loss_floor::TABLE, vec![size.into(), load.into()]);
+            let frame_size: PacketSize = size.parse().unwrap();
+            let (ceiling_pps, ceiling_percent) = (None, None);
+            let row = loss_floor::FloorRow {
+                frame_size: frame_size.clone(),
+                ceiling_pps,
+                loss_free_pps: load,
+                ceiling_percent,
+                l2_mbps: 0.0,
+                frames: 0,
+            };
+            loss_floor::TABLE.add(&mut steps, row, [], []);
             // At two loads, of which the first counts.
-            for us in floors {
-                add(latency_floor::TABLE, vec![size.into(), us.into(), (us / 10.0).into()]);
+            for (load_pps, us) in (1..).map(f64::from).zip(floors) {
+                let row = latency_floor::FloorRow {
+                    frame_size: frame_size.clone(),
+                    load_pps,
+                    min_us: None,
+                    floor_us: Some(us),
+                    p99_us: None,
+                    p99_9_us: None,
+                    max_us: None,
+                    resolution_us: Some(us / 10.0),
+                };
+                latency_floor::TABLE.add(&mut steps, row, [], []);
             }
         }
         let mut found = Found { ports: vec![PortRecord::default()], ..Found::default() };
         found.take(&steps);
-        let rows = &found.outcome().tables[0].rows;
-        let figures = |i: usize| rows[i].cells[3..7].to_vec();
-        assert_eq!(figures(0), ["64".into(), 9e4.into(), 3.0.into(), Cell::from(0.3)]);
-        assert_eq!(figures(1), ["1518".into(), 8e4.into(), 5.0.into(), Cell::from(0.5)]);
+        let rows = TABLE.rows(&found.outcome().tables);
+        let figures = |i: usize| {
+            let row: &PortRow = &rows[i];
+            (row.frame_size.to_string(), row.loss_up_to_pps, row.latency_floor_us, row.latency_resolution_us)
+        };
+        assert_eq!(figures(0), ("64".into(), 9e4, Some(3.0), Some(0.3)));
+        assert_eq!(figures(1), ("1518".into(), 8e4, Some(5.0), Some(0.5)));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::*;
 use drophammer_methods::routing::WatchIndex;
-use drophammer_methods::{Packing, RouteAction, Sending, Settled, Testbed};
+use drophammer_methods::{Change, Packing, RouteAction, Sending, Settled, Testbed};
 use drophammer_reference::{BgpFaults, Faults};
-use drophammer_testbed::bed::Bed;
+use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(3);
 pub fn with<T>(
     bgp: &str,
     count: u32,
-    use_it: impl FnOnce(&mut Bed<'_>, &Reference, Arc<Routes>, WatchIndex) -> T,
+    use_it: impl FnOnce(&mut TestSetup<'_>, &Reference, Arc<Routes>, WatchIndex) -> T,
 ) -> T {
     let suite = suite(", propagation_delay: 10 ms", 2, bgp, "  - bgp_table_capacity\n");
     let delay = |config: &mut drophammer_reference::Config| {
@@ -34,14 +34,12 @@ pub fn with<T>(
     })
 }
 
-pub fn say(bed: &mut Bed<'_>, all: &Arc<Routes>, watch: WatchIndex, part: Range<u32>, present: bool) -> Settled {
+pub fn say(bed: &mut TestSetup<'_>, all: &Arc<Routes>, watch: WatchIndex, part: Range<u32>, present: bool) -> Settled {
     let (peer, routes, packing) = (0, all.clone(), Packing::default());
     let routing = bed.routing().unwrap();
     routing.expect(watch, part.clone(), present);
-    let action = match present {
-        true => RouteAction::Announce { peer, routes, part, packing },
-        false => RouteAction::Withdraw { peer, routes, part, packing },
-    };
+    let change = if present { Change::Advertise } else { Change::Withdraw };
+    let action = RouteAction::Routes { peer, change, routes, part, packing };
     routing.act(&action).unwrap();
     routing.await_settled(&[watch], PATIENCE).unwrap()
 }
@@ -73,11 +71,11 @@ fn what_has_settled_is_not_waited_for() {
         assert_eq!(routing.await_settled(&[watch], PATIENCE).unwrap(), at_once, "and nothing has changed");
         let verified = routing.verified(watch);
         assert_eq!((verified.present, verified.announcements, verified.withdrawals), (1_000, 1_000, 0));
-        assert_eq!(routing.skyline(watch).last().unwrap().1, 1_000);
-        assert!(routing.times(watch).iter().all(|t| t.is_some_and(|t| (0.01..0.0102).contains(&t))));
+        assert_eq!(routing.trace(watch).skyline.last().unwrap().1, 1_000);
+        assert!(routing.trace(watch).times.iter().all(|t| t.is_some_and(|t| (0.01..0.0102).contains(&t))));
         // Of a part that goes, the others' times are none.
         assert!(say(bed, &all, watch, 300..500, false).complete);
-        let times = bed.routing().unwrap().times(watch);
+        let times = bed.routing().unwrap().trace(watch).times;
         assert!((0..1_000).all(|i| times[i].is_some() == (300..500).contains(&i)));
         assert_eq!((device.truth().bgp.routes, bed.routing().unwrap().verified(watch).withdrawals), (800, 200));
     });
@@ -165,7 +163,7 @@ fn a_device_that_reads_no_more_takes_no_more() {
 }
 
 /// Sessions come up, and all of a table is passed on and taken back.
-fn works_again(bed: &mut Bed<'_>, all: &Arc<Routes>) {
+fn works_again(bed: &mut TestSetup<'_>, all: &Arc<Routes>) {
     let routing = bed.routing().unwrap();
     routing.establish(&[0, 2], Duration::from_secs(10)).unwrap();
     let watch = routing.watch(2, 0, all);
@@ -185,8 +183,8 @@ fn a_session_that_falls_silent_in_the_middle_is_told_by_its_timer() {
         let routing = bed.routing().unwrap();
         let begun = routing.now_s();
         routing.expect(watch, 1_000..2_000, true);
-        let announce =
-            RouteAction::Announce { peer: 0, routes: all.clone(), part: 1_000..2_000, packing: Packing::default() };
+        let (change, packing) = (Change::Advertise, Packing::default());
+        let announce = RouteAction::Routes { peer: 0, change, routes: all.clone(), part: 1_000..2_000, packing };
         routing.act(&announce).unwrap();
         let settled = routing.await_settled(&[watch], Duration::from_secs(30)).unwrap();
         assert!(
@@ -280,8 +278,8 @@ fn a_session_that_came_back_is_named_when_its_routes_are_missed() {
     with("{}", 1_000, |bed, device, all, watch| {
         assert!(say(bed, &all, watch, 0..500, true).complete);
         faults(device, BgpFaults { reset_after: 1, ..BgpFaults::default() });
-        let announce =
-            RouteAction::Announce { peer: 0, routes: all.clone(), part: 500..501, packing: Packing::default() };
+        let (change, packing) = (Change::Advertise, Packing::default());
+        let announce = RouteAction::Routes { peer: 0, change, routes: all.clone(), part: 500..501, packing };
         bed.routing().unwrap().act(&announce).unwrap();
         bed.settle(Duration::from_secs(3)).unwrap();
         let session = bed.routing().unwrap().session(0);

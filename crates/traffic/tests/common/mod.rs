@@ -6,7 +6,7 @@ use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_port::simulated::{self, SimulatedClock};
 use drophammer_port::{Arrival, Clock, Port, PortError};
-use drophammer_traffic::{Control, Neighbour, Plan, PlanError, SendFrame, Timing, run};
+use drophammer_traffic::{Control, Neighbour, Plan, PlanError, SendFrame, Timing, VlanNeighbour, run};
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::TrialKey;
 use std::cmp::Reverse;
@@ -163,7 +163,13 @@ impl Bench {
                 mac: MacAddr::local(i),
                 device_ipv4: Some(device_mac(i as usize)),
                 device_ipv6: Some(device_mac(i as usize)),
-                vlans: Vec::new(),
+                vlans: [vec![100], vec![100, 200]]
+                    .map(|vids| VlanNeighbour {
+                        vids,
+                        device_ipv4: Some(device_mac(i as usize)),
+                        device_ipv6: Some(device_mac(i as usize)),
+                    })
+                    .into(),
             })
             .collect();
         Plan::new(spec, &neighbours, &timing)

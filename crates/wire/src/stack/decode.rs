@@ -51,9 +51,9 @@ fn again(frame: &[u8], layers: &Layers, keep: usize) -> Option<Decoded> {
     };
     let mut headers: Vec<Header> = layers[..keep].iter().map(|layer| header(frame, layer)).collect();
     for (i, header) in headers.iter_mut().enumerate() {
-        for entry in entries(header.kind()).iter().filter(|entry| !entry.3) {
-            if let Some(place) = layers.place(frame, i, entry.0) {
-                header.set(entry.0, place.read(frame)?);
+        for entry in entries(header.kind()).iter().filter(|entry| !entry.automatic) {
+            if let Some(place) = layers.place(frame, i, entry.name) {
+                header.set(entry.name, place.read(frame)?);
             }
         }
     }

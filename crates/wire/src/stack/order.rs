@@ -17,7 +17,8 @@ pub(super) fn check(headers: &[Header]) -> Result<(), StackError> {
     if first.kind() != HeaderKind::Ethernet {
         return wrong(0, Cause::NoEthernet);
     }
-    if headers.len() > MAX_LAYERS {
+    // Raw bytes, which are last, are no layer.
+    if headers.get(MAX_LAYERS).is_some_and(|h| h.kind() != HeaderKind::Raw) {
         return wrong(MAX_LAYERS, Cause::TooMany { most: MAX_LAYERS });
     }
     for (i, pair) in headers.windows(2).enumerate() {

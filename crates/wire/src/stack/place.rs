@@ -60,7 +60,16 @@ impl Place {
 
 /// A field of a header: its first bit from the start of the header, its width, and whether it follows from the rest of the
 /// stack where nothing is given.
-pub(super) struct Entry(pub(super) FieldName, i32, u32, pub(super) bool);
+pub(super) struct Entry {
+    pub(super) name: FieldName,
+    bit: i32,
+    pub(super) width: u32,
+    pub(super) automatic: bool,
+}
+
+const fn field(name: FieldName, bit: i32, width: u32, automatic: bool) -> Entry {
+    Entry { name, bit, width, automatic }
+}
 
 const GIVEN: bool = false;
 const AUTOMATIC: bool = true;
@@ -70,107 +79,107 @@ pub(super) fn entries(kind: HeaderKind) -> &'static [Entry] {
     use FieldName::*;
     match kind {
         HeaderKind::Ethernet => {
-            const { &[Entry(Destination, 0, 48, GIVEN), Entry(Source, 48, 48, GIVEN), Entry(Ethertype, 96, 16, AUTOMATIC)] }
+            const { &[field(Destination, 0, 48, GIVEN), field(Source, 48, 48, GIVEN), field(Ethertype, 96, 16, AUTOMATIC)] }
         }
         HeaderKind::Vlan => {
             const {
                 &[
-                    Entry(Tpid, -16, 16, AUTOMATIC),
-                    Entry(Pcp, 0, 3, GIVEN),
-                    Entry(Dei, 3, 1, GIVEN),
-                    Entry(Vid, 4, 12, GIVEN),
-                    Entry(Ethertype, 16, 16, AUTOMATIC),
+                    field(Tpid, -16, 16, AUTOMATIC),
+                    field(Pcp, 0, 3, GIVEN),
+                    field(Dei, 3, 1, GIVEN),
+                    field(Vid, 4, 12, GIVEN),
+                    field(Ethertype, 16, 16, AUTOMATIC),
                 ]
             }
         }
         HeaderKind::Mpls => {
             const {
                 &[
-                    Entry(Label, 0, 20, GIVEN),
-                    Entry(Tc, 20, 3, GIVEN),
-                    Entry(BottomOfStack, 23, 1, AUTOMATIC),
-                    Entry(Ttl, 24, 8, GIVEN),
+                    field(Label, 0, 20, GIVEN),
+                    field(Tc, 20, 3, GIVEN),
+                    field(BottomOfStack, 23, 1, AUTOMATIC),
+                    field(Ttl, 24, 8, GIVEN),
                 ]
             }
         }
         HeaderKind::Ipv4 => {
             const {
                 &[
-                    Entry(Version, 0, 4, AUTOMATIC),
-                    Entry(HeaderLength, 4, 4, AUTOMATIC),
-                    Entry(Dscp, 8, 6, GIVEN),
-                    Entry(Ecn, 14, 2, GIVEN),
-                    Entry(TotalLength, 16, 16, AUTOMATIC),
-                    Entry(Identification, 32, 16, GIVEN),
-                    Entry(Reserved, 48, 1, GIVEN),
-                    Entry(DontFragment, 49, 1, GIVEN),
-                    Entry(MoreFragments, 50, 1, GIVEN),
-                    Entry(FragmentOffset, 51, 13, GIVEN),
-                    Entry(Ttl, 64, 8, GIVEN),
-                    Entry(Protocol, 72, 8, AUTOMATIC),
-                    Entry(HeaderChecksum, 80, 16, AUTOMATIC),
-                    Entry(Source, 96, 32, GIVEN),
-                    Entry(Destination, 128, 32, GIVEN),
+                    field(Version, 0, 4, AUTOMATIC),
+                    field(HeaderLength, 4, 4, AUTOMATIC),
+                    field(Dscp, 8, 6, GIVEN),
+                    field(Ecn, 14, 2, GIVEN),
+                    field(TotalLength, 16, 16, AUTOMATIC),
+                    field(Identification, 32, 16, GIVEN),
+                    field(Reserved, 48, 1, GIVEN),
+                    field(DontFragment, 49, 1, GIVEN),
+                    field(MoreFragments, 50, 1, GIVEN),
+                    field(FragmentOffset, 51, 13, GIVEN),
+                    field(Ttl, 64, 8, GIVEN),
+                    field(Protocol, 72, 8, AUTOMATIC),
+                    field(HeaderChecksum, 80, 16, AUTOMATIC),
+                    field(Source, 96, 32, GIVEN),
+                    field(Destination, 128, 32, GIVEN),
                 ]
             }
         }
         HeaderKind::Ipv6 => {
             const {
                 &[
-                    Entry(Version, 0, 4, AUTOMATIC),
-                    Entry(Dscp, 4, 6, GIVEN),
-                    Entry(Ecn, 10, 2, GIVEN),
-                    Entry(FlowLabel, 12, 20, GIVEN),
-                    Entry(PayloadLength, 32, 16, AUTOMATIC),
-                    Entry(NextHeader, 48, 8, AUTOMATIC),
-                    Entry(HopLimit, 56, 8, GIVEN),
-                    Entry(Source, 64, 128, GIVEN),
-                    Entry(Destination, 192, 128, GIVEN),
+                    field(Version, 0, 4, AUTOMATIC),
+                    field(Dscp, 4, 6, GIVEN),
+                    field(Ecn, 10, 2, GIVEN),
+                    field(FlowLabel, 12, 20, GIVEN),
+                    field(PayloadLength, 32, 16, AUTOMATIC),
+                    field(NextHeader, 48, 8, AUTOMATIC),
+                    field(HopLimit, 56, 8, GIVEN),
+                    field(Source, 64, 128, GIVEN),
+                    field(Destination, 192, 128, GIVEN),
                 ]
             }
         }
         HeaderKind::Gre => {
             const {
                 &[
-                    Entry(Protocol, 16, 16, AUTOMATIC),
-                    Entry(Checksum, 32, 16, AUTOMATIC),
-                    Entry(Key, 32, 32, GIVEN),
-                    Entry(SequenceNumber, 32, 32, GIVEN),
+                    field(Protocol, 16, 16, AUTOMATIC),
+                    field(Checksum, 32, 16, AUTOMATIC),
+                    field(Key, 32, 32, GIVEN),
+                    field(SequenceNumber, 32, 32, GIVEN),
                 ]
             }
         }
         HeaderKind::Udp => {
             const {
                 &[
-                    Entry(SourcePort, 0, 16, GIVEN),
-                    Entry(DestinationPort, 16, 16, GIVEN),
-                    Entry(Length, 32, 16, AUTOMATIC),
-                    Entry(Checksum, 48, 16, AUTOMATIC),
+                    field(SourcePort, 0, 16, GIVEN),
+                    field(DestinationPort, 16, 16, GIVEN),
+                    field(Length, 32, 16, AUTOMATIC),
+                    field(Checksum, 48, 16, AUTOMATIC),
                 ]
             }
         }
         HeaderKind::Tcp => {
             const {
                 &[
-                    Entry(SourcePort, 0, 16, GIVEN),
-                    Entry(DestinationPort, 16, 16, GIVEN),
-                    Entry(SequenceNumber, 32, 32, GIVEN),
-                    Entry(AcknowledgmentNumber, 64, 32, GIVEN),
-                    Entry(DataOffset, 96, 4, AUTOMATIC),
-                    Entry(Flags, 100, 12, GIVEN),
-                    Entry(Window, 112, 16, GIVEN),
-                    Entry(Checksum, 128, 16, AUTOMATIC),
-                    Entry(UrgentPointer, 144, 16, GIVEN),
+                    field(SourcePort, 0, 16, GIVEN),
+                    field(DestinationPort, 16, 16, GIVEN),
+                    field(SequenceNumber, 32, 32, GIVEN),
+                    field(AcknowledgmentNumber, 64, 32, GIVEN),
+                    field(DataOffset, 96, 4, AUTOMATIC),
+                    field(Flags, 100, 12, GIVEN),
+                    field(Window, 112, 16, GIVEN),
+                    field(Checksum, 128, 16, AUTOMATIC),
+                    field(UrgentPointer, 144, 16, GIVEN),
                 ]
             }
         }
         HeaderKind::IcmpEcho => {
             const {
                 &[
-                    Entry(Code, 8, 8, GIVEN),
-                    Entry(Checksum, 16, 16, AUTOMATIC),
-                    Entry(Identifier, 32, 16, GIVEN),
-                    Entry(SequenceNumber, 48, 16, GIVEN),
+                    field(Code, 8, 8, GIVEN),
+                    field(Checksum, 16, 16, AUTOMATIC),
+                    field(Identifier, 32, 16, GIVEN),
+                    field(SequenceNumber, 48, 16, GIVEN),
                 ]
             }
         }
@@ -182,7 +191,7 @@ impl Layers {
     /// Where the field `name` of header `index` of `frame` is; `None` if that header has no such field.
     pub fn place(&self, frame: &[u8], index: usize, name: FieldName) -> Option<Place> {
         let layer = self.get(index)?;
-        let Entry(_, bit, width, _) = entries(layer.kind).iter().find(|entry| entry.0 == name)?;
+        let Entry { bit, width, .. } = entries(layer.kind).iter().find(|entry| entry.name == name)?;
         let start = layer.offset() as i32 * 8;
         let bit = match (layer.kind, name) {
             (HeaderKind::Ipv6, FieldName::NextHeader) => {

@@ -1,0 +1,234 @@
+//! Tables of an [`Outcome`], whose columns are declared once and whose rows are built by names.
+
+#[doc(hidden)]
+pub use drophammer_model::outcome::Cell;
+use drophammer_model::outcome::{Column, Outcome, Row, Table};
+use drophammer_model::size::PacketSize;
+use drophammer_model::trial::Family;
+use std::marker::PhantomData;
+
+/// A type that a column can have. `Option` of it is a column whose cells may be empty.
+pub trait CellValue: Sized {
+    /// The value as it is stored.
+    fn into_cell(self) -> Cell;
+
+    /// The value of a stored cell; `None` when the cell holds no such value.
+    fn of_cell(cell: &Cell) -> Option<Self>;
+}
+
+impl CellValue for u64 {
+    fn into_cell(self) -> Cell {
+        self.into()
+    }
+    fn of_cell(cell: &Cell) -> Option<Self> {
+        if let Cell::Count(n) = cell { Some(*n) } else { None }
+    }
+}
+
+impl CellValue for f64 {
+    fn into_cell(self) -> Cell {
+        self.into()
+    }
+    fn of_cell(cell: &Cell) -> Option<Self> {
+        if let Cell::Number(x) = cell { Some(*x) } else { None }
+    }
+}
+
+impl CellValue for String {
+    fn into_cell(self) -> Cell {
+        self.into()
+    }
+    fn of_cell(cell: &Cell) -> Option<Self> {
+        if let Cell::Text(text) = cell { Some(text.clone()) } else { None }
+    }
+}
+
+impl CellValue for PacketSize {
+    fn into_cell(self) -> Cell {
+        self.to_string().into()
+    }
+    fn of_cell(cell: &Cell) -> Option<Self> {
+        if let Cell::Text(text) = cell { text.parse().ok() } else { None }
+    }
+}
+
+impl CellValue for Family {
+    fn into_cell(self) -> Cell {
+        self.to_string().into()
+    }
+    fn of_cell(cell: &Cell) -> Option<Self> {
+        [Family::Ipv4, Family::Ipv6].into_iter().find(|family| *cell == family.into_cell())
+    }
+}
+
+impl<T: CellValue> CellValue for Option<T> {
+    fn into_cell(self) -> Cell {
+        self.map_or(Cell::None, T::into_cell)
+    }
+    fn of_cell(cell: &Cell) -> Option<Self> {
+        if *cell == Cell::None { Some(None) } else { T::of_cell(cell).map(Some) }
+    }
+}
+
+/// A row by names. [`columns!`](crate::columns) declares one.
+pub trait Columns: Sized {
+    /// Key, heading and unit of each column, in order.
+    const COLUMNS: &'static [(&'static str, &'static str, &'static str)];
+
+    /// The cells, in the order of the columns.
+    fn into_cells(self) -> Vec<Cell>;
+
+    /// The row of these cells; `None` when one of them is not of its column's type.
+    fn of_cells(cells: &[Cell]) -> Option<Self>;
+}
+
+/// Declares the columns of a table as a struct, which is then a row: `key: type = "heading" ["unit"]`. The unit may be left out.
+///
+/// ```
+/// use drophammer_methods::table::{Columns, TableSpec};
+/// drophammer_methods::columns! {
+///     /// One load.
+///     pub struct LoadRow {
+///         load_percent: f64 = "Load" ["%"],
+///         lost: u64 = "Lost" ["frames"],
+///         remark: Option<String> = "Remark",
+///     }
+/// }
+/// const TABLE: TableSpec<LoadRow> = TableSpec::new("loss", "Loss by load");
+///
+/// let mut outcome = Default::default();
+/// TABLE.begin(&mut outcome);
+/// TABLE.add(&mut outcome, LoadRow { load_percent: 50.0, lost: 3, remark: None }, [], []);
+/// assert_eq!(outcome.tables[0].columns[1].unit, "frames");
+/// assert_eq!(TABLE.rows(&outcome.tables)[0].lost, 3);
+/// ```
+#[macro_export]
+macro_rules! columns {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident {
+        $($field:ident: $type:ty = $title:literal $([$unit:literal])?),+ $(,)?
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name {
+            $(
+                #[doc = concat!("Column \"", $title, "\"" $(, ", in ", $unit)?, ".")]
+                pub $field: $type,
+            )+
+        }
+
+        impl $crate::table::Columns for $name {
+            const COLUMNS: &'static [(&'static str, &'static str, &'static str)] =
+                &[$((stringify!($field), $title, concat!($($unit)?))),+];
+
+            fn into_cells(self) -> Vec<$crate::table::Cell> {
+                vec![$($crate::table::CellValue::into_cell(self.$field)),+]
+            }
+
+            fn of_cells(cells: &[$crate::table::Cell]) -> Option<Self> {
+                let mut cells = cells.iter();
+                Some($name { $($field: $crate::table::CellValue::of_cell(cells.next()?)?),+ })
+            }
+        }
+    };
+}
+
+/// A table with rows of type `R`.
+#[derive(Debug)]
+pub struct TableSpec<R> {
+    key: &'static str,
+    title: &'static str,
+    of: PhantomData<fn(R)>,
+}
+
+impl<R: Columns> TableSpec<R> {
+    /// A table of this key, the same on every DUT, and heading.
+    pub const fn new(key: &'static str, title: &'static str) -> Self {
+        TableSpec { key, title, of: PhantomData }
+    }
+
+    /// The key.
+    pub const fn key(&self) -> &'static str {
+        self.key
+    }
+
+    /// Adds the empty table.
+    pub fn begin(&self, outcome: &mut Outcome) {
+        let columns = R::COLUMNS.iter().map(|(key, title, unit)| Column::new(key, title, unit)).collect();
+        outcome.tables.push(Table { key: self.key.into(), title: self.title.into(), columns, rows: Vec::new() });
+    }
+
+    /// Adds a row with the trials behind it and its marks; begins the table where that was not done.
+    pub fn add(
+        &self,
+        outcome: &mut Outcome,
+        row: R,
+        trials: impl IntoIterator<Item = u64>,
+        marks: impl IntoIterator<Item = String>,
+    ) {
+        if outcome.tables.iter().all(|table| table.key != self.key) {
+            self.begin(outcome);
+        }
+        if let Some(table) = outcome.tables.iter_mut().find(|table| table.key == self.key) {
+            let row = Row {
+                cells: row.into_cells(),
+                trials: trials.into_iter().collect(),
+                marks: marks.into_iter().collect(),
+            };
+            table.rows.push(row);
+        }
+    }
+
+    /// The rows of this table among `tables`.
+    pub fn rows(&self, tables: &[Table]) -> Vec<R> {
+        let rows = tables.iter().filter(|table| table.key == self.key).flat_map(|table| &table.rows);
+        rows.filter_map(|row| R::of_cells(&row.cells)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    columns! {
+        /// One of each type.
+        struct AllRow {
+            size: PacketSize = "Size",
+            family: Family = "Family",
+            rate_pps: f64 = "Rate" ["fps"],
+            frames: Option<u64> = "Frames" ["frames"],
+            remark: Option<String> = "Remark",
+        }
+    }
+    const TABLE: TableSpec<AllRow> = TableSpec::new("all", "All");
+
+    #[test]
+    fn rows_come_back_as_they_were_added() {
+        let mut outcome = Outcome::default();
+        let row = |frames, remark: Option<&str>| AllRow {
+            size: "imix".parse().unwrap(),
+            family: Family::Ipv6,
+            rate_pps: 1.5,
+            frames,
+            remark: remark.map(Into::into),
+        };
+        TABLE.add(&mut outcome, row(Some(7), None), [1, 2], ["mark".to_owned()]);
+        TABLE.add(&mut outcome, row(None, Some("late")), [], []);
+        assert_eq!(TABLE.rows(&outcome.tables), [row(Some(7), None), row(None, Some("late"))]);
+        let table = &outcome.tables[0];
+        let shown: Vec<String> = table.columns.iter().map(|c| format!("{}|{}|{}", c.key, c.title, c.unit)).collect();
+        assert_eq!(
+            shown,
+            ["size|Size|", "family|Family|", "rate_pps|Rate|fps", "frames|Frames|frames", "remark|Remark|"]
+        );
+        assert_eq!(
+            (table.rows[0].trials.as_slice(), table.rows[0].marks.as_slice()),
+            (&[1, 2][..], &["mark".to_owned()][..])
+        );
+        assert_eq!(table.rows[1].cells[3], Cell::None);
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_an_empty_cell() {
+        assert_eq!(f64::NAN.into_cell(), Cell::None);
+    }
+}

@@ -1,0 +1,273 @@
+//! Route tests on a router whose every answer is known in closed form.
+
+mod common;
+
+use common::{Fake, cell, params, rank, rows};
+use drophammer_methods::routing::WatchIndex;
+use drophammer_methods::{
+    Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
+    Testbed, Verified, find,
+};
+use drophammer_model::outcome::{Cell, Outcome};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::routes::{PeerIndex, RouteRange, Routes};
+use drophammer_model::suite::ParamValue;
+use drophammer_model::trial::{Family, TrialResult, TrialSpec};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Two ports with `peers_per_port` routers each, and a DUT that passes routes on at a steady rate up to a limit.
+struct Router {
+    bed: Fake,
+    peers: Vec<PeerView>,
+    /// Routes that the DUT keeps; it ignores further ones.
+    limit: usize,
+    /// Time in which it passes a route on, in seconds; for route i it is `1 + i % 2` of that.
+    route_s: f64,
+    /// Sessions that it accepts.
+    sessions: usize,
+    /// Resident memory in MiB per 1,000 routes.
+    memory_mib: u64,
+    up: BTreeSet<PeerIndex>,
+    held: BTreeSet<u32>,
+    expected: BTreeSet<u32>,
+    pending_s: f64,
+    now_s: f64,
+    resets: u32,
+}
+
+impl Router {
+    fn new(peers_per_port: usize) -> Self {
+        let peer = |i: usize| PeerView {
+            name: format!("p{}.{}", i / peers_per_port + 1, i % peers_per_port + 1),
+            port: i / peers_per_port,
+            family: Family::Ipv4,
+            asn: 65_001 + (i / peers_per_port) as u32,
+            address: std::net::Ipv4Addr::from_bits(0xC612_0000 + i as u32).into(),
+        };
+        Router {
+            bed: Fake::new(),
+            peers: (0..2 * peers_per_port).map(peer).collect(),
+            limit: usize::MAX,
+            route_s: 0.0,
+            sessions: usize::MAX,
+            memory_mib: 0,
+            up: BTreeSet::new(),
+            held: BTreeSet::new(),
+            expected: BTreeSet::new(),
+            pending_s: 0.0,
+            now_s: 0.0,
+            resets: 0,
+        }
+    }
+
+    fn missing(&self) -> usize {
+        self.expected.difference(&self.held).count()
+    }
+}
+
+impl Testbed for Router {
+    fn ports(&self) -> &[PortView] {
+        self.bed.ports()
+    }
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        self.bed.trial(spec)
+    }
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.now_s += time.as_secs_f64();
+        self.bed.settle(time)
+    }
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        Ok(self)
+    }
+    fn known(&mut self) -> &mut Known {
+        self.bed.known()
+    }
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        Testbed::ceiling(&self.bed, pattern)
+    }
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        self.bed.progress(what, done, of);
+    }
+    fn note(&mut self, text: &str) {
+        self.bed.note(text);
+    }
+}
+
+impl Routing for Router {
+    fn peers(&self) -> &[PeerView] {
+        &self.peers
+    }
+
+    fn table(&mut self, _: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
+        Ok(Arc::new(RouteRange::internet(family, count, 1).unwrap().into()))
+    }
+
+    fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError> {
+        for peer in peers {
+            if self.up.len() == self.sessions {
+                self.now_s += within.as_secs_f64();
+                return Err(TestError::Failed(format!("the BGP session of {} is not up", self.peers[*peer].name)));
+            }
+            self.up.insert(*peer);
+        }
+        self.now_s += 0.5;
+        Ok(vec![Duration::from_millis(500); peers.len()])
+    }
+
+    fn session(&self, peer: PeerIndex) -> SessionView {
+        SessionView { established: self.up.contains(&peer), cause: String::new(), losses: 0 }
+    }
+
+    fn watch(&mut self, _: PeerIndex, _: PeerIndex, _: &Arc<Routes>) -> WatchIndex {
+        self.expected.clear();
+        0
+    }
+
+    fn expect(&mut self, _: WatchIndex, part: Range<u32>, present: bool) {
+        if present {
+            self.expected.extend(part);
+        } else {
+            self.expected.retain(|route| !part.contains(route));
+        }
+    }
+
+    fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
+        let RouteAction::Routes { change, part, .. } = action else { panic!("{action:?}") };
+        for route in part.clone() {
+            self.pending_s += self.route_s * f64::from(1 + route % 2);
+            match change {
+                Change::Advertise if self.held.len() < self.limit => drop(self.held.insert(route)),
+                Change::Advertise => {}
+                Change::Withdraw => drop(self.held.remove(&route)),
+            }
+        }
+        Ok(())
+    }
+
+    fn await_settled(&mut self, _: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
+        let complete = self.held == self.expected;
+        let last_change_s = std::mem::take(&mut self.pending_s);
+        self.now_s += last_change_s + if complete { 0.0 } else { patience.as_secs_f64() };
+        Ok(Settled {
+            complete,
+            last_change_s,
+            first_change_s: None,
+            sent_s: None,
+            sending: Sending::default(),
+            cause: if complete { String::new() } else { format!("nothing changed for {} s", patience.as_secs()) },
+        })
+    }
+
+    fn verified(&self, _: WatchIndex) -> Verified {
+        let (expected, missing) = (self.expected.len() as u64, self.missing() as u64);
+        Verified { expected, present: expected - missing, missing, ..Verified::default() }
+    }
+
+    fn reset(&mut self, _: Duration) -> Result<(), TestError> {
+        self.resets += 1;
+        self.up.clear();
+        self.held.clear();
+        self.expected.clear();
+        Ok(())
+    }
+
+    fn dut(&mut self) -> &mut dyn ControlPlane {
+        self
+    }
+
+    fn now_s(&self) -> f64 {
+        self.now_s
+    }
+}
+
+impl ControlPlane for Router {
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        vec![("bgpd".into(), self.held.len() as u64 * self.memory_mib * 1_048_576 / 1_000)]
+    }
+}
+
+fn run(name: &str, bed: &mut Router, over: &[(&str, u64)]) -> (Outcome, Result<(), TestError>) {
+    let over: Vec<_> = over.iter().map(|(key, count)| (*key, ParamValue::Count(*count))).collect();
+    let (method, mut outcome) = (find(name).unwrap(), Outcome::default());
+    let end = method.run(bed, &params(method, false, &over), &mut outcome);
+    (outcome, end)
+}
+
+#[test]
+fn the_capacity_is_that_of_the_last_whole_step() {
+    let mut bed = Router { limit: 2_500, route_s: 1e-3, memory_mib: 2, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 5_000)]);
+    assert_eq!(end, Ok(()));
+    assert_eq!(rank(&outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
+    assert_eq!(rank(&outcome, "bgp_load_ipv4_s"), None);
+    assert_eq!(rows(&outcome).len(), 3);
+    // Half of the routes take 1 ms, half of them 2 ms.
+    assert!((cell(&outcome, 1, "step_s").unwrap() - 1.5).abs() < 1e-9);
+    assert!((cell(&outcome, 1, "rate_rps").unwrap() - 1_000.0 / 1.5).abs() < 1e-6);
+    assert_eq!(cell(&outcome, 1, "memory_mib"), Some(4.0));
+    assert_eq!(cell(&outcome, 2, "missing"), Some(500.0));
+    assert_eq!(cell(&outcome, 2, "rate_rps"), None);
+    assert_eq!(rows(&outcome)[2].marks, ["500 missing, nothing changed for 10 s"]);
+    assert!(outcome.notes.iter().any(|n| n.starts_with("IPv4: stopped at 3,000 routes: 500 missing")));
+    assert_eq!(bed.resets, 1);
+}
+
+#[test]
+fn a_router_that_takes_all_routes_has_at_least_these() {
+    let mut bed = Router { route_s: 1e-3, ..Router::new(1) };
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[("step", 1_000), ("max_routes", 2_500)]);
+    assert_eq!(end, Ok(()));
+    assert_eq!(rank(&outcome, "bgp_capacity_ipv4_routes"), Some(2_500.0));
+    assert!((rank(&outcome, "bgp_load_ipv4_s").unwrap() - 2_500.0 * 1.5e-3).abs() < 1e-9);
+    assert_eq!(cell(&outcome, 2, "routes"), Some(2_500.0));
+    assert!(outcome.notes.contains(&"IPv4: at least 2,500 routes; more were not tried".to_owned()));
+    // The full table was held.
+    assert_eq!(bed.bed.settled, Duration::from_secs(1));
+}
+
+#[test]
+fn each_route_has_its_own_pass_through_time() {
+    let mut bed = Router { route_s: 3e-3, ..Router::new(1) };
+    let (outcome, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
+    assert_eq!(end, Ok(()));
+    // Six of eleven routes take 3 ms, five of them 6 ms.
+    for row in 0..2 {
+        let at = |column| cell(&outcome, row, column).unwrap();
+        assert!((at("min_ms") - 3.0).abs() < 1e-9 && (at("median_ms") - 3.0).abs() < 1e-9);
+        assert!((at("max_ms") - 6.0).abs() < 1e-9 && (at("mean_ms") - 48.0 / 11.0).abs() < 1e-9);
+    }
+    assert_eq!(rows(&outcome)[1].cells[1], Cell::from("withdrawn"));
+    let mut bed = Router { limit: 0, ..Router::new(1) };
+    let (_, end) = run("bgp_pass_through", &mut bed, &[("samples", 11)]);
+    let Err(TestError::Failed(why)) = end else { panic!("{end:?}") };
+    assert!(why.ends_with("was not passed on: 1 missing, nothing changed for 10 s"), "{why}");
+    assert_eq!(bed.resets, 1);
+}
+
+#[test]
+fn sessions_are_counted_up_to_the_first_that_does_not_come_up() {
+    let mut bed = Router { sessions: 7, ..Router::new(5) };
+    let (outcome, end) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
+    assert_eq!(end, Ok(()));
+    assert_eq!(rank(&outcome, "bgp_sessions"), Some(6.0));
+    assert_eq!(rank(&outcome, "bgp_sessions_s"), None);
+    // One of each port in turn: the eighth session is the fourth of the second port.
+    assert_eq!(rows(&outcome)[2].marks, ["the BGP session of p2.4 is not up"]);
+    let mut bed = Router::new(5);
+    let (outcome, _) = run("bgp_session_capacity", &mut bed, &[("step", 3)]);
+    assert_eq!((rank(&outcome, "bgp_sessions"), rank(&outcome, "bgp_sessions_s")), (Some(10.0), Some(2.0)));
+}
+
+#[test]
+fn a_test_needs_a_session_on_each_of_its_ports() {
+    let mut bed = Router::new(1);
+    bed.peers.truncate(1);
+    let (outcome, end) = run("bgp_table_capacity", &mut bed, &[]);
+    let why = "this test needs 2 ports with IPv4 sessions, the suite has 1";
+    assert_eq!(end, Err(TestError::NotApplicable(why.into())));
+    assert!(outcome.notes.contains(&format!("IPv4 not tested: {why}")));
+}

@@ -1,0 +1,256 @@
+//! Parameters of tests, each declared once with its type.
+//!
+//! A [`Param`] is the only place that knows key, type, defaults and help of a parameter. Registry, schema and help take its
+//! [`ParamSpec`]; the suite reader fills in the default; the test reads the value by [`Param::get`], which has no second
+//! default.
+
+use crate::quantity::FrameRate;
+use crate::registry::{ParamKind, ParamSpec};
+use crate::size::PacketSize;
+use crate::suite::{ParamValue, Params};
+use crate::trial::Family;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// A Rust type that a parameter can have.
+pub trait ParamType: Sized {
+    /// How its YAML is read.
+    const KIND: ParamKind;
+
+    /// The value as this type; `None` for a value of another kind.
+    fn read(value: &ParamValue) -> Option<Self>;
+
+    /// The value as the suite reader would give it; `None` for no value.
+    fn value(self) -> Option<ParamValue>;
+
+    /// What the absence of the parameter means; `None` where it must not be absent.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+/// A percentage as written in the suite: 50 for 50 %.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Percent(pub f64);
+
+macro_rules! param_type {
+    ($type:ty, $kind:expr, $variant:ident) => {
+        param_type!($type, $kind, $variant, |v| v.clone(), |v| v);
+    };
+    ($type:ty, $kind:expr, $variant:ident, |$from:ident| $read:expr, |$to:ident| $write:expr) => {
+        impl ParamType for $type {
+            const KIND: ParamKind = $kind;
+            fn read(value: &ParamValue) -> Option<Self> {
+                match value {
+                    ParamValue::$variant($from) => Some($read),
+                    _ => None,
+                }
+            }
+            fn value(self) -> Option<ParamValue> {
+                let $to = self;
+                Some(ParamValue::$variant($write))
+            }
+        }
+    };
+}
+
+param_type!(Vec<PacketSize>, ParamKind::Sizes, Sizes);
+param_type!(Vec<Percent>, ParamKind::Percents, Numbers, |v| v.iter().copied().map(Percent).collect(), |v| {
+    v.into_iter().map(|p| p.0).collect()
+});
+param_type!(Percent, ParamKind::Percent, Number, |v| Percent(*v), |v| v.0);
+param_type!(Duration, ParamKind::Duration, Duration);
+param_type!(u64, ParamKind::Count, Count);
+// A count for loops: one beyond 32 bits is as good as endless.
+param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
+param_type!(FrameRate, ParamKind::Rate, Rate);
+param_type!(bool, ParamKind::Flag, Flag);
+param_type!(Vec<Family>, ParamKind::Families, Families);
+param_type!(String, ParamKind::Text, Text);
+
+/// A parameter that may be left out and then has no value.
+impl<T: ParamType> ParamType for Option<T> {
+    const KIND: ParamKind = T::KIND;
+
+    fn read(value: &ParamValue) -> Option<Self> {
+        T::read(value).map(Some)
+    }
+
+    fn value(self) -> Option<ParamValue> {
+        self.and_then(T::value)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+}
+
+/// The declaration of a parameter of type `T`.
+#[derive(Debug)]
+pub struct Param<T> {
+    spec: ParamSpec,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: ParamType> Param<T> {
+    /// A parameter with a default for each profile, as YAML text.
+    pub const fn new(key: &'static str, quick: &'static str, conformant: &'static str, help: &'static str) -> Self {
+        Param { spec: ParamSpec::new(key, T::KIND, quick, conformant, help), of: PhantomData }
+    }
+
+    /// The description for registry, schema and help.
+    pub const fn spec(&self) -> ParamSpec {
+        self.spec
+    }
+
+    /// The value.
+    ///
+    /// # Panics
+    /// When `params` has none: the suite reader fills in the defaults of all parameters that a test declares, so this is a
+    /// mistake in the program.
+    pub fn get(&self, params: &Params) -> T {
+        let key = self.spec.key;
+        self.find(params).unwrap_or_else(|| {
+            let found = params.0.get(key);
+            panic!(
+                "parameter `{key}` has no usable value ({found:?}): the test does not declare it, a bug in Drophammer"
+            )
+        })
+    }
+
+    /// The value where the test has this parameter, for code that looks at the parameters of any test.
+    pub fn find(&self, params: &Params) -> Option<T> {
+        params.0.get(self.spec.key).map_or_else(T::absent, T::read)
+    }
+
+    /// Gives the parameter this value, as a suite would.
+    pub fn set(&self, params: &mut Params, value: T) {
+        match value.value() {
+            Some(value) => params.0.insert(self.spec.key.into(), value),
+            None => params.0.remove(self.spec.key),
+        };
+    }
+}
+
+impl<T: ParamType> Param<Option<T>> {
+    /// A parameter that may be left out and then has no value.
+    pub const fn optional(key: &'static str, help: &'static str) -> Self {
+        Param { spec: ParamSpec::optional(key, T::KIND, help), of: PhantomData }
+    }
+}
+
+impl Param<Duration> {
+    /// The value in seconds.
+    ///
+    /// # Panics
+    /// As [`Param::get`].
+    pub fn seconds(&self, params: &Params) -> f64 {
+        self.get(params).as_secs_f64()
+    }
+}
+
+/// Declares an enum whose values are words in a suite file, so that it can be the type of a [`Param`].
+///
+/// ```
+/// drophammer_model::choice! {
+///     /// What fails.
+///     pub enum Failure {
+///         /// The link.
+///         Link = "link",
+///         /// The BGP session.
+///         Session = "session",
+///     }
+/// }
+/// assert_eq!(Failure::Link.to_string(), "link");
+/// ```
+#[macro_export]
+macro_rules! choice {
+    ($(#[$doc:meta])* $vis:vis enum $name:ident {
+        $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $name {
+            $($(#[$variant_doc])* $variant),+
+        }
+
+        impl $name {
+            /// As written in suite files.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word),+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl $crate::param::ParamType for $name {
+            const KIND: $crate::registry::ParamKind = $crate::registry::ParamKind::Choice(&[$($word),+]);
+
+            fn read(value: &$crate::suite::ParamValue) -> Option<Self> {
+                match value {
+                    $crate::suite::ParamValue::Text(word) => match word.as_str() {
+                        $($word => Some($name::$variant),)+
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+
+            fn value(self) -> Option<$crate::suite::ParamValue> {
+                Some($crate::suite::ParamValue::Text(self.word().into()))
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Direction;
+    use crate::suite::Profile;
+
+    const STEP: Param<Percent> = Param::new("step", "20", "10", "step in %");
+    const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load");
+    const WAY: Param<Direction> = Param::new("direction", "unidirectional", "bidirectional", "who sends");
+    const COUNT: Param<u32> = Param::new("count", "3", "5", "how many");
+
+    #[test]
+    fn defaults_come_from_the_declaration_alone() {
+        let specs = [STEP.spec(), RATE.spec(), WAY.spec(), COUNT.spec()];
+        let mut params = Params::defaults(&specs, Profile::Quick);
+        assert_eq!(STEP.get(&params), Percent(20.0));
+        assert_eq!((RATE.get(&params), COUNT.get(&params)), (None, 3));
+        assert_eq!(WAY.get(&params), Direction::Unidirectional);
+        let conformant = Params::defaults(&specs, Profile::Conformant);
+        assert_eq!((STEP.get(&conformant), WAY.get(&conformant)), (Percent(10.0), Direction::Bidirectional));
+        RATE.set(&mut params, Some(FrameRate(5.0)));
+        WAY.set(&mut params, Direction::Bidirectional);
+        assert_eq!((RATE.get(&params), WAY.get(&params)), (Some(FrameRate(5.0)), Direction::Bidirectional));
+        RATE.set(&mut params, None);
+        assert_eq!(RATE.get(&params), None);
+    }
+
+    #[test]
+    fn counts_beyond_32_bits_are_capped() {
+        let params = Params([("count".to_owned(), ParamValue::Count(1 << 40))].into());
+        assert_eq!(COUNT.get(&params), u32::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "parameter `step` has no usable value (None)")]
+    fn a_missing_value_is_reported() {
+        STEP.get(&Params::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "parameter `step` has no usable value (Some(Count(3)))")]
+    fn a_value_of_another_type_is_reported() {
+        STEP.get(&Params([("step".to_owned(), ParamValue::Count(3))].into()));
+    }
+}

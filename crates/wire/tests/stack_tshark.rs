@@ -1,0 +1,274 @@
+//! tshark finds the headers, the values and the right checksums in frames of every combination of headers.
+
+use drophammer_model::size::FrameSize;
+use drophammer_model::traffic::{Bits, Extension, FieldName, Header, HeaderKind, Octets};
+use drophammer_wire::stack::{Payload, compile, fit};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+
+use HeaderKind::*;
+
+/// A capture file (libpcap, Ethernet).
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 1] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for (i, frame) in frames.iter().enumerate() {
+        for word in [i as u32, 0, frame.len() as u32, frame.len() as u32] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(frame);
+    }
+    file
+}
+
+/// The fields of each frame; `None` where there is no tshark.
+fn decode(name: &str, frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<String>>> {
+    let path = std::env::temp_dir().join(format!("drophammer-wire-{name}-{}.pcap", std::process::id()));
+    std::fs::write(&path, pcap(frames)).unwrap();
+    let checks = ["ip", "udp", "tcp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
+    let output = Command::new("tshark")
+        .args(["-n", "-T", "fields", "-E", "separator=|"])
+        .args(fields.iter().flat_map(|f| ["-e", f]))
+        .args(checks.iter().flat_map(|check| ["-o", check]))
+        .arg("-r")
+        .arg(&path)
+        .output();
+    std::fs::remove_file(&path).unwrap();
+    let output = match output {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("skipped: tshark is not installed");
+            return None;
+        }
+        other => other.unwrap(),
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = text.lines().map(|line| line.split('|').map(str::to_owned).collect::<Vec<_>>()).collect();
+    assert_eq!(lines.len(), frames.len());
+    Some(lines)
+}
+
+/// Fields that tshark shows as well, and by which names: those of 802.1ad have their own.
+const VALUES: &[(HeaderKind, FieldName, &[&str])] = &[
+    (Vlan, FieldName::Pcp, &["ieee8021ad.priority", "vlan.priority"]),
+    (Vlan, FieldName::Dei, &["ieee8021ad.dei", "vlan.dei"]),
+    (Vlan, FieldName::Vid, &["ieee8021ad.id", "vlan.id"]),
+    (Mpls, FieldName::Label, &["mpls.label"]),
+    (Mpls, FieldName::Tc, &["mpls.exp"]),
+    (Mpls, FieldName::Ttl, &["mpls.ttl"]),
+    (Ipv4, FieldName::Dscp, &["ip.dsfield.dscp"]),
+    (Ipv4, FieldName::Ecn, &["ip.dsfield.ecn"]),
+    (Ipv4, FieldName::Identification, &["ip.id"]),
+    (Ipv4, FieldName::DontFragment, &["ip.flags.df"]),
+    (Ipv4, FieldName::Ttl, &["ip.ttl"]),
+    (Ipv4, FieldName::Source, &["ip.src"]),
+    (Ipv4, FieldName::Destination, &["ip.dst"]),
+    (Ipv6, FieldName::Dscp, &["ipv6.tclass.dscp"]),
+    (Ipv6, FieldName::Ecn, &["ipv6.tclass.ecn"]),
+    (Ipv6, FieldName::FlowLabel, &["ipv6.flow"]),
+    (Ipv6, FieldName::HopLimit, &["ipv6.hlim"]),
+    (Ipv6, FieldName::Source, &["ipv6.src"]),
+    (Ipv6, FieldName::Destination, &["ipv6.dst"]),
+    (Gre, FieldName::Key, &["gre.key"]),
+    (Gre, FieldName::SequenceNumber, &["gre.sequence_number"]),
+    (Tcp, FieldName::SequenceNumber, &["tcp.seq_raw"]),
+    (Tcp, FieldName::AcknowledgmentNumber, &["tcp.ack_raw"]),
+    (Tcp, FieldName::Window, &["tcp.window_size_value"]),
+];
+
+const CHECKSUMS: [&str; 6] = [
+    "ip.checksum.status",
+    "udp.checksum.status",
+    "tcp.checksum.status",
+    "icmp.checksum.status",
+    "icmpv6.checksum.status",
+    "gre.checksum.status",
+];
+
+/// A value as tshark writes it.
+fn number(text: &str) -> u128 {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u128::from_str_radix(hex, 16).unwrap();
+    }
+    match (text.parse::<Ipv4Addr>(), text.parse::<Ipv6Addr>()) {
+        (Ok(v4), _) => u32::from(v4).into(),
+        (_, Ok(v6)) => v6.into(),
+        _ => text.parse().unwrap_or_else(|_| u128::from(text == "True")),
+    }
+}
+
+/// The headers of these kinds, all fields that tshark shows filled.
+fn stack(kinds: &[HeaderKind], variant: u128) -> Vec<Header> {
+    let mut state = variant;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 20
+    };
+    let options = |hex: &str| hex.parse::<Octets>().unwrap();
+    let rich = variant % 2 == 1;
+    let mut headers: Vec<Header> = kinds
+        .iter()
+        .map(|kind| match kind {
+            Ethernet => Header::Ethernet(Default::default()),
+            Vlan => Header::Vlan(Default::default()),
+            Mpls => Header::Mpls(Default::default()),
+            Ipv4 => Header::Ipv4(drophammer_model::traffic::Ipv4 {
+                options: options(if rich { "94040000" } else { "" }),
+                ..Default::default()
+            }),
+            Ipv6 => {
+                let fragment = Extension::Fragment { offset: Bits::new(0), more: false, identification: 7 };
+                let segment = format!("01000000{:032x}{:032x}", 0xaaaa, 0xbbbb);
+                let all = vec![
+                    Extension::HopByHop { options: options("05020000") },
+                    Extension::Routing { routing_type: 4, segments_left: 1, data: options(&segment) },
+                    fragment,
+                    Extension::DestinationOptions { options: options("") },
+                ];
+                let extensions = if rich { all } else { Vec::new() };
+                Header::Ipv6(drophammer_model::traffic::Ipv6 { extensions, ..Default::default() })
+            }
+            Gre => Header::Gre(drophammer_model::traffic::Gre {
+                checksum_present: rich,
+                key: rich.then_some(0.into()),
+                sequence_number: rich.then_some(0.into()),
+                ..Default::default()
+            }),
+            Udp => Header::Udp(Default::default()),
+            Tcp => Header::Tcp(drophammer_model::traffic::Tcp {
+                options: options(if rich { "020405b4" } else { "" }),
+                ..Default::default()
+            }),
+            IcmpEcho => Header::IcmpEcho(drophammer_model::traffic::IcmpEcho { reply: rich, ..Default::default() }),
+            Raw => unreachable!(),
+        })
+        .collect();
+    for header in &mut headers {
+        let kind = header.kind();
+        for (_, name, _) in VALUES.iter().filter(|(k, name, _)| *k == kind && (rich || *name != FieldName::Key)) {
+            if kind != Gre || rich {
+                header.set(*name, next());
+            }
+        }
+        match kind {
+            Ethernet => {
+                header.set(FieldName::Source, 0x0200_0000_0001);
+                header.set(FieldName::Destination, 0x0200_0000_0002);
+            }
+            // The first 16 labels have a meaning.
+            Mpls => drop(header.set(FieldName::Label, 16 + next() % 1_000_000)),
+            _ => {}
+        }
+    }
+    headers
+}
+
+/// Every way to the IP header, every transport behind it.
+fn combinations() -> Vec<Vec<HeaderKind>> {
+    let below: [&[HeaderKind]; 7] =
+        [&[], &[Vlan], &[Vlan, Vlan], &[Mpls], &[Mpls, Mpls, Mpls], &[Vlan, Mpls], &[Vlan, Vlan, Mpls, Mpls]];
+    let ip: [&[HeaderKind]; 11] = [
+        &[Ipv4],
+        &[Ipv6],
+        &[Ipv4, Ipv4],
+        &[Ipv4, Ipv6],
+        &[Ipv6, Ipv4],
+        &[Ipv6, Ipv6],
+        &[Ipv4, Gre, Ipv4],
+        &[Ipv4, Gre, Ipv6],
+        &[Ipv6, Gre, Ipv4],
+        &[Ipv4, Gre, Mpls, Ipv4],
+        &[Ipv4, Gre, Ethernet, Vlan, Ipv6],
+    ];
+    let transport = [Udp, Tcp, IcmpEcho];
+    let mut all = Vec::new();
+    for below in below {
+        for ip in ip {
+            all.extend(transport.iter().map(|t| [&[Ethernet], below, ip, &[*t]].concat()));
+        }
+    }
+    all
+}
+
+/// The headers that tshark names.
+fn protocols(text: &str) -> Vec<HeaderKind> {
+    text.split(':')
+        .filter_map(|protocol| match protocol {
+            "eth" => Some(Ethernet),
+            "vlan" | "ieee8021ad" => Some(Vlan),
+            "mpls" => Some(Mpls),
+            "ip" => Some(Ipv4),
+            "ipv6" => Some(Ipv6),
+            "gre" => Some(Gre),
+            "udp" => Some(Udp),
+            "tcp" => Some(Tcp),
+            "icmp" | "icmpv6" => Some(IcmpEcho),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn tshark_reads_every_combination_as_it_was_meant() {
+    let payload = Payload::Signed(&|bytes| bytes.fill(0x5a));
+    let mut stacks = Vec::new();
+    for (i, kinds) in combinations().iter().enumerate() {
+        stacks.extend((0..2).map(|variant| stack(kinds, 2 * i as u128 + variant)));
+    }
+    let size = |i: usize| [FrameSize::Frame(64), FrameSize::Ip(41), FrameSize::Frame(1518)][i % 3];
+    let frames: Vec<_> = stacks
+        .iter()
+        .enumerate()
+        .map(|(i, headers)| compile(headers, fit(headers, size(i), payload).unwrap(), payload).unwrap().bytes)
+        .collect();
+    let mut fields = vec!["frame.protocols", "_ws.malformed", "_ws.expert.severity"];
+    fields.extend(CHECKSUMS);
+    fields.extend(VALUES.iter().flat_map(|(.., names)| *names));
+    let Some(lines) = decode("stack", &frames, &fields) else { return };
+
+    for ((line, headers), frame) in lines.iter().zip(&stacks).zip(&frames) {
+        let kinds: Vec<_> = headers.iter().map(Header::kind).collect();
+        let told = format!("{kinds:?}\n{line:?}\n{frame:02x?}");
+        let column = |name: &str| {
+            let text = &line[fields.iter().position(|f| *f == name).unwrap()];
+            text.split(',').filter(|t| !t.is_empty()).collect::<Vec<_>>()
+        };
+        // A whole label stack is one `mpls`.
+        let mut named = kinds.clone();
+        named.dedup_by(|a, b| *a == Mpls && *b == Mpls);
+        assert_eq!(protocols(&line[0]), named, "{told}");
+        assert!(line[1].is_empty(), "malformed: {told}");
+        // Good is 1. IPv6 has none of its own, GRE only where it was asked for.
+        let good: usize = CHECKSUMS
+            .iter()
+            .map(|name| column(name))
+            .inspect(|c| assert!(c.iter().all(|s| *s == "1"), "{told}"))
+            .map(|c| c.len())
+            .sum();
+        let summed = headers.iter().filter(|h| match h {
+            Header::Gre(gre) => gre.checksum_present,
+            other => matches!(other.kind(), Ipv4 | Udp | Tcp | IcmpEcho),
+        });
+        assert_eq!(good, summed.count(), "{told}");
+        for (kind, name, names) in VALUES {
+            let meant: Vec<_> = headers
+                .iter()
+                .filter(|h| h.kind() == *kind)
+                .filter_map(|h| h.field(*name))
+                .map(|f| f.bits(0))
+                .collect();
+            let read: Vec<_> = names.iter().flat_map(|n| column(n)).map(number).collect();
+            assert_eq!(read, meant, "{kind} {name}: {told}");
+        }
+    }
+
+    // The decoder would have said so.
+    let mut broken = frames[..2].to_vec();
+    // The TTL; the source port behind four bytes of options.
+    broken[0][22] ^= 1;
+    broken[1][39] ^= 1;
+    let lines = decode("broken", &broken, &CHECKSUMS).unwrap();
+    assert_eq!((lines[0][0].as_str(), lines[1][1].as_str()), ("0", "0"), "{lines:?}");
+}

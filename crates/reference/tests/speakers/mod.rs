@@ -1,9 +1,9 @@
 //! A reference device with an emulated BGP speaker on each port, in virtual time, on links that take none.
 
 use crate::common::{self, host, net4, net6};
-use drophammer_emulation::HostStack;
-use drophammer_emulation::bgp::session::{Session, State, Wish};
-use drophammer_emulation::bgp::{Closed, Inbox, NextHops, Outbox, SessionConfig};
+use drophammer_emulation::Device;
+use drophammer_emulation::bgp::session::{Session, State, TcpAction};
+use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Closed, NextHops, SessionConfig};
 use drophammer_emulation::compose::Link;
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId, TcpConfig, TcpStack, link};
 use drophammer_model::Instant;
@@ -96,8 +96,8 @@ pub struct Speaker {
     pub heard: Vec<Heard>,
     /// What it hears is only checked, not kept.
     pub forgetful: bool,
-    pub outbox: Outbox,
-    pub inbox: Inbox,
+    pub adj_rib_out: AdjRibOut,
+    pub adj_rib_in: AdjRibIn,
     /// It takes no connection and opens none.
     pub quiet: bool,
     /// It judges UPDATEs, and ends the session for those that are malformed.
@@ -121,8 +121,8 @@ impl Speaker {
             out: Vec::new(),
             heard: Vec::new(),
             forgetful: false,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(),
+            adj_rib_out: AdjRibOut::new(),
+            adj_rib_in: AdjRibIn::new(),
             quiet: false,
             strict: false,
         }
@@ -142,17 +142,28 @@ impl Speaker {
         for _ in 0..20 {
             loop {
                 match self.session.poll(now) {
-                    Wish::None => break,
-                    Wish::Listen => {}
-                    Wish::Connect => {
+                    TcpAction::None => break,
+                    TcpAction::Listen => {}
+                    TcpAction::Connect => {
                         self.connection = Some(self.stack.connect(now, self.address, SocketAddr::new(dut, bgp::PORT)));
                     }
-                    Wish::Close => self.connection.take().into_iter().for_each(|c| self.stack.close(c)),
-                    Wish::Abort => self.connection.take().into_iter().for_each(|c| self.stack.abort(c)),
+                    TcpAction::Close => self.connection.take().into_iter().for_each(|c| self.stack.close(c)),
+                    TcpAction::Abort => self.connection.take().into_iter().for_each(|c| self.stack.abort(c)),
                 }
             }
             if let Some(c) = self.connection {
-                let Speaker { session, stack, heard: all, out, strict, forgetful, outbox, inbox, address, .. } = self;
+                let Speaker {
+                    session,
+                    stack,
+                    heard: all,
+                    out,
+                    strict,
+                    forgetful,
+                    adj_rib_out,
+                    adj_rib_in,
+                    address,
+                    ..
+                } = self;
                 let was = session.state();
                 if stack.state(c) == ConnState::Established && session.state() == State::Connect {
                     session.connected(now);
@@ -160,7 +171,7 @@ impl Speaker {
                 stack.receive_with(c, &mut |bytes| {
                     session.receive(now, bytes, &mut |body, agreed| {
                         if *strict || *forgetful {
-                            inbox.update(now, body, agreed)?;
+                            adj_rib_in.update(now, body, agreed)?;
                         }
                         if !*forgetful {
                             all.push(heard(now, body));
@@ -189,19 +200,19 @@ impl Speaker {
                             });
                             out.drain(..sent);
                         }
-                        if let Some(agreed) = session.negotiated().cloned().filter(|_| !outbox.is_empty())
+                        if let Some(agreed) = session.negotiated().cloned().filter(|_| !adj_rib_out.is_empty())
                             && session.state() == State::Established
                         {
                             let next_hops = match *address {
                                 IpAddr::V4(own) => NextHops { ipv4: Some(own), ..NextHops::default() },
                                 IpAddr::V6(own) => NextHops { ipv6: Some(own), ..NextHops::default() },
                             };
-                            stack.send_with(c, &mut |room| outbox.write(now, &agreed, next_hops, room));
+                            stack.send_with(c, &mut |room| adj_rib_out.write(now, &agreed, next_hops, room));
                         }
                     }
                 }
                 if was == State::Established && session.state() != was {
-                    inbox.session_lost(now);
+                    adj_rib_in.session_lost(now);
                 }
             }
             self.stack.poll(now, out);
@@ -216,7 +227,7 @@ impl Speaker {
 pub struct World {
     pub now: Instant,
     pub router: Router,
-    pub hosts: Vec<HostStack>,
+    pub hosts: Vec<Device>,
     pub speakers: Vec<Speaker>,
     ipv6: bool,
     /// Test frames that came by each port.
@@ -295,7 +306,7 @@ impl World {
             for port in 0..self.hosts.len() {
                 let dut = self.dut(port);
                 let mut said = Vec::new();
-                self.hosts[port].poll(now, &mut |frame| said.push(frame.to_vec()));
+                self.hosts[port].poll(now, common::BUDGET, &mut |frame| said.push(frame.to_vec()));
                 let speaker = &mut self.speakers[port];
                 if !speaker.quiet {
                     let addresses = Link { source: speaker.mac, destination: MacAddr::local(0x100 + port as u64) };

@@ -2,6 +2,7 @@
 
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::suite::DutConfig;
+use drophammer_model::traffic::Deviation;
 
 /// Name of the reference kind.
 pub const REFERENCE: &str = "reference";
@@ -96,6 +97,18 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "wrong_next_hop_every",
             ParamKind::Count,
             "sends every n-th frame by the right port to a MAC address that nobody has",
+        ),
+        ParamSpec::optional(
+            "encapsulation_every",
+            ParamKind::Count,
+            "sends every n-th frame in another encapsulation, as `encapsulation_change` says",
+        ),
+        ParamSpec::new(
+            "encapsulation_change",
+            ParamKind::Choice(Deviation::NAMES),
+            "dscp",
+            "dscp",
+            "what `encapsulation_every` changes, by the kind of deviation that it is found as",
         ),
         ParamSpec::optional("duplicate_every", ParamKind::Count, "sends every n-th frame twice"),
         ParamSpec::optional("hold_every", ParamKind::Count, "sends every n-th frame late, without stopping the others"),

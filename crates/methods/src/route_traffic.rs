@@ -7,11 +7,12 @@ use crate::route_tests::FAMILIES;
 use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::Direction;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{BGP, ParamSpec};
+use drophammer_model::registry::ParamSpec;
 use drophammer_model::routes::Routes;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 /// Roles that a DUT of a test with traffic to routes plays: one that forwards by them. Without the second the traffic would measure what
 /// lies under a router of the control plane alone.
-pub const NEEDS: &[&str] = &[BGP, "ipv4-router"];
+pub const NEEDS: &[Need] = &[Need::Bgp, Need::BgpForwarding];
 
 /// `load`
 pub const LOAD: Param<Percent> = Param::new(

@@ -1,6 +1,7 @@
 //! Interfaces: those of the ports, and VLAN sub-interfaces of these.
 
 use crate::config::{Config, ConfigError};
+use drophammer_model::suite::VlanTag;
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::icmpv6::ndp;
@@ -19,34 +20,12 @@ const TAG: usize = 4;
 pub struct SubInterface {
     /// Its port.
     pub port: usize,
-    /// One tag or two, the outermost first.
-    pub tags: Vec<Tag>,
+    /// One tag or two, the outermost first. Frames arrive with any priority and leave with priority 0.
+    pub tags: Vec<VlanTag>,
     /// IPv4 address and length of the connected prefix.
     pub ipv4: Option<(Ipv4Addr, u8)>,
     /// IPv6 address and length of the connected prefix; a link-local address is there in any case.
     pub ipv6: Option<(Ipv6Addr, u8)>,
-}
-
-/// A VLAN tag. Frames arrive with any priority and leave with priority 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Tag {
-    /// Tag protocol identifier: 0x8100 (IEEE 802.1Q) or 0x88a8 (IEEE 802.1ad).
-    pub tpid: u16,
-    /// VLAN identifier, 1 to 4094.
-    pub vid: u16,
-}
-
-impl Tag {
-    /// A tag of IEEE 802.1Q.
-    pub fn new(vid: u16) -> Tag {
-        Tag { tpid: ethertype::VLAN, vid }
-    }
-
-    /// A service tag of IEEE 802.1ad, which has another tag behind it.
-    pub fn service(vid: u16) -> Tag {
-        Tag { tpid: ethertype::SERVICE_VLAN, vid }
-    }
 }
 
 /// An interface with IP.
@@ -100,7 +79,7 @@ pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError>
         if sub.tags.iter().any(|tag| !(1..=4094).contains(&tag.vid)) {
             return Err(ConfigError::Tags { port: sub.port, why: "a VLAN identifier is 1 to 4094" });
         }
-        if sub.tags.iter().any(|tag| ![Tag::new(1).tpid, Tag::service(1).tpid].contains(&tag.tpid)) {
+        if sub.tags.iter().any(|tag| ![ethertype::VLAN, ethertype::SERVICE_VLAN].contains(&tag.tpid)) {
             return Err(ConfigError::Tags { port: sub.port, why: "the type of a tag is 0x8100 or 0x88a8" });
         }
         let tags = sub.tags.iter().flat_map(|tag| [tag.tpid.to_be_bytes(), tag.vid.to_be_bytes()].concat());

@@ -57,6 +57,6 @@ pub use faults::{
     Reorder, Sag, WrongNextHop,
 };
 pub use filter::FilterRule;
-pub use interfaces::{SubInterface, Tag};
+pub use interfaces::SubInterface;
 pub use router::Router;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

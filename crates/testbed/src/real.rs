@@ -2,9 +2,9 @@
 
 use crate::bench::Device;
 use crate::device;
-use crate::kinds::REFERENCE;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
@@ -63,14 +63,11 @@ pub fn bring_up(
     work_dir: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
-    if dut.kind == REFERENCE {
-        return Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?));
+    match drophammer_lab::find(&dut.kind) {
+        Some(kind) => kind.bring_up(lab, dut, &RouterRole::of(&suite.ports), work_dir, stop),
+        // The reference device is the tester's own, unknown to the lab.
+        None => Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?)),
     }
-    let kind = drophammer_lab::find(&dut.kind).ok_or_else(|| LabError::Unusable {
-        what: format!("there is no kind `{}`", dut.kind),
-        remedy: "`drophammer list duts` shows all".into(),
-    })?;
-    kind.bring_up(lab, dut, &suite.ports, work_dir, stop)
 }
 
 /// Takes a DUT down. What a simulated one says that it did is kept in `work_dir` as `truth.json`.

@@ -9,12 +9,12 @@ use crate::setup::{Left, TestSetup};
 use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
 use drophammer_methods::table::TableSpec;
 use drophammer_methods::{TestError, columns, route_tests};
+use drophammer_model::capabilities::Need;
 use drophammer_model::environment::TESTER;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestRecord};
-use drophammer_model::registry::BGP;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
@@ -40,7 +40,7 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     let Some(ports) = suite.ports.first_chunk::<2>() else { return Vec::new() };
     let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
     let mut found = Vec::new();
-    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&BGP)) {
+    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&Need::Bgp)) {
         // A test of sessions alone exchanges no routes.
         let Some(families) = route_tests::FAMILIES.find(&test.params) else { continue };
         let per_update = route_tests::PER_UPDATE.find(&test.params);

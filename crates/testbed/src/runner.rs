@@ -5,7 +5,7 @@ mod ceilings;
 
 use crate::bench::Device;
 use crate::config::hosts_and_routers;
-use crate::kinds::is_virtual;
+use crate::kinds::{is_virtual, placement};
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
@@ -17,11 +17,11 @@ use drophammer_lab::Lab;
 use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError};
+use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
-use drophammer_model::registry::BGP;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
@@ -78,8 +78,6 @@ pub struct Tally {
 
 /// Figures of quick runs rank the same when they are closer together than this share of the larger one.
 const QUICK_RESOLUTION: f64 = 0.1;
-/// Kind of the user's own routers.
-const EXTERNAL: &str = "external";
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
@@ -142,7 +140,7 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
     // A test of sessions alone has those of all families.
-    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&BGP);
+    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
     }
@@ -207,7 +205,7 @@ impl Runner<'_> {
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
-        let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
+        let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
             self.note(None, &problem)?;
@@ -342,10 +340,10 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
-        let virtual_time = rig.ports.clock().is_virtual();
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
-        if !virtual_time && dut.kind != EXTERNAL {
+        let placement = placement(dut);
+        if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
         }
         if let Err(e) = setup.await_forwarding(&families(suite)) {
@@ -355,16 +353,15 @@ impl Runner<'_> {
                 e => Ok(Some(e.to_string())),
             };
         }
-        if dut.kind == EXTERNAL
-            && let Err(e) = sending_ceilings(&mut setup, dut, suite)
-        {
+        let on_host = placement == Some(Placement::Host);
+        if on_host && let Err(e) = sending_ceilings(&mut setup, dut, suite) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => Ok(Some(format!("the load that the tester can offer could not be measured: {e}"))),
             };
         }
-        if dut.kind == EXTERNAL && !route_ceiling::pairs(suite).is_empty() {
+        if on_host && !route_ceiling::pairs(suite).is_empty() {
             drophammer_methods::Testbed::note(
                 &mut setup,
                 "what the tester alone needs for routes is not measured: its ports are not joined to each other",

@@ -11,7 +11,7 @@ use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router,
-    Sag, Truth, WrongNextHop,
+    Sag, SubInterface, Truth, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -139,6 +139,19 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
             config.routes.push(Route { prefix: a.behind.0, prefix_len: a.behind.1, port: index, next_hop: a.host });
         }
         config.ports.push(at);
+        for vlan in &port.vlans {
+            let interface = ports.len() + config.sub_interfaces.len();
+            let mut at = SubInterface { port: index, tags: vlan.tags.clone(), ipv4: None, ipv6: None };
+            for a in [&vlan.ipv4, &vlan.ipv6].into_iter().flatten() {
+                match a.dut {
+                    IpAddr::V4(dut) => at.ipv4 = Some((dut, a.prefix_len)),
+                    IpAddr::V6(dut) => at.ipv6 = Some((dut, a.prefix_len)),
+                }
+                let (prefix, prefix_len) = a.behind;
+                config.routes.push(Route { prefix, prefix_len, port: interface, next_hop: a.host });
+            }
+            config.sub_interfaces.push(at);
+        }
     }
     config
 }

@@ -6,15 +6,17 @@ use common::*;
 use drophammer_emulation::compose::{self, Link};
 use drophammer_methods::Testbed;
 use drophammer_model::Instant;
+use drophammer_model::suite::VlanTag;
 use drophammer_model::traffic::{Arriving, ArrivingTag, ArrivingTunnel, Bits, Deviation, Header};
 use drophammer_model::trial::{
     AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Load, TrialResult, TrialSpec,
 };
 use drophammer_port::simulated::Device;
-use drophammer_reference::{Config, Encapsulation, Faults, Route, SubInterface, Tag, Truth};
+use drophammer_reference::{Config, Encapsulation, Faults, Route, SubInterface, Truth};
 use drophammer_rig::host_mac;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
+use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::icmpv6::ndp;
 use drophammer_wire::{MacAddr, arp, icmpv6};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,12 +28,13 @@ const SEED: u64 = 11;
 const BOTH: [Family; 2] = [Ipv4, Ipv6];
 
 /// The tags of each sub-interface; the same number is the same sub-interface on both ports.
-fn tags(port: usize, number: u8) -> Vec<Tag> {
+fn tags(port: usize, number: u8) -> Vec<VlanTag> {
     let vid = 100 * (port as u16 + 1);
+    let tag = |tpid, vid| VlanTag { tpid, vid };
     match number {
         0 => vec![],
-        1 => vec![Tag::new(vid)],
-        _ => vec![Tag::service(vid), Tag::new(vid + 1)],
+        1 => vec![tag(ethertype::VLAN, vid)],
+        _ => vec![tag(ethertype::SERVICE_VLAN, vid), tag(ethertype::VLAN, vid + 1)],
     }
 }
 
@@ -122,7 +125,7 @@ fn with_device<T>(use_it: impl FnOnce(&mut TestSetup<'_>, &Reference) -> T) -> T
     assert_eq!(suite.seed, SEED);
     with_bed(&suite, &BOTH, with_vlans, |bed, reference| {
         let before = reference.truth();
-        hosts_behind_tags_ask(reference, bed.rig().clock().now());
+        hosts_behind_tags_ask(reference, bed.rig().now());
         bed.settle(std::time::Duration::from_millis(20)).unwrap();
         let truth = reference.truth();
         assert_eq!(truth.resolution_replies - before.resolution_replies, 8, "ARP and ND of four sub-interfaces");
@@ -140,7 +143,7 @@ fn headers(number: u8, pcp: u32, text: &str) -> Vec<Header> {
 
 /// What arrives behind a sub-interface of the second port.
 fn arriving(number: u8) -> Arriving {
-    let tag = |tag: Tag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: Some(Bits::new(0)) };
+    let tag = |tag: VlanTag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: Some(Bits::new(0)) };
     Arriving { vlans: tags(1, number).into_iter().map(tag).collect(), ..Arriving::default() }
 }
 

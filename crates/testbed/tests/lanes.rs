@@ -53,8 +53,15 @@ fn checked() -> Result<(), String> {
     lab.pin_current_thread(cpus.tester).map_err(|e| e.to_string())?;
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let kind = drophammer_lab::find("linux").ok_or("no such kind")?;
-    let mut device =
-        kind.bring_up(&mut lab, &suite.duts[0], &suite.ports, folder.path(), &|| false).map_err(|e| e.to_string())?;
+    let mut device = kind
+        .bring_up(
+            &mut lab,
+            &suite.duts[0],
+            &drophammer_model::role::RouterRole::of(&suite.ports),
+            folder.path(),
+            &|| false,
+        )
+        .map_err(|e| e.to_string())?;
     let clock = SystemClock::start();
     let ports = real::open(&lab, device.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
     // At this load the second thread may share a processor with the router.

@@ -395,7 +395,13 @@ fn main() -> ExitCode {
         let made = std::fs::create_dir_all(&folder).map_err(|e| e.to_string());
         let result = made.and_then(|()| {
             let kind = drophammer_lab::find("linux").ok_or("no kind linux")?;
-            let device = kind.bring_up(&mut lab, &suite.duts[0], &suite.ports, &folder, &|| false);
+            let device = kind.bring_up(
+                &mut lab,
+                &suite.duts[0],
+                &drophammer_model::role::RouterRole::of(&suite.ports),
+                &folder,
+                &|| false,
+            );
             let mut device = device.map_err(|e| e.to_string())?;
             let result = run(device.as_mut(), case);
             let _ = device.take_down();

@@ -22,6 +22,7 @@ use drophammer_methods::{Method, TestError, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, SELF_TEST, Started, TestRecord, TestStatus};
+use drophammer_model::role::RouterRole;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{DutConfig, Params, PortConfig, Profile};
 use drophammer_model::trial::Family;
@@ -244,7 +245,8 @@ impl Runner<'_> {
             remedy: "this is a mistake of the program".into(),
         })?;
         let observer: &dyn Observer = self.observer;
-        kind.bring_up(test.lab, cabled, &test.ports, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
+        let role = RouterRole::of(&test.ports);
+        kind.bring_up(test.lab, cabled, &role, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
     }
 
     /// Everything that runs on the loop. The inner error is told to the user and ends this backend's part.

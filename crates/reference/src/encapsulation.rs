@@ -103,3 +103,126 @@ fn outer(packet: &Header) -> Header {
         other => other.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::traffic::Octets;
+    use drophammer_wire::stack::{is_intact, locate};
+
+    const ETHERNET: &str = r#"{"ethernet":{"source":"02:00:00:00:00:01","destination":"02:00:00:00:00:02"}}"#;
+    const IPV4: &str = r#"{"ipv4":{"source":"192.0.2.1","destination":"198.51.100.1","dscp":46,"ttl":7}}"#;
+    const IPV6: &str = r#"{"ipv6":{"source":"2001:db8::1","destination":"2001:db8::2","hop_limit":1}}"#;
+    const UDP: &str = r#"{"udp":{}},{"raw":{"bytes":"000102030405060708090a0b0c0d0e0f1011121314151617"}}"#;
+
+    fn frame(headers: &[&str]) -> Vec<u8> {
+        let text = format!("[{ETHERNET},{}]", headers.join(","));
+        let headers: Vec<Header> = serde_json::from_str(&text).unwrap();
+        let payload = Payload::Plain(&|_| {});
+        compile(&headers, fit(&headers, FrameSize::Ip(0), payload).unwrap(), payload).unwrap().bytes
+    }
+
+    /// Headers without the payload, which must be as it was.
+    fn after(before: &[u8], change: Deviation) -> Option<Vec<Header>> {
+        let bytes = changed(before, change)?;
+        assert!(is_intact(&bytes), "{change}");
+        assert_eq!(bytes[locate(&bytes).payload()], before[locate(before).payload()], "{change}");
+        assert!(bytes.len() >= 60);
+        let mut headers = decode(&bytes).headers;
+        headers.retain(|h| h.kind() != HeaderKind::Raw);
+        Some(headers)
+    }
+
+    fn values(headers: &[Header], kind: HeaderKind, name: FieldName) -> Vec<u128> {
+        let of_kind = headers.iter().filter(|h| h.kind() == kind);
+        of_kind.map(|h| h.field(name).map_or(0, |field| field.bits(0))).collect()
+    }
+
+    #[test]
+    fn labels_go_come_and_change() {
+        let two = frame(&[
+            r#"{"vlan":{"vid":9}}"#,
+            r#"{"mpls":{"label":100,"tc":3,"ttl":9}}"#,
+            r#"{"mpls":{"label":200}}"#,
+            IPV4,
+            UDP,
+        ]);
+        let found = |change, name| values(&after(&two, change).unwrap(), HeaderKind::Mpls, name);
+        assert_eq!(found(Deviation::LabelMissing, FieldName::Label), [100]);
+        assert_eq!(found(Deviation::LabelUnexpected, FieldName::Label), [100, 200, 16]);
+        assert_eq!(found(Deviation::Label, FieldName::Label), [101, 200]);
+        assert_eq!(found(Deviation::LabelTc, FieldName::Tc), [2, 0]);
+        assert_eq!(found(Deviation::LabelTtl, FieldName::Ttl), [8, 64]);
+        let one = frame(&[r#"{"mpls":{"label":100}}"#, IPV6, UDP]);
+        let kinds = |headers: Vec<Header>| headers.iter().map(Header::kind).collect::<Vec<_>>();
+        let ethernet_ipv6 = [HeaderKind::Ethernet, HeaderKind::Ipv6, HeaderKind::Udp];
+        assert_eq!(kinds(after(&one, Deviation::LabelMissing).unwrap()), ethernet_ipv6);
+    }
+
+    #[test]
+    fn the_innermost_tag_is_missing_or_too_many_and_the_outermost_wrong() {
+        let two = frame(&[r#"{"vlan":{"vid":4094,"pcp":7}}"#, r#"{"vlan":{"vid":200}}"#, IPV4, UDP]);
+        let found = |change, name| values(&after(&two, change).unwrap(), HeaderKind::Vlan, name);
+        assert_eq!(found(Deviation::VlanMissing, FieldName::Vid), [4094]);
+        assert_eq!(found(Deviation::VlanUnexpected, FieldName::Vid), [4094, 200, 4094]);
+        assert_eq!(found(Deviation::VlanId, FieldName::Vid), [1, 200]);
+        assert_eq!(found(Deviation::VlanPriority, FieldName::Pcp), [6, 0]);
+    }
+
+    #[test]
+    fn tunnels_of_both_kinds() {
+        let gre = frame(&[IPV6, r#"{"gre":{"key":8,"checksum_present":true}}"#, IPV4, UDP]);
+        let in_ip = frame(&[IPV4, IPV6, UDP]);
+        let kinds = |frame: &[u8], change| {
+            let headers = after(frame, change)?;
+            Some(headers[1..].iter().map(Header::kind).collect::<Vec<_>>())
+        };
+        use HeaderKind as H;
+        assert_eq!(kinds(&gre, Deviation::TunnelMissing).unwrap(), [H::Ipv4, H::Udp]);
+        assert_eq!(kinds(&gre, Deviation::TunnelKind).unwrap(), [H::Ipv6, H::Ipv4, H::Udp]);
+        assert_eq!(kinds(&in_ip, Deviation::TunnelKind).unwrap(), [H::Ipv4, H::Gre, H::Ipv6, H::Udp]);
+        assert_eq!(values(&after(&gre, Deviation::TunnelKey).unwrap(), H::Gre, FieldName::Key), [9]);
+        let plain = frame(&[IPV6, UDP]);
+        assert_eq!(kinds(&plain, Deviation::TunnelUnexpected).unwrap(), [H::Ipv6, H::Gre, H::Ipv6, H::Udp]);
+        // The TTL that a tester looks at is that of the innermost packet.
+        let ttl = after(&gre, Deviation::Ttl).unwrap();
+        assert_eq!(values(&ttl, H::Ipv4, FieldName::Ttl), [6]);
+        assert_eq!(values(&ttl, H::Ipv6, FieldName::HopLimit), [1]);
+        assert_eq!(values(&after(&plain, Deviation::Ttl).unwrap(), H::Ipv6, FieldName::HopLimit), [2], "not 0");
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_changed() {
+        let plain = frame(&[IPV4, UDP]);
+        let possible = Deviation::ALL.iter().filter(|change| changed(&plain, **change).is_some()).copied();
+        assert_eq!(
+            possible.collect::<Vec<_>>(),
+            [
+                Deviation::VlanUnexpected,
+                Deviation::LabelUnexpected,
+                Deviation::TunnelUnexpected,
+                Deviation::Dscp,
+                Deviation::Ecn,
+                Deviation::Ttl,
+            ]
+        );
+        assert_eq!(changed(&[0; 60], Deviation::Dscp), None);
+    }
+
+    #[test]
+    fn a_wrong_checksum_stays_wrong_and_another_payload_as_it_is() {
+        let wrong = frame(&[IPV4, r#"{"udp":{"checksum":4660}},{"raw":{"bytes":"00010203"}}"#]);
+        let bytes = changed(&wrong, Deviation::VlanUnexpected).unwrap();
+        let kinds: Vec<_> = locate(&bytes).wrong_checksums(&bytes).map(|c| c.header).collect();
+        assert_eq!(kinds, [3]);
+        let other = frame(&[
+            r#"{"ipv4":{"source":"192.0.2.1","destination":"198.51.100.1","protocol":253}}"#,
+            r#"{"raw":{"bytes":"0badcafe"}}"#,
+        ]);
+        let headers = decode(&changed(&other, Deviation::Dscp).unwrap()).headers;
+        assert_eq!(
+            headers.last(),
+            Some(&Header::Raw(drophammer_model::traffic::Raw { bytes: Octets(vec![0x0b, 0xad, 0xca, 0xfe]) }))
+        );
+    }
+}

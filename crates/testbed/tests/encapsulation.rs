@@ -230,7 +230,6 @@ fn flows_of_every_encapsulation_arrive_completely_each_at_its_own_rate() {
                 let all = (rate(i) / 2.0) as u64;
                 assert_eq!((group.offered, group.received, group.lost), (all, all, 0), "{}, {size}", group.group);
                 assert_eq!((&group.deviations, group.reordered), (&BTreeMap::new(), 0), "{}, {size}", group.group);
-                // Two tags, or none, whatever came.
                 assert_eq!((group.corrupted, group.stray, group.duplicated), (0, 0, 0), "{}, {size}", group.group);
             }
             assert_eq!(result.health.other_received, 0, "{size}");
@@ -345,7 +344,9 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
                 assert_eq!(group.deviations, BTreeMap::from([(*deviation, changed)]), "{}: {deviation}", group.group);
                 assert_eq!((group.lost, group.received), (changed, FRAMES - changed), "{}: {deviation}", group.group);
                 assert_eq!((group.corrupted, group.stray, group.duplicated), (0, 0, 0), "{}: {deviation}", group.group);
-                assert_eq!(result.health.other_received, 0, "{}: {deviation}", group.group);
+                // All frames are known for what they are: the rest is what hosts of the bed ask for from time to time.
+                let replies = after.resolution_replies - before.resolution_replies;
+                assert!(result.health.other_received <= replies, "{}: {deviation}", group.group);
                 assert_eq!(after.dropped.total(), before.dropped.total());
                 kinds.insert(*deviation);
             }

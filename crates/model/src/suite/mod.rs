@@ -109,7 +109,7 @@ pub struct VlanConfig {
 }
 
 /// A VLAN tag without priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VlanTag {
     /// EtherType: 0x8100 (IEEE 802.1Q, C-TAG), 0x88a8 (IEEE 802.1ad, S-TAG).
     pub tpid: u16,

@@ -2,7 +2,8 @@
 
 use super::input::Source;
 use super::{Hops, Speaker, write};
-use crate::config::{BgpConfig, BgpPeer, Config};
+use crate::config::{BgpConfig, BgpPeer};
+use crate::interfaces::Interface;
 use crate::rib::{self, PeerId};
 use drophammer_emulation::bgp::session::{Session, State, TcpAction};
 use drophammer_emulation::bgp::{Closed, SessionConfig};
@@ -20,6 +21,7 @@ const AHEAD: usize = 32 << 10;
 
 /// A peer.
 pub(super) struct Peer {
+    /// Interface of its link.
     pub port: usize,
     pub address: IpAddr,
     client: bool,
@@ -80,14 +82,14 @@ impl Share {
 }
 
 impl Peer {
-    pub fn new(config: &Config, bgp: &BgpConfig, peer: &BgpPeer) -> Peer {
-        let port = &config.ports[peer.port];
+    /// On `interface`.
+    pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, interface: &Interface) -> Peer {
         let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
         let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
         session.hold_time = bgp.hold_time;
         session.families = vec![family];
         session.passive = !peer.connect;
-        session.seed = config.seed;
+        session.seed = seed;
         if !peer.connect {
             // Whoever waits may do so at once.
             session.idle_hold = Duration::ZERO;
@@ -96,7 +98,7 @@ impl Peer {
             port: peer.port,
             address: peer.address,
             client: peer.client,
-            own: [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())],
+            own: [interface.ipv4.map(|a| a.0.into()), interface.ipv6.map(|a| a.0.into())],
             session: Session::new(session),
             connection: None,
             up: false,

@@ -1,10 +1,14 @@
 //! The `drophammer` command: arguments, progress, exit codes.
 
+// These panic when a pipe is closed; `output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod clock;
 mod describe;
 mod diagnostics;
 mod observer;
+mod output;
 mod progress;
 mod run;
 mod selftest;

@@ -122,34 +122,40 @@ fn impurities(code: &Code) -> Vec<String> {
     found
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+/// All files under `folder`, sorted; build products and stored runs left out.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
+        let left_out = ["target", ".git", "drophammer-runs"].iter().any(|name| path.ends_with(name));
+        match path.is_dir() {
+            _ if left_out => {}
+            true => found.extend(files(&path)),
+            false => found.push(path),
         }
     }
-    files.sort();
-    files
+    found.sort();
+    found
+}
+
+/// The Rust files under a folder of a crate.
+fn rust_files(name: &str, below: &str) -> Vec<(PathBuf, Code)> {
+    let mut files = files(&root().join("crates").join(name).join(below));
+    files.retain(|f| f.extension().is_some_and(|e| e == "rs"));
+    assert!(!files.is_empty(), "crate {name} has no sources");
+    let read = |f: PathBuf| (f.clone(), Code::read(&std::fs::read_to_string(f).unwrap()));
+    files.into_iter().map(read).collect()
 }
 
 /// The product code of a crate: its `src` without the files that are compiled for tests only.
 fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
-    let files = rust_files(&root().join("crates").join(name).join("src"));
-    assert!(!files.is_empty(), "crate {name} has no sources");
-    let mut code: Vec<_> =
-        files.into_iter().map(|f| (f.clone(), Code::read(&std::fs::read_to_string(&f).unwrap()))).collect();
+    let mut code = rust_files(name, "src");
     let mut tests = BTreeSet::new();
     for (file, code) in &code {
-        let stem = file.file_stem().unwrap().to_str().unwrap();
-        let folder = file.parent().unwrap();
-        let folder = if matches!(stem, "lib" | "main" | "mod") { folder.to_owned() } else { folder.join(stem) };
+        let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| file.ends_with(name));
+        let folder = if is_root { file.parent().unwrap().to_owned() } else { file.with_extension("") };
         for module in &code.test_modules {
-            tests.insert(folder.join(format!("{module}.rs")));
-            tests.insert(folder.join(module).join("mod.rs"));
+            tests.extend([folder.join(module).with_extension("rs"), folder.join(module).join("mod.rs")]);
         }
     }
     code.retain(|(file, _)| !tests.contains(file));
@@ -159,26 +165,12 @@ fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
 /// Files of the project: those that git tracks, or all but build products where there is no git.
 fn project_files() -> Vec<String> {
     let git = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
-    if let Ok(output) = git
-        && output.status.success()
-    {
-        let names = String::from_utf8(output.stdout).unwrap();
-        return names.split('\0').filter(|n| root().join(n).is_file()).map(str::to_owned).collect();
-    }
-    fn walk(folder: &Path, root: &Path, files: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            if path.is_file() {
-                files.push(name);
-            } else if path.is_dir() && !["target", ".git", "drophammer-runs"].contains(&name.as_str()) {
-                walk(&path, root, files);
-            }
-        }
-    }
-    let mut files = Vec::new();
-    walk(&root(), &root(), &mut files);
-    files
+    let tracked = git.ok().filter(|output| output.status.success()).map(|o| String::from_utf8(o.stdout).unwrap());
+    let all = match tracked {
+        Some(names) => names.split_terminator('\0').map(|n| root().join(n)).filter(|f| f.is_file()).collect(),
+        None => files(&root()),
+    };
+    all.iter().map(|f| f.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 /// A folder of somebody's machine that `line` names.
@@ -280,8 +272,7 @@ fn an_impurity_is_found_however_it_is_written() {
 #[test]
 fn unsafe_stands_in_one_crate_only() {
     for (name, _) in TABLE.iter().filter(|(n, _)| *n != UNSAFE) {
-        for file in rust_files(&root().join("crates").join(name)) {
-            let code = Code::read(&std::fs::read_to_string(&file).unwrap());
+        for (file, code) in rust_files(name, "") {
             assert!(!code.has_word("unsafe"), "{} has unsafe code", file.display());
         }
         // Then the compiler forbids it as well.

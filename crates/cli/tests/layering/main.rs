@@ -8,22 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Crate and the crates that it may use. The same table stands in ARCHITECTURE.md.
-const TABLE: &[(&str, &[&str])] = &[
-    ("cli", &["testbed", "methods", "store", "report", "lab", "port", "model"]),
-    ("report", &["store", "model"]),
-    ("store", &["model"]),
-    ("testbed", &["methods", "traffic", "emulation", "lab", "reference", "port", "wire", "model"]),
-    ("methods", &["model"]),
-    ("lab", &["model"]),
-    ("reference", &["emulation", "wire", "model"]),
-    ("emulation", &["wire", "model"]),
-    ("traffic", &["port", "wire", "model"]),
-    ("port", &["wire", "model"]),
-    ("wire", &["model"]),
-    ("model", &[]),
-];
-
 /// Crates that do no I/O, read no clock and start no thread.
 const PURE: &[&str] = &["wire", "emulation", "reference", "methods", "model"];
 
@@ -64,6 +48,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// Crate and the crates that it may use, from the table in ARCHITECTURE.md, in its order.
+fn table() -> Vec<(String, BTreeSet<String>)> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows = text.lines().skip_while(|l| !l.starts_with("| crate | its one job | uses |"));
+    let word = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+        let uses = cells[2].split(',').map(word).filter(|u| u != "–").collect();
+        (word(cells[0]), uses)
+    };
+    let table: Vec<_> = rows.skip(2).take_while(|l| l.starts_with('|')).map(row).collect();
+    assert!(table.len() > 10, "no table of crates in ARCHITECTURE.md");
+    table
+}
+
 fn metadata() -> serde_json::Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
@@ -85,19 +84,17 @@ fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<Strin
 /// What is wrong with the dependencies between our crates.
 fn wrong_dependencies(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
-    let ours: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).collect();
-    for name in found.keys().filter(|n| !ours.contains(n.as_str())) {
-        wrong.push(format!("crate {name} is not in the table"));
-    }
-    for (name, may) in TABLE {
-        let Some(uses) = found.get(*name) else {
+    let table = table();
+    let ours: BTreeSet<String> = table.iter().map(|(name, _)| name.clone()).collect();
+    wrong.extend(found.keys().filter(|n| !ours.contains(*n)).map(|n| format!("crate {n} is not in the table")));
+    for (name, may) in &table {
+        let Some(uses) = found.get(name) else {
             wrong.push(format!("crate {name} of the table does not exist"));
             continue;
         };
-        let uses: BTreeSet<&str> = uses.iter().map(String::as_str).filter(|u| ours.contains(u)).collect();
-        let may: BTreeSet<&str> = may.iter().copied().collect();
-        wrong.extend(uses.difference(&may).map(|u| format!("{name} uses {u}, which the table does not allow")));
-        wrong.extend(may.difference(&uses).map(|u| format!("{name} does not use {u}, as the table says")));
+        let uses: BTreeSet<String> = uses & &ours;
+        wrong.extend((&uses - may).iter().map(|u| format!("{name} uses {u}, which the table does not allow")));
+        wrong.extend((may - &uses).iter().map(|u| format!("{name} does not use {u}, as the table says")));
     }
     for name in PURE {
         let uses = found.get(*name).into_iter().flatten();
@@ -190,8 +187,7 @@ fn crates_use_what_the_table_allows() {
 
 #[test]
 fn a_wrong_dependency_is_found() {
-    let mut found: BTreeMap<String, BTreeSet<String>> =
-        TABLE.iter().map(|(n, may)| ((*n).to_owned(), may.iter().map(|m| (*m).to_owned()).collect())).collect();
+    let mut found: BTreeMap<_, _> = table().into_iter().collect();
     assert_eq!(wrong_dependencies(&found), Vec::<String>::new());
     found.get_mut("model").unwrap().insert("wire".into());
     found.get_mut("wire").unwrap().insert("nix".into());
@@ -205,24 +201,10 @@ fn a_wrong_dependency_is_found() {
 
 #[test]
 fn a_crate_uses_only_crates_below_it() {
-    for (i, (name, may)) in TABLE.iter().enumerate() {
-        let below: Vec<_> = TABLE[i + 1..].iter().map(|(n, _)| n).collect();
+    let table = table();
+    for (i, (name, may)) in table.iter().enumerate() {
+        let below: Vec<_> = table[i + 1..].iter().map(|(n, _)| n).collect();
         assert!(may.iter().all(|m| below.contains(&m)), "{name} uses a crate above it");
-    }
-}
-
-#[test]
-fn architecture_has_the_same_table() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let mut rows = BTreeMap::new();
-    for line in text.lines().filter(|l| l.starts_with("| `")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, _, uses] = cells[..] else { continue };
-        let uses: BTreeSet<&str> = uses.split(',').map(|u| u.trim().trim_matches('`')).filter(|u| *u != "–").collect();
-        rows.entry(name.trim_matches('`')).or_insert(uses);
-    }
-    for (name, may) in TABLE {
-        assert_eq!(rows.get(name), Some(&may.iter().copied().collect()), "row of {name} in ARCHITECTURE.md");
     }
 }
 
@@ -271,7 +253,7 @@ fn an_impurity_is_found_however_it_is_written() {
 
 #[test]
 fn unsafe_stands_in_one_crate_only() {
-    for (name, _) in TABLE.iter().filter(|(n, _)| *n != UNSAFE) {
+    for (name, _) in table().iter().filter(|(n, _)| n != UNSAFE) {
         for (file, code) in rust_files(name, "") {
             assert!(!code.has_word("unsafe"), "{} has unsafe code", file.display());
         }

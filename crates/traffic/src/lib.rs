@@ -24,3 +24,4 @@ pub mod template;
 pub use engine::{Control, SendFrame, run};
 pub use lanes::{LaneError, run_lanes};
 pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};
+pub use recognize::TestTraffic;

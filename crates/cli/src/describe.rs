@@ -33,9 +33,7 @@ pub fn list(what: Listing) -> Exit {
         Listing::Duts => {
             for spec in drophammer_testbed::kinds::specs() {
                 out!("{}\n    {}", spec.name, spec.summary);
-                if !spec.roles.is_empty() {
-                    out!("    roles: {}", spec.roles.join(", "));
-                }
+                out!("    roles: {}", spec.capabilities.words().join(", "));
                 if !spec.needs.is_empty() {
                     let needs: Vec<_> =
                         spec.needs.iter().map(|(program, package)| format!("{program} ({package})")).collect();

@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod blast;
 mod clock;
 mod describe;
 mod diagnostics;
@@ -43,6 +44,7 @@ impl From<Exit> for ExitCode {
 fn main() -> ExitCode {
     let exit = match parse() {
         Command::Run(args) => run::run(&args),
+        Command::Blast(args) => blast::run(&args),
         Command::Check(args) => suite_file::check(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),

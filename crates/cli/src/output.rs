@@ -1,8 +1,8 @@
 //! Standard output and standard error of every command.
 //!
 //! A reader that closes its end of the pipe (`| head`) has seen enough: what follows is thrown away, and the command ends as it would
-//! have ended otherwise. A run goes on, because its results are in its folder. Output that cannot be written for another
-//! reason, such as a full disk, ends the command.
+//! have ended otherwise. A run goes on, because its results are in its folder; `blast`, which has none, ends its traffic.
+//! Output that cannot be written for another reason, such as a full disk, ends the command.
 
 use crate::Exit;
 use std::fmt::Arguments;

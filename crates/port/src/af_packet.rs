@@ -168,15 +168,6 @@ impl AfPacket {
         }
         Ok(())
     }
-
-    /// Frames that the interface itself refused or dropped on sending since it exists (`tx_dropped`); for reconciling.
-    pub fn transmit_dropped(&self) -> Option<u64> {
-        std::fs::read_to_string(format!("/sys/class/net/{}/statistics/tx_dropped", self.info.interface))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-    }
 }
 
 /// Room for the largest frame of `mtu` with two VLAN tags, as an odd multiple of 64. Larger frames (a peer in the same

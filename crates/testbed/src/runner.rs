@@ -298,7 +298,7 @@ impl Runner<'_> {
         let open = real::open(lab, device.interfaces(), self.backend, clock);
         let (open, captures) = match open {
             Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock) {
+                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock, self.suite.seed) {
                     Ok(captured) => captured,
                     Err(e) => return Err(RunError::Store(e)),
                 }

@@ -11,6 +11,12 @@ use drophammer_reference::{BgpConfig, BgpPeer, Config, Router};
 use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::message::{HEADER_LEN, emit_header, kind};
 use drophammer_wire::{MacAddr, bgp};
+use netgauze_bgp_pkt::path_attribute::{MpReach, MpUnreach, PathAttributeValue};
+use netgauze_bgp_pkt::update::BgpUpdateMessage;
+use netgauze_bgp_pkt::wire::deserializer::BgpParsingContext;
+use netgauze_parse_utils::reader::SliceReader;
+use netgauze_parse_utils::traits::ParseFromWithOneInput;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -50,6 +56,33 @@ fn nets(ipv6: bool, mut bytes: &[u8]) -> Vec<String> {
     all
 }
 
+/// Withdrawn and announced routes and the next hop of MP_REACH_NLRI as netgauze-bgp-pkt reads them: a reader that shares no code with
+/// the device or the tester.
+fn heard_by_netgauze(body: &[u8]) -> (Vec<String>, Vec<String>, Option<IpAddr>) {
+    macro_rules! nets {
+        ($routes:expr) => {
+            $routes.iter().map(|route| route.network().address().to_string())
+        };
+    }
+    let mut context = BgpParsingContext::new(true, HashMap::new(), HashMap::new(), true, true, true, true);
+    let update = BgpUpdateMessage::parse(&mut SliceReader::new(body), &mut context)
+        .unwrap_or_else(|e| panic!("netgauze cannot read it: {e}: {body:02x?}"));
+    let mut withdrawn: Vec<_> = nets!(update.withdraw_routes()).collect();
+    let mut announced: Vec<_> = nets!(update.nlri()).collect();
+    let mut next_hop = None;
+    for attribute in update.path_attributes() {
+        match attribute.value() {
+            PathAttributeValue::MpReach(MpReach::Ipv6Unicast { next_hop_global, nlri, .. }) => {
+                next_hop = Some((*next_hop_global).into());
+                announced.extend(nets!(nlri));
+            }
+            PathAttributeValue::MpUnreach(MpUnreach::Ipv6Unicast { nlri, .. }) => withdrawn.extend(nets!(nlri)),
+            _ => {}
+        }
+    }
+    (withdrawn, announced, next_hop)
+}
+
 fn heard(at: Instant, body: &[u8]) -> Heard {
     let count = |at: usize| usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
     let withdrawn = count(0);
@@ -81,6 +114,8 @@ fn heard(at: Instant, body: &[u8]) -> Heard {
         }
         rest = &rest[head + len..];
     }
+    let ours = (told.withdrawn.clone(), told.announced.clone(), told.next_hop);
+    assert_eq!(ours, heard_by_netgauze(body), "{body:02x?}");
     told
 }
 

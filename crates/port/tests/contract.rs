@@ -3,6 +3,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
 //! more as an ordinary user, who must be told what he may not do.
 
+#[path = "contract/queues.rs"]
+mod queues;
 #[path = "contract/streams.rs"]
 mod streams;
 #[path = "../../lab/tests/verdicts/mod.rs"]
@@ -22,7 +24,7 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 14] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
@@ -32,6 +34,11 @@ const CASES: [Case; 9] = [
     ("what_the_device_drops_is_no_frame_for_ever", dropped),
     ("a_link_that_is_taken_down_loses_frames_and_comes_back", unplugged),
     ("a_deleted_interface_is_lost", deleted),
+    ("every_frame_of_every_queue_once_and_each_flow_in_order", queues::every_frame),
+    ("what_is_no_test_frame_comes_at_some_queue", queues::other_frames),
+    ("overflow_is_counted_at_its_queue", queues::overflow),
+    ("a_link_is_down_for_all_queues", queues::unplugged),
+    ("queues_that_are_not_there_are_refused", queues::refusals),
 ];
 const KEY: u64 = 11;
 /// Argument of the process that runs as an ordinary user.
@@ -435,9 +442,9 @@ fn main() -> ExitCode {
         }
         // The same of the capture around this backend; which interfaces there are is not its business.
         let bench = Bench { captured: true, ..bench };
-        let own = CASES
-            .iter()
-            .filter(|(case, _)| !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case));
+        let own = CASES.iter().filter(|(case, _)| {
+            !case.contains("queue") && !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case)
+        });
         for (case, run) in own.filter(|(case, _)| format!("{case} {name} captured").contains(&filter)) {
             count(&format!("{case} with {name} captured"), links(&bench).and_then(|()| run(&bench)));
         }

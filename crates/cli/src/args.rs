@@ -13,6 +13,7 @@ Examples:
   drophammer run suites/quick-look.yaml              two software routers side by side, in namespaces
   drophammer run suites/quick-look.yaml --dut frr    one of them
   drophammer run my.yaml --profile conformant        with the durations of the RFCs
+  drophammer blast eth1 eth2 --rate 100kfps          frames from one interface to another, counted live
   drophammer check my.yaml                           what is wrong with my suite?
   drophammer selftest                                what is this machine good for as a tester?
   drophammer list tests                              what can be tested, by which procedure
@@ -43,6 +44,21 @@ Ctrl-C stops after the running burst, keeps what was measured and writes the rep
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
 production networks.")]
     Run(RunArgs),
+    /// Send frames from one interface to another and say what became of them
+    #[command(after_help = "\
+Examples:
+  drophammer blast eth1 eth2 --rate 100kfps --size 64 --for 10s
+  drophammer blast eth1 eth2 --rate 950Mbit/s --size imix --bidirectional
+  drophammer blast eth1 eth2 --rate 50% --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
+
+Without addresses the two interfaces must be joined by a cable, a veth pair, a bridge or a switch. With addresses and gateways
+the frames go through routers. A line per second shows the last second's rates and latencies, and what was lost and reordered so
+far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
+
+Exit codes: 0 every frame arrived; 1 frames were lost, corrupted or astray, or less than 99 % of those asked
+for were sent; 2 command line
+wrong; 3 an interface cannot be used or nobody answers; 130 stopped by a second Ctrl-C.")]
+    Blast(BlastArgs),
     /// Read a suite and say what is wrong with it, without starting anything
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),
@@ -143,6 +159,45 @@ pub struct RunArgs {
     /// Plain lines instead of a live display, also on a terminal
     #[arg(long)]
     pub plain: bool,
+}
+
+/// Traffic between two interfaces.
+#[derive(Debug, Args)]
+pub struct BlastArgs {
+    /// Interface that sends
+    pub from: String,
+    /// Interface that receives
+    pub to: String,
+    /// Rate of each sending interface: frames (`100kfps`), bits without preamble and gap (`950Mbit/s`), or a share of the line (`50%`)
+    #[arg(long, value_name = "RATE", default_value = "1kfps")]
+    pub rate: String,
+    /// Frame size with FCS, or a mix of sizes (`imix`)
+    #[arg(long, value_name = "SIZE", default_value = "64")]
+    pub size: String,
+    /// How long to send; without it until Ctrl-C
+    #[arg(long = "for", value_name = "DURATION")]
+    pub duration: Option<String>,
+    /// Sends from the second interface to the first too, at the same rate
+    #[arg(long)]
+    pub bidirectional: bool,
+    /// Address of the emulated host on each interface, with the length of its prefix
+    #[arg(long, value_name = "A/LEN,B/LEN", value_delimiter = ',', num_args = 1)]
+    pub address: Vec<String>,
+    /// Address of the router on each interface; asked for its MAC address by ARP or Neighbor Discovery
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
+    pub gateway: Vec<String>,
+    /// Speed of the line, for rates in per cent [default: what the interface says]
+    #[arg(long, value_name = "SPEED")]
+    pub speed: Option<String>,
+    /// What moves the frames; `drophammer list backends` says more
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
+    pub backend: String,
+    /// Threads that send and receive: 2 gives each interface its own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2), default_value_t = 1)]
+    pub threads: u16,
+    /// One JSON object per line instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A self-test.

@@ -32,9 +32,7 @@ pub fn list(what: Listing) -> Exit {
         Listing::Duts => {
             for spec in drophammer_testbed::kinds::specs() {
                 println!("{}\n    {}", spec.name, spec.summary);
-                if !spec.roles.is_empty() {
-                    println!("    roles: {}", spec.roles.join(", "));
-                }
+                println!("    roles: {}", spec.capabilities.words().join(", "));
                 if !spec.needs.is_empty() {
                     let needs: Vec<_> =
                         spec.needs.iter().map(|(program, package)| format!("{program} ({package})")).collect();

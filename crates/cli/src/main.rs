@@ -1,6 +1,7 @@
 //! The `drophammer` command: arguments, progress, exit codes.
 
 mod args;
+mod blast;
 mod clock;
 mod describe;
 mod diagnostics;
@@ -39,6 +40,7 @@ impl From<Exit> for ExitCode {
 fn main() -> ExitCode {
     let exit = match parse() {
         Command::Run(args) => run::run(&args),
+        Command::Blast(args) => blast::run(&args),
         Command::Check(args) => suite_file::check(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),

@@ -5,7 +5,7 @@ use crate::args::RunArgs;
 use crate::clock::secret;
 use crate::observer::{Watcher, stop_flag};
 use crate::progress::Display;
-use crate::suite_file::load;
+use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_port::INTERFACE_BACKENDS;
@@ -59,6 +59,9 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    if let Err(exit) = refuse_impossible(&suite) {
+        return exit;
+    }
     // Told before anything is measured, and all at once.
     let mut missing: Vec<String> =
         suite.duts.iter().flat_map(|d| drophammer_lab::missing(&d.kind)).map(|e| e.to_string()).collect();

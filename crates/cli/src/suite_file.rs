@@ -33,10 +33,22 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
     Ok((suite, text))
 }
 
+/// Prints what is known beforehand to stand in the way of a router of the suite: a role that it cannot play, a configuration of
+/// the user's that cannot be used.
+pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
+    drophammer_testbed::kinds::check(suite).map_err(|refused| {
+        refused.iter().for_each(|why| eprintln!("error: {why}"));
+        Exit::Usage
+    })
+}
+
 /// `drophammer check`.
 pub fn check(args: &SuiteArgs) -> Exit {
     match load(args) {
         Ok((suite, _)) => {
+            if let Err(exit) = refuse_impossible(&suite) {
+                return exit;
+            }
             let list = |names: Vec<&str>| names.join(", ");
             println!("{}: good", args.suite.display());
             println!("  profile  {}", suite.profile);

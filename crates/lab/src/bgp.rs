@@ -1,100 +1,60 @@
-//! The role `bgp`: the neighbours that a DUT must know, and whether it listens for them.
+//! BGP of a role: what templates see of it, and whether a DUT listens for its peers.
 
 use crate::router::word;
 use crate::{LabError, Netns};
-use drophammer_model::suite::PortConfig;
+use drophammer_model::role::{BgpRole, PeerGroup};
 use drophammer_model::trial::Family;
 use minijinja::{Value, context};
+use std::fs;
 use std::net::IpAddr;
 
 /// TCP port of BGP (RFC 4271 section 8.2.1).
 const PORT: u16 = 179;
 
-/// BGP of a DUT: what templates see as `bgp`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Speaker {
-    dut_as: u32,
-    /// Hold Time in seconds.
-    hold: u64,
-    next_hop_self: bool,
-    groups: Vec<Group>,
+/// Name of a group of peers in configurations: `p0_ipv4`, `p0v3_ipv4` on the fourth sub-interface.
+fn name(group: &PeerGroup) -> String {
+    let vlan = group.at.vlan.map_or(String::new(), |i| format!("v{i}"));
+    format!("p{}{vlan}_{}", group.at.port, word(group.family))
 }
 
-/// The neighbours on one port in one family: an AS, reached from one address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Group {
-    /// `p0_ipv4`
-    name: String,
-    family: Family,
-    asn: u32,
-    /// In the DUT's AS: clients of the reflector that it is.
-    internal: bool,
-    /// The DUT's address.
-    local: IpAddr,
-    peers: Vec<IpAddr>,
-}
-
-impl Speaker {
-    /// What the ports ask for; `None` when none has BGP.
-    pub(crate) fn of(ports: &[PortConfig]) -> Option<Speaker> {
-        let first = ports.iter().find_map(|p| p.bgp.as_ref())?;
-        let mut groups = Vec::new();
-        for (i, port) in ports.iter().enumerate() {
-            let Some(bgp) = &port.bgp else { continue };
-            for family in [Family::Ipv4, Family::Ipv6] {
-                let peers = port.peers(family);
-                let Some(addressing) = port.addressing(family).filter(|_| !peers.is_empty()) else { continue };
-                let name = format!("p{i}_{}", word(family));
-                let (asn, internal) = (bgp.asn, bgp.is_internal());
-                groups.push(Group { name, family, asn, internal, local: addressing.dut, peers });
-            }
-        }
-        let (dut_as, next_hop_self) = (first.dut_as, first.next_hop_self);
-        Some(Speaker { dut_as, hold: first.hold.as_secs(), next_hop_self, groups })
-    }
-
-    /// What templates see: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, and `groups` with `name`, `family`, `asn`,
-    /// `internal`, `local` and `peers`.
-    pub(crate) fn context(&self) -> Value {
-        let group = |g: &Group| {
-            let peers: Vec<String> = g.peers.iter().map(IpAddr::to_string).collect();
-            context! {
-                name => &g.name, family => word(g.family), asn => g.asn, internal => g.internal,
-                local => g.local.to_string(), peers,
-            }
-        };
-        let groups: Vec<Value> = self.groups.iter().map(group).collect();
-        // A third of the Hold Time (RFC 4271 section 4.4).
+/// What templates see as `bgp`: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, and `groups` with `name`, `family`,
+/// `asn`, `internal`, `local` and `peers`.
+pub(crate) fn context(bgp: &BgpRole) -> Value {
+    let group = |g: &PeerGroup| {
+        let peers: Vec<String> = g.peers.iter().map(IpAddr::to_string).collect();
         context! {
-            dut_as => self.dut_as, hold => self.hold, keepalive => self.hold / 3, next_hop_self => self.next_hop_self,
-            groups,
+            name => name(g), family => word(g.family), asn => g.asn, internal => g.internal,
+            local => g.local.to_string(), peers,
         }
-    }
+    };
+    let groups: Vec<Value> = bgp.groups.iter().map(group).collect();
+    let hold = bgp.hold.as_secs();
+    // A third of the Hold Time (RFC 4271 section 4.4).
+    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self => bgp.next_hop_self, groups }
+}
 
-    /// Addresses of all neighbours.
-    pub(crate) fn peers(&self) -> Vec<IpAddr> {
-        self.groups.iter().flat_map(|g| g.peers.iter().copied()).collect()
-    }
+/// Peers on all interfaces.
+pub(crate) fn neighbours(bgp: &BgpRole) -> usize {
+    bgp.groups.iter().map(|g| g.peers.len()).sum()
+}
 
-    /// Neighbours on all ports.
-    pub(crate) fn neighbours(&self) -> usize {
-        self.groups.iter().map(|g| g.peers.len()).sum()
-    }
+/// The DUT's own addresses.
+pub(crate) fn locals(bgp: &BgpRole) -> Vec<IpAddr> {
+    bgp.groups.iter().map(|g| g.local).collect()
+}
 
-    /// The DUT's own addresses.
-    pub(crate) fn locals(&self) -> Vec<IpAddr> {
-        self.groups.iter().map(|g| g.local).collect()
-    }
+/// In words where nobody in `netns` listens for BGP although there are peers; `None` when all is well.
+pub(crate) fn deaf(netns: &Netns, bgp: &BgpRole) -> Result<Option<String>, LabError> {
+    netns.run(|| deaf_here(bgp))
+}
 
-    /// In words where nobody listens for BGP although there are neighbours; `None` when all is well.
-    pub(crate) fn deaf(&self, netns: &Netns) -> Result<Option<String>, LabError> {
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-        let tables = netns.run(|| [(Family::Ipv4, read("tcp")), (Family::Ipv6, read("tcp6"))])?;
-        let deaf = tables
-            .iter()
-            .find(|(family, table)| self.groups.iter().any(|g| g.family == *family) && !listening(table, PORT));
-        Ok(deaf.map(|(family, _)| format!("nobody listens on TCP port {PORT} over {family}")))
-    }
+/// The same of the calling thread's network namespace.
+pub(crate) fn deaf_here(bgp: &BgpRole) -> Option<String> {
+    let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let deaf = [(Family::Ipv4, "tcp"), (Family::Ipv6, "tcp6")]
+        .into_iter()
+        .find(|(family, name)| bgp.groups.iter().any(|g| g.family == *family) && !listening(&table(name), PORT));
+    deaf.map(|(family, _)| format!("nobody listens on TCP port {PORT} over {family}"))
 }
 
 /// Is there a listening socket on `port` in this text of `/proc/net/tcp`?
@@ -112,14 +72,19 @@ fn listening(table: &str, port: u16) -> bool {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::two_ports_with_bgp;
+    use drophammer_model::role::{Place, RouterRole};
 
     #[test]
     fn every_port_and_family_is_a_group() {
-        assert_eq!(Speaker::of(&crate::kinds::tests_support::two_ports()), None);
-        let speaker = Speaker::of(&two_ports_with_bgp(3)).unwrap();
-        let names: Vec<_> = speaker.groups.iter().map(|g| (g.name.as_str(), g.asn, g.peers.len())).collect();
-        assert_eq!(names, [("p0_ipv4", 65001, 3), ("p0_ipv6", 65001, 3), ("p1_ipv4", 65002, 3), ("p1_ipv6", 65002, 3)]);
-        assert_eq!(speaker.groups[3].peers[2].to_string(), "2001:2:0:1::4");
+        assert_eq!(RouterRole::of(&crate::kinds::tests_support::two_ports()).bgp, None);
+        let mut bgp = RouterRole::of(&two_ports_with_bgp(3)).bgp.unwrap();
+        let names: Vec<_> = bgp.groups.iter().map(|g| (name(g), g.asn, g.peers.len())).collect();
+        let expected = [("p0_ipv4", 65001, 3), ("p0_ipv6", 65001, 3), ("p1_ipv4", 65002, 3), ("p1_ipv6", 65002, 3)];
+        assert_eq!(names, expected.map(|(name, asn, peers)| (name.to_owned(), asn, peers)));
+        assert_eq!(bgp.groups[3].peers[2].to_string(), "2001:2:0:1::4");
+        assert_eq!((neighbours(&bgp), locals(&bgp).len()), (12, 4));
+        bgp.groups[0].at = Place { port: 0, vlan: Some(2) };
+        assert_eq!(name(&bgp.groups[0]), "p0v2_ipv4");
     }
 
     #[test]

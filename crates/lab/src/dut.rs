@@ -1,15 +1,16 @@
 //! What a DUT kind and a DUT that is up can be asked.
 
-use crate::bgp::Speaker;
 use crate::cpu;
 use crate::process::Daemon;
-use crate::router::{self, Route};
+use crate::router;
 use crate::topology::Topology;
 use crate::wait::{self, Look};
-use crate::{Lab, LabError, probe};
+use crate::{Lab, LabError, bgp, kinds, probe};
+use drophammer_model::capabilities::{Capabilities, Vlans};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
-use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,24 +19,70 @@ use std::time::Duration;
 
 /// A kind of DUT. One file in `kinds/` each.
 pub trait DutKind: Sync {
-    /// Name, parameters, roles and what must be installed.
+    /// Name, parameters, capabilities and what must be installed.
     fn spec(&self) -> &'static KindSpec;
 
-    /// Brings a DUT up as IPv4 and IPv6 router: port i of the DUT gets `ports[i]`'s DUT address and a route to the
-    /// networks behind the emulated router. Returns when it is ready, found by probing. Logs and rendered configuration
-    /// go to the existing folder `work_dir`.
+    /// What it can do.
+    fn capabilities(&self) -> &'static Capabilities {
+        &self.spec().capabilities
+    }
+
+    /// Configuration files of a DUT in this role, `(name, text)`; nothing is started or written.
     ///
     /// # Errors
-    /// [`LabError::NotReady`] with the condition and the last log lines, [`LabError::Stopped`] when `stop` says so, and
-    /// whatever else stood in the way. What was brought up until then is gone.
+    /// [`LabError::Unusable`] with file, line and remedy where the user's configuration cannot be used.
+    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError>;
+
+    /// Starts a DUT in a role that the kind can play: [`DutKind::bring_up`] without its questions beforehand.
+    ///
+    /// # Errors
+    /// Those of [`DutKind::bring_up`].
+    fn start(
+        &self,
+        lab: &mut Lab,
+        dut: &DutConfig,
+        role: &RouterRole,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn Dut>, LabError>;
+
+    /// The part of a role that the kind plays: all of it, but for BGP where the kind speaks none.
+    fn part_of(&self, role: &RouterRole) -> RouterRole {
+        let bgp = role.bgp.clone().filter(|_| self.capabilities().bgp);
+        RouterRole { bgp, ..role.clone() }
+    }
+
+    /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts nothing.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can; those of
+    /// [`DutKind::configuration`].
+    fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
+        kinds::refuse_unless_able(self.spec(), role)?;
+        self.configuration(dut, &self.part_of(role)).map(drop)
+    }
+
+    /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when it is ready, found by probing. Logs and
+    /// rendered configuration go to the existing folder `work_dir`.
+    ///
+    /// # Errors
+    /// Those of [`DutKind::check`] before anything is started, [`LabError::NotReady`] with the condition and the last log lines,
+    /// [`LabError::Stopped`] when `stop` says so, and whatever else stood in the way. What was brought up until then is gone.
     fn bring_up(
         &self,
         lab: &mut Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError>;
+    ) -> Result<Box<dyn Dut>, LabError> {
+        self.check(dut, role)?;
+        let tagged = role.interfaces.iter().any(|i| !i.vlans.is_empty());
+        if tagged && self.capabilities().vlans == Vlans::HostKernel {
+            lab.refuse_without_vlans(self.spec())?;
+        }
+        self.start(lab, dut, &self.part_of(role), work_dir, stop)
+    }
 }
 
 /// Where an interface of the tester is.
@@ -58,8 +105,9 @@ pub struct TesterInterface {
     pub dut_mac: Option<[u8; 6]>,
 }
 
-/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves.
-pub trait Dut: Send {
+/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What a DUT cannot tell has a
+/// default that says so.
+pub trait Dut {
     /// The tester's interfaces in the order of the suite's ports.
     fn interfaces(&self) -> &[TesterInterface];
 
@@ -81,7 +129,9 @@ pub trait Dut: Send {
     }
 
     /// Processor time of its forwarding and daemons since it was brought up; `None` where not all of it can be read.
-    fn cpu_time(&mut self) -> Option<Duration>;
+    fn cpu_time(&mut self) -> Option<Duration> {
+        None
+    }
 
     /// Processor time of each of its daemons since it was brought up, by name: `zebra`, `bgpd -R`. Empty
     /// where it has none, or none that can be seen.
@@ -113,30 +163,40 @@ pub trait Dut: Send {
     }
 
     /// Time that the hypervisor took from the DUT's processor since boot; `None` where that is not known.
-    fn stolen(&mut self) -> Option<Duration>;
+    fn stolen(&mut self) -> Option<Duration> {
+        None
+    }
 
     /// Its counters by name: `d0.rx_packets`, `ip.InHdrErrors`, `softnet.cpu1.dropped` (the last one is of the machine).
     ///
     /// # Errors
     /// Those of reading them.
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError>;
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        Ok(BTreeMap::new())
+    }
 
     /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.
     /// `None` where that is not known.
     ///
     /// # Errors
     /// Those of reading it.
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError>;
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+        Ok(None)
+    }
 
     /// True when a frame that the tester's interface refuses (`tx_dropped`, `ENOBUFS`) was refused by the DUT's receive
     /// ring, so that it is loss of the DUT: the case of veth.
-    fn drops_at_tester_tx_are_dut(&self) -> bool;
+    fn drops_at_tester_tx_are_dut(&self) -> bool {
+        false
+    }
 
     /// Ends it and removes every trace. Waits until daemons have ended.
     ///
     /// # Errors
     /// Those of removing; everything was tried even then.
-    fn take_down(self: Box<Self>) -> Result<(), LabError>;
+    fn take_down(self: Box<Self>) -> Result<(), LabError> {
+        Ok(())
+    }
 }
 
 /// Time in which a DUT in a namespace must become ready.
@@ -149,7 +209,7 @@ pub(crate) struct NamespaceDut {
     topology: Topology,
     daemons: Vec<Daemon>,
     record: DutRecord,
-    bgp: Option<Speaker>,
+    role: RouterRole,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
 }
@@ -160,10 +220,10 @@ impl NamespaceDut {
         lab: &Lab,
         dut: &DutConfig,
         kind: &KindSpec,
-        ports: &[PortConfig],
+        role: &RouterRole,
         version: String,
     ) -> Result<NamespaceDut, LabError> {
-        let topology = Topology::make(lab, &dut.name, ports)?;
+        let topology = Topology::make(lab, &dut.name, role)?;
         let record = DutRecord {
             name: dut.name.clone(),
             kind: kind.name.into(),
@@ -171,8 +231,8 @@ impl NamespaceDut {
             confinement: topology.confinement().into(),
             ..DutRecord::default()
         };
-        let bgp = Speaker::of(ports);
-        Ok(NamespaceDut { topology, daemons: Vec::new(), record, bgp, after_sessions: Vec::new() })
+        let (daemons, after_sessions) = (Vec::new(), Vec::new());
+        Ok(NamespaceDut { topology, daemons, record, role: role.clone(), after_sessions })
     }
 
     /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
@@ -180,25 +240,22 @@ impl NamespaceDut {
         self.after_sessions = commands;
     }
 
-    /// BGP that the ports ask for; whoever starts no daemon for it clears it with [`NamespaceDut::without_bgp`].
-    pub(crate) fn bgp(&self) -> Option<&Speaker> {
-        self.bgp.as_ref()
-    }
-
-    /// This router does not speak BGP, whatever the ports ask for.
-    pub(crate) fn without_bgp(&mut self) {
-        self.bgp = None;
+    /// Which routes the kernel gets is the user's business: do not wait for those of the role.
+    pub(crate) fn routes_of_the_user(&mut self) {
+        self.role.routes.clear();
     }
 
     pub(crate) fn netns(&self) -> &crate::Netns {
         self.topology.netns()
     }
 
-    /// Stores a rendered configuration with the record and as a file of `work_dir`.
-    pub(crate) fn configuration(&mut self, work_dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
-        let path = work_dir.join(name);
-        std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
-        self.record.config.insert(name.into(), text.into());
+    /// Stores configuration files, `(name, text)`, with the record and in `work_dir`.
+    pub(crate) fn keep(&mut self, work_dir: &Path, files: &[(String, String)]) -> Result<(), LabError> {
+        for (name, text) in files {
+            let path = work_dir.join(name);
+            std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
+            self.record.config.insert(name.clone(), text.clone());
+        }
         Ok(())
     }
 
@@ -220,7 +277,7 @@ impl NamespaceDut {
         mut look: impl FnMut(&NamespaceDut) -> Result<Option<String>, LabError>,
     ) -> Result<(), LabError> {
         // What has many neighbours to read about may take longer.
-        let neighbours = self.bgp.as_ref().map_or(0, Speaker::neighbours) as u32;
+        let neighbours = self.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let result = wait::until(READY + NEIGHBOUR * neighbours, stop, || {
             self.check_daemons()?;
             Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
@@ -231,13 +288,13 @@ impl NamespaceDut {
         })
     }
 
-    /// Waits until every link has carrier and every route is in the kernel, and BGP listens where the ports
-    /// have it: the DUT is ready.
-    pub(crate) fn ready(mut self, routes: &[Route], stop: &dyn Fn() -> bool) -> Result<Box<dyn Dut>, LabError> {
+    /// Waits until every link has carrier, every route of the role is in the kernel, and BGP listens where the role has it: the DUT is
+    /// ready.
+    pub(crate) fn ready(mut self, stop: &dyn Fn() -> bool) -> Result<Box<dyn Dut>, LabError> {
         self.wait(stop, |dut| match dut.topology.link_not_up() {
             Some(link) => Ok(Some(format!("{link} has no carrier"))),
-            None => match router::missing(dut.netns(), routes)? {
-                None => dut.bgp.as_ref().map_or(Ok(None), |bgp| bgp.deaf(dut.netns())),
+            None => match router::missing(dut.netns(), &dut.role)? {
+                None => dut.role.bgp.as_ref().map_or(Ok(None), |bgp| bgp::deaf(dut.netns(), bgp)),
                 missing => Ok(missing),
             },
         })?;

@@ -5,8 +5,9 @@ use crate::environment;
 use crate::neighbours::Limits;
 use crate::netns::{Netns, on_a_thread, own_namespace};
 use crate::topology::Loop;
-use crate::{LabError, mounts, process, sweep};
+use crate::{LabError, kinds, mounts, process, sweep};
 use drophammer_model::environment::Environment;
+use drophammer_model::registry::KindSpec;
 use drophammer_model::suite::PortConfig;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
@@ -118,6 +119,22 @@ impl Lab {
     /// for as neighbours: sessions with those left over never come up. `None` when all fit, or when the limit is not known.
     pub fn too_many_neighbours(&self, ports: &[PortConfig]) -> Option<String> {
         self.shared.neighbours.exceeded(ports)
+    }
+
+    /// Refuses where the kernel of this machine makes no VLAN sub-interfaces, of one or two tags, for a router of this kind.
+    pub(crate) fn refuse_without_vlans(&self, kind: &KindSpec) -> Result<(), LabError> {
+        let probe = Netns::create(&self.shared, "vlan-probe")?;
+        let lines = ["add a type veth peer name b", "add link a name c type vlan protocol 802.1ad id 1"];
+        probe.ip(&lines.map(|l| format!("link {l}"))).map_err(|e| LabError::Unusable {
+            what: format!(
+                "a router of kind `{}` has no VLAN sub-interfaces here, for this kernel makes none: {e}",
+                kind.name
+            ),
+            remedy: format!(
+                "load the module (`modprobe 8021q`), or take a kind that brings its own: {}",
+                kinds::with_own_vlans()
+            ),
+        })
     }
 
     /// Pins the calling thread to one processor.

@@ -8,6 +8,7 @@
 //! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
 
 mod bgp;
+mod configuration;
 mod confine;
 mod cpu;
 mod dut;

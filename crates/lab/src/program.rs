@@ -6,12 +6,13 @@ use crate::dut::READY;
 use crate::dut::{TesterInterface, Where};
 use crate::process::Daemon;
 use crate::router::dut_interface;
-use crate::topology::{Topology, tester_interface};
+use crate::topology::{Topology, room_for_tags, tester_interface};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Netns, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
-use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::role::{Interface, RouterRole};
+use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -82,7 +83,7 @@ impl ProgramDut {
     pub fn bring_up(
         lab: &Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         program: Program,
         stop: &dyn Fn() -> bool,
@@ -93,16 +94,17 @@ impl ProgramDut {
         fs::write(&configuration, &text).map_err(LabError::file("write", &configuration))?;
         let socket = shared.fresh_state(&dut.name)?.join("control");
         let cpu = shared.cpus.dut;
+        let ports = role.interfaces.len();
         let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
         let (ends, names): (_, fn(usize) -> String) = match program.links {
-            Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, ports)?), dut_interface),
+            Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, role)?), dut_interface),
             Links::Tap => {
-                let interfaces = (0..ports.len()).map(interface).collect();
+                let interfaces = (0..ports).map(interface).collect();
                 (Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu }, tester_interface)
             }
         };
         let mut command = ends.netns().command(&program.executable);
-        command.args(&program.arguments).arg(&configuration).arg(&socket).args((0..ports.len()).map(names));
+        command.args(&program.arguments).arg(&configuration).arg(&socket).args((0..ports).map(names));
         let started = ends.netns().run(|| {
             cpu::pin(0, cpu)?;
             Daemon::start(program.kind.name, command, work_dir)
@@ -113,7 +115,7 @@ impl ProgramDut {
             version: program.version,
             confinement: format!("a process on processor {cpu}; {}", ends.confinement()),
             config: [(file, text)].into(),
-            simulated: program.kind.simulated,
+            simulated: program.kind.capabilities.simulated,
             ports: Vec::new(),
         };
         let when_forwarding = program.when_forwarding;
@@ -123,10 +125,7 @@ impl ProgramDut {
             Err(e) => Ok(Some(format!("{} does not listen: {e}", up.record.kind))),
         })?;
         if let Ends::Tap { tester, interfaces, .. } = &up.ends {
-            let up = |(i, port): (&TesterInterface, &PortConfig)| {
-                format!("link set {} mtu {} txqueuelen {TAP_QUEUE} arp off multicast off up", i.name, port.mtu)
-            };
-            tester.ip(&interfaces.iter().zip(ports).map(up).collect::<Vec<_>>())?;
+            tester.ip(&tap_lines(interfaces, role))?;
         }
         up.wait(stop, |up| Ok(up.ends.link_not_up().map(|link| format!("{link} has no carrier"))))?;
         Ok(up)
@@ -191,6 +190,15 @@ impl Ends {
             }
         }
     }
+}
+
+/// Lines of ip(8) that set the tester's ends of taps up, with room for as many tags as the role has.
+pub(crate) fn tap_lines(interfaces: &[TesterInterface], role: &RouterRole) -> Vec<String> {
+    let up = |(i, interface): (&TesterInterface, &Interface)| {
+        let mtu = interface.mtu + room_for_tags(interface.vlans.iter().map(|v| v.tags.len()));
+        format!("link set {} mtu {mtu} txqueuelen {TAP_QUEUE} arp off multicast off up", i.name)
+    };
+    interfaces.iter().zip(&role.interfaces).map(up).collect()
 }
 
 /// Adds the numbers of `value` under `name`, those within by the names joined by dots.

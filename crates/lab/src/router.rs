@@ -1,27 +1,29 @@
-//! The role of IPv4 and IPv6 router: the routes that a DUT must have.
+//! The role of a router in the words of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes.
 
 use crate::{LabError, Netns};
-use drophammer_model::suite::PortConfig;
+use drophammer_model::role::{Place, RouterRole, StaticRoute};
+use drophammer_model::suite::VlanTag;
 use drophammer_model::trial::Family;
+use serde_json::Value;
 use std::net::IpAddr;
 
-/// A static route of the role; also what templates see.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// `ipv4` or `ipv6`.
-    pub(crate) family: &'static str,
-    /// `198.18.64.0/18`
-    pub(crate) prefix: String,
-    /// Next hop: the tester's emulated router.
-    pub(crate) via: IpAddr,
-    /// Interface of the DUT.
-    pub(crate) interface: String,
-    destination: (IpAddr, u8),
-}
+/// EtherType of IEEE 802.1ad.
+const S_TAG: u16 = 0x88a8;
 
 /// Name of the DUT's interface of port `i`.
 pub(crate) fn dut_interface(i: usize) -> String {
     format!("d{i}")
+}
+
+/// Name of the DUT's interface for frames at port `i` that carry `tags`: `d0`, `d0.100`, `d0.s100.200` (`s`: an 802.1ad tag).
+fn tagged_interface(i: usize, tags: &[VlanTag]) -> String {
+    let tag = |t: &VlanTag| format!(".{}{}", if t.tpid == S_TAG { "s" } else { "" }, t.vid);
+    tags.iter().fold(dut_interface(i), |name, t| name + &tag(t))
+}
+
+/// Name of the DUT's interface at a place of its role.
+pub(crate) fn interface_at(role: &RouterRole, at: Place) -> String {
+    tagged_interface(at.port, role.tags(at))
 }
 
 /// How templates and suites write a family.
@@ -32,69 +34,103 @@ pub(crate) fn word(family: Family) -> &'static str {
     }
 }
 
+/// The family of an address, as templates and suites write it.
+pub(crate) fn family_of(address: IpAddr) -> &'static str {
+    word(if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 })
+}
+
+/// `198.18.64.0/18`
+pub(crate) fn prefix_of(route: &StaticRoute) -> String {
+    format!("{}/{}", route.prefix.0, route.prefix.1)
+}
+
 /// Lines of ip(8) that give the DUT the routes.
-pub(crate) fn route_lines(routes: &[Route]) -> Vec<String> {
-    routes.iter().map(|r| format!("route add {} via {} dev {}", r.prefix, r.via, r.interface)).collect()
+pub(crate) fn route_lines(role: &RouterRole) -> Vec<String> {
+    let line = |r: &StaticRoute| format!("route add {} via {} dev {}", prefix_of(r), r.via, interface_at(role, r.at));
+    role.routes.iter().map(line).collect()
 }
 
-/// Routes of all ports, IPv4 before IPv6.
-pub(crate) fn routes(ports: &[PortConfig]) -> Vec<Route> {
-    let of = |family: Family| {
-        ports.iter().enumerate().filter_map(move |(i, port)| {
-            let a = port.addressing(family)?;
-            Some(Route {
-                family: word(family),
-                prefix: format!("{}/{}", a.behind.0, a.behind.1),
-                via: a.host,
-                interface: dut_interface(i),
-                destination: a.behind,
-            })
-        })
-    };
-    of(Family::Ipv4).chain(of(Family::Ipv6)).collect()
+/// The routes as a configuration file, `(name, text)`.
+pub(crate) fn routes_file(role: &RouterRole) -> (String, String) {
+    ("routes.ip".into(), route_lines(role).join("\n") + "\n")
 }
 
-/// Lines of ip(8) that give the DUT's ports their addresses.
-pub(crate) fn address_lines(ports: &[PortConfig]) -> Vec<String> {
+/// Lines of ip(8) that make the VLAN sub-interfaces, outer tags before inner ones, and set them up.
+pub(crate) fn vlan_lines(role: &RouterRole) -> Vec<String> {
+    let mut made = Vec::new();
     let mut lines = Vec::new();
-    for (i, port) in ports.iter().enumerate() {
-        for a in port.ipv4.iter().chain(&port.ipv6) {
-            // Duplicate address detection would keep the address silent for a second.
-            let no_dad = if a.dut.is_ipv6() { " nodad" } else { "" };
-            lines.push(format!("address add {}/{} dev {}{no_dad}", a.dut, a.prefix_len, dut_interface(i)));
+    for (at, tags, _) in role.places() {
+        for depth in 1..=tags.len() {
+            let (outside, tag) = (&tags[..depth - 1], tags[depth - 1]);
+            let (link, name) = (tagged_interface(at.port, outside), tagged_interface(at.port, &tags[..depth]));
+            if made.contains(&name) {
+                continue;
+            }
+            let protocol = if tag.tpid == S_TAG { "802.1ad" } else { "802.1Q" };
+            let mtu = role.interfaces[at.port].mtu;
+            lines.push(format!(
+                "link add link {link} name {name} mtu {mtu} type vlan protocol {protocol} id {}",
+                tag.vid
+            ));
+            lines.push(format!("link set {name} up"));
+            made.push(name);
         }
     }
     lines
 }
 
-/// The first route that the kernel of `netns` does not hold, in words; `None` when all are there.
-pub(crate) fn missing(netns: &Netns, routes: &[Route]) -> Result<Option<String>, LabError> {
-    for (name, option) in [("ipv4", "-4"), ("ipv6", "-6")] {
-        let mut wanted = routes.iter().filter(|r| r.family == name).peekable();
+/// Lines of ip(8) that give the DUT's interfaces and sub-interfaces their addresses.
+pub(crate) fn address_lines(role: &RouterRole) -> Vec<String> {
+    let line = |(at, _, addresses): (Place, &[VlanTag], &[_])| {
+        let interface = interface_at(role, at);
+        let line = move |a: &drophammer_model::role::InterfaceAddress| {
+            // Duplicate address detection would keep the address silent for a second.
+            let no_dad = if a.address.is_ipv6() { " nodad" } else { "" };
+            format!("address add {}/{} dev {interface}{no_dad}", a.address, a.prefix_len)
+        };
+        addresses.iter().map(line).collect::<Vec<_>>()
+    };
+    role.places().flat_map(line).collect()
+}
+
+/// The first static route that the kernel of `netns` does not hold, in words; `None` when all are there.
+pub(crate) fn missing(netns: &Netns, role: &RouterRole) -> Result<Option<String>, LabError> {
+    missing_of(role, |option| netns.ip_json(&[option, "route", "show"]))
+}
+
+/// The same, where `ask` gives the routes as `ip -j OPTION route show` writes them.
+pub(crate) fn missing_of(
+    role: &RouterRole,
+    ask: impl Fn(&str) -> Result<Vec<Value>, LabError>,
+) -> Result<Option<String>, LabError> {
+    for (ipv4, option) in [(true, "-4"), (false, "-6")] {
+        let mut wanted = role.routes.iter().filter(|r| r.via.is_ipv4() == ipv4).peekable();
         if wanted.peek().is_none() {
             continue;
         }
-        let held = netns.ip_json(&[option, "route", "show"])?;
-        if let Some(route) = wanted.find(|w| !held.iter().any(|h| is(h, w))) {
+        let held = ask(option)?;
+        if let Some(route) = wanted.find(|w| !held.iter().any(|h| is(h, w, &interface_at(role, w.at)))) {
+            let interface = interface_at(role, route.at);
             return Ok(Some(format!(
-                "the kernel has no route to {} via {} on {}",
-                route.prefix, route.via, route.interface
+                "the kernel has no route to {} via {} on {interface}",
+                prefix_of(route),
+                route.via
             )));
         }
     }
     Ok(None)
 }
 
-/// Is this entry of `ip -j route` the route?
-fn is(entry: &serde_json::Value, route: &Route) -> bool {
+/// Is this entry of `ip -j route` the route, out of this interface?
+fn is(entry: &Value, route: &StaticRoute, interface: &str) -> bool {
     let text = |key: &str| entry.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     let unusable = entry
         .get("flags")
         .and_then(|f| f.as_array())
         .is_some_and(|flags| flags.iter().any(|f| matches!(f.as_str(), Some("dead" | "linkdown"))));
-    prefix(text("dst"), route.via.is_ipv6()) == Some(route.destination)
+    prefix(text("dst"), route.via.is_ipv6()) == Some(route.prefix)
         && text("gateway").parse() == Ok(route.via)
-        && text("dev") == route.interface
+        && text("dev") == interface
         && !unusable
 }
 
@@ -113,15 +149,14 @@ fn prefix(text: &str, ipv6: bool) -> Option<(IpAddr, u8)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::tests_support::{two_ports, with_vlans};
     use serde_json::json;
 
-    fn route() -> Route {
-        Route {
-            family: "ipv6",
-            prefix: "2001:2:0:8000::/49".into(),
+    fn route() -> StaticRoute {
+        StaticRoute {
+            prefix: ("2001:2:0:8000::".parse().unwrap(), 49),
             via: "2001:2::2".parse().unwrap(),
-            interface: "d0".into(),
-            destination: ("2001:2:0:8000::".parse().unwrap(), 49),
+            at: Place { port: 0, vlan: None },
         }
     }
 
@@ -136,7 +171,7 @@ mod tests {
     #[test]
     fn a_route_counts_only_whole_and_alive() {
         let good = json!({"dst": "2001:2:0:8000::/49", "gateway": "2001:2::2", "dev": "d0", "flags": []});
-        assert!(is(&good, &route()));
+        assert!(is(&good, &route(), "d0"));
         for (key, value) in [
             ("dst", json!("2001:2:0:8000::/50")),
             ("gateway", json!("2001:2::3")),
@@ -145,7 +180,31 @@ mod tests {
         ] {
             let mut bad = good.clone();
             bad[key] = value;
-            assert!(!is(&bad, &route()), "{key}");
+            assert!(!is(&bad, &route(), "d0"), "{key}");
         }
+    }
+
+    #[test]
+    fn sub_interfaces_are_made_from_the_outer_tag_to_the_inner() {
+        assert!(vlan_lines(&RouterRole::of(&two_ports())).is_empty());
+        let role = RouterRole::of(&with_vlans(two_ports()));
+        let lines = vlan_lines(&role);
+        let made: Vec<_> = lines.iter().filter(|l| l.starts_with("link add")).map(String::as_str).collect();
+        let expected = [
+            "link add link d0 name d0.100 mtu 1500 type vlan protocol 802.1Q id 100",
+            "link add link d0 name d0.s100 mtu 1500 type vlan protocol 802.1ad id 100",
+            "link add link d0.s100 name d0.s100.200 mtu 1500 type vlan protocol 802.1Q id 200",
+            "link add link d0.s100 name d0.s100.201 mtu 1500 type vlan protocol 802.1Q id 201",
+        ];
+        assert_eq!(made, expected);
+        assert_eq!(lines.len(), 8);
+        let addresses = address_lines(&role);
+        assert_eq!(addresses.len(), 7);
+        assert!(addresses.contains(&"address add 198.18.32.1/27 dev d0.100".to_owned()), "{addresses:?}");
+        let routes = route_lines(&role);
+        assert!(
+            routes.contains(&"route add 198.18.48.64/26 via 198.18.32.34 dev d0.s100.200".to_owned()),
+            "{routes:?}"
+        );
     }
 }

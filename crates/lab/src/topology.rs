@@ -2,8 +2,9 @@
 
 use crate::confine::{self, Confinement};
 use crate::dut::{TesterInterface, Where};
-use crate::router::{address_lines, dut_interface};
+use crate::router::{address_lines, dut_interface, vlan_lines};
 use crate::{Lab, LabError, Netns, probe};
+use drophammer_model::role::{Interface, RouterRole};
 use drophammer_model::suite::PortConfig;
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Settings of the DUT's namespace: a router that says nothing by itself beyond what routers must.
-const ROUTER: [(&str, &str); 4] = [
+pub(crate) const ROUTER: [(&str, &str); 4] = [
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv4/conf/all/forwarding", "1"),
     // The filter in effect is the larger of `all` and the interface's.
@@ -20,7 +21,7 @@ const ROUTER: [(&str, &str); 4] = [
 ];
 
 /// The same for IPv6, where the kernel has it.
-const ROUTER_IPV6: [(&str, &str); 7] = [
+pub(crate) const ROUTER_IPV6: [(&str, &str); 7] = [
     ("net/ipv6/conf/all/disable_ipv6", "0"),
     ("net/ipv6/conf/default/disable_ipv6", "0"),
     ("net/ipv6/conf/all/forwarding", "1"),
@@ -33,6 +34,11 @@ const ROUTER_IPV6: [(&str, &str); 7] = [
 /// Settings of the namespace of a DUT that does everything itself: the kernel stays out of it.
 const BARE_IPV6: [(&str, &str); 2] =
     [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
+
+/// Bytes by which the MTU of a tester's interface exceeds that of its port: a frame of full size may carry so many tags.
+pub(crate) fn room_for_tags(stacks: impl Iterator<Item = usize>) -> u32 {
+    stacks.max().unwrap_or(0) as u32 * 4
+}
 
 pub(crate) fn tester_interface(i: usize) -> String {
     format!("t{i}")
@@ -50,9 +56,10 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Makes the namespace `name`, the links with MTU and addresses of `ports`, and confines it.
-    pub(crate) fn make(lab: &Lab, name: &str, ports: &[PortConfig]) -> Result<Topology, LabError> {
-        let topology = Topology::build(lab, name, ports, &ROUTER, &ROUTER_IPV6, "", &address_lines(ports))?;
+    /// Makes the namespace `name`, the links with MTU, VLAN sub-interfaces and addresses of `role`, and confines it.
+    pub(crate) fn make(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
+        let lines = [vlan_lines(role), address_lines(role)].concat();
+        let topology = Topology::build(lab, name, &role.interfaces, &ROUTER, &ROUTER_IPV6, "", &lines)?;
         // Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise. An ordinary user's
         // namespace does not show the file, and newer kernels do not need it.
         let _ = topology.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;
@@ -60,14 +67,14 @@ impl Topology {
     }
 
     /// The same for a DUT that has the links to itself: no addresses, and a kernel that says and forwards nothing.
-    pub(crate) fn bare(lab: &Lab, name: &str, ports: &[PortConfig]) -> Result<Topology, LabError> {
-        Topology::build(lab, name, ports, &[], &BARE_IPV6, " arp off multicast off", &[])
+    pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
+        Topology::build(lab, name, &role.interfaces, &[], &BARE_IPV6, " arp off multicast off", &[])
     }
 
     fn build(
         lab: &Lab,
         name: &str,
-        ports: &[PortConfig],
+        ports: &[Interface],
         settings: &[(&str, &'static str)],
         settings_ipv6: &[(&str, &'static str)],
         flags: &str,
@@ -90,8 +97,9 @@ impl Topology {
         let mut lines = Vec::new();
         for (i, port) in ports.iter().enumerate() {
             let (t, d, mtu) = (tester_interface(i), dut_interface(i), port.mtu);
+            let wide = mtu + room_for_tags(port.vlans.iter().map(|v| v.tags.len()));
             let netns = topology.dut.path();
-            lines.push(format!("link add {t} mtu {mtu} type veth peer name {d} mtu {mtu} netns {netns}"));
+            lines.push(format!("link add {t} mtu {wide} type veth peer name {d} mtu {mtu} netns {netns}"));
             lines.push(format!("link set {t} arp off multicast off up"));
             topology.interfaces.push(TesterInterface { name: t, netns: Where::Tester, dut_mac: None });
         }
@@ -229,7 +237,9 @@ impl Loop {
         let mut names = Vec::new();
         for (i, pair) in ports.as_chunks::<2>().0.iter().enumerate() {
             let (a, b) = (tester_interface(2 * i), tester_interface(2 * i + 1));
-            lines.push(format!("link add {a} mtu {} type veth peer name {b} mtu {}", pair[0].mtu, pair[1].mtu));
+            let mtu = |port: &PortConfig| port.mtu + room_for_tags(port.vlans.iter().map(|v| v.tags.len()));
+            let (mtu_a, mtu_b) = (mtu(&pair[0]), mtu(&pair[1]));
+            lines.push(format!("link add {a} mtu {mtu_a} type veth peer name {b} mtu {mtu_b}"));
             for name in [a, b] {
                 lines.push(format!("link set {name} arp off multicast off up"));
                 made.interfaces.push(TesterInterface { name: name.clone(), netns: Where::Tester, dut_mac: None });

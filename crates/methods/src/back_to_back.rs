@@ -193,7 +193,7 @@ impl Method for BackToBack {
             }
             write(outcome, pattern, params, &limits, throughput, &found, trials, f64::from(index));
             stopped?;
-            // One search that came to something is an answer, the row says of how many.
+            // One search with a result is an answer; the row shows how many there were.
             unfit.filter(|_| found.is_empty()).map_or(Ok(()), Err)
         })
     }

@@ -23,7 +23,7 @@ const SAMPLES: Param<u32> = Param::new("samples", "50", "1000", "routes that com
 static SPEC: TestSpec = TestSpec {
     name: "bgp_pass_through",
     title: "BGP pass-through time",
-    summary: "time from the advertisement or withdrawal of a single route until another peer is told",
+    summary: "time from the advertisement or withdrawal of a single route until another peer receives it",
     source: "RFC 7747 section 5.1.2 (RIB-OUT); RFC 4098",
     needs: route_tests::NEEDS,
     params: params![&TABLES, &[SAMPLES.spec(), PATIENCE.spec(), ESTABLISH.spec()]],

@@ -164,7 +164,7 @@ fn climb(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut O
     Ok(())
 }
 
-/// Lets the full table stay for a while; says what became of it if it did not.
+/// Waits while the full table must stay. Returns the reason where it did not.
 fn hold(
     bed: &mut dyn Testbed,
     params: &Params,

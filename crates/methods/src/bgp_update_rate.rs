@@ -25,7 +25,7 @@ const FIRST_RATE: Param<u32> =
 const MAX_RATE: Param<u32> = Param::new("max_rate", "320000", "5000000", "changes per second at which the test ends");
 const DURATION: Param<Duration> = Param::new("duration", "1 s", "30 s", "time at each pace");
 const LAG: Param<Duration> =
-    Param::new("lag", "250 ms", "1 s", "behind is who needs longer than this after the last change");
+    Param::new("lag", "250 ms", "1 s", "the router is behind when it needs longer than this after the last change");
 const REFINEMENTS: Param<u32> =
     Param::new("refinements", "3", "5", "halvings of the interval between the last good and the first bad pace");
 

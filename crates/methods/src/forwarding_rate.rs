@@ -158,7 +158,7 @@ impl Method for ForwardingRate {
             let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
             outcome.ranks.push(RankFigure {
                 tester_limited,
-                // What the repetitions themselves differ by cannot tell two routers apart.
+                // Two routers that differ by less than the repetitions of one do not differ.
                 resolution: ((most - least) / most.max(1.0)).max(0.01),
                 ..higher(key, title, "fps", Some(average))
             });

@@ -68,7 +68,7 @@ pub trait Method: Sync {
     }
 
     /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section
-    /// 24)"), without the test's name, so that what several tests share can be said once; empty for a conformant run.
+    /// 24)"), without the test's name, so that a run states what several tests share once; empty for a conformant run.
     fn deviations(&self, params: &Params) -> Vec<String> {
         let _ = params;
         Vec::new()

@@ -14,7 +14,7 @@ use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 /// a trial is invalid.
 pub const CEILING_SHARE: f64 = 0.95;
 
-/// Share of the tester's ceiling from which on a figure tells as much about the tester as about the DUT.
+/// A figure above this share of the tester's ceiling is as much the tester's as the DUT's.
 pub const TESTER_LIMITED_SHARE: f64 = 0.9;
 
 /// Share of a load that the tester could not offer validly to which the highest load then goes down.
@@ -190,7 +190,7 @@ impl Limits {
         if highest.pps() < self.max.pps() { Limits { max: highest, retreated: true, ..self } } else { self }
     }
 
-    /// Does this rate tell as much about the tester as about the DUT?
+    /// True for a rate that is as much the tester's limit as the DUT's.
     pub fn tester_limited(&self, rate: FrameRate) -> bool {
         // As near to a load that was retreated to as 90 % of the ceiling is to 95 % of it.
         let near = self.max.pps() * TESTER_LIMITED_SHARE / CEILING_SHARE;

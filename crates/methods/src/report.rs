@@ -155,7 +155,7 @@ pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
 /// the others still run; whatever else goes wrong ends the test.
 ///
 /// # Errors
-/// Unfit, when it was at some size; not applicable, when no size was; otherwise what `each` said.
+/// Unfit, when it was at some size; not applicable, when no size was; otherwise the error of `each`.
 pub fn for_each_size(
     bed: &mut dyn Testbed,
     params: &Params,

@@ -1,4 +1,4 @@
-//! Waiting for the forwarding plane: what a router tells its peers is not yet what it forwards by (RFC 7747 section 5.1).
+//! Waiting for the forwarding plane: a router may advertise a route before it forwards by it (RFC 7747 section 5.1).
 
 use crate::report::note;
 use crate::route_tests::{self, Case, PATIENCE, REFUSED, follow, must_be_complete, thousands};
@@ -55,8 +55,8 @@ impl Way {
     }
 }
 
-/// Waits until the DUT forwards by `count` routes in all, where it tells how many it has; else until frames come through to every route of
-/// `way`. What did not come about is noted, and the test goes on: it measures what there is.
+/// Waits until the DUT has `count` routes in its forwarding plane, where it reports their number; otherwise until frames to every
+/// route of `way` arrive. When neither happens in time the test notes that and goes on: it measures the state as it is.
 ///
 /// # Errors
 /// Those of a trial.
@@ -68,31 +68,32 @@ pub fn await_installed(
     count: u64,
 ) -> Result<(), TestError> {
     let left = match count_reaches(bed, way.family(), count, PATIENCE.get(params))? {
-        Some(told) => told.err(),
+        Some(reached) => reached.err(),
         None => comes_through(bed, params, way)?,
     };
-    say(outcome, way, left);
+    note_unready(outcome, way, left);
     Ok(())
 }
 
-/// Waits until frames come through to every route of `way`, at the right port, whatever the DUT tells: the number of routes does not say
-/// where they lead. What did not come about is noted.
+/// Waits until frames to every route of `way` arrive at the right port. The number of routes in the DUT is not enough here: it does
+/// not show where they lead. When the frames do not arrive in time the test notes that and goes on.
 ///
 /// # Errors
 /// Those of a trial.
 pub fn await_way(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, way: &Way) -> Result<(), TestError> {
     let left = comes_through(bed, params, way)?;
-    say(outcome, way, left);
+    note_unready(outcome, way, left);
     Ok(())
 }
 
-fn say(outcome: &mut Outcome, way: &Way, left: Option<String>) {
+fn note_unready(outcome: &mut Outcome, way: &Way, left: Option<String>) {
     if let Some(why) = left {
         note(outcome, format!("{}: the forwarding plane was not ready: {why}; measured as it was.", way.family()));
     }
 }
 
-/// `None` where the DUT does not tell. `Err` says what was missing when nothing had come nearer for `patience`.
+/// Waits for the number of routes. `None` where the DUT does not report it; `Err` with what was missing when the number came no nearer
+/// for `patience`.
 fn count_reaches(
     bed: &mut dyn Testbed,
     family: Family,
@@ -122,7 +123,8 @@ fn count_reaches(
     }
 }
 
-/// Probes until [`CLEAN`] of them in a row have lost nothing. Says what was lost when that had become no less for the patience of the test.
+/// Probes until [`CLEAN`] of them in a row have lost nothing. Returns what was lost when the loss did not shrink for the patience of the
+/// test.
 fn comes_through(bed: &mut dyn Testbed, params: &Params, way: &Way) -> Result<Option<String>, TestError> {
     let (probe, patience_s) = (way.probe(), PATIENCE.seconds(params));
     let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());

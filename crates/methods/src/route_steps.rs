@@ -66,7 +66,7 @@ impl Steps {
 pub struct StepPlots {
     /// Key of the plot of times.
     pub times: &'static str,
-    /// What its axis says.
+    /// Label of its y axis.
     pub time_of: &'static str,
     /// Key of the plot of memory.
     pub memory: &'static str,

@@ -1,12 +1,13 @@
-//! What route tests share: parameters, the peers and routes of a family, and what is said of a session that ended.
+//! What route tests share: parameters, the peers and routes of a family, and reports of sessions that ended.
 
 use crate::report::note;
 use crate::route_traffic::Stream;
 use crate::routing::{Change, Packing, PeerIndex, RouteAction, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
-use drophammer_model::registry::{BGP, ParamSpec};
+use drophammer_model::registry::ParamSpec;
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, PortIndex};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Role that a DUT of a route test without traffic plays; with it see [`crate::route_traffic::NEEDS`].
-pub const NEEDS: &[&str] = &[BGP];
+pub const NEEDS: &[Need] = &[Need::Bgp];
 
 /// Source of a value that no RFC has, for deviations.
 pub const CONFORMANT: &str = "default of the profile conformant";

@@ -3,14 +3,16 @@
 use crate::parameters::{DRAIN, SEARCH, joined};
 use crate::pattern::Pattern;
 use crate::report::note;
+use crate::route_tests::FAMILIES;
 use crate::routing::RouteAction;
 use crate::testbed::{TestError, Testbed};
-use crate::throughput_search::{estimate, known_throughput, zero_loss_goal};
+use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
+use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::Direction;
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::{BGP, ParamSpec};
+use drophammer_model::registry::ParamSpec;
 use drophammer_model::routes::Routes;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
@@ -23,7 +25,7 @@ use std::time::Duration;
 
 /// Roles that a DUT of a test with traffic to routes plays: one that forwards by them. Without the second the traffic would measure what
 /// lies under a router of the control plane alone.
-pub const NEEDS: &[&str] = &[BGP, "ipv4-router"];
+pub const NEEDS: &[Need] = &[Need::Bgp, Need::BgpForwarding];
 
 /// `load`
 pub const LOAD: Param<Percent> = Param::new(
@@ -38,9 +40,13 @@ pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of the 
 /// Parameters of the load and of the search for the throughput that it is a share of.
 pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
 
-/// Estimate of the search for the throughput that comes before a test with traffic.
+/// Estimate of the searches for the throughput that come before a test with traffic: one per family, none where the rate is
+/// given.
 pub fn estimate_search(params: &Params) -> Duration {
-    estimate(params, &[zero_loss_goal(params)])
+    match RATE.get(params) {
+        Some(_) => Duration::ZERO,
+        None => estimate_one(params, &[zero_loss_goal(params)]) * FAMILIES.get(params).len() as u32,
+    }
 }
 
 /// Frames of 64 bytes, of 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).

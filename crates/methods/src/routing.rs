@@ -167,7 +167,7 @@ pub trait Routing {
     /// [`TestError::Interrupted`], [`TestError::DutDied`], [`TestError::Failed`] if routes stay.
     fn reset(&mut self, patience: Duration) -> Result<(), TestError>;
 
-    /// What the DUT tells of itself.
+    /// What the DUT reports of itself.
     fn dut(&mut self) -> &mut dyn ControlPlane;
 
     /// Time that the tester itself needs to send and verify `count` routes so packed, through a loop without DUT; `None` where
@@ -181,7 +181,7 @@ pub trait Routing {
     fn now_s(&self) -> f64;
 }
 
-/// What a DUT tells of its control plane, as far as it does.
+/// What a DUT reports of its control plane. A DUT that reports nothing has the defaults.
 pub trait ControlPlane {
     /// Resident memory in bytes, per daemon; empty where it is not known.
     fn memory(&mut self) -> Vec<(String, u64)> {

@@ -1,6 +1,6 @@
 //! System recovery (RFC 2544 section 26.5): how long a router goes on losing frames after an overload has ended.
 //!
-//! The RFC says to subtract "Timestamp B from Timestamp A"; B, the last lost frame, is the later one, so meant is B - A.
+//! The RFC subtracts "Timestamp B from Timestamp A". B, the last lost frame, is the later one, so B - A is meant.
 
 use crate::Method;
 use crate::columns;
@@ -74,7 +74,7 @@ const PLOT: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// What one trial says.
+/// Result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Recovery {
     /// Lost frames until this many seconds after the step.
@@ -90,7 +90,7 @@ enum Recovery {
 fn recovery(result: &TrialResult, step_s: f64, total_s: f64, gap_s: f64) -> Recovery {
     match result.groups.iter().filter_map(|g| g.last_loss_ns).max() {
         None => Recovery::NotOverloaded,
-        // 20 frames in a row must have come through before the end, else nothing tells that losses were over.
+        // Unless 20 frames in a row arrived before the end, the losses may not have been over.
         Some(ns) if ns as f64 / 1e9 > total_s - 20.0 * gap_s => Recovery::Never,
         Some(ns) => Recovery::After((ns as f64 / 1e9 - step_s).max(0.0)),
     }

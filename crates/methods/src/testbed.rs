@@ -93,7 +93,7 @@ pub trait Testbed {
     /// DUT); `None` where it was not or cannot be measured.
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate>;
 
-    /// Tells the user what the test is at: `done` of about `of` steps.
+    /// Shows the user what the test is doing: `done` of about `of` steps.
     fn progress(&mut self, what: &str, done: u32, of: u32);
 
     /// Writes a remark into the run.

@@ -45,7 +45,7 @@ static SPEC: TestSpec = TestSpec {
 };
 
 columns! {
-    /// The throughput of one frame size. Rates are per sending port where nothing else is said.
+    /// The throughput of one frame size. Rates are per sending port unless their heading differs.
     struct ThroughputRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
@@ -128,7 +128,7 @@ impl Method for Throughput {
             searched.keep(bed, pattern);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
-                // Nothing at all was found; with a bound the row says what is missing.
+                // Nothing at all was found; with a bound the marks of the row show what is missing.
                 (None, Some((_, why))) if searched.results.iter().all(|r| r.lower.is_none()) => {
                     Err(TestError::Unfit(why))
                 }
@@ -227,7 +227,7 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     let Some(result) = result else { return };
     let value = result.rate_pps();
     let open = result.irregular.contains(&Irregular::Unfinished);
-    // A search that was stopped, or ended without a bound, says nothing about the DUT; it must not rank last.
+    // A search that was stopped, or ended without a bound, is no result of the DUT; it must not rank last.
     if searched.error.is_some() || (open && value.is_none()) {
         return;
     }

@@ -217,7 +217,7 @@ fn one_search(
 /// of `params`. `None` when the DUT loses frames at every load. What the reader must know of it is noted in `outcome`.
 ///
 /// # Errors
-/// Those of the trials; not applicable where it cannot be known, also when an earlier test tried in vain.
+/// Those of the trials; not applicable where it cannot be known, also when the search of an earlier test failed.
 pub fn known_throughput(
     bed: &mut dyn Testbed,
     pattern: &Pattern,
@@ -292,10 +292,14 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
 
 /// About how long the searches for all sizes take.
 pub fn estimate(params: &Params, goals: &[SearchGoal]) -> Duration {
+    estimate_one(params, goals) * FRAME_SIZES.get(params).len() as u32
+}
+
+/// About how long the search for one pattern takes.
+pub fn estimate_one(params: &Params, goals: &[SearchGoal]) -> Duration {
     let expected = expected_trials(goals);
     let trials = f64::from(expected.trials);
     let lossy = f64::from(expected.lossy) / trials.max(1.0);
-    let longest_s = SEARCH_MAX.seconds(params);
-    let search_s = expected.trial_seconds.min(longest_s) + beside_s(params, trials, lossy);
-    Duration::from_secs_f64(FRAME_SIZES.get(params).len() as f64 * search_s)
+    let search_s = expected.trial_seconds.min(SEARCH_MAX.seconds(params)) + beside_s(params, trials, lossy);
+    Duration::from_secs_f64(search_s)
 }

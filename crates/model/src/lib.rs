@@ -5,6 +5,7 @@
 //! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 
+pub mod capabilities;
 pub mod environment;
 pub mod latency;
 pub mod mac;
@@ -15,6 +16,7 @@ pub mod pattern;
 pub mod quantity;
 pub mod record;
 pub mod registry;
+pub mod role;
 pub mod routes;
 pub mod size;
 pub mod suite;

@@ -3,6 +3,8 @@
 //! `drophammer list`, `check`, `schema` and the docs index are made from these, so that adding a test is one file and
 //! one line in a list.
 
+use crate::capabilities::{Capabilities, Need};
+
 /// Type of a parameter, which decides how its YAML is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
@@ -28,6 +30,8 @@ pub enum ParamKind {
     Text,
     /// A shell command.
     Command,
+    /// Path of a file; one that is not absolute is relative to the folder of the suite file.
+    File,
     /// List of interface names.
     Interfaces,
     /// List of names of the suite's ports: `[p1, p2]`.
@@ -98,12 +102,9 @@ pub struct TestSpec {
     pub params: &'static [ParamSpec],
     /// Figures that it ranks by.
     pub figures: &'static [FigureSpec],
-    /// Roles ([`KindSpec::roles`]) that a DUT must be able to play, all of them.
-    pub needs: &'static [&'static str],
+    /// What a DUT must be able to do. A test that needs [`Need::Bgp`] also needs the section `bgp` of the suite.
+    pub needs: &'static [Need],
 }
-
-/// The role of a router that speaks BGP-4 (RFC 4271). A test that needs it also needs the section `bgp` of the suite.
-pub const BGP: &str = "bgp";
 
 /// A DUT kind.
 #[derive(Clone, Copy, Debug)]
@@ -112,14 +113,12 @@ pub struct KindSpec {
     pub name: &'static str,
     /// One line: what it is.
     pub summary: &'static str,
-    /// Roles that it can play: `ipv4-router`, `ipv6-router`, [`BGP`].
-    pub roles: &'static [&'static str],
+    /// What it can do.
+    pub capabilities: Capabilities,
     /// What must be installed: `(program, Debian package)`.
     pub needs: &'static [(&'static str, &'static str)],
     /// Parameters beside `name` and `kind`.
     pub params: &'static [ParamSpec],
-    /// True when the device is simulated by Drophammer itself: its figures are no results.
-    pub simulated: bool,
 }
 
 /// A port backend.
@@ -145,6 +144,12 @@ impl<'a> Registry<'a> {
     /// The test of this name.
     pub fn test(&self, name: &str) -> Option<&'a TestSpec> {
         self.tests.iter().copied().find(|t| t.name == name)
+    }
+
+    /// Names of the kinds that can do all of this.
+    pub fn able(&self, needs: &[Need]) -> Vec<&'a str> {
+        let able = |k: &&&KindSpec| needs.iter().all(|need| k.capabilities.has(*need));
+        self.kinds.iter().filter(able).map(|k| k.name).collect()
     }
 
     /// The DUT kind of this name.

@@ -44,6 +44,17 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\n<<: *x", (2, 5), "not YAML", ""),
     Case(1, "suite: good\n? [a, b]\n: c", (2, 3), "cannot be a key", "one word"),
     Case(1, "suite: &a [*a]", (1, 12), "alias stands within its own anchor", "write the value out"),
+    // Sub-interfaces.
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: 100}", (5, 41), "`vlans` is a list, not `100`", "- {id: 100}"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{ipv4: off}]}", (5, 42), "a sub-interface needs `id`", "id: 100"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 4095}]}", (5, 47), "is 4095, which is out of range", "from 1 to 4094"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: [1, 0]}]}", (5, 51), "is 0, which is out of range", "from 1 to 4094"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: [1, 2, 3]}]}", (5, 47), "one tag or two, not 3", "`id: [100, 200]`"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 1, tpid: 0x9100}]}", (5, 56), "`0x9100` is no `tpid`", "`0x88a8`"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7}, {id: [7]}]}", (5, 56), "two sub-interfaces of this port are VLAN 7", "`tpid`"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, tag: 8}]}", (5, 50), "has no key `tag`", "`tpid`"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, ipv4: off, ipv6: off}]}", (5, 47), "neither IPv4 nor IPv6", "remove"),
+    Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{id: 7, ipv4: {dut: 198.18.1.9/24}}]}", (5, 62), "the link of VLAN 7 of `p1`, overlaps `198.18.1.0/24`", "prefix of its own"),
     // DUTs.
     Case(2, "duts: frr\nx:", (2, 7), "`duts` is a list, not `frr`", "{name: frr, kind: frr}"),
     Case(3, "  - frr", (3, 5), "a DUT is a map", "{name: frr, kind: frr}"),
@@ -341,4 +352,17 @@ fn bgp_needs_routers_that_speak_it_and_families_that_the_ports_have() {
     assert!(suite(&format!("{text}\nbgp: {{peers_per_port: 7}}")).is_ok());
     let errors = suite(&format!("{text}\nbgp: {{peers_per_port: 8}}")).unwrap_err();
     assert!(errors.errors[0].message.contains("room for 7 IPv4 peers from 10.0.0.2"), "{errors}");
+}
+
+#[test]
+fn a_router_that_cannot_play_the_role_of_the_ports_is_told_with_those_that_can() {
+    let text = GOOD.replace("kind: frr", "kind: bird").replacen("Gbit/s}", "Gbit/s, vlans: [{id: [1, 2]}]}", 1);
+    let errors = suite(&text).unwrap_err();
+    assert_eq!((errors.errors.len(), errors.errors[0].line, errors.errors[0].column), (1, 3, 23), "{errors}");
+    assert!(errors.errors[0].message.contains("ask for `vlan`, which routers of kind `bird` cannot do"), "{errors}");
+    assert!(errors.errors[0].help.contains("kinds that can: `frr`"), "{errors}");
+    // A router that does not run need not.
+    let both = text.replace("- {name: frr, kind: bird}", "- {name: a, kind: bird}\n  - {name: b, kind: frr}");
+    let only = Overrides { duts: vec!["b".into()], ..Overrides::default() };
+    read(&both, "t.yaml", &REGISTRY, &only).unwrap_or_else(|e| panic!("{e}"));
 }

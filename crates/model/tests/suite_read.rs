@@ -233,3 +233,61 @@ fn bgp_has_defaults_and_reaches_every_port() {
     let read = with("bgp: {internal: [p2, p1]}");
     assert!(read.ports.iter().all(|p| p.bgp.as_ref().is_some_and(|b| b.is_internal() && b.asn == 65000)));
 }
+
+#[test]
+fn sub_interfaces_have_tags_and_addresses_of_their_own() {
+    let text = "suite: v\nduts: [{name: f, kind: frr}]\nports:\n  - name: p1\n    speed: 1 Gbit/s\n    vlans:\n      - {id: 100}\n      \
+                - {id: 100, tpid: 0x88a8, ipv6: off}\n      - {id: [100, 200]}\n      - {id: [100, 200], tpid: 0x8100, ipv4: {dut: 10.0.0.1/24, \
+                behind: 10.1.0.0/16}}\n  - {name: p2, speed: 1 Gbit/s, vlans: [{id: 1}]}\ntests: [throughput]\n";
+    let suite = suite(text).unwrap_or_else(|e| panic!("{e}"));
+    let [p1, p2] = suite.ports.as_slice() else { panic!("two ports") };
+    let tags: Vec<Vec<_>> = p1.vlans.iter().map(|v| v.tags.iter().map(|t| (t.tpid, t.vid)).collect()).collect();
+    let expected = [
+        vec![(0x8100, 100)],
+        vec![(0x88a8, 100)],
+        vec![(0x88a8, 100), (0x8100, 200)],
+        vec![(0x8100, 100), (0x8100, 200)],
+    ];
+    assert_eq!(tags, expected);
+    let shown = |v: &drophammer_model::suite::VlanConfig, family| {
+        let a = v.addressing(family).unwrap();
+        format!("{}/{} {} {}/{} {}", a.dut, a.prefix_len, a.host, a.behind.0, a.behind.1, a.destinations.count)
+    };
+    assert_eq!(shown(&p1.vlans[0], Family::Ipv4), "198.18.16.1/27 198.18.16.2 198.18.32.0/26 62");
+    assert_eq!(shown(&p1.vlans[2], Family::Ipv4), "198.18.16.65/27 198.18.16.66 198.18.32.128/26 62");
+    assert_eq!(shown(&p1.vlans[3], Family::Ipv4), "10.0.0.1/24 10.0.0.2 10.1.0.0/16 256");
+    assert_eq!(shown(&p1.vlans[2], Family::Ipv6), "2001:2:0:102::1/64 2001:2:0:102::2 2001:2:0:202::/64 256");
+    assert_eq!(shown(&p2.vlans[0], Family::Ipv6), "2001:2:0:8100::1/64 2001:2:0:8100::2 2001:2:0:8200::/64 256");
+    assert!(p1.vlans[1].ipv6.is_none());
+}
+
+#[test]
+fn sub_interfaces_follow_the_families_of_their_port() {
+    let vlans = |vlans: &str| {
+        let ports = format!(
+            "[{{name: p1, speed: 1 Gbit/s, ipv6: off, vlans: {vlans}}}, {{name: p2, speed: 1 Gbit/s, ipv6: off}}]"
+        );
+        suite(&format!("suite: v\nduts: [{{name: f, kind: frr}}]\nports: {ports}\ntests: [throughput]\n"))
+    };
+    assert!(vlans("[{id: 1}]").unwrap().ports[0].vlans[0].ipv6.is_none());
+    assert!(vlans("[]").unwrap().ports[0].vlans.is_empty());
+    let error = vlans("[{id: 1, ipv6: {}}]").unwrap_err().to_string();
+    assert!(error.contains("the port has `ipv6: off`") && error.contains("t.yaml:3:"), "{error}");
+    // Sixteen have defaults; one more is told what it needs.
+    let many = |n: u16| format!("[{}]", (1..=n).map(|id| format!("{{id: {id}}}")).collect::<Vec<_>>().join(", "));
+    assert_eq!(vlans(&many(16)).unwrap().ports[0].vlans.len(), 16);
+    let error = vlans(&many(17)).unwrap_err().to_string();
+    assert!(error.contains("only the first 16 sub-interfaces") && error.contains("ipv4: off"), "{error}");
+    let own = "{id: 17, ipv4: {dut: 10.0.0.1/24, behind: 10.1.0.0/16}}";
+    assert_eq!(vlans(&many(16).replace(']', &format!(", {own}]"))).unwrap().ports[0].vlans.len(), 17);
+}
+
+#[test]
+fn files_are_relative_to_the_suite() {
+    let text = "suite: v\nduts: [{name: f, kind: frr, config: my/f.conf}, {name: g, kind: frr, config: /etc/g.conf}]\n\
+                ports: [{name: p1, speed: 1 Gbit/s}, {name: p2, speed: 1 Gbit/s}]\ntests: [throughput]\n";
+    let suite =
+        read(text, "some/folder/suite.yaml", &REGISTRY, &Overrides::default()).unwrap_or_else(|e| panic!("{e}"));
+    let config = |i: usize| suite.duts[i].params.text("config").unwrap();
+    assert_eq!((config(0).as_str(), config(1).as_str()), ("some/folder/my/f.conf", "/etc/g.conf"));
+}

@@ -77,6 +77,24 @@ fn good_suites_validate() {
     for text in [QUICK_LOOK, FULL] {
         validate(&schema, &yaml(text), "").unwrap();
     }
+    let with = |vlans: &str| {
+        let text = QUICK_LOOK.replacen(
+            "- {name: p1, speed: 1 Gbit/s",
+            &format!("- {{name: p1, speed: 1 Gbit/s, vlans: {vlans}"),
+            1,
+        );
+        assert_ne!(text, QUICK_LOOK);
+        validate(&schema, &yaml(&text), "")
+    };
+    for good in
+        ["[]", "[{id: 100}]", "[{id: [100, 200], ipv6: \"off\", ipv4: {dut: 10.0.0.1/24, behind: 10.1.0.0/16}}]"]
+    {
+        with(good).unwrap();
+    }
+    for bad in ["5", "[{ipv4: off}]", "[{id: 4095}]", "[{id: [1, 2, 3]}]", "[{id: 1, tpid: 0x9100}]", "[{id: 1, x: 2}]"]
+    {
+        assert!(with(bad).is_err(), "{bad}");
+    }
 }
 
 #[test]

@@ -22,8 +22,8 @@ use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
-use drophammer_testbed::hosts::{Hosts, host_mac};
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::{Hosts, Ports, Rig};
+use drophammer_testbed::config::{hosts, joined_in_pairs};
 use drophammer_testbed::{real, route_ceiling};
 use drophammer_wire::bgp::AfiSafi;
 use std::io::{Read, Write};
@@ -123,7 +123,7 @@ impl Bench {
         let clock = SystemClock::start();
         let port = AfPacket::open("b0", clock).map_err(text)?;
         let mut ports = Ports::real(vec![Box::new(port)], clock, &[]);
-        let mut hosts = Hosts::new(&self.suite.ports[..1], &[Family::Ipv4], SEED);
+        let mut hosts = Hosts::new(&hosts(&self.suite.ports[..1], &[Family::Ipv4], SEED));
         let peer = PeerConfig {
             address: self.router.into(),
             dut: self.kernel.into(),
@@ -234,9 +234,7 @@ fn over_links(into_alone: bool) -> Outcome<()> {
     without.keep_segments_apart().map_err(text)?;
     let clock = SystemClock::start();
     let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
-    let mut ports = Ports::real(opened, clock, &[]);
-    let mut hosts = Hosts::new(&bench.suite.ports, &[], SEED);
-    (0..2).for_each(|port| hosts.fix(port, host_mac(SEED, port ^ 1)));
+    let mut rig = Rig::new(Ports::real(opened, clock, &[]), &joined_in_pairs(&bench.suite.ports, SEED));
     let tables = [
         ("IPv4 routes, 500 per UPDATE", alike(ROUTES, 500)?),
         ("IPv4 routes, 5 per UPDATE", alike(ROUTES, 5)?),
@@ -247,7 +245,7 @@ fn over_links(into_alone: bool) -> Outcome<()> {
         let mut seconds = Vec::new();
         for round in 0..ROUNDS as u64 {
             let (configs, seed) = (&bench.suite.ports, round << 16);
-            let once = route_ceiling::once(&mut ports, &mut hosts, configs, seed, &routes, 0, &|| false);
+            let once = route_ceiling::once(&mut rig, configs, seed, &routes, 0, &|| false);
             seconds.push(once.map_err(text)? * 1e3);
         }
         let middle = median(&mut seconds);

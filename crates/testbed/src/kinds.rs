@@ -1,7 +1,9 @@
 //! All DUT kinds: those of the lab, and the reference device.
 
+use drophammer_model::capabilities::{Capabilities, Counters, Placement};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
-use drophammer_model::suite::DutConfig;
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::{DutConfig, Suite};
 
 /// Name of the reference kind.
 pub const REFERENCE: &str = "reference";
@@ -10,7 +12,14 @@ pub const REFERENCE: &str = "reference";
 pub static REFERENCE_SPEC: KindSpec = KindSpec {
     name: REFERENCE,
     summary: "simulated router of known behaviour, in virtual time or on virtual links; proves the tester, never a result",
-    roles: &["ipv4-router", "ipv6-router", "bgp"],
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        placement: Placement::Virtual,
+        counters: &[Counters::Truth],
+        simulated: true,
+        ..Capabilities::ROUTER
+    },
     needs: &[],
     params: &[
         ParamSpec::new(
@@ -159,7 +168,6 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::new("bgp_hold_silence", ParamKind::Flag, "false", "false", "sends no more KEEPALIVEs"),
     ],
-    simulated: true,
 };
 
 /// Descriptions of all kinds, in the order in which `drophammer list duts` shows them.
@@ -167,7 +175,30 @@ pub fn specs() -> Vec<&'static KindSpec> {
     drophammer_lab::KINDS.iter().map(|k| k.spec()).chain([&REFERENCE_SPEC]).collect()
 }
 
+/// Where the tester's interfaces to this DUT are. `None` for a kind that there is not.
+pub fn placement(dut: &DutConfig) -> Option<Placement> {
+    let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
+    Some(match spec.capabilities.placement {
+        Placement::Virtual if crate::device::links(dut).is_some() => Placement::Lab,
+        placement => placement,
+    })
+}
+
 /// Does this DUT live in virtual time, without lab and interfaces?
 pub fn is_virtual(dut: &DutConfig) -> bool {
-    dut.kind == REFERENCE && crate::device::links(dut).is_none()
+    placement(dut) == Some(Placement::Virtual)
+}
+
+/// Can every DUT of the suite play its role? Asks all that can be known before anything starts.
+///
+/// # Errors
+/// What stands in the way, DUT by DUT, each with its remedy.
+pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
+    let role = RouterRole::of(&suite.ports);
+    let refused = |dut: &DutConfig| {
+        let refused = drophammer_lab::find(&dut.kind)?.check(dut, &role).err()?;
+        Some(format!("`{}` cannot be brought up: {refused}", dut.name))
+    };
+    let refused: Vec<String> = suite.duts.iter().filter_map(refused).collect();
+    if refused.is_empty() { Ok(()) } else { Err(refused) }
 }

@@ -1,17 +1,15 @@
 //! The one facade that tests speak to: brings up topology, ports, flows, emulated hosts and DUT, and runs a suite.
 //!
-//! [`runner::run_suite`] goes through DUTs and tests; a [`bed::Bed`] is what one test sees. The bed is the same for a
+//! [`runner::run_suite`] goes through DUTs and tests; a [`setup::TestSetup`] is what one test sees: a rig beside a DUT. It is the same for a
 //! router in a namespace, one on real interfaces and the reference device in virtual time: only ports and clock differ.
 
-pub mod bed;
+pub mod bench;
+pub mod config;
 pub mod deviations;
 pub mod device;
-pub mod hosts;
 pub mod kinds;
 pub mod mrt;
 pub mod observer;
-pub mod ports;
-mod processors;
 pub mod real;
 mod records;
 pub mod route_ceiling;
@@ -19,8 +17,8 @@ pub mod routers;
 mod routing;
 pub mod runner;
 pub mod selftest;
-mod serving;
 pub mod session;
+pub mod setup;
 pub mod simulated;
 pub mod validity;
 

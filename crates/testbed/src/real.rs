@@ -1,22 +1,21 @@
-//! Beds on real interfaces: a DUT of the lab, or the loop without DUT.
+//! Test setups on real interfaces: a DUT of the lab, or the loop without DUT.
 
-use crate::bed::Device;
+use crate::bench::Device;
 use crate::device;
-use crate::kinds::REFERENCE;
-use crate::ports::Ports;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
 use drophammer_port::{Backend, Clock, Port, SystemClock};
-use drophammer_wire::MacAddr;
+use drophammer_rig::{Config, Ports};
 use drophammer_wire::signature::TEST_PORT;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A DUT of the lab on a bed.
+/// A DUT of the lab as a bench has it.
 pub struct LabDevice<'a>(pub &'a mut dyn Dut);
 
 impl Device for LabDevice<'_> {
@@ -64,14 +63,11 @@ pub fn bring_up(
     work_dir: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
-    if dut.kind == REFERENCE {
-        return Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?));
+    match drophammer_lab::find(&dut.kind) {
+        Some(kind) => kind.bring_up(lab, dut, &RouterRole::of(&suite.ports), work_dir, stop),
+        // The reference device is the tester's own, unknown to the lab.
+        None => Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?)),
     }
-    let kind = drophammer_lab::find(&dut.kind).ok_or_else(|| LabError::Unusable {
-        what: format!("there is no kind `{}`", dut.kind),
-        remedy: "`drophammer list duts` shows all".into(),
-    })?;
-    kind.bring_up(lab, dut, &suite.ports, work_dir, stop)
 }
 
 /// Takes a DUT down. What a simulated one says that it did is kept in `work_dir` as `truth.json`.
@@ -91,10 +87,6 @@ pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String
     device.take_down().map_err(|e| e.to_string()).and(kept)
 }
 
-/// Where the kernel's generator shares the processor of the packet loop, it makes loads from this one on, in frames per
-/// second; user space offers slower ones more evenly.
-const SHARED_PPS: f64 = 300e3;
-
 /// Opens the tester's interfaces as ports of `backend`.
 ///
 /// # Errors
@@ -108,18 +100,12 @@ pub fn open(
     interfaces
         .iter()
         .map(|interface| {
+            let open = || drophammer_rig::open(&interface.name, backend, clock, lab.cpus().spare);
             let port = match interface.netns {
-                Where::Tester => (backend.open)(&interface.name, clock),
-                Where::Host => {
-                    lab.in_host_netns(|| (backend.open)(&interface.name, clock)).map_err(|e| e.to_string())?
-                }
+                Where::Tester => open(),
+                Where::Host => lab.in_host_netns(open).map_err(|e| e.to_string())?,
             };
-            let mut port = port.map_err(|e| e.to_string())?;
-            if let Some(kernel) = port.kernel_generator() {
-                let spare = lab.cpus().spare;
-                kernel.place(spare, if spare.is_some() { 0.0 } else { SHARED_PPS });
-            }
-            Ok(port)
+            port.map_err(|e| e.to_string())
         })
         .collect()
 }
@@ -163,13 +149,13 @@ fn is_test(frame: &[u8]) -> bool {
 }
 
 /// What the run records of the ports.
-pub fn port_records(configs: &[PortConfig], ports: &Ports, macs: &[MacAddr]) -> Vec<PortRecord> {
+pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Vec<PortRecord> {
     configs
         .iter()
-        .zip(macs)
+        .zip(&hosts.ports)
         .take(ports.len())
         .enumerate()
-        .map(|(index, (config, mac))| {
+        .map(|(index, (config, host))| {
             let info = ports.info(index);
             let addresses = [&config.ipv4, &config.ipv6].into_iter().flatten();
             PortRecord {
@@ -179,7 +165,7 @@ pub fn port_records(configs: &[PortConfig], ports: &Ports, macs: &[MacAddr]) -> 
                 driver: info.driver.clone(),
                 mtu: info.mtu,
                 speed_bps: config.speed.0,
-                mac: mac.to_string(),
+                mac: host.mac.to_string(),
                 addresses: addresses.map(|a| format!("{} -> {}", a.host, a.dut)).collect(),
             }
         })

@@ -1,23 +1,24 @@
 //! What the tester needs by itself to send routes and to verify them: an emulated router behind one port of the loop without DUT, and
 //! behind the other a sink that has the DUT's address and AS.
 
-use crate::bed::{Bed, Left};
-use crate::hosts::Hosts;
+use crate::bench::Bench;
+use crate::config::peer;
 use crate::observer::Progress;
-use crate::ports::Ports;
-use crate::routers::{RouteCeilings, peer_config};
+use crate::routers::RouteCeilings;
+use crate::setup::{Left, TestSetup};
 use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
 use drophammer_methods::table::TableSpec;
 use drophammer_methods::{TestError, columns, route_tests};
+use drophammer_model::capabilities::Need;
 use drophammer_model::environment::TESTER;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Record, TestRecord};
-use drophammer_model::registry::BGP;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig, Profile, Suite};
 use drophammer_model::trial::Family;
+use drophammer_rig::{Hosts, Rig};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     let Some(ports) = suite.ports.first_chunk::<2>() else { return Vec::new() };
     let spoken = |family: &Family| ports.iter().all(|port| !port.peers(*family).is_empty());
     let mut found = Vec::new();
-    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&BGP)) {
+    for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&Need::Bgp)) {
         // A test of sessions alone exchanges no routes.
         let Some(families) = route_tests::FAMILIES.find(&test.params) else { continue };
         let per_update = route_tests::PER_UPDATE.find(&test.params);
@@ -78,28 +79,28 @@ fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers
     let id = |index: usize| Ipv4Addr::from_bits(0x6440_0001 + index as u32);
     // Sessions that are not started: their buffers are shared out as in a test.
     let sources = config.peers(family).into_iter().enumerate();
-    let sources = sources.map(|(index, address)| peer_config(address, a.dut, bgp, id(index))).collect();
+    let sources = sources.map(|(index, address)| peer(address, a.dut, bgp, id(index))).collect();
     let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
-    let mut sink = peer_config(a.dut, a.host, &turned, Ipv4Addr::from_bits(0x6440_ffff));
+    let mut sink = peer(a.dut, a.host, &turned, Ipv4Addr::from_bits(0x6440_ffff));
     sink.passive = true;
     Some([Routers::new(config.mtu, seed, sources), Routers::new(config.mtu, !seed, vec![sink])])
 }
 
-/// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1, which are joined to each other, and whose
-/// hosts know that ([`Hosts::fix`]). `configs` are those of the ports; `seed` differs from call to call, so that nobody takes what is left of
+/// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1 of `rig`, which are joined to each other, and whose
+/// hosts know that ([`crate::config::joined_in_pairs`]). `configs` are those of the ports; `seed` differs from call to call, so that nobody takes what is left of
 /// an earlier connection for this one.
 ///
 /// # Errors
 /// [`LoopError`].
 pub fn once(
-    ports: &mut Ports,
-    hosts: &mut Hosts,
+    rig: &mut Rig,
     configs: &[PortConfig],
     seed: u64,
     routes: &Arc<Routes>,
     routes_per_update: u16,
     stopped: &dyn Fn() -> bool,
 ) -> Result<f64, LoopError> {
+    let Rig { ports, hosts, .. } = rig;
     let failed = |e: String| LoopError::Failed(e);
     let port = |e: drophammer_port::PortError| failed(e.to_string());
     let (family, all) = (routes.family(), 0..routes.len());
@@ -179,18 +180,21 @@ pub(crate) fn estimate(suite: &Suite) -> Duration {
     )
 }
 
-/// Measures all pairs of the suite on a bed whose ports are the loop's. What it finds, the record of it, and whether the user stopped it.
-pub(crate) fn measure(bed: &mut Bed<'_>, suite: &Suite, after: Duration) -> (RouteCeilings, Option<Record>, bool) {
+/// Measures all pairs of the suite on a setup whose ports are the loop's. What it finds, the record of it, and whether the user stopped it.
+pub(crate) fn measure(
+    setup: &mut TestSetup<'_>,
+    suite: &Suite,
+    after: Duration,
+) -> (RouteCeilings, Option<Record>, bool) {
     let (pairs, count) = (pairs(suite), routes_of(suite.profile));
     let mut found = RouteCeilings::new();
     if pairs.is_empty() {
         return (found, None, false);
     }
     let begun = std::time::Instant::now();
-    bed.test = NAME.into();
-    bed.left = Left { after, test: estimate(suite), since: begun };
-    let (left, of) = (bed.left.now(), suite.duts.len() * suite.tests.len());
-    bed.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });
+    setup.begin_test(NAME, Left { after, test: estimate(suite), since: begun });
+    let (left, of) = (setup.left.now(), suite.duts.len() * suite.tests.len());
+    setup.observer().progress(&Progress::Test { dut: TESTER, title: TITLE, number: 0, of, left });
     let mut outcome = Outcome::default();
     TABLE.begin(&mut outcome);
     outcome.notes.push(
@@ -201,9 +205,9 @@ pub(crate) fn measure(bed: &mut Bed<'_>, suite: &Suite, after: Duration) -> (Rou
     let mut result = Ok(());
     for (index, (family, routes_per_update)) in (0..).zip(&pairs) {
         let what = format!("tester ceiling, {count} {family} routes");
-        let (done, of, left) = (index, pairs.len() as u32, bed.left.now());
-        bed.observer().progress(&Progress::Step { what: &what, done, of, left });
-        match seconds(bed, suite, *family, count, *routes_per_update, u64::from(index)) {
+        let (done, of, left) = (index, pairs.len() as u32, setup.left.now());
+        setup.observer().progress(&Progress::Step { what: &what, done, of, left });
+        match seconds(setup, suite, *family, count, *routes_per_update, u64::from(index)) {
             Ok(seconds) => {
                 found.insert((*family, *routes_per_update), seconds / f64::from(count));
                 let packed = match routes_per_update {
@@ -231,7 +235,7 @@ pub(crate) fn measure(bed: &mut Bed<'_>, suite: &Suite, after: Duration) -> (Rou
         }
     }
     let status = crate::records::status_of(&result);
-    bed.observer().progress(&Progress::TestEnded {
+    setup.observer().progress(&Progress::TestEnded {
         dut: TESTER,
         title: TITLE,
         problem: crate::records::problem_of(&status),
@@ -263,7 +267,7 @@ const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "What the tester needs
 
 /// Median of [`REPEATS`] times for `count` routes.
 fn seconds(
-    bed: &mut Bed<'_>,
+    setup: &mut TestSetup<'_>,
     suite: &Suite,
     family: Family,
     count: u32,
@@ -272,11 +276,11 @@ fn seconds(
 ) -> Result<f64, LoopError> {
     let range = RouteRange::internet(family, count, suite.seed).map_err(|e| LoopError::Failed(e.to_string()))?;
     let routes = Arc::new(Routes::Range(range));
-    let (ports, hosts, observer) = bed.parts();
+    let Bench { rig, observer, .. } = setup.bench();
     let mut all = Vec::new();
     for repeat in 0..REPEATS as u64 {
         let seed = suite.seed.wrapping_add(salt << 32 | repeat << 16);
-        all.push(once(ports, hosts, &suite.ports, seed, &routes, routes_per_update, &|| observer.stopped())?);
+        all.push(once(rig, &suite.ports, seed, &routes, routes_per_update, &|| observer.stopped())?);
     }
     middle(all).ok_or(LoopError::Interrupted)
 }

@@ -1,16 +1,12 @@
-//! Emulated routers on a bed: which there are, and what a test asks of them.
+//! The emulated BGP routers of a test setup: which there are, and what a test asks of them.
 
 mod actions;
-mod sessions;
 mod settling;
 mod standing;
 mod tables;
 
-pub(crate) use sessions::peer_config;
-
-use crate::bed::{Bed, Failure};
-use crate::hosts::{Act, Hosts};
-use drophammer_emulation::bgp::{ExpectationId, Expected, Routers, Teller};
+use crate::bench::{Bench, Failure};
+use drophammer_emulation::bgp::{ExpectationId, Expected, Teller};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{
     ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
@@ -19,7 +15,7 @@ use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, Routes};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use sessions::router_id;
+use drophammer_rig::{Act, Action, Hosts, Select};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -28,16 +24,6 @@ use std::time::Duration;
 
 /// What the tester needs alone: seconds per route, by family and routes per UPDATE.
 pub type RouteCeilings = BTreeMap<(Family, u16), f64>;
-
-/// A session of a router.
-#[derive(Clone, Debug)]
-struct Place {
-    port: PortIndex,
-    /// Among the routers of the port.
-    router: usize,
-    /// The DUT's address.
-    dut: IpAddr,
-}
 
 /// A comparison of what the DUT tells one router with what another one said.
 struct Watch {
@@ -48,10 +34,11 @@ struct Watch {
     begun: Instant,
 }
 
-/// The routers of a bed, and what they are asked for.
+/// The emulated routers and what is asked of them; peer i is session i of the rig.
 pub struct RoutingState {
     peers: Vec<PeerView>,
-    places: Vec<Place>,
+    /// The DUT's address of each session.
+    duts: Vec<IpAddr>,
     dut_as: u32,
     /// The DUT is the next hop of external routes for internal peers.
     next_hop_self: bool,
@@ -73,33 +60,26 @@ pub struct RoutingState {
 }
 
 impl RoutingState {
-    /// Puts routers behind the ports that have BGP; none of them is started. `None` where no port has.
-    pub fn new(hosts: &mut Hosts, ports: &[PortConfig], seed: u64) -> Option<RoutingState> {
-        let PortBgp { dut_as, next_hop_self, .. } = *ports.iter().find_map(|port| port.bgp.as_ref())?;
-        let (mut peers, mut places) = (Vec::new(), Vec::new());
+    /// The routers of `ports`, which the rig has as [`crate::config::hosts_and_routers`] configures them.
+    fn new(ports: &[PortConfig], seed: u64) -> RoutingState {
+        let bgp = ports.iter().find_map(|port| port.bgp.as_ref());
+        let (mut peers, mut duts) = (Vec::new(), Vec::new());
         for (port, config) in ports.iter().enumerate() {
-            let Some(bgp) = &config.bgp else { continue };
-            let (mut configs, mut also) = (Vec::new(), Vec::new());
+            let Some(PortBgp { asn, .. }) = config.bgp else { continue };
             for family in [Family::Ipv4, Family::Ipv6] {
                 let Some(addressing) = config.addressing(family) else { continue };
-                let addresses = config.peers(family);
-                if let Some(second) = addresses.get(1) {
-                    also.push((*second, addresses.len() as u32 - 1));
-                }
-                for (index, address) in (0..).zip(addresses) {
+                for (index, address) in config.peers(family).into_iter().enumerate() {
                     let name = if index == 0 { config.name.clone() } else { format!("{}.{}", config.name, index + 1) };
-                    peers.push(PeerView { name, port, family, asn: bgp.asn, address });
-                    places.push(Place { port, router: configs.len(), dut: addressing.dut });
-                    configs.push(peer_config(address, addressing.dut, bgp, router_id(port, index)));
+                    peers.push(PeerView { name, port, family, asn, address });
+                    duts.push(addressing.dut);
                 }
             }
-            hosts.set_routers(port, Routers::new(config.mtu, seed.wrapping_add(port as u64), configs), &also);
         }
-        Some(RoutingState {
+        RoutingState {
             peers,
-            places,
-            dut_as,
-            next_hop_self,
+            duts,
+            dut_as: bgp.map_or(0, |bgp| bgp.dut_as),
+            next_hop_self: bgp.is_some_and(|bgp| bgp.next_hop_self),
             wanted: BTreeSet::new(),
             speaking: BTreeSet::new(),
             watches: Vec::new(),
@@ -109,12 +89,12 @@ impl RoutingState {
             ceilings: RouteCeilings::new(),
             port_failure: None,
             ended_some: false,
-        })
+        }
     }
 
     /// How the observer must be told what the origin said, which has this BGP identifier.
     fn expected(&self, observer: PeerIndex, origin: PeerIndex, id: Option<Ipv4Addr>) -> Expected {
-        let (from, dut) = (&self.peers[origin], self.places[observer].dut);
+        let (from, dut) = (&self.peers[origin], self.duts[observer]);
         let internal = |peer: &PeerView| peer.asn == self.dut_as;
         let inside = internal(&self.peers[observer]);
         // RFC 4271 section 5.1.2: each AS adds itself when it tells another one.
@@ -129,10 +109,6 @@ impl RoutingState {
             times: true,
         }
     }
-
-    fn at(&self, peer: PeerIndex) -> (PortIndex, usize) {
-        (self.places[peer].port, self.places[peer].router)
-    }
 }
 
 /// Sessions that come up at the same time. A router keeps only so many connections that it has not accepted yet (OpenBGPD: 5), and
@@ -141,31 +117,37 @@ const AT_ONCE: usize = 4;
 /// How long a look lasts until the DUT is asked whether it lives.
 const LOOK: Duration = Duration::from_millis(50);
 
-impl Bed<'_> {
-    fn state(&self) -> &RoutingState {
-        self.routing.as_ref().expect("Testbed::routing hands this out only where there are routers")
-    }
+/// A test's view of the emulated routers, on the bench that they are on. Without BGP there are no peers.
+pub struct BgpRouting<'a> {
+    /// Rig and DUT.
+    pub bench: Bench<'a>,
+    /// The routers.
+    pub state: RoutingState,
+}
 
-    fn state_mut(&mut self) -> &mut RoutingState {
-        self.routing.as_mut().expect("Testbed::routing hands this out only where there are routers")
+impl<'a> BgpRouting<'a> {
+    /// The routers of the rig on `bench`, whose ports the suite configures so.
+    pub(crate) fn new(bench: Bench<'a>, ports: &[PortConfig], seed: u64) -> BgpRouting<'a> {
+        let ports = if bench.rig.hosts.sessions() == 0 { &[] } else { ports };
+        let state = RoutingState::new(ports, seed);
+        assert_eq!(state.peers.len(), bench.rig.hosts.sessions(), "the rig has the sessions of the suite");
+        BgpRouting { bench, state }
     }
 
     fn instant(&self) -> Instant {
-        self.ports.clock().now()
+        self.bench.rig.now()
     }
 
     /// Serves routers until `enough`, for [`LOOK`] at most, and looks after the DUT.
     fn look(&mut self, enough: &mut dyn FnMut(Instant, &Hosts, &RoutingState) -> bool) -> Result<(), TestError> {
-        let Some(state) = self.routing.take() else { return Ok(()) };
-        let served = self.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, &state));
-        self.routing = Some(state);
-        match served {
+        let BgpRouting { bench, state } = self;
+        match bench.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, state)) {
             Ok(()) => {}
             // It may be switched on again; who waits in vain tells of it.
-            Err(Failure::Port(e)) => self.state_mut().port_failure = Some(e.to_string()),
+            Err(Failure::Port(e)) => state.port_failure = Some(e.to_string()),
             Err(Failure::Test(e)) => return Err(e),
         }
-        self.device.check().map_err(TestError::DutDied)
+        bench.device.check().map_err(TestError::DutDied)
     }
 
     /// What actions are at the ports, noted as done.
@@ -176,65 +158,56 @@ impl Bed<'_> {
         let mut acts = Vec::new();
         for at_once in actions {
             for action in at_once {
+                // Fails now where the link cannot be switched.
                 if let RouteAction::Link { port, .. } = action {
-                    self.switch(*port, true)?;
+                    let up = self.bench.rig.command(*port, &Act::Link(true));
+                    up.map_err(|e| TestError::NotApplicable(e.to_string()))?;
                 }
-                self.state_mut().note(action);
+                self.state.note(action);
             }
-            acts.push(at_once.iter().map(|action| self.state().act(action)).collect());
+            acts.push(at_once.iter().map(|action| RoutingState::act(&self.bench.rig.hosts, action)).collect());
         }
         Ok(acts)
     }
-
-    fn switch(&mut self, port: PortIndex, up: bool) -> Result<(), TestError> {
-        self.ports.get(port).set_link(up).map_err(|e| TestError::NotApplicable(e.to_string()))
-    }
-
-    fn routers_of(&self, peer: PeerIndex) -> Option<(&Routers, usize)> {
-        let (port, router) = self.state().at(peer);
-        self.hosts.routers(port).map(|routers| (routers, router))
-    }
 }
 
-impl Routing for Bed<'_> {
+impl Routing for BgpRouting<'_> {
     fn peers(&self) -> &[PeerView] {
-        &self.state().peers
+        &self.state.peers
     }
 
     fn table(&mut self, source: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
         let key = (source.to_owned(), family, count);
-        if let Some((_, routes)) = self.state().tables.iter().find(|(known, _)| *known == key) {
+        if let Some((_, routes)) = self.state.tables.iter().find(|(known, _)| *known == key) {
             return Ok(routes.clone());
         }
-        let seed = self.state().seed;
+        let seed = self.state.seed;
         let routes = tables::routes(source, family, count, seed)?;
         let routes = Arc::new(routes);
-        self.state_mut().tables.push((key, routes.clone()));
+        self.state.tables.push((key, routes.clone()));
         Ok(routes)
     }
 
     fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError> {
         for family in [Family::Ipv4, Family::Ipv6] {
-            if self.state().wanted.is_empty()
-                && let Some(routes) = self.device.fib_routes(family)
+            if self.state.wanted.is_empty()
+                && let Some(routes) = self.bench.device.fib_routes(family)
             {
-                self.state_mut().fib_before.entry(family).or_insert(routes);
+                self.state.fib_before.entry(family).or_insert(routes);
             }
         }
-        if std::mem::take(&mut self.state_mut().ended_some) {
-            self.device.sessions_ended().map_err(TestError::Failed)?;
+        if std::mem::take(&mut self.state.ended_some) {
+            self.bench.device.sessions_ended().map_err(TestError::Failed)?;
         }
         let deadline = self.instant() + within;
         let (mut some, mut begun) = (peers.chunks(AT_ONCE), Vec::with_capacity(peers.len()));
         loop {
-            let Some((peer, cause)) = self.state().lost(&self.hosts) else {
+            let Some((peer, cause)) = self.state.lost(&self.bench.rig.hosts) else {
                 let Some(next) = some.next() else { break };
                 for peer in next {
-                    let ((port, router), now) = (self.state().at(*peer), self.instant());
-                    if let Some(routers) = self.hosts.routers_mut(port) {
-                        routers.start(now, router);
-                    }
-                    self.state_mut().wanted.insert(*peer);
+                    let now = self.instant();
+                    self.bench.rig.protocols(Select::These(&[*peer]), Action::Start);
+                    self.state.wanted.insert(*peer);
                     begun.push(now);
                 }
                 continue;
@@ -242,9 +215,9 @@ impl Routing for Bed<'_> {
             self.look(&mut |_, hosts, state| state.lost(hosts).is_none())?;
             if self.instant() > deadline {
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
-                let state = self.routers_of(peer).map(|(routers, router)| routers.session(router).state());
-                let failure = self.state().port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
-                let peer = &self.state().peers[peer];
+                let state = self.bench.rig.hosts.session(peer).map(|(routers, router)| routers.session(router).state());
+                let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
+                let peer = &self.state.peers[peer];
                 return Err(TestError::Failed(format!(
                     "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \
                      sessions are waited for",
@@ -257,14 +230,14 @@ impl Routing for Bed<'_> {
             }
         }
         let since = |(peer, begun): (&PeerIndex, &Instant)| {
-            let (routers, router) = self.routers_of(*peer)?;
+            let (routers, router) = self.bench.rig.hosts.session(*peer)?;
             routers.session(router).established_at().map(|at| at.since(*begun))
         };
         Ok(peers.iter().zip(&begun).map(|of| since(of).unwrap_or_default()).collect())
     }
 
     fn session(&self, peer: PeerIndex) -> SessionView {
-        let Some((routers, router)) = self.routers_of(peer) else {
+        let Some((routers, router)) = self.bench.rig.hosts.session(peer) else {
             return SessionView { established: false, cause: String::new(), losses: 0 };
         };
         let (losses, cause) = routers.losses(router);
@@ -274,13 +247,12 @@ impl Routing for Bed<'_> {
 
     fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex {
         let now = self.instant();
-        let state = self.routing.as_mut().expect("as for the others");
-        let (port, router) = state.at(observer);
-        let originator = self.hosts.routers(state.places[origin].port);
-        let originator = originator.map(|r| r.session(state.places[origin].router).config().router_id);
+        let BgpRouting { bench, state } = self;
+        let originator = bench.rig.hosts.session(origin);
+        let originator = originator.map(|(routers, router)| routers.session(router).config().router_id);
         let expected = state.expected(observer, origin, originator);
         let known = |w: &Watch| w.observer == observer && w.origin == origin && Arc::ptr_eq(&w.routes, routes);
-        let Some(routers) = self.hosts.routers_mut(port) else { return 0 };
+        let Some((routers, router)) = bench.rig.hosts.session_mut(observer) else { return 0 };
         let inbox = routers.inbox_mut(router);
         inbox.clear_skyline();
         let index = match state.watches.iter().position(known) {
@@ -298,24 +270,16 @@ impl Routing for Bed<'_> {
 
     fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool) {
         let now = self.instant();
-        let watch = &self.state().watches[watch];
-        let ((port, router), id) = (self.state().at(watch.observer), watch.id);
-        if let Some(routers) = self.hosts.routers_mut(port) {
-            routers.inbox_mut(router).change(now, id, part, present);
+        let watch = &self.state.watches[watch];
+        if let Some((routers, router)) = self.bench.rig.hosts.session_mut(watch.observer) {
+            routers.inbox_mut(router).change(now, watch.id, part, present);
         }
     }
 
     fn act(&mut self, action: &RouteAction) -> Result<(), TestError> {
-        let (port, act) = self.state().act(action);
-        self.state_mut().note(action);
-        if let Act::Link(up) = act {
-            return self.switch(port, up);
-        }
-        let now = self.instant();
-        if let Some(routers) = self.hosts.routers_mut(port) {
-            act.run(now, routers);
-        }
-        Ok(())
+        let (port, act) = RoutingState::act(&self.bench.rig.hosts, action);
+        self.state.note(action);
+        self.bench.rig.command(port, &act).map_err(|e| TestError::NotApplicable(e.to_string()))
     }
 
     fn await_settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
@@ -323,8 +287,8 @@ impl Routing for Bed<'_> {
     }
 
     fn verified(&self, watch: WatchIndex) -> Verified {
-        let watch = &self.state().watches[watch];
-        let Some((routers, router)) = self.routers_of(watch.observer) else { return Verified::default() };
+        let watch = &self.state.watches[watch];
+        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Verified::default() };
         let (inbox, r) = (routers.inbox(router), routers.inbox(router).report(watch.id));
         Verified {
             expected: r.expected.into(),
@@ -341,13 +305,13 @@ impl Routing for Bed<'_> {
     }
 
     fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
-        let watch = &self.state().watches[watch];
-        self.routers_of(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
+        let watch = &self.state.watches[watch];
+        self.bench.rig.hosts.session(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
     }
 
     fn trace(&self, watch: WatchIndex) -> Trace {
-        let watch = &self.state().watches[watch];
-        let Some((routers, router)) = self.routers_of(watch.observer) else { return Trace::default() };
+        let watch = &self.state.watches[watch];
+        let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Trace::default() };
         let inbox = routers.inbox(router);
         let samples = inbox.skyline().iter();
         let skyline = samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect();
@@ -358,28 +322,24 @@ impl Routing for Bed<'_> {
 
     fn reset(&mut self, patience: Duration) -> Result<(), TestError> {
         let now = self.instant();
-        for place in &self.routing.as_ref().expect("as for the others").places {
-            if let Some(routers) = self.hosts.routers_mut(place.port) {
-                routers.stop(now, place.router);
-            }
-        }
-        let state = self.state_mut();
+        self.bench.rig.protocols(Select::All, Action::Stop);
+        let state = &mut self.state;
         state.ended_some |= !state.wanted.is_empty();
         (state.wanted, state.speaking) = (BTreeSet::new(), BTreeSet::new());
         let deadline = now + patience;
-        while !self.state().ended(&self.hosts) && self.instant() < deadline {
+        while !self.state.ended(&self.bench.rig.hosts) && self.instant() < deadline {
             self.look(&mut |_, hosts, state| state.ended(hosts))?;
         }
-        self.state_mut().watches.clear();
-        for place in &self.routing.as_ref().expect("as for the others").places {
-            if let Some(routers) = self.hosts.routers_mut(place.port) {
-                routers.forget(place.router);
+        self.state.watches.clear();
+        for peer in 0..self.state.peers.len() {
+            if let Some((routers, router)) = self.bench.rig.hosts.session_mut(peer) {
+                routers.forget(router);
             }
         }
-        let before = self.state().fib_before.clone();
+        let before = self.state.fib_before.clone();
         for (family, before) in before {
             let (mut least, mut moved_at) = (u64::MAX, self.instant());
-            while let Some(left) = self.device.fib_routes(family).filter(|left| *left > before) {
+            while let Some(left) = self.bench.device.fib_routes(family).filter(|left| *left > before) {
                 let now = self.instant();
                 if left < least {
                     (least, moved_at) = (left, now);
@@ -398,7 +358,7 @@ impl Routing for Bed<'_> {
     }
 
     fn ceiling(&self, family: Family, count: u32, packing: Packing) -> Option<Duration> {
-        let per_route = self.state().ceilings.get(&(family, packing.routes_per_update))?;
+        let per_route = self.state.ceilings.get(&(family, packing.routes_per_update))?;
         Some(Duration::from_secs_f64(per_route * f64::from(count)))
     }
 
@@ -407,17 +367,17 @@ impl Routing for Bed<'_> {
     }
 }
 
-impl ControlPlane for Bed<'_> {
+impl ControlPlane for BgpRouting<'_> {
     fn memory(&mut self) -> Vec<(String, u64)> {
-        self.device.memory()
+        self.bench.device.memory()
     }
 
     fn fib_routes(&mut self, family: Family) -> Option<u64> {
-        let before = self.state().fib_before.get(&family).copied().unwrap_or(0);
-        self.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
+        let before = self.state.fib_before.get(&family).copied().unwrap_or(0);
+        self.bench.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {
-        self.device.cpu_time()
+        self.bench.device.cpu_time()
     }
 }

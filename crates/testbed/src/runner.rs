@@ -3,30 +3,30 @@
 
 mod ceilings;
 
-use crate::bed::{Bed, Device, Left};
-use crate::hosts::{Hosts, host_mac};
-use crate::kinds::is_virtual;
+use crate::bench::Device;
+use crate::config::hosts_and_routers;
+use crate::kinds::{is_virtual, placement};
 use crate::observer::{Observer, Progress};
-use crate::ports::Ports;
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
-use crate::routers::RoutingState;
 use crate::session::Session;
+use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use ceilings::sending_ceilings;
 use drophammer_lab::Lab;
 use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError};
+use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
-use drophammer_model::registry::BGP;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
 use drophammer_port::{Backend, Port, SystemClock};
+use drophammer_rig::{Config, Ports, Rig};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -78,8 +78,6 @@ pub struct Tally {
 
 /// Figures of quick runs rank the same when they are closer together than this share of the larger one.
 const QUICK_RESOLUTION: f64 = 0.1;
-/// Kind of the user's own routers.
-const EXTERNAL: &str = "external";
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
@@ -142,7 +140,7 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
     // A test of sessions alone has those of all families.
-    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&BGP);
+    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
     }
@@ -207,7 +205,7 @@ impl Runner<'_> {
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
         // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
-        let in_namespace = |d: &DutConfig| !is_virtual(d) && d.kind != EXTERNAL;
+        let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
             self.note(None, &problem)?;
@@ -255,11 +253,15 @@ impl Runner<'_> {
         };
         let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(parts.clock) };
-        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
-        parts.record.ports = real::port_records(&self.suite.ports, &ports, &macs);
+        let config = self.config();
+        parts.record.ports = real::port_records(&self.suite.ports, &ports, &config);
         self.keep(&Record::Dut(parts.record))?;
-        let hosts = Hosts::new(&self.suite.ports, &families(self.suite), self.suite.seed);
-        self.tests(dut, ports, hosts, Box::new(parts.device), ceilings)
+        self.tests(dut, Rig::new(ports, &config), Box::new(parts.device), ceilings)
+    }
+
+    /// Emulated hosts and routers of the suite.
+    fn config(&self) -> Config {
+        hosts_and_routers(&self.suite.ports, &families(self.suite), self.suite.seed)
     }
 
     fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
@@ -304,17 +306,14 @@ impl Runner<'_> {
             Err(e) => return Ok(Some(e)),
         };
         let ports = Ports::real(open, clock, self.processors);
-        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.suite.seed, i)).collect();
-        let mut record = device.record();
-        record.ports = real::port_records(&self.suite.ports, &ports, &macs);
-        let mut hosts = Hosts::new(&self.suite.ports, &families(self.suite), self.suite.seed);
-        for (index, interface) in device.interfaces().iter().enumerate() {
-            if let Some(mac) = interface.dut_mac {
-                hosts.fix(index, drophammer_wire::MacAddr(mac));
-            }
+        let mut config = self.config();
+        for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
+            port.device = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
+        let mut record = device.record();
+        record.ports = real::port_records(&self.suite.ports, &ports, &config);
         self.keep(&Record::Dut(record))?;
-        let result = self.tests(dut, ports, hosts, Box::new(real::LabDevice(device)), ceilings);
+        let result = self.tests(dut, Rig::new(ports, &config), Box::new(real::LabDevice(device)), ceilings);
         for note in captures.iter().filter_map(CaptureStatus::note) {
             self.note(Some(&dut.name), &note)?;
         }
@@ -330,8 +329,7 @@ impl Runner<'_> {
     fn tests(
         &mut self,
         dut: &DutConfig,
-        ports: Ports,
-        hosts: Hosts,
+        rig: Rig,
         device: Box<dyn Device + '_>,
         ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
@@ -342,42 +340,30 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
-        let mut hosts = hosts;
-        let routing = RoutingState::new(&mut hosts, &suite.ports, suite.seed);
-        let mut bed = Bed::new(
-            &dut.name,
-            &suite.ports,
-            ports,
-            hosts,
-            device,
-            ceilings.frames.clone(),
-            &mut self.session,
-            self.observer,
-        );
-        bed.routing = routing;
-        let virtual_time = bed.ports.clock().is_virtual();
-        if let Some(routing) = bed.routing.as_mut().filter(|_| !virtual_time && dut.kind != EXTERNAL) {
-            routing.ceilings = ceilings.routes.clone();
+        let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
+        setup.ceilings = ceilings.frames.clone();
+        let placement = placement(dut);
+        if placement == Some(Placement::Lab) {
+            setup.routing.state.ceilings = ceilings.routes.clone();
         }
-        if let Err(e) = bed.await_forwarding(&families(suite)) {
+        if let Err(e) = setup.await_forwarding(&families(suite)) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => Ok(Some(e.to_string())),
             };
         }
-        if dut.kind == EXTERNAL
-            && let Err(e) = sending_ceilings(&mut bed, dut, suite)
-        {
+        let on_host = placement == Some(Placement::Host);
+        if on_host && let Err(e) = sending_ceilings(&mut setup, dut, suite) {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => Ok(Some(format!("the load that the tester can offer could not be measured: {e}"))),
             };
         }
-        if dut.kind == EXTERNAL && !route_ceiling::pairs(suite).is_empty() {
+        if on_host && !route_ceiling::pairs(suite).is_empty() {
             drophammer_methods::Testbed::note(
-                &mut bed,
+                &mut setup,
                 "what the tester alone needs for routes is not measured: its ports are not joined to each other",
             );
         }
@@ -385,13 +371,13 @@ impl Runner<'_> {
             let method = method(test);
             let title = method.spec().title;
             self.number += 1;
-            bed.test = test.test.clone();
-            bed.left = Left { after: estimates[index].1, test: estimates[index].0, since: Instant::now() };
-            let (left, of) = (bed.left.now(), self.plan.len());
-            bed.observer().progress(&Progress::Test { dut: &dut.name, title, number: self.number, of, left });
+            let (test_time, after) = estimates[index];
+            setup.begin_test(&test.test, Left { after, test: test_time, since: Instant::now() });
+            let (left, of) = (setup.left.now(), self.plan.len());
+            setup.observer().progress(&Progress::Test { dut: &dut.name, title, number: self.number, of, left });
             let mut outcome = Outcome::default();
-            let result = method.run(&mut bed, &test.params, &mut outcome);
-            let elapsed = bed.left.since.elapsed();
+            let result = method.run(&mut setup, &test.params, &mut outcome);
+            let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             if suite.profile == Profile::Quick {
                 // Trials of a second are not repeated, so the width of a search says too little of how far a figure can
@@ -407,9 +393,9 @@ impl Runner<'_> {
                 self.tally.failed += 1;
             }
             let problem = problem_of(&status);
-            bed.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });
+            setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });
             let record = test_record(dut, test, elapsed, status, outcome);
-            bed.observer().record(&record).map_err(RunError::Store)?;
+            setup.observer().record(&record).map_err(RunError::Store)?;
             match result {
                 Err(TestError::Interrupted) => return Err(RunError::Interrupted),
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),

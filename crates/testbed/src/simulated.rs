@@ -1,7 +1,6 @@
-//! The bed of the reference device: virtual time.
+//! A test setup with the reference device: virtual time.
 
-use crate::bed::Device;
-use crate::hosts::host_mac;
+use crate::bench::Device;
 use crate::kinds::REFERENCE;
 use crate::routing;
 use drophammer_model::environment::{DutRecord, PortRecord};
@@ -13,6 +12,7 @@ use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, Truth,
     WrongNextHop,
 };
+use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -212,7 +212,7 @@ fn faults(p: &Params) -> Faults {
     }
 }
 
-/// A simulated bed.
+/// The parts of a simulated test setup.
 pub struct Parts {
     /// Virtual time.
     pub clock: SimulatedClock,
@@ -220,7 +220,7 @@ pub struct Parts {
     pub ports: Vec<SimulatedPort>,
     /// The device.
     pub reference: Reference,
-    /// The device as a bed has it.
+    /// The device as a bench has it.
     pub device: WellUntilFound,
     /// What the run records of it.
     pub record: DutRecord,

@@ -8,7 +8,7 @@ use drophammer_methods::Testbed;
 use drophammer_model::trial::{Family, FlowSpec, Load, LoadStep, TrialResult, TrialSpec};
 use drophammer_port::{Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_reference::{Config, Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Sag, Truth};
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::Ports;
 use std::time::Duration;
 
 /// A port that cannot send ahead.
@@ -39,7 +39,7 @@ fn results(frame_by_frame: bool, change: &dyn Fn(&mut Config), faults: &Faults) 
     let suite = suite(", capacity: 90 kfps, buffer: 40, delay: 3 us", "tests: [throughput]\n");
     with_bed(&suite, &FAMILIES, change, |bed, device| {
         if frame_by_frame {
-            let Ports::One { ports, .. } = &mut bed.ports else { panic!("virtual time has one thread") };
+            let Ports::One { ports, .. } = &mut bed.rig().ports else { panic!("virtual time has one thread") };
             *ports = std::mem::take(ports).into_iter().map(|p| Box::new(FrameByFrame(p)) as _).collect();
         }
         device.set_faults(faults.clone()).unwrap();

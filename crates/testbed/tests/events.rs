@@ -13,9 +13,8 @@ use drophammer_model::trial::{
 };
 use drophammer_port::{Arrival, PortError};
 use drophammer_reference::{Faults, Misroute, Route};
-use drophammer_testbed::bed::Bed;
-use drophammer_testbed::hosts::HostControl;
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::{HostControl, Ports, Rig};
+use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
 use drophammer_traffic::{Control, Layout, Plan, SendFrame, Timing, run};
 use drophammer_wire::signature::TrialKey;
@@ -30,7 +29,7 @@ fn two_ports() -> Suite {
 }
 
 /// A flow from port 0 to port 1, counted by destination.
-fn flow(bed: &Bed<'_>, destinations: Option<Targets>) -> FlowSpec {
+fn flow(bed: &TestSetup<'_>, destinations: Option<Targets>) -> FlowSpec {
     let range = |port: usize| bed.ports()[port].addressing(Family::Ipv4).unwrap().destinations;
     FlowSpec {
         per_destination: true,
@@ -75,14 +74,15 @@ impl<C: Control> Control for Switch<'_, C> {
 }
 
 /// Runs a trial whose events put these faults on the device.
-fn switched(bed: &mut Bed<'_>, device: &Reference, spec: &TrialSpec, faults: &[Faults]) -> TrialResult {
+fn switched(bed: &mut TestSetup<'_>, device: &Reference, spec: &TrialSpec, faults: &[Faults]) -> TrialResult {
     let timing =
         Timing { seed: 11, key: TrialKey::new(9, 9), earlier: vec![], max_backlog_ns: 0, late_ns: 1_000_000_000 };
-    let plan = Plan::new(spec, &bed.hosts.neighbours(), &timing).unwrap();
-    let hosts = bed.hosts.by_lane(&Layout::one(bed.ports().len())).pop().unwrap();
+    let Rig { ports, hosts, .. } = bed.rig();
+    let plan = Plan::new(spec, &hosts.neighbours(), &timing).unwrap();
+    let hosts = hosts.by_lane(&Layout::one(ports.len())).pop().unwrap();
     let mut control =
         Switch { hosts: HostControl { hosts, acts: &[], links: Vec::new(), stopped: || false }, device, faults };
-    let Ports::One { ports, clock } = &mut bed.ports else { panic!("virtual time has one thread") };
+    let Ports::One { ports, clock } = ports else { panic!("virtual time has one thread") };
     run(plan, ports, clock.as_mut(), &mut control).unwrap()
 }
 
@@ -127,11 +127,11 @@ fn a_fault_that_begins_when_traffic_is_over_hits_nothing_and_the_trial_waits_for
         |bed, device| {
             let mut spec = trial(flow(bed, None), 1_000.0, 0.2);
             bed.trial(&spec).unwrap();
-            let before = bed.ports.clock().now();
+            let before = bed.rig().now();
             spec.events = vec![TimedEvent { at_s: 5.0, event: 0, label: "late".into() }];
             let result = switched(bed, device, &spec, &[Faults { drop_every: 1, ..Faults::default() }]);
             assert_eq!((result.lost(), result.events[0].at_s), (0, 5.0));
-            let took = bed.ports.clock().now().since(before);
+            let took = bed.rig().now().since(before);
             assert!((Duration::from_secs(5)..Duration::from_millis(5_010)).contains(&took), "{took:?}");
         },
     );
@@ -155,7 +155,7 @@ fn a_window_of_loss_hits_the_destinations_whose_turn_it_was() {
             };
             let (from, to) = (offered(1_200), offered(1_350));
             let whole = offered(3_000);
-            let start = bed.ports.clock().now() + Duration::from_micros(1);
+            let start = bed.rig().now() + Duration::from_micros(1);
             let window = (start + Duration::from_millis(120), start + Duration::from_millis(135));
             device.set_faults(Faults { drop_window: Some(window), ..Faults::default() }).unwrap();
             let result = bed.trial(&trial(flow(bed, None), 10_000.0, 0.3)).unwrap();

@@ -200,7 +200,7 @@ fn recovery_is_told_to_the_frame_however_long_it_takes() {
                 let key = one_way("64");
                 bed.known().throughput.insert(key, Some(FrameRate(throughput)));
                 // All is lost from the start to this time after the load is halved.
-                let start = bed.ports.clock().now() + Duration::from_micros(1);
+                let start = bed.rig().now() + Duration::from_micros(1);
                 let until = start + Duration::from_micros(200_000 + after_us);
                 device.set_faults(Faults { drop_window: Some((start, until)), ..Faults::default() }).unwrap();
                 let mut outcome = Outcome::default();

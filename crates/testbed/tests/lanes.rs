@@ -11,11 +11,9 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
-use drophammer_testbed::bed::Bed;
-use drophammer_testbed::hosts::Hosts;
-use drophammer_testbed::ports::Ports;
-use drophammer_testbed::{Session, real};
-use std::collections::BTreeMap;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::{Session, config, real};
 use std::process::ExitCode;
 use verdicts::Verdicts;
 
@@ -26,7 +24,7 @@ const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 const PER_FLOW: u64 = 300;
 
 /// Both families in both directions, slowly.
-fn trial(bed: &Bed<'_>) -> TrialSpec {
+fn trial(bed: &TestSetup<'_>) -> TrialSpec {
     let mut flows = Vec::new();
     for (from, to) in [(0, 1), (1, 0)] {
         for family in FAMILIES {
@@ -55,8 +53,15 @@ fn checked() -> Result<(), String> {
     lab.pin_current_thread(cpus.tester).map_err(|e| e.to_string())?;
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let kind = drophammer_lab::find("linux").ok_or("no such kind")?;
-    let mut device =
-        kind.bring_up(&mut lab, &suite.duts[0], &suite.ports, folder.path(), &|| false).map_err(|e| e.to_string())?;
+    let mut device = kind
+        .bring_up(
+            &mut lab,
+            &suite.duts[0],
+            &drophammer_model::role::RouterRole::of(&suite.ports),
+            folder.path(),
+            &|| false,
+        )
+        .map_err(|e| e.to_string())?;
     let clock = SystemClock::start();
     let ports = real::open(&lab, device.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
     // At this load the second thread may share a processor with the router.
@@ -64,12 +69,11 @@ fn checked() -> Result<(), String> {
     if ports.layout().lanes() != 2 {
         return Err(format!("{:?}", ports.layout()));
     }
-    let hosts = Hosts::new(&suite.ports, &FAMILIES, suite.seed);
+    let rig = Rig::new(ports, &config::hosts(&suite.ports, &FAMILIES, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
-    let device_on_bed = Box::new(real::LabDevice(device.as_mut()));
-    let ceilings = BTreeMap::new();
-    let mut bed = Bed::new("box", &suite.ports, ports, hosts, device_on_bed, ceilings, &mut session, &mut memory);
+    let device_on_bench = Box::new(real::LabDevice(device.as_mut()));
+    let mut bed = TestSetup::new("box", &suite.ports, rig, device_on_bench, &mut session, &mut memory);
     // ARP and Neighbor Discovery on both ports, and the first trials on two threads.
     bed.await_forwarding(&FAMILIES).map_err(|e| e.to_string())?;
     let spec = trial(&bed);

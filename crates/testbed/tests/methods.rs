@@ -157,7 +157,7 @@ fn recovery_is_as_long_as_the_loss_goes_on() {
             let key = one_way("64");
             bed.known().throughput.insert(key, Some(FrameRate(10_000.0)));
             // Everything is lost from the start to 123.4 ms after the load is halved; the trial starts in a microsecond.
-            let start = bed.ports.clock().now() + Duration::from_micros(1);
+            let start = bed.rig().now() + Duration::from_micros(1);
             let until = start + Duration::from_micros(300_000 + 123_400);
             reference.set_faults(Faults { drop_window: Some((start, until)), ..Faults::default() }).unwrap();
             let mut outcome = Outcome::default();

@@ -12,7 +12,7 @@ use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, FilterRule, Hold, Misroute, NOBODY, OwnFrames, Reorder, Sag, Truth,
     WrongNextHop,
 };
-use drophammer_testbed::bed::Bed;
+use drophammer_testbed::setup::TestSetup;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn since(now: Truth, before: Truth) -> Truth {
     d
 }
 
-fn trial(bed: &Bed<'_>, size: &str, load: Load, duration_s: f64) -> TrialSpec {
+fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialSpec {
     let pattern = Pattern::new(size.parse().unwrap(), &Params::default());
     let pattern = Pattern { families: BOTH.to_vec(), drain_s: 2.0, ..pattern };
     let mut spec = pattern.trial(bed.ports(), "known".into(), load, duration_s).unwrap();
@@ -159,7 +159,7 @@ fn misrouted_frames_are_strays() {
 #[test]
 fn frames_to_a_wrong_next_hop_are_strays() {
     // Nobody, and the host on the other port: right port and intact, but not addressed to the host that must get them.
-    let other_host = drophammer_testbed::hosts::host_mac(11, 0);
+    let other_host = drophammer_rig::host_mac(11, 0);
     for mac in [NOBODY, other_host] {
         let wrong_next_hop = Some(WrongNextHop { every: 7, mac });
         let s = story(|_| {}, Faults { wrong_next_hop, ..Faults::default() }, 5_000.0);
@@ -340,7 +340,7 @@ fn loss_in_a_window_is_placed_in_its_bins_and_its_last_frame_known() {
             spec.bin_s = Some(0.1);
             bed.trial(&spec).unwrap();
             // The trial starts a microsecond from now.
-            let start = bed.ports.clock().now() + Duration::from_micros(1);
+            let start = bed.rig().now() + Duration::from_micros(1);
             let window = (start + Duration::from_millis(120), start + Duration::from_millis(230));
             reference.set_faults(Faults { drop_window: Some(window), ..Faults::default() }).unwrap();
             let result = bed.trial(&spec).unwrap();

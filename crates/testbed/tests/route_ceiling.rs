@@ -11,8 +11,8 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
-use drophammer_testbed::hosts::{Hosts, host_mac};
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::config::joined_in_pairs;
 use drophammer_testbed::{real, route_ceiling};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,23 +34,21 @@ fn checked() -> Result<(), String> {
     // By one thread, and by the first of two.
     for (seed, processors) in [(1, vec![]), (2, vec![cpus.tester, cpus.dut])] {
         let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
-        let mut ports = Ports::real(opened, clock, &processors);
-        let mut hosts = Hosts::new(&suite.ports, &[], suite.seed);
-        (0..2).for_each(|port| hosts.fix(port, host_mac(suite.seed, port ^ 1)));
+        let hosts = joined_in_pairs(&suite.ports, suite.seed);
+        let mut rig = Rig::new(Ports::real(opened, clock, &processors), &hosts);
         for (salt, family) in [(0, Family::Ipv4), (8, Family::Ipv6)] {
             let range = RouteRange::internet(family, ROUTES, 5).map_err(|e| e.to_string())?;
             let routes = Arc::new(Routes::Range(range));
             for (turn, per_update) in [(16, 0), (32, 5)] {
                 let seed = (seed + salt + turn) << 16;
-                let seconds =
-                    route_ceiling::once(&mut ports, &mut hosts, &suite.ports, seed, &routes, per_update, &|| false)
-                        .map_err(|e| e.to_string())?;
+                let seconds = route_ceiling::once(&mut rig, &suite.ports, seed, &routes, per_update, &|| false)
+                    .map_err(|e| e.to_string())?;
                 // As fast as nobody can, or as slow as one who has lost a segment and waits for its time.
                 if !(1e-4..20.0).contains(&seconds) {
                     return Err(format!("{ROUTES} {family} routes, {per_update} per UPDATE, in {seconds} s"));
                 }
             }
-            let stop = route_ceiling::once(&mut ports, &mut hosts, &suite.ports, seed, &routes, 0, &|| true);
+            let stop = route_ceiling::once(&mut rig, &suite.ports, seed, &routes, 0, &|| true);
             if !matches!(stop, Err(route_ceiling::LoopError::Interrupted)) {
                 return Err(format!("not stopped: {stop:?}"));
             }

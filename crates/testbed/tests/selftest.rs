@@ -12,11 +12,11 @@ use drophammer_model::suite::{Params, Profile, Suite};
 use drophammer_model::trial::Family;
 use drophammer_port::Port;
 use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
-use drophammer_testbed::Session;
-use drophammer_testbed::bed::{Bed, Device};
-use drophammer_testbed::hosts::Hosts;
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::bench::Device;
+use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::{self, WellUntilFound};
+use drophammer_testbed::{Session, config};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -74,16 +74,15 @@ fn run(
     config.faults = faults;
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let ports: Vec<_> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-    let hosts = Hosts::new(&suite.ports, &[Family::Ipv4], suite.seed);
+    let hosts = config::hosts(&suite.ports, &[Family::Ipv4], suite.seed);
     let device: Box<dyn Device> = match boast {
         Some(counter) => Box::new(Boaster { device: parts.device, counter, readings: 0 }),
         None => Box::new(parts.device),
     };
     let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
     let clock = Box::new(parts.clock);
-    let none = BTreeMap::new();
-    let ports = Ports::One { ports, clock };
-    let mut bed = Bed::new("box", &suite.ports, ports, hosts, device, none, &mut session, &mut memory);
+    let rig = Rig::new(Ports::One { ports, clock }, &hosts);
+    let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
     bed.await_forwarding(&[Family::Ipv4]).unwrap();
     let mut outcome = Outcome::default();
     let result = method.run(&mut bed, &params(method, 0.5), &mut outcome);

@@ -17,13 +17,11 @@ use drophammer_model::suite::{Params, Suite};
 use drophammer_model::trial::{Family, Load, Validity};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
-use drophammer_testbed::Session;
-use drophammer_testbed::bed::Bed;
-use drophammer_testbed::hosts::Hosts;
-use drophammer_testbed::ports::Ports;
+use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::real::LabDevice;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::{Session, config};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::process::{Child, Command, ExitCode};
 use std::rc::Rc;
 use std::time::Duration;
@@ -272,17 +270,16 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
     };
     let ports = vec![open(0)?, open(1)?];
     let families = [Family::Ipv4];
-    let hosts = Hosts::new(&suite.ports, &families, suite.seed);
     let watched = (case.spoil == Spoil::ClockSet).then(|| fuse.clone());
     let clock = Box::new(Set { inner: clock, fuse: watched, step: Cell::new(0) });
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
-    let ports = Ports::One { ports, clock };
+    let hosts = config::hosts(&suite.ports, &families, suite.seed);
+    let rig = Rig::new(Ports::One { ports, clock }, &hosts);
     let device = Box::new(LabDevice(device));
-    let none = BTreeMap::new();
     let outcome = {
-        let mut bed = Bed::new("box", &suite.ports, ports, hosts, device, none, &mut session, &mut memory);
-        bed.test = "throughput".into();
+        let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
+        bed.begin_test("throughput", bed.left);
         bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
         let size = case.size.parse().map_err(|e| format!("{e:?}"))?;
         let pattern = Pattern { families: families.to_vec(), drain_s: 0.3, ..Pattern::new(size, &Params::default()) };
@@ -398,7 +395,13 @@ fn main() -> ExitCode {
         let made = std::fs::create_dir_all(&folder).map_err(|e| e.to_string());
         let result = made.and_then(|()| {
             let kind = drophammer_lab::find("linux").ok_or("no kind linux")?;
-            let device = kind.bring_up(&mut lab, &suite.duts[0], &suite.ports, &folder, &|| false);
+            let device = kind.bring_up(
+                &mut lab,
+                &suite.duts[0],
+                &drophammer_model::role::RouterRole::of(&suite.ports),
+                &folder,
+                &|| false,
+            );
             let mut device = device.map_err(|e| e.to_string())?;
             let result = run(device.as_mut(), case);
             let _ = device.take_down();

@@ -383,6 +383,11 @@ impl Analyzer {
         self.arrivals.iter().map(Arrivals::ns).max().unwrap_or(0)
     }
 
+    /// Counted arrivals by port.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = u64> {
+        self.arrivals.iter().map(Arrivals::frames)
+    }
+
     /// Counts by group.
     pub fn groups(&self) -> &[GroupReceived] {
         &self.groups

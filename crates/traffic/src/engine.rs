@@ -3,9 +3,11 @@
 
 use crate::generator::PortGenerator;
 use crate::generator::merge::Merge;
-use crate::lanes::Board;
-use crate::outcome::result;
+use crate::live::{Board, Wishes};
+use crate::outcome::merge;
 use crate::plan::{Part, Plan, PlannedEvent};
+use crate::report::EventReport;
+use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
@@ -59,11 +61,13 @@ const RECEIVE_ROUNDS: usize = 4;
 
 /// Watches the loop itself.
 #[derive(Default)]
-struct Watch {
+pub(crate) struct Watch {
     last: Option<Instant>,
-    max_gap_ns: u64,
-    long_gaps_ns: u64,
-    other: u64,
+    /// Longest time between two looks of the loop, in ns, and the sum of those above 1 ms.
+    pub(crate) max_gap_ns: u64,
+    pub(crate) long_gaps_ns: u64,
+    /// Frames that are not test traffic.
+    pub(crate) other: u64,
 }
 
 impl Watch {
@@ -78,29 +82,6 @@ impl Watch {
         }
         self.last = Some(now);
     }
-}
-
-/// How a lane fared.
-pub(crate) struct Fared {
-    /// Longest time between two looks of the loop, in ns, and the sum of those above 1 ms.
-    pub(crate) max_gap_ns: u64,
-    pub(crate) long_gaps_ns: u64,
-    /// Frames that are not test traffic.
-    pub(crate) other: u64,
-    /// Frames that the tester lost in its own receive path.
-    pub(crate) receive_drops: u64,
-    /// Events that it was told, the first ones of the plan.
-    pub(crate) events: Vec<Told>,
-}
-
-/// An event as a lane was told it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    /// When that began and ended, in ns after the start.
-    pub(crate) from_ns: u64,
-    pub(crate) to_ns: u64,
-    /// Was it its business?
-    pub(crate) own: bool,
 }
 
 /// A port of a lane.
@@ -134,93 +115,113 @@ fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
     senders
 }
 
-/// A lane before its trial starts: everything that has to be looked up or allocated is.
-pub(crate) struct Ready<'a, 'p> {
-    part: &'a mut Part,
-    ports: &'a mut [LanePort<'p>],
-    /// Place among `ports` of the port of each generator.
+/// What the loop of a lane keeps from one call to the next.
+#[derive(Default)]
+pub(crate) struct LaneState {
+    /// Place among the lane's ports of the port of each generator.
     places: Vec<usize>,
     /// Generators of each port that sends, with the place of the port.
     senders: Vec<Sender>,
     drops_before: u64,
-    events: &'a [PlannedEvent],
-    told: Vec<Told>,
-    drain_ns: u64,
+    /// Frames that the tester lost in its own receive path; known when the lane is through.
+    pub(crate) receive_drops: u64,
+    pub(crate) watch: Watch,
+    /// Events carried out, the first ones of the plan.
+    pub(crate) events: Vec<EventReport>,
+    control_due: Instant,
+    /// When the last lane had nothing more to send.
+    done_at: Option<Instant>,
+    /// Do the other lanes know that this one has nothing more to send?
+    announced: bool,
+    quiet_since: Option<Instant>,
+    /// Wishes that were seen.
+    seen: Wishes,
+    /// Is its part of the trial over?
+    pub(crate) over: bool,
 }
 
 fn receive_drops(ports: &mut [LanePort<'_>]) -> Result<u64, PortError> {
     ports.iter_mut().try_fold(0, |sum, at| Ok(sum + at.port.counters()?.receive_drops))
 }
 
-impl<'a, 'p> Ready<'a, 'p> {
-    /// Makes lane `part` over its `ports` ready.
-    pub(crate) fn new(
-        part: &'a mut Part,
-        ports: &'a mut [LanePort<'p>],
-        events: &'a [PlannedEvent],
-        drain_ns: u64,
-    ) -> Result<Ready<'a, 'p>, PortError> {
+impl LaneState {
+    /// A lane that is through, with these counts of the loop itself.
+    #[cfg(test)]
+    pub(crate) fn through(max_gap_ns: u64, long_gaps_ns: u64, other: u64, receive_drops: u64) -> LaneState {
+        let watch = Watch { max_gap_ns, long_gaps_ns, other, ..Watch::default() };
+        LaneState { watch, receive_drops, over: true, ..LaneState::default() }
+    }
+
+    /// Makes lane `part` over its `ports` ready: everything that has to be looked up or allocated is.
+    pub(crate) fn new(part: &mut Part, ports: &mut [LanePort<'_>], events: usize) -> Result<LaneState, PortError> {
         ports.iter_mut().for_each(|at| at.port.slots().forget());
         let place = |port| ports.iter().position(|at| at.index == port).expect("a lane has the ports of its senders");
         let places: Vec<usize> = part.generators.iter().map(|g| place(g.port())).collect();
         for (generator, place) in part.generators.iter_mut().zip(&places) {
             generator.prepare_in_kernel(&mut *ports[*place].port)?;
         }
-        let drops_before = receive_drops(ports)?;
-        let told = Vec::with_capacity(events.len());
-        Ok(Ready { part, ports, places, senders: Vec::new(), drops_before, events, told, drain_ns })
-    }
-
-    /// Carries the lane's part of the trial out. `board` is how the lanes (this is number `lane`) see each other.
-    pub(crate) fn run(
-        mut self,
-        start: Instant,
-        clock: &mut dyn Clock,
-        control: &mut dyn Control,
-        lane: usize,
-        board: &Board,
-    ) -> Result<Fared, PortError> {
-        self.part.begin(start);
-        self.senders = senders(&self.part.generators, &self.places);
-        for (generator, place) in self.part.generators.iter().zip(&self.places) {
-            generator.start_in_kernel(&mut *self.ports[*place].port);
-        }
-        let watched = self.turn(start, clock, control, lane, board);
-        // Whatever ended the loop, nothing goes on sending behind its back.
-        let mut stopped = Ok(());
-        for (generator, place) in self.part.generators.iter_mut().zip(&self.places) {
-            stopped = stopped.and(generator.stop_in_kernel(&mut *self.ports[*place].port));
-        }
-        let watch = watched?;
-        stopped?;
-        Ok(Fared {
-            max_gap_ns: watch.max_gap_ns,
-            long_gaps_ns: watch.long_gaps_ns,
-            other: watch.other,
-            receive_drops: receive_drops(self.ports)? - self.drops_before,
-            events: self.told,
+        Ok(LaneState {
+            places,
+            drops_before: receive_drops(ports)?,
+            events: Vec::with_capacity(events),
+            ..LaneState::default()
         })
     }
 
-    /// The loop, until the trial is over.
-    fn turn(
+    /// The trial starts at `start`.
+    pub(crate) fn begin(&mut self, part: &mut Part, ports: &mut [LanePort<'_>], start: Instant) {
+        part.begin(start);
+        self.senders = senders(&part.generators, &self.places);
+        for (generator, place) in part.generators.iter().zip(&self.places) {
+            generator.start_in_kernel(&mut *ports[*place].port);
+        }
+    }
+
+    /// Carries the lane's part of the trial out until `until` at the latest.
+    pub(crate) fn drive(
         &mut self,
-        start: Instant,
+        part: &mut Part,
+        ports: &mut [LanePort<'_>],
         clock: &mut dyn Clock,
         control: &mut dyn Control,
-        lane: usize,
-        board: &Board,
-    ) -> Result<Watch, PortError> {
-        let Ready { part, ports, senders, events, told: events_told, drain_ns, .. } = self;
-        let drain_ns = *drain_ns;
-        let mut watch = Watch::default();
-        let mut control_due = Instant(0);
-        // When the last lane had nothing more to send.
-        let mut done_at: Option<Instant> = None;
-        let mut told = false;
-        let mut quiet_since: Option<Instant> = None;
+        course: Course<'_>,
+    ) -> Result<(), PortError> {
+        if self.over {
+            return Ok(());
+        }
+        let through = self.turn(part, ports, clock, control, course);
+        if matches!(through, Ok(false)) {
+            return Ok(());
+        }
+        self.over = true;
+        // Whatever ended the loop, nothing goes on sending behind its back.
+        let mut stopped = Ok(());
+        for (generator, place) in part.generators.iter_mut().zip(&self.places) {
+            stopped = stopped.and(generator.stop_in_kernel(&mut *ports[*place].port));
+        }
+        through?;
+        stopped?;
+        self.receive_drops = receive_drops(ports)? - self.drops_before;
+        Ok(())
+    }
+
+    /// The loop. Returns whether the trial is over; if not, `until` is reached.
+    fn turn(
+        &mut self,
+        part: &mut Part,
+        ports: &mut [LanePort<'_>],
+        clock: &mut dyn Clock,
+        control: &mut dyn Control,
+        course: Course<'_>,
+    ) -> Result<bool, PortError> {
+        let Course { start, until, lane, live, events, drain_ns } = course;
+        let LaneState {
+            senders, watch, events: carried_out, control_due, done_at, announced, quiet_since, seen, ..
+        } = self;
+        let mut events = &events[carried_out.len()..];
         let due = |events: &[PlannedEvent]| events.first().map_or(Instant(u64::MAX), |e| Instant(start.0 + e.at_ns));
-        let mut event_due = due(events);
+        // The next event, or the end of this call.
+        let mut wake = due(events).min(until);
         let virtual_time = clock.is_virtual();
         // Then a burst is handed over at once, each frame with its own instant, and time passes in one go.
         let ahead =
@@ -234,7 +235,10 @@ impl<'a, 'p> Ready<'a, 'p> {
                 watch.look(now);
             }
             // Before the frames that are due at the same instant.
-            while now >= event_due {
+            while now >= wake {
+                if now >= until {
+                    return Ok(false);
+                }
                 let from_ns = clock.now().0 - start.0;
                 let own = control.event(now, events[0].event, &mut |port, frame| send_frame(ports, port, frame))?;
                 while let Some((index, up)) = control.link() {
@@ -242,13 +246,13 @@ impl<'a, 'p> Ready<'a, 'p> {
                         at.port.set_link(up)?;
                     }
                 }
-                events_told.push(Told { from_ns, to_ns: clock.now().0 - start.0, own });
-                *events = &events[1..];
-                event_due = due(events);
-                control_due = Instant(0);
+                carried_out.push(EventReport { from_ns, to_ns: clock.now().0 - start.0, own });
+                events = &events[1..];
+                wake = due(events).min(until);
+                *control_due = Instant(0);
             }
             let mut busy = 0;
-            let mut next = event_due;
+            let mut next = wake;
             let mut sending = !events.is_empty();
             for Sender { place, generators, merge } in senders.iter_mut() {
                 let port = &mut *ports[*place].port;
@@ -265,8 +269,8 @@ impl<'a, 'p> Ready<'a, 'p> {
                 if generator.done(now) {
                     continue;
                 }
-                busy +=
-                    if ahead { generator.send_ahead(port, now, event_due)? } else { generator.send_due(port, now)? };
+                let port = &mut *ports[*place].port;
+                busy += if ahead { generator.send_ahead(port, now, wake)? } else { generator.send_due(port, now)? };
                 if !generator.done(now) {
                     sending = true;
                     if virtual_time {
@@ -284,7 +288,7 @@ impl<'a, 'p> Ready<'a, 'p> {
                         |i| frames.get(i),
                         |arrival| {
                             watch.other += 1;
-                            control_due = Instant(0);
+                            *control_due = Instant(0);
                             control.receive(*index, arrival)
                         },
                     )?;
@@ -294,25 +298,25 @@ impl<'a, 'p> Ready<'a, 'p> {
                     }
                 }
             }
-            if now >= control_due {
-                control_due = control.poll(now, &mut |port, frame| send_frame(ports, port, frame))?;
+            if now >= *control_due {
+                *control_due = control.poll(now, &mut |port, frame| send_frame(ports, port, frame))?;
             }
             if !sending {
-                if !told {
-                    told = true;
-                    board.done(lane, now, part.generators.iter().map(sent_minus_refused).sum());
+                if !*announced {
+                    *announced = true;
+                    live.done(lane, now, part.generators.iter().map(sent_minus_refused).sum());
                 }
-                board.received(lane, part.analyzer.distinct());
-                done_at = done_at.or_else(|| board.all_done());
+                live.received(lane, part.analyzer.distinct());
+                *done_at = done_at.or_else(|| live.all_done());
             }
-            if let Some(done) = done_at {
-                let accounted = board.accounted();
+            if let Some(done) = *done_at {
+                let accounted = live.accounted();
                 if accounted {
                     if now.since(*quiet_since.get_or_insert(now)).as_nanos() as u64 >= QUIET_NS {
-                        break;
+                        return Ok(true);
                     }
                 } else if now.0.saturating_sub(done.0) >= drain_ns {
-                    break;
+                    return Ok(true);
                 }
                 next = next.min(if accounted {
                     now + Duration::from_nanos(QUIET_NS)
@@ -321,24 +325,70 @@ impl<'a, 'p> Ready<'a, 'p> {
                 });
             }
             if control.stop() {
-                board.end();
+                live.end();
             }
-            if board.ended() {
-                break;
+            let wishes = live.wishes();
+            if wishes != *seen {
+                let before = std::mem::replace(seen, wishes);
+                if wishes.is_end() {
+                    return Ok(true);
+                }
+                follow_wishes(part, ports, senders, now, lane, live, before)?;
+                continue;
             }
             if busy == 0 || virtual_time {
                 if done_at.is_none() && !virtual_time {
                     // A departure or an arrival may be due within a microsecond: look again at once.
                     std::hint::spin_loop();
                 } else {
-                    let next = next.min(control_due.max(now + Duration::from_nanos(1)));
+                    let next = next.min((*control_due).max(now + Duration::from_nanos(1)));
                     if sending && ahead { clock.pass(next) } else { clock.wait(next) }
                 }
             }
         }
-
-        Ok(watch)
     }
+}
+
+/// What was wished since `before`: an end of sending, counts.
+#[cold]
+fn follow_wishes(
+    part: &mut Part,
+    ports: &mut [LanePort<'_>],
+    senders: &mut [Sender],
+    now: Instant,
+    lane: usize,
+    live: &Board,
+    before: Wishes,
+) -> Result<(), PortError> {
+    let wishes = live.wishes();
+    if wishes.is_end_of_sending() && !before.is_end_of_sending() {
+        for Sender { place, generators, merge } in senders {
+            let generators = &mut part.generators[generators.clone()];
+            generators.iter_mut().try_for_each(|g| g.end_sending(&mut *ports[*place].port, now))?;
+            if let Some(merge) = merge {
+                *merge = Merge::new(generators);
+            }
+        }
+    }
+    if wishes.request() != before.request() {
+        live.publish(lane, wishes.request(), part.counts(now));
+    }
+    Ok(())
+}
+
+/// One call of a lane's loop.
+#[derive(Clone, Copy)]
+pub(crate) struct Course<'a> {
+    /// When the trial started, or starts.
+    pub(crate) start: Instant,
+    /// The call ends then at the latest.
+    pub(crate) until: Instant,
+    /// Number of the lane.
+    pub(crate) lane: usize,
+    /// How the lanes see each other.
+    pub(crate) live: &'a Board,
+    pub(crate) events: &'a [PlannedEvent],
+    pub(crate) drain_ns: u64,
 }
 
 /// Runs `plan`, which is for one lane, over `ports` on the calling thread; `ports[i]` is port i of the plan. Returns the
@@ -348,21 +398,14 @@ impl<'a, 'p> Ready<'a, 'p> {
 /// # Errors
 /// A port that stopped working.
 pub fn run(
-    mut plan: Plan,
+    plan: Plan,
     ports: &mut [Box<dyn Port>],
     clock: &mut dyn Clock,
     control: &mut dyn Control,
 ) -> Result<TrialResult, PortError> {
-    assert_eq!(plan.parts.len(), 1, "a plan for several lanes is run by run_lanes");
-    let mut ports: Vec<LanePort<'_>> =
-        ports.iter_mut().enumerate().map(|(index, port)| LanePort { index, port: port.as_mut() }).collect();
-    let ready = Ready::new(&mut plan.parts[0], &mut ports, &plan.events, plan.drain_ns)?;
-    let board = Board::new(1);
-    let wall_before = clock.wall_offset();
-    let start = clock.now() + lead(clock);
-    let fared = ready.run(start, clock, control, 0, &board)?;
-    let step = clock.wall_offset() - wall_before;
-    Ok(result(&mut plan, &[fared], i64::try_from(step).unwrap_or(i64::MAX)))
+    let mut traffic = Traffic::new(plan);
+    traffic.drive(ports, clock, control, Instant(u64::MAX))?;
+    Ok(merge(&traffic.reports()))
 }
 
 /// Time from the decision to start until the first departure: frames that wait from before the trial are taken before.

@@ -1,6 +1,7 @@
 //! What has arrived of one flow: which frames, how often, in which order.
 
 use drophammer_wire::signature::unwrap_sequence;
+use std::ops::Range;
 
 /// What a further frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,6 +306,37 @@ impl FlowState {
         self.missing(sent, never_left).next_back()
     }
 
+    /// The sequence numbers below NextExp that have not arrived, as ranges, ascending: those within the window, the highest `most`
+    /// ranges of them.
+    pub fn gaps(&self, most: usize) -> Vec<Range<u64>> {
+        let lowest = self.next_expected.saturating_sub(self.window_bits());
+        let mut left = self.out_of_order.missing;
+        let mut gaps: Vec<Range<u64>> = Vec::new();
+        // All from `noted` up to NextExp have arrived.
+        let mut above = self.noted.min(self.next_expected);
+        while above > lowest && left > 0 {
+            let sequence = above - 1;
+            let word = self.word_of(sequence);
+            let bits = self.window[word / WORDS].0[word % WORDS];
+            if bits == u64::MAX && sequence % 64 == 63 && above >= lowest + 64 {
+                above -= 64;
+                continue;
+            }
+            if bits & (1 << (sequence % 64)) == 0 {
+                left -= 1;
+                let found = gaps.len();
+                match gaps.last_mut() {
+                    Some(gap) if gap.start == above => gap.start = sequence,
+                    _ if found == most => break,
+                    _ => gaps.push(sequence..above),
+                }
+            }
+            above = sequence;
+        }
+        gaps.reverse();
+        gaps
+    }
+
     /// Is every frame so far within the window, so that [`FlowState::missing`] tells all?
     pub fn tells_all(&self) -> bool {
         self.next_expected <= self.window_bits()
@@ -387,7 +419,12 @@ mod tests {
             let missing = (0..sent).rev().find(|s| !distinct.contains(s));
             prop_assert_eq!(state.last_missing(sent, &[]), missing);
             let all: Vec<u64> = (0..sent).filter(|s| !distinct.contains(s)).collect();
-            prop_assert_eq!(state.missing(sent, &[]).collect::<Vec<_>>(), all);
+            prop_assert_eq!(state.missing(sent, &[]).collect::<Vec<_>>(), &*all);
+            let gaps = state.gaps(usize::MAX);
+            prop_assert_eq!(gaps.iter().cloned().flatten().collect::<Vec<_>>(), all);
+            for most in 0..4 {
+                prop_assert_eq!(&state.gaps(most), &gaps[gaps.len().saturating_sub(most)..]);
+            }
             prop_assert!(state.tells_all());
         }
 
@@ -408,7 +445,8 @@ mod tests {
             prop_assert_eq!(state.arrive(next), Arrival::New);
             let lowest = (next + 1).saturating_sub(width);
             let expected: Vec<u64> = (lowest..next).filter(|s| gone.contains(s)).collect();
-            prop_assert_eq!(state.missing(next + 1, &[]).collect::<Vec<_>>(), expected);
+            prop_assert_eq!(state.missing(next + 1, &[]).collect::<Vec<_>>(), &*expected);
+            prop_assert_eq!(state.gaps(usize::MAX).into_iter().flatten().collect::<Vec<_>>(), expected);
             for sequence in back.into_iter().map(|b| b % next) {
                 let expected = if sequence < lowest {
                     Arrival::TooOld

@@ -4,7 +4,6 @@
 mod ahead;
 mod aims;
 mod catch_up;
-mod departures;
 mod kernel;
 pub(crate) mod merge;
 mod stream;
@@ -17,6 +16,7 @@ use crate::headers;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use crate::plan::{Neighbour, PlanError, Timing, spaced};
+use crate::report::{GroupSentReport, SenderReport};
 use crate::schedule::Schedule;
 use crate::template::Template;
 use drophammer_model::quantity::Instant;
@@ -53,6 +53,13 @@ pub struct GroupSent {
     pub intended: u64,
     /// Offered by time bin.
     pub bins: Vec<u64>,
+}
+
+impl GroupSent {
+    fn report(&self) -> GroupSentReport {
+        let GroupSent { intended, offered, refused, bins } = self.clone();
+        GroupSentReport { intended, offered, refused, bins }
+    }
 }
 
 /// A stretch of the schedule that was not sent because its time had passed.
@@ -411,15 +418,50 @@ impl PortGenerator {
         }
     }
 
-    /// Frames sent of each flow: `(flow, frames)`.
-    pub(crate) fn sent_by_flow(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.flows.iter().map(|f| (f.id, f.next))
+    /// Ends what is sent: nothing leaves that is due after `now`. Where the kernel makes the frames it ends at once.
+    ///
+    /// # Errors
+    /// The port's.
+    pub(crate) fn end_sending(&mut self, port: &mut dyn Port, now: Instant) -> Result<(), PortError> {
+        let in_kernel = self.is_in_kernel();
+        self.stop_in_kernel(port)?;
+        let elapsed = if in_kernel { 0 } else { now.0.saturating_sub(self.start.0) };
+        self.schedule.end_at(elapsed, self.index);
+        let mut planned = vec![0; self.flows.iter().map(|f| f.id as usize + 1).max().unwrap_or(0)];
+        self.planned(&mut planned);
+        self.groups.iter_mut().for_each(|group| group.intended = 0);
+        self.flows.iter().for_each(|flow| self.groups[flow.group].intended += planned[flow.id as usize]);
+        Ok(())
     }
 
-    /// Sequence numbers of flow `id` that never left because the tester's own ring refused them, ascending; the first
-    /// 65,536 of the port. A trial that had more of them is not valid.
-    pub(crate) fn never_left(&self, id: u32) -> Vec<u64> {
-        self.own_refusals.iter().filter(|(flow, _)| *flow == id).map(|(_, sequence)| *sequence).collect()
+    /// What it has sent, as data.
+    pub(crate) fn report(&self) -> SenderReport {
+        SenderReport {
+            port: self.port,
+            schedule: self.schedule.clone(),
+            round: self.round.iter().map(|flow| self.flows[*flow as usize].id).collect(),
+            skips: self.skips.iter().map(|skip| (skip.sent, skip.total)).collect(),
+            flows: self.flows.iter().map(|f| (f.id, f.next)).collect(),
+            own_refusals: self.own_refusals.clone(),
+            groups: self.groups.iter().map(GroupSent::report).collect(),
+            unsent: self.unsent() + self.refused_by_tester,
+            sending_ns: self.sending_ns(),
+            lateness: self.lateness.to_vec(),
+            in_kernel: self.is_in_kernel(),
+        }
+    }
+
+    /// Flow of each frame that the tester's own ring refused, the first 65,536.
+    pub(crate) fn own_refusals(&self) -> impl Iterator<Item = u32> {
+        self.own_refusals.iter().map(|(flow, _)| *flow)
+    }
+
+    /// Frames offered so far of each flow, with the number of its group: `(flow, group, frames)`. Those that the tester's own ring
+    /// refused are among them. While the kernel makes the frames, the round tells whose turn each one was.
+    pub(crate) fn offered(&self) -> Vec<(u32, usize, u64)> {
+        let following = self.kernel.is_some_and(|k| !k.finished).then(|| self.shares(self.sent));
+        let next = |i: usize, flow: &SendFlow| following.as_ref().map_or(flow.next, |shares| shares[i]);
+        self.flows.iter().enumerate().map(|(i, flow)| (flow.id, flow.group, next(i, flow))).collect()
     }
 
     /// Counts by group.

@@ -66,9 +66,15 @@ impl Latencies {
         self.add_at(place(MAX_NS), 1);
     }
 
-    /// Adds all that `other` has recorded.
-    pub(crate) fn add(&mut self, other: &Latencies) {
-        (0..self.counts.len()).for_each(|place| self.add_at(place, other.at(place)));
+    /// Counts `frames` of `ns`.
+    pub fn record_n(&mut self, ns: u64, frames: u64) {
+        let place = place(ns);
+        self.add_at(if place < self.counts.len() { place } else { self::place(MAX_NS) }, frames);
+    }
+
+    /// What was recorded: `(smallest value of a step in ns, how often)`, ascending.
+    pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        (0..self.counts.len()).map(|place| (smallest_at(place), self.at(place))).filter(|(_, count)| *count > 0)
     }
 
     fn at(&self, place: usize) -> u64 {
@@ -83,9 +89,7 @@ impl Latencies {
     /// The HDR histogram of all that was recorded.
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, MAX_NS, DIGITS).expect("constant bounds are valid");
-        for (place, count) in (0..self.counts.len()).map(|p| (p, self.at(p))).filter(|(_, count)| *count > 0) {
-            histogram.saturating_record_n(smallest_at(place), count);
-        }
+        self.steps().for_each(|(ns, count)| histogram.saturating_record_n(ns, count));
         histogram
     }
 }
@@ -111,8 +115,9 @@ mod tests {
         }
         assert_eq!((latencies.at(place(70_000)), latencies.at(place(MAX_NS))), (most + 2, most + 2));
         let mut sum = Latencies::new();
-        sum.add(&latencies);
-        sum.add(&latencies);
+        for _ in 0..2 {
+            latencies.steps().for_each(|(ns, frames)| sum.record_n(ns, frames));
+        }
         assert_eq!(sum.histogram().len(), 4 * (most + 2));
         assert_eq!(sum.histogram().count_at(70_000), 2 * (most + 2));
     }

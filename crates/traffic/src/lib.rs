@@ -5,6 +5,7 @@
 
 pub mod analyzer;
 mod arriving;
+mod counts;
 pub mod engine;
 pub mod flow_state;
 pub mod generator;
@@ -13,14 +14,22 @@ pub mod histogram;
 mod intact;
 pub mod lanes;
 mod layout;
+mod live;
 mod outcome;
 pub mod payload;
 pub mod permutation;
 pub mod plan;
 mod recognize;
+mod report;
 pub mod schedule;
 pub mod template;
+mod traffic;
 
+pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
 pub use lanes::{LaneError, run_lanes};
+pub use live::Live;
+pub use outcome::merge;
 pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};
+pub use report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, SenderReport, Trial};
+pub use traffic::{CONTINUOUS, Traffic};

@@ -1,101 +1,105 @@
-//! What the lanes of a trial have counted becomes its result.
+//! Reports of lanes become the result of a trial.
 
 mod destinations;
 
-use crate::analyzer::{Further, GroupReceived};
-use crate::engine::Fared;
-use crate::generator::{GroupSent, LatenessBuckets, PortGenerator};
-use crate::plan::Plan;
+use crate::generator::LatenessBuckets;
+use crate::histogram::Latencies;
+use crate::report::{EventReport, GroupReport, GroupSentReport, LaneReport, SenderReport};
+use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Adds up what the lanes of `plan` have counted; `fared` is one per lane. Of times the worst lane's counts.
-pub(crate) fn result(plan: &mut Plan, fared: &[Fared], clock_step_ns: i64) -> TrialResult {
-    plan.parts.iter_mut().for_each(|p| p.analyzer.settle());
-    let plan = &*plan;
-    let generators: Vec<&PortGenerator> = plan.parts.iter().flat_map(|p| &p.generators).collect();
+/// Adds up what all lanes of a trial have counted, wherever they ran. Of times the worst lane's counts. Trial number, elapsed time,
+/// validity and DUT load are the caller's.
+///
+/// # Panics
+/// Without a report.
+pub fn merge(lanes: &[LaneReport]) -> TrialResult {
+    let trial = &lanes.first().expect("a trial has a lane").trial;
+    let senders: Vec<&SenderReport> = lanes.iter().flat_map(|lane| &lane.senders).collect();
     let mut groups: Vec<GroupCounts> =
-        plan.groups.iter().enumerate().map(|(i, name)| group_counts(plan, &generators, i, name)).collect();
-    let senders = senders(&generators);
-    for (flow, group, state) in plan.parts.iter().flat_map(|p| p.analyzer.flows()) {
-        let counts = &mut groups[group];
-        counts.received += state.received();
-        counts.duplicated += state.duplicated();
-        counts.reordered += state.reordered();
-        counts.reordered_3 += state.reordered_3();
-        counts.in_sequence += state.in_sequence();
-        counts.max_reordering_extent = counts.max_reordering_extent.max(state.max_extent());
-        if let Some((generator, sent)) = senders[flow]
-            && state.received() < sent
-            && let Some(missing) = state.last_missing(sent, &generator.never_left(flow as u32))
+        trial.groups.iter().enumerate().map(|(i, name)| group_counts(lanes, &senders, i, name)).collect();
+    let by_flow = by_flow(&senders);
+    for flow in lanes.iter().flat_map(|lane| &lane.flows) {
+        let counts = &mut groups[flow.group];
+        counts.received += flow.received;
+        counts.duplicated += flow.duplicated;
+        counts.reordered += flow.reordered;
+        counts.reordered_3 += flow.reordered_3;
+        counts.in_sequence += flow.in_sequence;
+        counts.max_reordering_extent = counts.max_reordering_extent.max(flow.max_extent);
+        if let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten()
+            && flow.received < sent
+            && let Some(missing) = flow.missing(sent, &sender.never_left(flow.flow)).next_back()
         {
-            let departure = generator.departures(flow as u32).map(|d| d.of(missing));
+            let departure = sender.departures(flow.flow).map(|d| d.of(missing));
             counts.last_loss_ns = counts.last_loss_ns.max(departure);
         }
     }
-    arrived_at(plan, &mut groups);
-    let destinations = destinations::counts(plan, &senders);
+    arrived_at(lanes, &mut groups);
+    let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
     }
-    let unsent = if plan.maximum { 0 } else { generators.iter().map(|g| g.unsent() + g.refused_by_tester()).sum() };
-    let sending_ns = generators.iter().map(|g| g.sending_ns()).max().unwrap_or(0);
-    let receiving_ns = plan.parts.iter().map(|p| p.analyzer.receiving_ns()).max().unwrap_or(0);
-    let worst = |time: fn(&Fared) -> u64| fared.iter().map(time).max().unwrap_or(0);
+    let unsent = if trial.maximum { 0 } else { senders.iter().map(|s| s.unsent).sum() };
+    let sending_ns = senders.iter().map(|s| s.sending_ns).max().unwrap_or(0);
+    let worst = |time: fn(&LaneReport) -> u64| lanes.iter().map(time).max().unwrap_or(0);
+    let sum = |count: fn(&LaneReport) -> u64| lanes.iter().map(count).sum();
+    let lateness = lateness(&senders);
     TrialResult {
         trial: 0,
         sending_s: sending_ns as f64 / 1e9,
-        receiving_s: receiving_ns as f64 / 1e9,
+        receiving_s: worst(|lane| lane.receiving_ns) as f64 / 1e9,
         elapsed_s: 0.0,
         groups,
         health: Health {
             unsent,
-            receive_drops: fared.iter().map(|f| f.receive_drops).sum(),
-            max_gap_ns: worst(|f| f.max_gap_ns),
-            gaps_over_1ms_ns: worst(|f| f.long_gaps_ns),
-            departure_error: departure_error(&lateness(&generators)),
-            departure_errors: departure_errors(&lateness(&generators)),
-            clock_step_ns,
+            receive_drops: sum(|lane| lane.receive_drops),
+            max_gap_ns: worst(|lane| lane.max_gap_ns),
+            gaps_over_1ms_ns: worst(|lane| lane.long_gaps_ns),
+            departure_error: departure_error(&lateness),
+            departure_errors: departure_errors(&lateness),
+            clock_step_ns: lanes.iter().map(|lane| lane.clock_step_ns).max_by_key(|step| step.abs()).unwrap_or(0),
             tester_stolen_ns: None,
-            stale: plan.parts.iter().map(|p| p.analyzer.stale()).sum(),
-            other_received: fared.iter().map(|f| f.other).sum(),
-            kernel_generators: generators.iter().filter(|g| g.is_in_kernel()).count() as u32,
+            stale: sum(|lane| lane.stale),
+            other_received: sum(|lane| lane.other),
+            kernel_generators: senders.iter().filter(|s| s.in_kernel).count() as u32,
         },
         validity: Validity::Valid,
         dut_cpu: None,
         dut_counters: BTreeMap::new(),
-        senders: generators.iter().map(|g| g.port()).collect::<BTreeSet<_>>().len() as u32,
-        events: events(plan, fared),
+        senders: senders.iter().map(|s| s.port).collect::<BTreeSet<_>>().len() as u32,
+        events: events(lanes),
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,
     }
 }
 
-/// Events that every lane was told; of times those of the last lane whose business it was, of all if it was nobody's.
-fn events(plan: &Plan, fared: &[Fared]) -> Vec<EventRecord> {
-    let all_told = fared.iter().map(|f| f.events.len()).min().unwrap_or(0);
+/// Events that every lane was told; of times those of the last lane that they concerned, of all if they concerned none.
+fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
+    let all_told = lanes.iter().map(|lane| lane.events.len()).min().unwrap_or(0);
     let record = |n: usize| {
-        let last = fared.iter().map(|f| f.events[n]).max_by_key(|told| (told.own, told.from_ns))?;
+        let last: EventReport =
+            lanes.iter().map(|lane| lane.events[n]).max_by_key(|event| (event.own, event.from_ns))?;
         let (at_s, took_s) = (last.from_ns as f64 / 1e9, (last.to_ns - last.from_ns) as f64 / 1e9);
-        Some(EventRecord { at_s, took_s, label: plan.events[n].label.clone() })
+        Some(EventRecord { at_s, took_s, label: lanes[0].trial.events[n].clone() })
     };
     (0..all_told).filter_map(record).collect()
 }
 
 /// Fills in where the frames of each group came to, for groups that have an alternate path or strays.
-fn arrived_at(plan: &Plan, groups: &mut [GroupCounts]) {
-    let mut arrived = vec![vec![0u64; plan.layout.ports()]; groups.len()];
+fn arrived_at(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
+    let mut arrived = vec![vec![0u64; lanes[0].trial.ports]; groups.len()];
     let mut asked = vec![false; groups.len()];
-    for analyzer in plan.parts.iter().map(|p| &p.analyzer) {
-        for (group, received) in analyzer.groups().iter().enumerate() {
+    for lane in lanes {
+        for (group, received) in lane.groups.iter().enumerate() {
             asked[group] |= received.elsewhere.iter().any(|n| *n > 0);
             arrived[group].iter_mut().zip(&received.elsewhere).for_each(|(sum, n)| *sum += n);
         }
-        for (place, ((_, group, state), to)) in analyzer.flows().zip(analyzer.to()).enumerate() {
-            let further = analyzer.further().get(place);
-            asked[group] |= further.is_some_and(Further::has_alternate);
-            arrived[group][to] += state.received() - further.map_or(0, |f| f.elsewhere);
+        for flow in &lane.flows {
+            asked[flow.group] |= flow.has_alternate;
+            arrived[flow.group][flow.to] += flow.received - flow.elsewhere;
         }
     }
     for ((counts, arrived), asked) in groups.iter_mut().zip(arrived).zip(asked) {
@@ -105,63 +109,75 @@ fn arrived_at(plan: &Plan, groups: &mut [GroupCounts]) {
     }
 }
 
-/// Generator of a flow and frames that it has sent of it.
-type Sender<'a> = (&'a PortGenerator, u64);
+/// Sender of a flow and frames that it has sent of it.
+type Sender<'a> = (&'a SenderReport, u64);
 
 /// Of each flow.
-fn senders<'a>(generators: &[&'a PortGenerator]) -> Vec<Option<Sender<'a>>> {
-    let mut senders = Vec::new();
-    for generator in generators {
-        for (flow, sent) in generator.sent_by_flow() {
-            let flow = flow as usize;
-            senders.resize(senders.len().max(flow + 1), None);
-            senders[flow] = Some((*generator, sent));
+fn by_flow<'a>(senders: &[&'a SenderReport]) -> Vec<Option<Sender<'a>>> {
+    let mut by_flow = Vec::new();
+    for sender in senders {
+        for (flow, sent) in &sender.flows {
+            let flow = *flow as usize;
+            by_flow.resize(by_flow.len().max(flow + 1), None);
+            by_flow[flow] = Some((*sender, *sent));
         }
     }
-    senders
+    by_flow
 }
 
-fn group_counts(plan: &Plan, generators: &[&PortGenerator], index: usize, name: &str) -> GroupCounts {
-    let sent = generators.iter().map(|g| &g.groups()[index]);
-    let sum = |count: fn(&GroupSent) -> u64| sent.clone().map(count).sum::<u64>();
-    let merged;
-    let received = match plan.parts.as_slice() {
-        [part] => &part.analyzer.groups()[index],
-        parts => {
-            let bins = parts[0].analyzer.groups()[index].bins.delivered.len();
-            let mut all = GroupReceived::new(bins, plan.layout.ports());
-            parts.iter().for_each(|part| all.add(&part.analyzer.groups()[index]));
-            merged = all;
-            &merged
-        }
-    };
-    let bins =
-        received.bins.delivered.iter().zip(&received.bins.arrived).enumerate().map(|(b, (delivered, arrived))| Bin {
-            offered: sent.clone().map(|g| g.bins.get(b).copied().unwrap_or(0)).sum(),
-            delivered: *delivered,
-            arrived: *arrived,
-        });
+fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, name: &str) -> GroupCounts {
+    let sent = senders.iter().map(|s| &s.groups[index]);
+    let received = lanes.iter().map(|lane| &lane.groups[index]);
+    let sum_sent = |count: fn(&GroupSentReport) -> u64| sent.clone().map(count).sum::<u64>();
+    let sum = |count: fn(&GroupReport) -> u64| received.clone().map(count).sum::<u64>();
+    let bins = (0..lanes[0].groups[index].bins.len()).map(|b| Bin {
+        offered: sent.clone().map(|g| g.bins.get(b).copied().unwrap_or(0)).sum(),
+        delivered: received.clone().map(|g| g.bins[b].0).sum(),
+        arrived: received.clone().map(|g| g.bins[b].1).sum(),
+    });
     GroupCounts {
         group: name.to_owned(),
-        intended: sum(|g| g.intended),
-        offered: sum(|g| g.offered),
-        refused: sum(|g| g.refused),
-        corrupted: received.corrupted,
-        deviations: Deviation::ALL.iter().copied().zip(received.deviations).filter(|(_, n)| *n > 0).collect(),
-        stray: received.stray,
-        late: received.late,
-        received_bytes: received.bytes,
-        latency: received.latency_summary(),
+        intended: sum_sent(|g| g.intended),
+        offered: sum_sent(|g| g.offered),
+        refused: sum_sent(|g| g.refused),
+        corrupted: sum(|g| g.corrupted),
+        deviations: deviations(received.clone()),
+        stray: sum(|g| g.stray),
+        late: sum(|g| g.late),
+        received_bytes: sum(|g| g.bytes),
+        latency: latency(received.clone()),
         bins: bins.collect(),
         ..GroupCounts::default()
     }
 }
 
+/// Frames that came in another encapsulation, by how it differed.
+fn deviations<'a>(received: impl Iterator<Item = &'a GroupReport>) -> BTreeMap<Deviation, u64> {
+    let mut sum = BTreeMap::new();
+    for group in received {
+        let counted = Deviation::ALL.iter().zip(&group.deviations).filter(|(_, n)| **n > 0);
+        counted.for_each(|(deviation, n)| *sum.entry(*deviation).or_default() += n);
+    }
+    sum
+}
+
+/// Latency of what all lanes have received of a group.
+fn latency<'a>(received: impl Iterator<Item = &'a GroupReport>) -> LatencySummary {
+    let (mut latencies, mut sum, mut min, mut max) = (Latencies::new(), 0, u64::MAX, 0);
+    for group in received {
+        group.latencies.iter().for_each(|(ns, frames)| latencies.record_n(*ns, *frames));
+        sum += group.latency_sum_ns;
+        min = min.min(group.latency_min_ns);
+        max = max.max(group.latency_max_ns);
+    }
+    LatencySummary::from_histogram(&latencies.histogram(), min, max, sum)
+}
+
 /// How late frames were handed to the port, all senders together.
-fn lateness(generators: &[&PortGenerator]) -> LatenessBuckets {
+fn lateness(senders: &[&SenderReport]) -> LatenessBuckets {
     let mut buckets: LatenessBuckets = [0; 40];
-    for generator in generators {
-        buckets.iter_mut().zip(generator.lateness()).for_each(|(sum, n)| *sum += n);
+    for sender in senders {
+        buckets.iter_mut().zip(sender.lateness()).for_each(|(sum, n)| *sum += n);
     }
     buckets
 }

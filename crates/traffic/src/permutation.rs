@@ -1,8 +1,10 @@
 //! Pseudo-random order without a table: a permutation of `0..n` that is computed, so that a million addresses cost
 //! nothing to store (RFC 4814 asks for random, not incrementing, addresses).
 
+use serde::{Deserialize, Serialize};
+
 /// A seeded permutation of `0..n`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permutation {
     n: u32,
     half_bits: u32,

@@ -253,6 +253,8 @@ fn check_schedule(i: usize, flow: &FlowSpec, load: &Load) -> Result<(), PlanErro
 
 /// Bits that all flows together may use to tell duplicates from late frames (256 MiB).
 const WINDOW_BUDGET: u64 = 1 << 31;
+/// The same for continuous traffic (2 MiB), which would fill any window.
+const CONTINUOUS_WINDOW_BUDGET: u64 = 1 << 24;
 /// Time bins at most per group.
 pub(crate) const MAX_BINS: usize = 1_000_000;
 
@@ -320,7 +322,9 @@ impl Plan {
             generators.iter().for_each(|g| g.planned(&mut frames));
             frames
         };
-        let window = (WINDOW_BUDGET / spec.flows.len() as u64).max(64);
+        let continuous = spec.duration_s >= crate::CONTINUOUS.as_secs_f64();
+        let budget = if continuous { CONTINUOUS_WINDOW_BUDGET } else { WINDOW_BUDGET };
+        let window = (budget / spec.flows.len() as u64).max(64);
         let hosts: Vec<u64> = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
         let register = (layout.lanes() > 1).then(|| Register::new(spec, &groups, &frames, &layout));
         let analyzer = |lane, register, pattern| {

@@ -1,10 +1,11 @@
 //! When each frame of a port is to leave.
 
 use drophammer_model::quantity::FrameRate;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// One step of constant rate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Step {
     start_ns: f64,
     first: u64,
@@ -23,7 +24,7 @@ impl Step {
 }
 
 /// Evenly spaced departures, in nanoseconds from the start of the trial. Frame 0 leaves at 0.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     steps: Vec<Step>,
     total: u64,
@@ -61,6 +62,17 @@ impl Schedule {
         let step = Step { start_ns: 0.0, first: 0, frames, rate: rate.pps() };
         let end_ns = (frames as f64 * 1e9 / rate.pps()) as u64;
         Schedule { steps: vec![step], total: frames, end_ns }
+    }
+
+    /// Ends it after `elapsed_ns`: what is due later does not leave, but for the first `at_least` frames.
+    pub fn end_at(&mut self, elapsed_ns: u64, at_least: u64) {
+        let total = self.due(elapsed_ns).max(at_least).min(self.total);
+        self.steps.retain(|step| step.first < total);
+        if let Some(last) = self.steps.last_mut() {
+            last.frames = last.frames.min(total - last.first);
+        }
+        self.total = total;
+        self.end_ns = self.end_ns.min(elapsed_ns);
     }
 
     /// Frames in all.
@@ -159,6 +171,22 @@ mod tests {
             prop_assert!(many.iter().zip(index..).all(|(at, i)| *at == s.departure(i)));
             prop_assert_eq!(s.total(), FrameRate(rate).frames_in(d) + FrameRate(second).frames_in(d));
         }
+    }
+
+    #[test]
+    fn a_schedule_that_ends_early_has_what_is_due_until_then() {
+        let second = Duration::from_secs(1);
+        let s = Schedule::steps(&[(second, FrameRate(1000.0)), (second, FrameRate(500.0))]);
+        let ended = |elapsed_ns, at_least| {
+            let mut s = s.clone();
+            s.end_at(elapsed_ns, at_least);
+            (s.total(), s.end_ns(), s.due(u64::MAX))
+        };
+        assert_eq!(ended(500_000_000, 0), (501, 500_000_000, 501));
+        assert_eq!(ended(1_001_000_000, 0), (1001, 1_001_000_000, 1001));
+        assert_eq!(ended(0, 0), (1, 0, 1));
+        assert_eq!(ended(0, 700), (700, 0, 700), "these have left");
+        assert_eq!(ended(3_000_000_000, 0), (1500, 2_000_000_000, 1500));
     }
 
     #[test]

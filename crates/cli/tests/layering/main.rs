@@ -10,13 +10,14 @@ use std::process::Command;
 
 /// Crate and the crates that it may use. The same table stands in ARCHITECTURE.md.
 const TABLE: &[(&str, &[&str])] = &[
-    ("cli", &["testbed", "methods", "store", "report", "lab", "port", "model"]),
+    ("cli", &["testbed", "methods", "store", "report", "lab", "rig", "port", "model"]),
     ("report", &["store", "model"]),
     ("store", &["model"]),
-    ("testbed", &["methods", "traffic", "emulation", "lab", "reference", "port", "wire", "model"]),
+    ("testbed", &["rig", "methods", "traffic", "emulation", "lab", "reference", "port", "wire", "model"]),
     ("methods", &["model"]),
     ("lab", &["model"]),
     ("reference", &["emulation", "wire", "model"]),
+    ("rig", &["traffic", "emulation", "port", "wire", "model"]),
     ("emulation", &["wire", "model"]),
     ("traffic", &["port", "wire", "model"]),
     ("port", &["wire", "model"]),

@@ -2,18 +2,19 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, kinds, process, router};
-use drophammer_model::registry::{BGP, KindSpec};
-use drophammer_model::suite::{DutConfig, PortConfig};
+use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process};
+use drophammer_model::capabilities::Capabilities;
+use drophammer_model::registry::KindSpec;
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
 use std::path::Path;
 
 static SPEC: KindSpec = KindSpec {
     name: "bird",
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
-    roles: &["ipv4-router", "ipv6-router", BGP],
+    capabilities: Capabilities { bgp: true, bgp_forwarding: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[],
-    simulated: false,
+    params: &[configuration::CONFIG, configuration::TEMPLATE],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
@@ -26,11 +27,19 @@ impl DutKind for Bird {
         &SPEC
     }
 
-    fn bring_up(
+    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        let text = match configuration::own(dut, role)? {
+            Some(text) => text,
+            None => configuration::render(TEMPLATE, &dut.name, role)?,
+        };
+        Ok(vec![("bird.conf".into(), text)])
+    }
+
+    fn start(
         &self,
         lab: &mut Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
@@ -42,27 +51,28 @@ impl DutKind for Bird {
         let told = String::from_utf8_lossy(&told.stderr).trim().replace("BIRD version", "BIRD");
         let version = format!("{told}, Linux {}", kernel_release());
 
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
-        let routes = router::routes(ports);
-        router.configuration(work_dir, "bird.conf", &kinds::render(TEMPLATE, &dut.name, &routes, router.bgp())?)?;
+        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        router.keep(work_dir, &self.configuration(dut, role)?)?;
+        if configuration::is_own(dut) {
+            router.routes_of_the_user();
+        }
         let state = lab.shared().fresh_state(&dut.name)?;
         let mut command = router.netns().command(&program);
         command.arg("-f").arg("-c").arg(work_dir.join("bird.conf"));
         command.arg("-s").arg(state.join("bird.ctl")).arg("-P").arg(state.join("bird.pid"));
         router.daemon("bird", command, work_dir)?;
-        router.ready(&routes, stop)
+        router.ready(stop)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bgp::Speaker;
     use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_route() {
-        let text = kinds::render(TEMPLATE, "bird", &router::routes(&two_ports()), None).unwrap();
+        let text = configuration::render(TEMPLATE, "bird", &RouterRole::of(&two_ports())).unwrap();
         for line in ["route 198.18.64.0/18 via 198.18.1.2;", "route 2001:2:0:8000::/50 via 2001:2::2;"] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
@@ -74,7 +84,7 @@ mod tests {
     #[test]
     fn the_configuration_holds_every_peer() {
         let ports = two_ports_with_bgp(1000);
-        let text = kinds::render(TEMPLATE, "bird", &router::routes(&ports), Speaker::of(&ports).as_ref()).unwrap();
+        let text = configuration::render(TEMPLATE, "bird", &RouterRole::of(&ports)).unwrap();
         assert_eq!(text.matches("protocol bgp p").count(), 4000);
         for line in ["local 198.19.1.1 as 65000;", "neighbor 198.19.1.2 as 65002;", "neighbor 2001:2::3e9 as 65001;"] {
             assert!(text.contains(line), "{line}");
@@ -86,7 +96,7 @@ mod tests {
     fn internal_peers_are_clients() {
         for own in [false, true] {
             let ports = one_internal_port(own);
-            let text = kinds::render(TEMPLATE, "bird", &router::routes(&ports), Speaker::of(&ports).as_ref()).unwrap();
+            let text = configuration::render(TEMPLATE, "bird", &RouterRole::of(&ports)).unwrap();
             assert_eq!((text.matches("rr client;").count(), text.matches("direct;").count()), (2, 2));
             assert_eq!(text.matches("next hop self ebgp;").count(), if own { 2 } else { 0 });
             assert!(text.contains("neighbor 198.18.1.2 as 65000;") && text.contains("neighbor 198.19.1.2 as 65002;"));

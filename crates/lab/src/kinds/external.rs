@@ -5,9 +5,11 @@ use crate::enter::Shared;
 use crate::netns::ip_json;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, process};
+use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::registry::{BGP, KindSpec, ParamKind, ParamSpec};
-use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -19,7 +21,15 @@ use std::time::Duration;
 static SPEC: KindSpec = KindSpec {
     name: "external",
     summary: "your own router on real interfaces of this machine, with shell commands as hooks",
-    roles: &["ipv4-router", "ipv6-router", BGP],
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        vlans: Vlans::Own,
+        vlan_tags: 2,
+        placement: Placement::Host,
+        counters: &[Counters::Commands],
+        ..Capabilities::ROUTER
+    },
     needs: &[("ip", "iproute2"), ("sh", "dash")],
     params: &[
         ParamSpec::required("interfaces", ParamKind::Interfaces, "interface of each port, in the order of the ports"),
@@ -44,7 +54,6 @@ static SPEC: KindSpec = KindSpec {
             "time in which each command and link must be done",
         ),
     ],
-    simulated: false,
 };
 
 /// Kind `external`.
@@ -58,25 +67,31 @@ impl DutKind for External {
         &SPEC
     }
 
-    fn bring_up(
+    /// The commands of the user configure it.
+    fn configuration(&self, _dut: &DutConfig, _role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        Ok(Vec::new())
+    }
+
+    fn start(
         &self,
         lab: &mut Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
         let names = dut.params.texts("interfaces").unwrap_or_default();
         let macs = macs(&dut.params.text("dut_macs").unwrap_or_default())?;
-        if names.len() != ports.len() || !(macs.is_empty() || macs.len() == ports.len()) {
+        let ports = role.interfaces.len();
+        if names.len() != ports || !(macs.is_empty() || macs.len() == ports) {
             return Err(LabError::Unusable {
-                what: format!("{} ports, {} interfaces, {} MAC addresses", ports.len(), names.len(), macs.len()),
+                what: format!("{ports} ports, {} interfaces, {} MAC addresses", names.len(), macs.len()),
                 remedy: "give `interfaces` one entry for each port, and `dut_macs` as many or none".into(),
             });
         }
         let shared = Arc::clone(lab.shared());
-        for (name, port) in names.iter().zip(ports) {
-            refuse_unless_free(&shared, name, port.mtu)?;
+        for (name, interface) in names.iter().zip(&role.interfaces) {
+            refuse_unless_free(&shared, name, interface.mtu)?;
         }
         let interfaces = names.iter().enumerate().map(|(i, name)| TesterInterface {
             name: name.clone(),
@@ -92,7 +107,7 @@ impl DutKind for External {
                 .into_iter()
                 .filter_map(|key| Some((key, dut.params.text(key)?)))
                 .collect(),
-            environment: environment(&names, ports),
+            environment: environment(&names, role),
             work_dir: work_dir.to_path_buf(),
             limit,
             torn_down: false,
@@ -221,14 +236,6 @@ impl Dut for ExternalDut {
         self.must("alive", ASK, &|| false)
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        None
-    }
-
-    fn stolen(&mut self) -> Option<Duration> {
-        None
-    }
-
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         if !self.hooks.contains_key("counters") {
             return Ok(BTreeMap::new());
@@ -237,14 +244,6 @@ impl Dut for ExternalDut {
         let path = self.log("counters");
         let text = std::fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
         Ok(parse_counters(&text))
-    }
-
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
-        Ok(None)
-    }
-
-    fn drops_at_tester_tx_are_dut(&self) -> bool {
-        false
     }
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
@@ -276,27 +275,42 @@ fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
         .collect()
 }
 
-/// What commands of the user see: `DUT_PORTS`, and per port its interface, addresses and routes; with BGP also the AS numbers, the
-/// Hold Time and the number of peers.
-fn environment(names: &[String], ports: &[PortConfig]) -> Vec<(String, String)> {
-    let mut variables = vec![("DUT_PORTS".to_owned(), ports.len().to_string())];
-    if let Some(bgp) = ports.iter().find_map(|port| port.bgp.as_ref()) {
-        variables.push(("DUT_AS".to_owned(), bgp.dut_as.to_string()));
+/// What commands of the user see: `DUT_PORTS`, and per port its interface, addresses and routes, the same per VLAN sub-interface
+/// with its tags; with BGP also the AS numbers, the Hold Time and the number of peers.
+fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
+    let mut variables = vec![("DUT_PORTS".to_owned(), role.interfaces.len().to_string())];
+    if let Some(bgp) = &role.bgp {
+        variables.push(("DUT_AS".to_owned(), bgp.asn.to_string()));
         variables.push(("DUT_HOLD_TIME".to_owned(), bgp.hold.as_secs().to_string()));
     }
-    for (i, (name, port)) in names.iter().zip(ports).enumerate() {
-        variables.push((format!("PORT_{i}_INTERFACE"), name.clone()));
-        if let Some(bgp) = &port.bgp {
-            variables.push((format!("PORT_{i}_AS"), bgp.asn.to_string()));
+    for (at, tags, addresses) in role.places() {
+        let prefix = match at.vlan {
+            None => format!("PORT_{}", at.port),
+            Some(i) => format!("PORT_{}_VLAN_{i}", at.port),
+        };
+        let mut add = |name: &str, value: String| variables.push((format!("{prefix}_{name}"), value));
+        if at.vlan.is_some() {
+            let tags: Vec<String> = tags.iter().map(|t| format!("{:#06x}:{}", t.tpid, t.vid)).collect();
+            add("TAGS", tags.join(" "));
+        } else {
+            add("INTERFACE", names.get(at.port).cloned().unwrap_or_default());
+            add("VLANS", role.interfaces[at.port].vlans.len().to_string());
+        }
+        let groups = || role.bgp.iter().flat_map(|bgp| &bgp.groups).filter(|g| g.at == at);
+        if let Some(group) = groups().next() {
+            add("AS", group.asn.to_string());
         }
         for (family, short) in [(Family::Ipv4, "IPV4"), (Family::Ipv6, "IPV6")] {
-            if let Some(a) = port.addressing(family) {
-                variables.push((format!("PORT_{i}_{short}_DUT"), format!("{}/{}", a.dut, a.prefix_len)));
-                variables.push((format!("PORT_{i}_{short}_HOST"), a.host.to_string()));
-                variables.push((format!("PORT_{i}_{short}_BEHIND"), format!("{}/{}", a.behind.0, a.behind.1)));
-                if port.bgp.is_some() {
-                    variables.push((format!("PORT_{i}_{short}_PEERS"), port.peers(family).len().to_string()));
-                }
+            let ipv4 = family == Family::Ipv4;
+            if let Some(a) = addresses.iter().find(|a| a.address.is_ipv4() == ipv4) {
+                add(&format!("{short}_DUT"), format!("{}/{}", a.address, a.prefix_len));
+            }
+            if let Some(route) = role.routes.iter().find(|r| r.at == at && r.via.is_ipv4() == ipv4) {
+                add(&format!("{short}_HOST"), route.via.to_string());
+                add(&format!("{short}_BEHIND"), format!("{}/{}", route.prefix.0, route.prefix.1));
+            }
+            if let Some(group) = groups().find(|g| g.family == family) {
+                add(&format!("{short}_PEERS"), group.peers.len().to_string());
             }
         }
     }

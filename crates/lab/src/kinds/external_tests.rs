@@ -57,7 +57,8 @@ fn counters_are_lines_of_name_and_value() {
 #[test]
 fn commands_see_the_role() {
     let ports = crate::kinds::tests_support::two_ports();
-    let variables: BTreeMap<_, _> = environment(&["eth1".into(), "eth2".into()], &ports).into_iter().collect();
+    let variables: BTreeMap<_, _> =
+        environment(&["eth1".into(), "eth2".into()], &RouterRole::of(&ports)).into_iter().collect();
     assert_eq!(variables["PORT_0_IPV4_DUT"], "198.18.1.1/24");
     assert_eq!(variables["PORT_1_IPV6_BEHIND"], "2001:2:0:c000::/50");
     assert_eq!(variables["PORT_1_INTERFACE"], "eth2");
@@ -67,8 +68,21 @@ fn commands_see_the_role() {
 #[test]
 fn commands_see_the_neighbours() {
     let ports = crate::kinds::tests_support::two_ports_with_bgp(5);
-    let variables: BTreeMap<_, _> = environment(&["eth1".into(), "eth2".into()], &ports).into_iter().collect();
+    let variables: BTreeMap<_, _> =
+        environment(&["eth1".into(), "eth2".into()], &RouterRole::of(&ports)).into_iter().collect();
     assert_eq!((&*variables["DUT_AS"], &*variables["DUT_HOLD_TIME"]), ("65000", "90"));
     assert_eq!((&*variables["PORT_0_AS"], &*variables["PORT_1_AS"]), ("65001", "65002"));
     assert_eq!((&*variables["PORT_0_IPV4_PEERS"], &*variables["PORT_1_IPV6_PEERS"]), ("5", "5"));
+}
+
+#[test]
+fn commands_see_the_sub_interfaces() {
+    let ports = crate::kinds::tests_support::with_vlans(crate::kinds::tests_support::two_ports());
+    let variables: BTreeMap<_, _> =
+        environment(&["eth1".into(), "eth2".into()], &RouterRole::of(&ports)).into_iter().collect();
+    assert_eq!((&*variables["PORT_0_VLANS"], &*variables["PORT_1_VLANS"]), ("3", "0"));
+    assert_eq!(variables["PORT_0_VLAN_1_TAGS"], "0x88a8:100 0x8100:200");
+    assert_eq!(variables["PORT_0_VLAN_1_IPV4_DUT"], "198.18.32.33/27");
+    assert_eq!(variables["PORT_0_VLAN_2_IPV4_BEHIND"], "198.18.48.128/26");
+    assert!(!variables.contains_key("PORT_0_VLAN_0_IPV6_DUT"));
 }

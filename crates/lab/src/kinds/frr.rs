@@ -2,23 +2,26 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, kinds, mounts, process, router};
-use drophammer_model::registry::{BGP, KindSpec};
-use drophammer_model::suite::{DutConfig, PortConfig};
+use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, process};
+use drophammer_model::capabilities::Capabilities;
+use drophammer_model::registry::KindSpec;
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 static SPEC: KindSpec = KindSpec {
     name: "frr",
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
-    roles: &["ipv4-router", "ipv6-router", BGP],
+    capabilities: Capabilities { bgp: true, bgp_forwarding: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[],
-    simulated: false,
+    params: &[configuration::CONFIG, configuration::TEMPLATE],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
@@ -27,6 +30,9 @@ const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
 /// Receive buffer of zebra's netlink sockets, in bytes: a million routes at once overflow the default of 212,992. The
 /// kernel gives an ordinary user less.
 const NETLINK_BUFFER: &str = "90000000";
+
+/// Socket by which the daemons reach zebra, in the folder of their state.
+pub(super) const ZEBRA_SOCKET: &str = "zserv.api";
 
 /// Groups that the daemons insist on.
 const GROUPS: [&str; 2] = ["frr", "frrvty"];
@@ -39,11 +45,15 @@ impl DutKind for Frr {
         &SPEC
     }
 
-    fn bring_up(
+    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        files(dut, role)
+    }
+
+    fn start(
         &self,
         lab: &mut Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
@@ -51,46 +61,91 @@ impl DutKind for Frr {
         let staticd = process::find("staticd", "frr")?;
         // Not by name: OpenBGPD's program is called so too.
         let bgpd = zebra.with_file_name("bgpd");
-        let mut ask = process::command(&zebra, &lab.shared().mark);
-        ask.arg("--version");
-        let told = process::output(ask, None)?;
-        let told = told.lines().next().unwrap_or_default().trim_start_matches("zebra version ").trim();
-        let version = format!("FRR {told}, Linux {}", kernel_release());
+        let version = format!("{}, Linux {}", version(process::command(&zebra, &lab.shared().mark))?, kernel_release());
         let state = lab.shared().fresh_state(&dut.name)?;
         own_surroundings(&lab.shared().state)?;
 
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
-        let routes = router::routes(ports);
-        router.configuration(work_dir, "frr.conf", &kinds::render(TEMPLATE, &dut.name, &routes, None)?)?;
-        let socket = state.join("zserv.api");
-        let start = |name: &str, program: &Path, config: &Path, router: &mut NamespaceDut| {
+        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        let configs = files(dut, role)?;
+        router.keep(work_dir, &configs)?;
+        let own = configuration::is_own(dut);
+        if own {
+            router.routes_of_the_user();
+        }
+        let socket = state.join(ZEBRA_SOCKET);
+        let start = |name: &str, program: &Path, router: &mut NamespaceDut| {
             let mut command = router.netns().command(program);
-            command.args(["-u", "root", "-g", "root", "-P", "0", "--log", "stdout", "--log-level", "informational"]);
-            command.arg("-f").arg(config).arg("-z").arg(&socket).arg("--vty_socket").arg(&state);
-            command.arg("-i").arg(state.join(format!("{name}.pid")));
-            if name == "zebra" {
-                command.arg("-s").arg(NETLINK_BUFFER);
-            }
+            command.args(arguments(name, config_of(name, own).map(|file| work_dir.join(file)).as_deref(), &state));
             router.daemon(name, command, work_dir)
         };
-        start("zebra", &zebra, Path::new("/dev/null"), &mut router)?;
+        start("zebra", &zebra, &mut router)?;
         // Who finds zebra not listening tries again only ten seconds later.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
-        start("staticd", &staticd, &work_dir.join("frr.conf"), &mut router)?;
-        if let Some(bgp) = router.bgp() {
-            let (text, locals) = (kinds::render(BGP_TEMPLATE, &dut.name, &routes, Some(bgp))?, bgp.locals());
-            router.configuration(work_dir, "bgpd.conf", &text)?;
-            start("bgpd", &bgpd, &work_dir.join("bgpd.conf"), &mut router)?;
-            let vty = state.join("bgpd.vty");
+        start("staticd", &staticd, &mut router)?;
+        if speaks_bgp(role, &configs) {
+            start("bgpd", &bgpd, &mut router)?;
+        }
+        if let Some(bgp) = &role.bgp {
+            let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
             router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
         }
-        router.ready(&routes, stop)
+        router.ready(stop)
     }
+}
+
+/// FRR's version, as its `zebra` tells it.
+pub(super) fn version(mut zebra: Command) -> Result<String, LabError> {
+    zebra.arg("--version");
+    let told = process::output(zebra, None)?;
+    Ok(format!("FRR {}", told.lines().next().unwrap_or_default().trim_start_matches("zebra version ").trim()))
+}
+
+/// Configuration files: `frr.conf` of the static routes and `bgpd.conf` of BGP, or the user's `frr.conf` for all daemons.
+pub(super) fn files(dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+    if let Some(text) = configuration::own(dut, role)? {
+        return Ok(vec![("frr.conf".into(), text)]);
+    }
+    let mut files = vec![("frr.conf".to_owned(), configuration::render(TEMPLATE, &dut.name, role)?)];
+    if role.bgp.is_some() {
+        files.push(("bgpd.conf".into(), configuration::render(BGP_TEMPLATE, &dut.name, role)?));
+    }
+    Ok(files)
+}
+
+/// Does bgpd have anything to do?
+pub(super) fn speaks_bgp(role: &RouterRole, files: &[(String, String)]) -> bool {
+    role.bgp.is_some() || files.iter().any(|(_, text)| text.lines().any(|l| l.starts_with("router bgp")))
+}
+
+/// The file that a daemon reads; `None` for an empty configuration. Each daemon takes its part of the user's (`own`) and passes over the rest.
+pub(super) fn config_of(daemon: &str, own: bool) -> Option<&'static str> {
+    match daemon {
+        "zebra" if !own => None,
+        "bgpd" if !own => Some("bgpd.conf"),
+        _ => Some("frr.conf"),
+    }
+}
+
+/// Command line of a daemon whose sockets are in the folder `state`.
+pub(super) fn arguments(daemon: &str, config: Option<&Path>, state: &Path) -> Vec<OsString> {
+    let mut all: Vec<OsString> =
+        ["-u", "root", "-g", "root", "-P", "0", "--log", "stdout", "--log-level", "informational"]
+            .map(Into::into)
+            .into();
+    let mut add = |option: &str, value: &Path| all.extend([option.into(), value.into()]);
+    add("-f", config.unwrap_or(Path::new("/dev/null")));
+    add("-z", &state.join(ZEBRA_SOCKET));
+    add("--vty_socket", state);
+    add("-i", &state.join(format!("{daemon}.pid")));
+    if daemon == "zebra" {
+        add("-s", Path::new(NETLINK_BUFFER));
+    }
+    all
 }
 
 /// bgpd listens before it has read its neighbours and heard of its interfaces, and turns away who comes so early. In words
 /// which address it does not know yet.
-fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
+pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     let told = match ask(vty, "show bgp martian next-hop") {
         Ok(told) => told,
         Err(e) => return Some(format!("bgpd does not answer: {e}")),
@@ -141,12 +196,11 @@ fn with_groups(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bgp::Speaker;
     use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_route() {
-        let text = kinds::render(TEMPLATE, "frr", &router::routes(&two_ports()), None).unwrap();
+        let text = configuration::render(TEMPLATE, "frr", &RouterRole::of(&two_ports())).unwrap();
         for line in ["ip route 198.18.64.0/18 198.18.1.2 d0", "ipv6 route 2001:2:0:8000::/50 2001:2::2 d0"] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }
@@ -155,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_configuration_holds_every_peer() {
-        let text = kinds::render(BGP_TEMPLATE, "frr", &[], Speaker::of(&two_ports_with_bgp(1000)).as_ref()).unwrap();
+        let text = configuration::render(BGP_TEMPLATE, "frr", &RouterRole::of(&two_ports_with_bgp(1000))).unwrap();
         assert_eq!(text.matches(" peer-group p").count(), 4000);
         for line in [
             "router bgp 65000",
@@ -174,7 +228,7 @@ mod tests {
     fn internal_peers_are_clients() {
         for own in [false, true] {
             let ports = one_internal_port(own);
-            let text = kinds::render(BGP_TEMPLATE, "frr", &[], Speaker::of(&ports).as_ref()).unwrap();
+            let text = configuration::render(BGP_TEMPLATE, "frr", &RouterRole::of(&ports)).unwrap();
             let lines = |line: &str| text.lines().filter(|l| *l == line).count();
             assert_eq!(lines(" neighbor p0_ipv4 remote-as 65000"), 1);
             assert_eq!(text.matches("route-reflector-client").count(), 2);

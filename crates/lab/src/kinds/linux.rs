@@ -3,18 +3,18 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::router;
-use crate::{Dut, DutKind, Lab, LabError};
+use crate::{Dut, DutKind, Lab, LabError, kinds};
 use drophammer_model::registry::KindSpec;
-use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
 use std::path::Path;
 
 static SPEC: KindSpec = KindSpec {
     name: "linux",
     summary: "Linux kernel forwarding in a network namespace, static routes",
-    roles: &["ipv4-router", "ipv6-router"],
+    capabilities: kinds::IN_NAMESPACE,
     needs: &[("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[],
-    simulated: false,
 };
 
 /// Kind `linux`.
@@ -25,21 +25,22 @@ impl DutKind for Linux {
         &SPEC
     }
 
-    fn bring_up(
+    fn configuration(&self, _dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        Ok(vec![router::routes_file(role)])
+    }
+
+    fn start(
         &self,
         lab: &mut Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
         let version = format!("Linux {}", kernel_release());
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
-        router.without_bgp();
-        let routes = router::routes(ports);
-        let lines = router::route_lines(&routes);
-        router.configuration(work_dir, "routes.ip", &(lines.join("\n") + "\n"))?;
-        router.netns().ip(&lines)?;
-        router.ready(&routes, stop)
+        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
+        router.keep(work_dir, &self.configuration(dut, role)?)?;
+        router.netns().ip(&router::route_lines(role))?;
+        router.ready(stop)
     }
 }

@@ -6,11 +6,10 @@ pub mod frr;
 pub mod linux;
 pub mod openbgpd;
 
-use crate::bgp::Speaker;
-use crate::router::Route;
 use crate::{DutKind, LabError, process};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, UndefinedBehavior, Value, context};
+use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
+use drophammer_model::registry::KindSpec;
+use drophammer_model::role::RouterRole;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
 pub static KINDS: &[&dyn DutKind] = &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &external::External];
@@ -26,22 +25,29 @@ pub fn missing(name: &str) -> Vec<LabError> {
     needs.iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
-/// Renders a router's configuration from its template, which sees `name`, `routes`, and `bgp` ([`Speaker::context`]; none
-/// where the ports have no BGP).
-fn render(template: &str, name: &str, routes: &[Route], bgp: Option<&Speaker>) -> Result<String, LabError> {
-    let failed = |e: minijinja::Error| LabError::Io {
-        what: "cannot render a configuration template".into(),
-        source: std::io::Error::other(e.to_string()),
-    };
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // Lines that hold nothing but a block leave no empty line behind.
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
-    environment.set_syntax(syntax.map_err(failed)?);
-    let route = |r: &Route| context! { family => r.family, prefix => &r.prefix, via => r.via.to_string(), interface => &r.interface };
-    let routes: Vec<Value> = routes.iter().map(route).collect();
-    let bgp = bgp.map(Speaker::context);
-    environment.render_str(template, context! { name, routes, bgp }).map_err(failed)
+/// What a router in a network namespace can do whose forwarding is that of this machine's kernel.
+const IN_NAMESPACE: Capabilities = Capabilities {
+    vlans: Vlans::HostKernel,
+    vlan_tags: 2,
+    counters: &[Counters::Interfaces, Counters::Ip, Counters::Backlog],
+    ..Capabilities::ROUTER
+};
+
+/// Names of the kinds that make VLAN sub-interfaces themselves.
+pub(crate) fn with_own_vlans() -> String {
+    let own = KINDS.iter().map(|k| k.spec()).filter(|k| k.capabilities.vlans == Vlans::Own);
+    own.map(|k| k.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses a role that a kind cannot play, naming the kinds of the lab that can.
+pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(), LabError> {
+    let needs = role.needs();
+    let Some(need) = needs.iter().find(|need| !kind.capabilities.has(**need)) else { return Ok(()) };
+    let able = KINDS.iter().map(|k| k.spec()).filter(|k| needs.iter().all(|need| k.capabilities.has(*need)));
+    Err(LabError::Unusable {
+        what: format!("the ports ask for `{need}`, which a router of kind `{}` cannot do", kind.name),
+        remedy: format!("take a kind that can: {}", able.map(|k| k.name).collect::<Vec<_>>().join(", ")),
+    })
 }
 
 #[cfg(test)]
@@ -54,14 +60,22 @@ mod tests {
             let name = kind.spec().name;
             assert_eq!(find(name).map(|k| k.spec().name), Some(name));
             assert_eq!(KINDS.iter().filter(|k| k.spec().name == name).count(), 1);
-            assert!(!kind.spec().simulated && !kind.spec().summary.is_empty());
+            assert!(!kind.capabilities().simulated && !kind.spec().summary.is_empty());
         }
         assert!(find("reference").is_none());
     }
 
     #[test]
-    fn an_unknown_variable_is_an_error() {
-        assert!(render("{{ nme }}", "a", &[], None).is_err());
+    fn a_role_that_a_kind_cannot_play_is_refused_with_those_that_can() {
+        let role = RouterRole::of(&tests_support::with_vlans(tests_support::two_ports()));
+        let weak = KindSpec { name: "weak", capabilities: Capabilities::ROUTER, ..*linux::Linux.spec() };
+        let error = refuse_unless_able(&weak, &role).unwrap_err().to_string();
+        assert!(error.contains("`vlan`") && error.contains("kind `weak`") && error.contains("external"), "{error}");
+        let one_tag = KindSpec { capabilities: Capabilities { vlan_tags: 1, ..IN_NAMESPACE }, ..weak };
+        let error = refuse_unless_able(&one_tag, &role).unwrap_err().to_string();
+        assert!(error.contains("`qinq`"), "{error}");
+        refuse_unless_able(&weak, &RouterRole::of(&tests_support::two_ports_with_bgp(1))).unwrap();
+        refuse_unless_able(linux::Linux.spec(), &role).unwrap();
     }
 }
 
@@ -69,7 +83,7 @@ mod tests {
 #[cfg(test)]
 pub(crate) mod tests_support {
     use drophammer_model::quantity::Bandwidth;
-    use drophammer_model::suite::{Addressing, PortBgp, PortConfig};
+    use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig, VlanTag};
     use drophammer_model::trial::{AddressRange, Family};
     use std::time::Duration;
 
@@ -92,6 +106,25 @@ pub(crate) mod tests_support {
         ports
     }
 
+    /// The same with sub-interfaces on the first port: a tag of 802.1Q, and two stacks below the same tag of 802.1ad.
+    pub(crate) fn with_vlans(mut ports: Vec<PortConfig>) -> Vec<PortConfig> {
+        let c = |vid| VlanTag { tpid: 0x8100, vid };
+        let s = |vid| VlanTag { tpid: 0x88a8, vid };
+        let stacks = [vec![c(100)], vec![s(100), c(200)], vec![s(100), c(201)]];
+        ports[0].vlans = (0..)
+            .zip(stacks)
+            .map(|(i, tags)| {
+                let at = |c: u8, d: u8| std::net::IpAddr::from([198, 18, c, d]);
+                let behind = at(48, 64 * i);
+                let destinations = AddressRange { first: behind, step: 1, count: 16 };
+                let (dut, host) = (at(32, 32 * i + 1), at(32, 32 * i + 2));
+                let ipv4 = Some(Addressing { dut, host, prefix_len: 27, behind: (behind, 26), destinations });
+                VlanConfig { tags, ipv4, ipv6: None }
+            })
+            .collect();
+        ports
+    }
+
     /// Two ports with both families.
     pub(crate) fn two_ports() -> Vec<PortConfig> {
         let addressing = |dut: &str, host: &str, prefix_len: u8, behind: &str, length: u8| Addressing {
@@ -108,6 +141,7 @@ pub(crate) mod tests_support {
             ipv4: Some(ipv4),
             ipv6: Some(ipv6),
             bgp: None,
+            vlans: Vec::new(),
         };
         vec![
             port(

@@ -2,9 +2,11 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, kinds, process, router};
-use drophammer_model::registry::{BGP, KindSpec};
-use drophammer_model::suite::{DutConfig, PortConfig};
+use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process, router};
+use drophammer_model::capabilities::Capabilities;
+use drophammer_model::registry::KindSpec;
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
 use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -14,10 +16,9 @@ static SPEC: KindSpec = KindSpec {
     name: "openbgpd",
     summary: "OpenBGPD in a network namespace, control plane only: its BGP routes do not reach the kernel, which forwards \
               by static routes",
-    roles: &[BGP],
+    capabilities: Capabilities { bgp: true, ..kinds::IN_NAMESPACE },
     needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[],
-    simulated: false,
+    params: &[configuration::CONFIG, configuration::TEMPLATE],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");
@@ -33,11 +34,25 @@ impl DutKind for OpenBgpd {
         &SPEC
     }
 
-    fn bring_up(
+    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        let text = match (configuration::own(dut, role)?, &role.bgp) {
+            (Some(text), _) => text,
+            (None, Some(_)) => configuration::render(TEMPLATE, &dut.name, role)?,
+            (None, None) => {
+                return Err(LabError::Unusable {
+                    what: "openbgpd speaks BGP and nothing else, but the suite has no `bgp:`".into(),
+                    remedy: "add `bgp: {}` to the suite".into(),
+                });
+            }
+        };
+        Ok(vec![router::routes_file(role), ("bgpd.conf".into(), text)])
+    }
+
+    fn start(
         &self,
         lab: &mut Lab,
         dut: &DutConfig,
-        ports: &[PortConfig],
+        role: &RouterRole,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
@@ -59,23 +74,14 @@ impl DutKind for OpenBgpd {
         fs::create_dir_all(&cage).map_err(LabError::file("create", &cage))?;
         let state = lab.shared().fresh_state(&dut.name)?;
 
-        let mut router = NamespaceDut::links(lab, dut, &SPEC, ports, version)?;
-        let Some(bgp) = router.bgp() else {
-            return Err(LabError::Unusable {
-                what: "openbgpd speaks BGP and nothing else, but the suite has no `bgp:`".into(),
-                remedy: "add `bgp: {}` to the suite".into(),
-            });
-        };
+        let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
         let socket = state.join("bgpd.sock");
-        let text = kinds::render(TEMPLATE, &dut.name, &[], Some(bgp))?;
-        let peers = bgp.peers();
-        let text = text.replace("@SOCKET@", &socket.display().to_string());
+        let mut files = self.configuration(dut, role)?;
+        files.iter_mut().for_each(|(_, text)| *text = text.replace("@SOCKET@", &socket.display().to_string()));
+        let text = files.last().map(|(_, text)| text.clone()).unwrap_or_default();
         // The bed and the tests reach the networks behind the ports as with every other kind.
-        let routes = router::routes(ports);
-        let lines = router::route_lines(&routes);
-        router.netns().ip(&lines)?;
-        router.configuration(work_dir, "routes.ip", &(lines.join("\n") + "\n"))?;
-        router.configuration(work_dir, "bgpd.conf", &text)?;
+        router.netns().ip(&router::route_lines(role))?;
+        router.keep(work_dir, &files)?;
         // It refuses a file that others may read.
         let config = state.join("bgpd.conf");
         fs::write(&config, &text).map_err(LabError::file("write", &config))?;
@@ -84,14 +90,14 @@ impl DutKind for OpenBgpd {
         command.arg("-d").arg("-f").arg(&config);
         router.daemon("bgpd", command, work_dir)?;
         // A session that was ended would be refused for 30 s, then for 60, then for 120.
-        let up = |peer: &IpAddr| {
+        let up = |peer: IpAddr| {
             let mut command = router.netns().command(&control);
             command.arg("-s").arg(&socket).args(["neighbor", &peer.to_string(), "up"]);
             command
         };
-        let commands = peers.iter().map(up).collect();
+        let commands = role.peers().map(up).collect();
         router.after_sessions(commands);
-        router.ready(&routes, stop)
+        router.ready(stop)
     }
 }
 
@@ -114,12 +120,11 @@ fn home_in(text: &str, user: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bgp::Speaker;
     use crate::kinds::tests_support::{one_internal_port, two_ports_with_bgp};
 
     #[test]
     fn the_configuration_holds_every_peer() {
-        let text = kinds::render(TEMPLATE, "obgpd", &[], Speaker::of(&two_ports_with_bgp(1000)).as_ref()).unwrap();
+        let text = configuration::render(TEMPLATE, "obgpd", &RouterRole::of(&two_ports_with_bgp(1000))).unwrap();
         assert_eq!(text.matches("\tneighbor ").count(), 4000);
         assert_eq!(text.matches("announce IPv6 unicast").count(), 2);
         for line in ["AS 65000", "\tlocal-address 2001:2:0:1::1", "\tneighbor 198.19.1.2", "holdtime 90"] {
@@ -131,7 +136,7 @@ mod tests {
     fn internal_peers_are_clients() {
         for own in [false, true] {
             let ports = one_internal_port(own);
-            let text = kinds::render(TEMPLATE, "obgpd", &[], Speaker::of(&ports).as_ref()).unwrap();
+            let text = configuration::render(TEMPLATE, "obgpd", &RouterRole::of(&ports)).unwrap();
             assert_eq!(text.matches("\troute-reflector\n").count(), 2);
             let rule = "match to group \"p0_ipv6\" peer-as 65002 set nexthop self";
             assert_eq!(text.lines().filter(|l| *l == rule).count(), usize::from(own));

@@ -2,6 +2,7 @@
 
 use super::{Checked, ensure, ports};
 use drophammer_lab::{Lab, Where, find};
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, ParamValue, Params};
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +53,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     let kind = find("external").unwrap();
     let mut attempt = |params: &BTreeMap<String, ParamValue>| {
         let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
-        kind.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())
+        kind.bring_up(lab, &config, &RouterRole::of(&ports()), work, &|| false).map_err(|e| e.to_string())
     };
     if name == "external-refused" {
         let mut with = |interface: &str| {
@@ -78,7 +79,7 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(mtu(lab, "dhx1").map_err(|e| e.to_string())?.is_ok_and(|m| m.trim() == "9000"), "the host's /sys is seen")?;
     let mut attempt = |params: &BTreeMap<String, ParamValue>| {
         let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
-        kind.bring_up(lab, &config, &ports(), work, &|| false).map_err(|e| e.to_string())
+        kind.bring_up(lab, &config, &RouterRole::of(&ports()), work, &|| false).map_err(|e| e.to_string())
     };
     let mut dut = attempt(&params)?;
     ensure(dut.interfaces()[1].netns == Where::Host, "on the host")?;

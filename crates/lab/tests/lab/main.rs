@@ -10,6 +10,7 @@ mod verdicts;
 
 use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
 use drophammer_model::quantity::Bandwidth;
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{Addressing, DutConfig, Params, PortConfig};
 use drophammer_model::trial::AddressRange;
 use external::{ExternalLinks, external};
@@ -199,6 +200,7 @@ fn ports() -> Vec<PortConfig> {
         ipv4: Some(ipv4),
         ipv6: Some(ipv6),
         bgp: None,
+        vlans: Vec::new(),
     };
     vec![
         port(
@@ -261,7 +263,7 @@ fn up_with(lab: &mut Lab, kind: &str, work: &Path, ports: &[PortConfig]) -> Resu
     let config = DutConfig { name: format!("{kind}-1"), kind: kind.into(), params: Params::default() };
     let start = Instant::now();
     let found = find(kind).ok_or("no such kind")?;
-    let dut = found.bring_up(lab, &config, ports, work, &|| false).map_err(|e| e.to_string())?;
+    let dut = found.bring_up(lab, &config, &RouterRole::of(ports), work, &|| false).map_err(|e| e.to_string())?;
     let took = start.elapsed();
     println!("{kind} up in {:.3} s: {}", took.as_secs_f64(), dut.record().version);
     let many = ports.iter().any(|p| p.bgp.as_ref().is_some_and(|b| b.peers > 100));
@@ -456,7 +458,7 @@ fn attempt(lab: &mut Lab, kind: &str, work: &Path, stop: &dyn Fn() -> bool) -> R
     let mut ports = ports();
     ports[1].ipv4 = Some(addressing("198.19.1.1", "198.19.77.2", 24, "198.19.64.0", 19));
     let config = DutConfig { name: "broken".into(), kind: kind.into(), params: Params::default() };
-    let refused = find(kind).unwrap().bring_up(lab, &config, &ports, work, stop).err();
+    let refused = find(kind).unwrap().bring_up(lab, &config, &RouterRole::of(&ports), work, stop).err();
     refused.map(|e| e.to_string()).ok_or_else(|| "came up".into())
 }
 

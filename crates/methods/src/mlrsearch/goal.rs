@@ -109,7 +109,7 @@ impl SearchGoal {
     /// Refuses what the standard does not allow.
     ///
     /// # Errors
-    /// Says which attribute is out of range.
+    /// Checks that every attribute is in range.
     pub fn check(&self) -> Result<(), GoalError> {
         // Comparisons are such that a NaN is refused.
         let share = |x: f64| (0.0..1.0).contains(&x);

@@ -1,4 +1,4 @@
-//! Trial input and trial output (RFC 9971 sections 4.4 and 4.5) and who turns one into the other.
+//! Trial input and trial output (RFC 9971 sections 4.4 and 4.5) and the measurer that turns one into the other.
 
 /// What one trial gave.
 #[derive(Clone, Copy, Debug, PartialEq)]

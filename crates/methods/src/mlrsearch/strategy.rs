@@ -74,7 +74,7 @@ fn between(s: &Situation<'_>, lo: u32, hi: u32) -> Next {
     }
     match s.guess {
         Some(guess) if inside(&guess) => Next::Guess(guess),
-        // The forwarding rate says that the answer is just above the lower bound.
+        // By the forwarding rate the answer is just above the lower bound.
         Some(guess) if guess <= lo && lo + s.step < middle => Next::Step(lo + s.step),
         _ => Next::Try(middle),
     }

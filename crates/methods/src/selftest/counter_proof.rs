@@ -30,7 +30,7 @@ pub const FAULT: Param<Option<String>> =
 static SPEC: TestSpec = TestSpec {
     name: NAME,
     title: TITLE,
-    summary: "each counter of the tester against a device that tells what it did to every frame",
+    summary: "each counter of the tester against a device that counts what it did to every frame",
     source: "own; RFC 1242, RFC 2285, RFC 4737, RFC 5560",
     params: params![&TRAFFIC, &[LOAD.spec(), TRIAL_DURATION.spec(), DRAIN.spec(), FAULT.spec()]],
     figures: &[],
@@ -90,7 +90,7 @@ impl Method for CounterProof {
             let result = bed.trial(&spec)?;
             let did = Did(&result.dut_counters);
             if did.count(TRANSIT) == 0 {
-                return Err(TestError::NotApplicable("this device does not tell what it did to frames".into()));
+                return Err(TestError::NotApplicable("this device does not count what it did to frames".into()));
             }
             let fault = FAULT.get(params).unwrap_or_else(|| "faultless".into());
             compare(outcome, &fault, &result, &did);

@@ -11,7 +11,13 @@
 //! | k = 0, IPv6 | 2001:2:0:1::/64 | 2001:2:0:4000::/50 |
 //! | k = 1 to 7, IPv6 | 2001:2:0:(k+1)::/64 | 2001:2:0:(800h k)::/53 |
 //!
-//! where IPv6 subnets of odd ports have the top bit of the fourth group set.
+//! where IPv6 subnets of odd ports have the top bit of the fourth group set. VLAN sub-interface v = 0 to 15 of a port of pair k has,
+//! with n = 16k + v:
+//!
+//! | | link | behind the emulated router |
+//! |---|---|---|
+//! | IPv4 | 198.o.16.0 + 32n, /27 | 198.o.32.0 + 64n, /26 |
+//! | IPv6 | 2001:2:0:(100h + n)::/64 | 2001:2:0:(200h + n)::/64 |
 
 use super::Addressing;
 use super::errors::{Problems, quote};
@@ -126,6 +132,12 @@ const HARMLESS: [(IpAddr, u8); 11] = [
     v6(0x3fff, 0, 20),
 ];
 
+/// Is `address` from a block that nobody on the Internet owns: benchmarking (RFC 2544 and RFC 5180), private, documentation? Traffic of a
+/// tester goes to no others (RFC 6815).
+pub fn is_lab_address(address: IpAddr) -> bool {
+    HARMLESS.iter().any(|(block, len)| Prefix::around(*block, *len).contains(address))
+}
+
 /// Blocks that no router forwards as unicast: this network, loopback, link-local, multicast and what is above it.
 const UNUSABLE: [(IpAddr, u8); 8] = [
     v4(0, 0, 0, 0, 8),
@@ -138,8 +150,48 @@ const UNUSABLE: [(IpAddr, u8); 8] = [
     v6(0xff00, 0, 8),
 ];
 
-/// Default addresses of port `index`, which is below [`MAX_PORTS`]: `(dut, host, link length, behind)`.
-fn defaults(family: Family, index: usize) -> (IpAddr, IpAddr, u8, (IpAddr, u8)) {
+/// Sub-interfaces of a port that have default addresses.
+pub(crate) const DEFAULT_VLANS: usize = 16;
+
+/// What has addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The port of this index, which is below [`MAX_PORTS`].
+    Port(usize),
+    /// A VLAN sub-interface: index of its port, and its own on that port.
+    Vlan(usize, usize),
+}
+
+impl Owner {
+    /// Its default addresses; `None` for a sub-interface beyond those that have any.
+    fn defaults(self, family: Family) -> Option<Defaults> {
+        match self {
+            Owner::Port(index) => Some(port_defaults(family, index)),
+            Owner::Vlan(port, index) => (index < DEFAULT_VLANS).then(|| vlan_defaults(family, port, index)),
+        }
+    }
+}
+
+/// `(dut, host, link length, behind)`
+type Defaults = (IpAddr, IpAddr, u8, (IpAddr, u8));
+
+fn vlan_defaults(family: Family, port: usize, index: usize) -> Defaults {
+    let (n, odd) = ((DEFAULT_VLANS * (port / 2) + index) as u32, (port % 2) as u32);
+    match family {
+        Family::Ipv4 => {
+            let at = |c: u32, add: u32| IpAddr::from(Ipv4Addr::from(0xc612_0000 + (odd << 16) + (c << 8) + add));
+            (at(16, 32 * n + 1), at(16, 32 * n + 2), 27, (at(32, 64 * n), 26))
+        }
+        Family::Ipv6 => {
+            let half = if odd == 1 { 0x8000 } else { 0 };
+            let at = |s: u32, host| IpAddr::from(Ipv6Addr::new(0x2001, 2, 0, half | (s + n) as u16, 0, 0, 0, host));
+            (at(0x100, 1), at(0x100, 2), 64, (at(0x200, 0), 64))
+        }
+    }
+}
+
+/// Default addresses of port `index`, which is below [`MAX_PORTS`].
+fn port_defaults(family: Family, index: usize) -> Defaults {
     let pair = (index / 2) as u8;
     match family {
         Family::Ipv4 => {
@@ -180,17 +232,19 @@ impl Placed<'_> {
     }
 }
 
-/// Reads `ipv4:` or `ipv6:` of port `index`. `Some(None)` when it is off; `None` after an error.
+/// Reads `ipv4:` or `ipv6:` of a port or sub-interface. `Some(None)` when it is off; `None` after an error.
 pub(crate) fn read<'n>(
     node: Option<&'n Node>,
     family: Family,
-    index: usize,
+    owner: Owner,
     port_span: &'n Range<usize>,
     public: bool,
     problems: &mut Problems,
 ) -> Option<Option<Placed<'n>>> {
     let key = family.to_string().to_lowercase();
-    let (dut, host, len, behind) = defaults(family, index);
+    let defaults = owner.defaults(family);
+    // Where there are no defaults, the addresses of the first port are examples.
+    let (dut, host, len, behind) = defaults.unwrap_or_else(|| port_defaults(family, 0));
     let fields = match node.map(|n| (&n.value, n)) {
         None | Some((Value::Null, _)) => None,
         Some((Value::Scalar { text, .. }, _)) if text == "off" => return Some(None),
@@ -202,6 +256,12 @@ pub(crate) fn read<'n>(
         }
     };
     let get = |key: &str| fields.and_then(|f| f.get(key)).map(|e| &e.value);
+    if defaults.is_none() && (get("dut").is_none() || get("behind").is_none()) {
+        let message = format!("only the first {DEFAULT_VLANS} sub-interfaces of a port have default addresses");
+        let help = format!("give this one `{key}: {{dut: …, host: …, behind: …}}`, or `{key}: off`");
+        problems.add(node.map_or(port_span, |n| &n.span), message, help);
+        return None;
+    }
     let mut right = true;
     let mut prefix = |key: &str, default: (IpAddr, u8), problems: &mut Problems| match get(key) {
         None => default,
@@ -408,18 +468,22 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_sixteen_ports_are_apart_and_inside_the_benchmarking_blocks() {
+    fn defaults_of_sixteen_ports_and_their_sub_interfaces_are_apart_and_inside_the_benchmarking_blocks() {
         for (family, block) in [(Family::Ipv4, HARMLESS[0]), (Family::Ipv6, HARMLESS[7])] {
             let block = Prefix::around(block.0, block.1);
             let mut all = Vec::new();
             for index in 0..MAX_PORTS {
-                let (dut, host, len, behind) = defaults(family, index);
-                let link = Prefix::around(dut, len);
-                assert!(link.contains(host) && host != dut);
-                all.push(link);
-                let behind_prefix = Prefix::around(behind.0, behind.1);
-                assert_eq!(to_number(behind.0), behind_prefix.network, "{behind_prefix}");
-                all.push(behind_prefix);
+                let vlans = (0..DEFAULT_VLANS).map(|v| Owner::Vlan(index, v));
+                for owner in std::iter::once(Owner::Port(index)).chain(vlans) {
+                    let (dut, host, len, behind) = owner.defaults(family).unwrap();
+                    let link = Prefix::around(dut, len);
+                    assert!(link.contains(host) && host != dut);
+                    all.push(link);
+                    let behind_prefix = Prefix::around(behind.0, behind.1);
+                    assert_eq!(to_number(behind.0), behind_prefix.network, "{behind_prefix}");
+                    all.push(behind_prefix);
+                }
+                assert!(Owner::Vlan(index, DEFAULT_VLANS).defaults(family).is_none());
             }
             for (i, a) in all.iter().enumerate() {
                 assert!(a.within(&block), "{a}");

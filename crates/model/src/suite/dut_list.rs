@@ -1,25 +1,38 @@
 //! The `duts:` section.
 
-use super::errors::{Problems, did_you_mean, quote};
+use super::errors::{Problems, did_you_mean, list, quote};
 use super::fields::{Fields, items, name, refuse_repeated, text};
 use super::raw::Node;
 use super::values::{params, resolve};
-use super::{DutConfig, Profile};
+use super::{DutConfig, ParamValue, PortConfig, Profile};
 use crate::environment::TESTER;
 use crate::registry::{ParamKind, Registry};
+use crate::role::RouterRole;
+use std::path::Path;
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
 
-/// Reads the routers under test. `ports` is the number of ports where that is known.
+/// What the routers under test must agree with.
+pub(crate) struct Around<'a> {
+    /// Profile.
+    pub profile: Profile,
+    /// Folder of the suite file.
+    pub folder: &'a Path,
+    /// The ports, where they are known.
+    pub ports: Option<&'a [PortConfig]>,
+    /// Names of the routers that run; all when empty.
+    pub only: &'a [String],
+}
+
+/// Reads the routers under test.
 pub(crate) fn read(
     node: &Node,
     registry: &Registry,
-    profile: Profile,
-    ports: Option<usize>,
+    around: &Around,
     problems: &mut Problems,
 ) -> Option<Vec<DutConfig>> {
     let nodes = items(node, "`duts`", &format!("- {EXAMPLE}"), problems)?;
-    let duts: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, profile, ports, problems)).collect();
+    let duts: Vec<_> = nodes.iter().filter_map(|n| one(n, registry, around, problems)).collect();
     refuse_repeated("DUTs", duts.iter().map(|(dut, node)| (dut.name.as_str(), &node.span)), problems);
     (duts.len() == nodes.len()).then(|| duts.into_iter().map(|(dut, _)| dut).collect())
 }
@@ -27,8 +40,7 @@ pub(crate) fn read(
 fn one<'n>(
     node: &'n Node,
     registry: &Registry,
-    profile: Profile,
-    ports: Option<usize>,
+    around: &Around,
     problems: &mut Problems,
 ) -> Option<(DutConfig, &'n Node)> {
     let fields = Fields::of(node, "a DUT", EXAMPLE, problems)?;
@@ -52,11 +64,11 @@ fn one<'n>(
     fields.refuse_unknown(&format!("a DUT of kind `{kind}`"), &keys, problems);
     let what = format!("a DUT of kind `{kind}`");
     let find = |key: &str| fields.get(key).map(|e| &e.value);
-    let resolved = resolve(spec.params, profile, find, (&kind_node.span, &what), problems)?;
+    let resolved = resolve(spec.params, around.profile, find, (&kind_node.span, &what), problems)?;
     for param in spec.params.iter().filter(|p| p.kind == ParamKind::Interfaces) {
         let Some(given) = resolved.get(param.key) else { continue };
-        let super::ParamValue::Texts(interfaces) = &given.value else { continue };
-        if let (Some(ports), Some(at)) = (ports, given.node)
+        let ParamValue::Texts(interfaces) = &given.value else { continue };
+        if let (Some(ports), Some(at)) = (around.ports.map(<[_]>::len), given.node)
             && ports != interfaces.len()
         {
             problems.add(
@@ -66,5 +78,23 @@ fn one<'n>(
             );
         }
     }
-    Some((DutConfig { name: name?, kind: kind.to_owned(), params: params(&resolved) }, name_node?))
+    // What will not run need not suit the rest.
+    let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
+    if let Some(ports) = around.ports.filter(|_| runs) {
+        let needs = RouterRole::of(ports).needs();
+        if let Some(need) = needs.iter().find(|need| !spec.capabilities.has(**need)) {
+            problems.add(
+                &kind_node.span,
+                format!("the ports ask for `{need}`, which routers of kind `{kind}` cannot do"),
+                format!("kinds that can: {}", list(registry.able(&needs))),
+            );
+        }
+    }
+    let mut params = params(&resolved);
+    for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {
+        if let Some(ParamValue::Text(path)) = params.0.get_mut(param.key) {
+            *path = around.folder.join(&*path).display().to_string();
+        }
+    }
+    Some((DutConfig { name: name?, kind: kind.to_owned(), params }, name_node?))
 }

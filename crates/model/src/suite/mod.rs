@@ -14,7 +14,9 @@ pub mod read;
 pub mod schema;
 mod test_list;
 pub(crate) mod values;
+mod vlan_list;
 
+pub use addresses::is_lab_address;
 pub use bgp::{BgpConfig, PortBgp};
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
@@ -91,6 +93,38 @@ pub struct PortConfig {
     pub ipv6: Option<Addressing>,
     /// BGP on this port, if the suite has any.
     pub bgp: Option<PortBgp>,
+    /// VLAN sub-interfaces of the DUT's port, each with networks of its own behind it.
+    pub vlans: Vec<VlanConfig>,
+}
+
+/// A VLAN sub-interface on one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VlanConfig {
+    /// Tags, the outer one first; one (IEEE 802.1Q) or two (IEEE 802.1ad).
+    pub tags: Vec<VlanTag>,
+    /// IPv4 addressing, if IPv4 is used.
+    pub ipv4: Option<Addressing>,
+    /// IPv6 addressing, if IPv6 is used.
+    pub ipv6: Option<Addressing>,
+}
+
+/// A VLAN tag without priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VlanTag {
+    /// EtherType: 0x8100 (IEEE 802.1Q, C-TAG), 0x88a8 (IEEE 802.1ad, S-TAG).
+    pub tpid: u16,
+    /// VLAN identifier, 1 to 4094.
+    pub vid: u16,
+}
+
+impl VlanConfig {
+    /// Addressing of `family`.
+    pub fn addressing(&self, family: Family) -> Option<&Addressing> {
+        match family {
+            Family::Ipv4 => self.ipv4.as_ref(),
+            Family::Ipv6 => self.ipv6.as_ref(),
+        }
+    }
 }
 
 impl PortConfig {

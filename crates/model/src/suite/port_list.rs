@@ -1,10 +1,11 @@
 //! The `ports:` section.
 
 use super::PortConfig;
-use super::addresses::{self, MAX_PORTS, Placed};
+use super::addresses::{self, MAX_PORTS, Owner, Placed};
 use super::errors::{Problems, quote};
 use super::fields::{Fields, add_quantity, items, name, refuse_repeated, text, whole};
 use super::raw::Node;
+use super::vlan_list::{self, Vlan};
 use crate::quantity::Bandwidth;
 use crate::trial::Family;
 use std::ops::Range;
@@ -26,6 +27,7 @@ struct Port<'n> {
     mtu: u32,
     ipv4: Option<Placed<'n>>,
     ipv6: Option<Placed<'n>>,
+    vlans: Vec<Vlan<'n>>,
 }
 
 /// Reads the ports. `public` says whether addresses of others may be used, `routed` whether the suite has BGP: then a port more
@@ -61,32 +63,38 @@ fn finish(port: Port) -> PortConfig {
         ipv4: port.ipv4.map(|p| p.addressing),
         ipv6: port.ipv6.map(|p| p.addressing),
         bgp: None,
+        vlans: port.vlans.into_iter().map(Vlan::finish).collect(),
     }
 }
 
 fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
     let fields = Fields::of(node, "a port", EXAMPLE, problems)?;
-    fields.refuse_unknown("a port", &["name", "speed", "mtu", "ipv4", "ipv6"], problems);
+    fields.refuse_unknown("a port", &["name", "speed", "mtu", "ipv4", "ipv6", "vlans"], problems);
     let name_node = fields.required("name", "a port", "name: p1", problems);
     let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
     let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems).and_then(|n| speed(n, problems));
     // Errors about defaults point at the name of the port, not at all of its lines.
     let place = name_node.map_or(&node.span, |n| &n.span);
     let get = |key: &str| fields.get(key).map(|e| &e.value);
-    let ipv4 = addresses::read(get("ipv4"), Family::Ipv4, index, place, public, problems);
-    let ipv6 = addresses::read(get("ipv6"), Family::Ipv6, index, place, public, problems);
+    let ipv4 = addresses::read(get("ipv4"), Family::Ipv4, Owner::Port(index), place, public, problems);
+    let ipv6 = addresses::read(get("ipv6"), Family::Ipv6, Owner::Port(index), place, public, problems);
     let (ipv4, ipv6) = (ipv4?, ipv6?);
     if ipv4.is_none() && ipv6.is_none() {
         problems.add(place, "this port has neither IPv4 nor IPv6", "remove `ipv4: off` or `ipv6: off`");
         return None;
     }
+    let has = [ipv4.is_some(), ipv6.is_some()];
+    let vlans = match get("vlans") {
+        Some(node) => vlan_list::read(node, index, has, public, problems)?,
+        None => Vec::new(),
+    };
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
     let mtu = match get("mtu") {
         Some(node) => whole(node, "`mtu`", least, MAX_MTU, problems)?,
         None => u64::from(DEFAULT_MTU),
     };
     let mtu = u32::try_from(mtu).unwrap_or(DEFAULT_MTU);
-    Some(Port { name: name?, name_span: place, speed: speed?, mtu, ipv4, ipv6 })
+    Some(Port { name: name?, name_span: place, speed: speed?, mtu, ipv4, ipv6, vlans })
 }
 
 fn speed(node: &Node, problems: &mut Problems) -> Option<Bandwidth> {
@@ -121,10 +129,15 @@ fn check_families(ports: &[Port], problems: &mut Problems) {
 fn check_overlaps(ports: &[Port], problems: &mut Problems) {
     let mut seen: Vec<(addresses::Prefix, String)> = Vec::new();
     for port in ports {
-        for placed in [&port.ipv4, &port.ipv6].into_iter().flatten() {
+        let own = [&port.ipv4, &port.ipv6].into_iter().flatten().map(|placed| (placed, quote(&port.name)));
+        let vlans = port.vlans.iter().flat_map(|v| {
+            let whose = format!("{} of {}", v.show(), quote(&port.name));
+            [&v.ipv4, &v.ipv6].into_iter().flatten().map(move |placed| (placed, whose.clone()))
+        });
+        for (placed, whose) in own.chain(vlans) {
             let own = [
-                (placed.link(), format!("the link of {}", quote(&port.name)), placed.link_span),
-                (placed.behind(), format!("what is behind {}", quote(&port.name)), placed.behind_span),
+                (placed.link(), format!("the link of {whose}"), placed.link_span),
+                (placed.behind(), format!("what is behind {whose}"), placed.behind_span),
             ];
             for (prefix, what, span) in own {
                 if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {

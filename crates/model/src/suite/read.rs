@@ -6,6 +6,7 @@ use super::raw::{self, Node};
 use super::{DutConfig, Profile, Suite, bgp, dut_list, port_list, test_list};
 use crate::registry::Registry;
 use std::ops::Range;
+use std::path::Path;
 
 /// Seed where neither suite nor command line gives one.
 pub const DEFAULT_SEED: u64 = 2544;
@@ -29,7 +30,7 @@ pub struct Overrides {
     pub seed: Option<u64>,
 }
 
-/// Reads a suite. `file_name` is what errors call the file.
+/// Reads a suite. `file_name` is what errors call the file; files that the suite names are relative to its folder.
 ///
 /// Order of DUTs and tests is that of the file, whatever the order in `overrides`.
 ///
@@ -38,12 +39,19 @@ pub struct Overrides {
 /// gives one error.
 pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
     let mut problems = Problems::default();
+    let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
     let root = raw::parse(text, &mut problems);
-    let suite = root.and_then(|root| suite(&root, registry, overrides, &mut problems));
+    let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
     problems.finish(suite, file_name, text)
 }
 
-fn suite(root: &Node, registry: &Registry, overrides: &Overrides, problems: &mut Problems) -> Option<Suite> {
+fn suite(
+    root: &Node,
+    folder: &Path,
+    registry: &Registry,
+    overrides: &Overrides,
+    problems: &mut Problems,
+) -> Option<Suite> {
     let fields = Fields::of(root, "a suite", "suite: my-suite", problems)?;
     fields.refuse_unknown("a suite", &KEYS, problems);
     // Whatever is missing at the top is missing at the beginning of the file.
@@ -78,10 +86,12 @@ fn suite(root: &Node, registry: &Registry, overrides: &Overrides, problems: &mut
     let mut ports =
         ports_node.and_then(|n| port_list::read(n, public.unwrap_or(true), fields.get("bgp").is_some(), problems));
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
-    let count = ports.as_ref().map(Vec::len);
     let bgp_entry = fields.get("bgp");
     let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
-    let duts = duts_node.and_then(|n| dut_list::read(n, registry, profile_used, count, problems));
+    let duts = duts_node.and_then(|n| {
+        let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
+        dut_list::read(n, registry, &around, problems)
+    });
     // What will not run need not suit the rest.
     let runs = |d: &&DutConfig| overrides.duts.is_empty() || overrides.duts.contains(&d.name);
     let around = test_list::Around {

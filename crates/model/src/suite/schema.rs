@@ -3,6 +3,7 @@
 
 use super::addresses::MAX_PORTS;
 use super::read::KEYS;
+use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use serde_json::{Map, Value, json};
 
@@ -101,6 +102,32 @@ fn port() -> Value {
             },
             "ipv4": family("IPv4", "198.18.1.1/24", "198.18.1.2", "198.18.64.0/18"),
             "ipv6": family("IPv6", "2001:2:0:1::1/64", "2001:2:0:1::2", "2001:2:0:4000::/50"),
+            "vlans": {
+                "description": "VLAN sub-interfaces of the DUT's port; the first 16 have default addresses.",
+                "type": "array", "maxItems": MAX_VLANS, "items": vlan(),
+            },
+        },
+    })
+}
+
+fn vlan() -> Value {
+    let id = json!({ "type": "integer", "minimum": 1, "maximum": MAX_ID });
+    let tpids: Vec<_> = TPIDS.iter().map(|(text, _)| *text).collect();
+    json!({
+        "type": "object",
+        "required": ["id"],
+        "additionalProperties": false,
+        "properties": {
+            "id": {
+                "description": "VLAN identifier, or that of the outer and the inner tag.",
+                "oneOf": [id, { "type": "array", "minItems": 1, "maxItems": 2, "items": id }],
+            },
+            "tpid": {
+                "description": "EtherType of the tag, of two tags of the outer one; default: 0x8100 for one tag, 0x88a8 for two.",
+                "enum": tpids,
+            },
+            "ipv4": family("IPv4", "198.18.16.1/27", "198.18.16.2", "198.18.32.0/26"),
+            "ipv6": family("IPv6", "2001:2:0:100::1/64", "2001:2:0:100::2", "2001:2:0:200::/64"),
         },
     })
 }
@@ -256,7 +283,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
         ParamKind::Choice(words) => json!({ "enum": words }),
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
-        ParamKind::Command => json!({ "type": "string", "minLength": 1 }),
+        ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
         ParamKind::Ports => list(name()),
         ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
     }

@@ -6,7 +6,8 @@ use super::fields::{Fields, items};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, params, resolve};
 use super::{DutConfig, ParamValue, PortConfig, Profile, TestConfig};
-use crate::registry::{BGP, Registry, TestSpec};
+use crate::capabilities::Need;
+use crate::registry::{Registry, TestSpec};
 use crate::trial::Family;
 use std::ops::Range;
 
@@ -163,19 +164,18 @@ fn check_needs(test: &Written, registry: &Registry, around: &Around, problems: &
     let spec = test.spec;
     for role in spec.needs {
         for dut in &around.duts {
-            let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.roles.contains(role)) else { continue };
-            let able: Vec<_> = registry.kinds.iter().filter(|k| k.roles.contains(role)).map(|k| k.name).collect();
+            let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.capabilities.has(*role)) else { continue };
             problems.add(
                 test.name_span,
                 format!(
                     "the test `{}` needs routers of role `{role}`, which `{}` of kind `{}` cannot play",
                     spec.name, dut.name, kind.name
                 ),
-                format!("put one of them into a suite of its own; kinds that can: {}", list(able)),
+                format!("put one of them into a suite of its own; kinds that can: {}", list(registry.able(&[*role]))),
             );
         }
     }
-    if spec.needs.contains(&BGP) && !around.bgp {
+    if spec.needs.contains(&Need::Bgp) && !around.bgp {
         let message = format!("the test `{}` needs BGP, but the suite has no `bgp:`", spec.name);
         problems.add(test.name_span, message, "add `bgp: {}` at the top of the suite; every key of it has a default");
     }

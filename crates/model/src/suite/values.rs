@@ -157,7 +157,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
         }
         ParamKind::Choice(words) => word(node, &what, words, problems).map(ParamValue::Text),
-        ParamKind::Text | ParamKind::Command => {
+        ParamKind::Text | ParamKind::Command | ParamKind::File => {
             text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
         }
         ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
@@ -182,6 +182,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         },
         ParamKind::Text => "some text",
         ParamKind::Command => "systemctl restart router",
+        ParamKind::File => "my-router.conf",
         ParamKind::Interfaces => "[eth1, eth2]",
         ParamKind::Ports => "[p1, p2]",
     }

@@ -1,7 +1,8 @@
 //! A small registry for the tests of suite reading.
 #![allow(dead_code, missing_docs)]
 
-use drophammer_model::registry::{BGP, FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
+use drophammer_model::capabilities::{Capabilities, Need, Vlans};
+use drophammer_model::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use drophammer_model::suite::read::{Overrides, read};
 use drophammer_model::suite::{Suite, SuiteErrors};
 
@@ -65,29 +66,36 @@ static ROUTES: TestSpec = TestSpec {
     source: "RFC 4271",
     params: &[],
     figures: &[],
-    needs: &[BGP],
+    needs: &[Need::Bgp],
 };
 
 static FRR: KindSpec = KindSpec {
     name: "frr",
     summary: "FRRouting.",
-    roles: &["ipv4-router", BGP],
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        vlans: Vlans::Own,
+        vlan_tags: 2,
+        ..Capabilities::ROUTER
+    },
     needs: &[("zebra", "frr")],
-    params: &[ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads")],
-    simulated: false,
+    params: &[
+        ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads"),
+        ParamSpec::optional("config", ParamKind::File, "a file"),
+    ],
 };
 static BIRD: KindSpec =
-    KindSpec { name: "bird", summary: "BIRD.", roles: &[], needs: &[], params: &[], simulated: false };
+    KindSpec { name: "bird", summary: "BIRD.", capabilities: Capabilities::ROUTER, needs: &[], params: &[] };
 static EXTERNAL: KindSpec = KindSpec {
     name: "external",
     summary: "A router on real interfaces.",
-    roles: &[],
+    capabilities: Capabilities::ROUTER,
     needs: &[],
     params: &[
         ParamSpec::required("interfaces", ParamKind::Interfaces, "interfaces of the tester"),
         ParamSpec::optional("note", ParamKind::Text, "a remark"),
     ],
-    simulated: false,
 };
 
 /// The registry of these tests.

@@ -9,6 +9,7 @@ pub use process::run;
 
 use crate::simulated;
 use drophammer_lab::{Lab, LabError, Links, Program, ProgramDut};
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, PortConfig};
 use drophammer_port::tap;
 use drophammer_reference::{Config, Router};
@@ -96,5 +97,5 @@ pub fn bring_up_with(
         configuration: ("reference.json".into(), text + "\n"),
         when_forwarding: Some("begin".into()),
     };
-    ProgramDut::bring_up(lab, dut, ports, work_dir, program, stop)
+    ProgramDut::bring_up(lab, dut, &RouterRole::of(ports), work_dir, program, stop)
 }

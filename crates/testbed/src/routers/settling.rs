@@ -1,12 +1,11 @@
 //! Waiting until the DUT has taken what was said, and tells what it must.
 
-use super::RoutingState;
-use crate::bed::Bed;
-use crate::hosts::Hosts;
+use super::{BgpRouting, RoutingState};
 use drophammer_emulation::bgp::Pressure;
 use drophammer_methods::routing::{RESTLESS, WatchIndex};
 use drophammer_methods::{Sending, Settled, TestError};
 use drophammer_model::Instant;
+use drophammer_rig::Hosts;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -47,13 +46,13 @@ impl Lately {
     }
 }
 
-impl Bed<'_> {
+impl BgpRouting<'_> {
     /// Waits as [`drophammer_methods::Routing::await_settled`] has to.
     pub(super) fn settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
         let begun = self.instant();
-        let before = self.state().pressure(&self.hosts, begun);
-        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state().movement(&self.hosts));
-        let (taken, off) = (self.state().taken(&self.hosts), self.state().off(&self.hosts, watches));
+        let before = self.state.pressure(&self.bench.rig.hosts, begun);
+        let (mut sent_at, mut moved_at, mut movement) = (None, begun, self.state.movement(&self.bench.rig.hosts));
+        let (taken, off) = (self.state.taken(&self.bench.rig.hosts), self.state.off(&self.bench.rig.hosts, watches));
         let mut progress = Progress { taken, off, at: begun };
         let mut lately = Lately::default();
         let cause = loop {
@@ -63,35 +62,36 @@ impl Bed<'_> {
                 }
                 sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
             })?;
-            let (now, state) = (self.instant(), self.state());
-            if let Some((peer, cause)) = state.lost(&self.hosts) {
+            let (now, state) = (self.instant(), &self.state);
+            if let Some((peer, cause)) = state.lost(&self.bench.rig.hosts) {
                 break format!("the session of {} ended: {cause}", state.peers[peer].name);
             }
-            if sent_at.is_some() && state.complete(&self.hosts, watches) && state.ended(&self.hosts) {
+            if sent_at.is_some() && state.complete(&self.bench.rig.hosts, watches) && state.ended(&self.bench.rig.hosts)
+            {
                 break String::new();
             }
-            progress.note(now, state.taken(&self.hosts), state.off(&self.hosts, watches));
-            lately.note(now, state.updates(&self.hosts));
-            let moved = state.movement(&self.hosts);
+            progress.note(now, state.taken(&self.bench.rig.hosts), state.off(&self.bench.rig.hosts, watches));
+            lately.note(now, state.updates(&self.bench.rig.hosts));
+            let moved = state.movement(&self.bench.rig.hosts);
             if moved != movement {
                 (moved_at, movement) = (now, moved);
             } else if now.since(moved_at.max(progress.at)) > patience {
                 let what = if sent_at.is_none() { "the router takes no more" } else { "nothing more came" };
-                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.hosts));
+                break format!("{what} for {} s{}", patience.as_secs_f64(), state.came_back(&self.bench.rig.hosts));
             }
             if now.since(progress.at) > patience * RESTLESS {
-                break state.restless(&self.hosts, watches, (now, progress.at), lately.grown());
+                break state.restless(&self.bench.rig.hosts, watches, (now, progress.at), lately.grown());
             }
         };
-        let Pressure { held, unanswered, late } = self.state().pressure(&self.hosts, self.instant()) - before;
+        let Pressure { held, unanswered, late } = self.state.pressure(&self.bench.rig.hosts, self.instant()) - before;
         let sending =
             Sending { held_s: held.as_secs_f64(), unanswered_s: unanswered.as_secs_f64(), late_s: late.as_secs_f64() };
-        self.state_mut().speaking.clear();
+        self.state.speaking.clear();
         let reports: Vec<_> = watches
             .iter()
             .filter_map(|watch| {
-                let watch = &self.state().watches[*watch];
-                let (routers, router) = self.routers_of(watch.observer)?;
+                let watch = &self.state.watches[*watch];
+                let (routers, router) = self.bench.rig.hosts.session(watch.observer)?;
                 Some(routers.inbox(router).report(watch.id))
             })
             .collect();
@@ -112,8 +112,8 @@ impl RoutingState {
     /// Who kept those who have something to say from it until `now`.
     fn pressure(&self, hosts: &Hosts, now: Instant) -> Pressure {
         let of = |peer: &usize| {
-            let (port, router) = self.at(*peer);
-            Some(hosts.routers(port)?.pressure(router, now))
+            let (routers, router) = hosts.session(*peer)?;
+            Some(routers.pressure(router, now))
         };
         self.speaking.iter().filter_map(of).fold(Pressure::default(), |sum, more| sum + more)
     }
@@ -121,8 +121,8 @@ impl RoutingState {
     /// Bytes that the DUT's TCP has acknowledged.
     fn taken(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
-            let (port, router) = self.at(*peer);
-            Some(hosts.routers(port)?.taken(router))
+            let (routers, router) = hosts.session(*peer)?;
+            Some(routers.taken(router))
         };
         self.wanted.iter().filter_map(of).sum()
     }
@@ -130,8 +130,8 @@ impl RoutingState {
     /// UPDATEs received.
     fn updates(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
-            let (port, router) = self.at(*peer);
-            Some(hosts.routers(port)?.inbox(router).totals().updates)
+            let (routers, router) = hosts.session(*peer)?;
+            Some(routers.inbox(router).totals().updates)
         };
         self.wanted.iter().filter_map(of).sum()
     }
@@ -140,8 +140,8 @@ impl RoutingState {
     fn off(&self, hosts: &Hosts, watches: &[WatchIndex]) -> u64 {
         let of = |watch: &WatchIndex| {
             let watch = &self.watches[*watch];
-            let (port, router) = self.at(watch.observer);
-            let report = hosts.routers(port)?.inbox(router).report(watch.id);
+            let (routers, router) = hosts.session(watch.observer)?;
+            let report = routers.inbox(router).report(watch.id);
             Some(u64::from(report.missing) + u64::from(report.unexpected) + u64::from(report.wrong))
         };
         watches.iter().filter_map(of).sum()
@@ -159,8 +159,7 @@ impl RoutingState {
         let (mut routes, mut example) = (0, None);
         for watch in watches {
             let watch = &self.watches[*watch];
-            let (port, router) = self.at(watch.observer);
-            let Some(routers) = hosts.routers(port) else { continue };
+            let Some((routers, router)) = hosts.session(watch.observer) else { continue };
             let (count, first) = routers.inbox(router).moved_since(watch.id, begin);
             routes += u64::from(count);
             example = example.or(first);

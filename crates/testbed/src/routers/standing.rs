@@ -1,15 +1,14 @@
-//! How the routers of a bed stand: what is up, said, complete, moving.
+//! How the routers behind the ports stand: what is up, said, complete, moving.
 
 use super::RoutingState;
-use crate::hosts::Hosts;
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
+use drophammer_rig::Hosts;
 
 impl RoutingState {
     /// The first session that must be up and is not, and why.
     pub(super) fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
         self.wanted.iter().find_map(|peer| {
-            let (port, router) = self.at(*peer);
-            let routers = hosts.routers(port)?;
+            let (routers, router) = hosts.session(*peer)?;
             if routers.established(router) {
                 return None;
             }
@@ -22,8 +21,8 @@ impl RoutingState {
     /// been said in it.
     pub(super) fn came_back(&self, hosts: &Hosts) -> String {
         let told = |peer: &PeerIndex| {
-            let (port, router) = self.at(*peer);
-            let (losses, cause) = hosts.routers(port)?.losses(router);
+            let (routers, router) = hosts.session(*peer)?;
+            let (losses, cause) = routers.losses(router);
             let cause = cause.filter(|_| losses > 0)?;
             Some(format!("; the session of {} had ended: {cause}", self.peers[*peer].name))
         };
@@ -31,25 +30,20 @@ impl RoutingState {
     }
 
     pub(super) fn said(&self, hosts: &Hosts) -> bool {
-        self.speaking.iter().all(|peer| {
-            let (port, router) = self.at(*peer);
-            hosts.routers(port).is_none_or(|routers| routers.said(router))
-        })
+        self.speaking.iter().all(|peer| hosts.session(*peer).is_none_or(|(routers, router)| routers.said(router)))
     }
 
     /// Sessions that were asked to end, and have.
     pub(super) fn ended(&self, hosts: &Hosts) -> bool {
-        (0..self.places.len()).filter(|peer| !self.wanted.contains(peer)).all(|peer| {
-            let (port, router) = self.at(peer);
-            hosts.routers(port).is_none_or(|routers| routers.idle(router))
-        })
+        (0..self.peers.len())
+            .filter(|peer| !self.wanted.contains(peer))
+            .all(|peer| hosts.session(peer).is_none_or(|(routers, router)| routers.idle(router)))
     }
 
     pub(super) fn complete(&self, hosts: &Hosts, watches: &[WatchIndex]) -> bool {
         watches.iter().all(|watch| {
             let watch = &self.watches[*watch];
-            let (port, router) = self.at(watch.observer);
-            hosts.routers(port).is_none_or(|routers| {
+            hosts.session(watch.observer).is_none_or(|(routers, router)| {
                 let inbox = routers.inbox(router);
                 inbox.is_complete(watch.id) && inbox.report(watch.id).wrong == 0
             })
@@ -59,8 +53,7 @@ impl RoutingState {
     /// Everything that has been sent and received, so that a change shows.
     pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &PeerIndex| {
-            let (port, router) = self.at(*peer);
-            let routers = hosts.routers(port)?;
+            let (routers, router) = hosts.session(*peer)?;
             let (told, said) = (routers.inbox(router).totals(), routers.outbox_progress(router));
             Some(told.bytes + told.updates + said.bytes)
         };

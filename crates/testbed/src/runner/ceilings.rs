@@ -1,12 +1,11 @@
 //! What is measured of the tester itself before, or without, a router.
 
 use super::{RunError, Runner};
-use crate::bed::{Bed, Left};
-use crate::hosts::{Hosts, host_mac};
+use crate::config::joined_in_pairs;
 use crate::observer::{Observer, Progress};
-use crate::ports::Ports;
 use crate::records::{problem_of, status_of};
 use crate::route_ceiling::{self, Ceilings};
+use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use drophammer_methods::parameters::{DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, PAUSE};
 use drophammer_methods::pattern::Pattern;
@@ -21,6 +20,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{DutConfig, Params, Profile, Suite};
 use drophammer_model::trial::Load;
 use drophammer_port::SystemClock;
+use drophammer_rig::{Ports, Rig};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -53,50 +53,38 @@ impl Runner<'_> {
             }
         };
         let configs = &suite.ports[..ports.len()];
-        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(suite.seed, i)).collect();
+        let config = joined_in_pairs(configs, suite.seed);
         let record = DutRecord {
             name: TESTER.into(),
             kind: TESTER_KIND.into(),
             version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
             confinement: without.confinement().into(),
-            ports: real::port_records(configs, &ports, &macs),
+            ports: real::port_records(configs, &ports, &config),
             ..DutRecord::default()
         };
         self.keep(&Record::Dut(record))?;
-        let mut hosts = Hosts::new(configs, &[], suite.seed);
-        // Across the loop each port faces the other one of its pair.
-        (0..ports.len()).for_each(|i| hosts.fix(i, macs[i ^ 1]));
-        let none = BTreeMap::new();
         let mut watcher = CeilingObserver { inner: self.observer, trials: Vec::new() };
         let mut records = Vec::new();
         let mut interrupted = false;
         let routes = {
-            let mut bed = Bed::new(
-                TESTER,
-                configs,
-                ports,
-                hosts,
-                Box::new(simulated::Immortal),
-                none,
-                &mut self.session,
-                &mut watcher,
-            );
-            bed.test = "tester_ceiling".into();
+            let rig = Rig::new(ports, &config);
+            let device = Box::new(simulated::Immortal);
+            let mut setup = TestSetup::new(TESTER, configs, rig, device, &mut self.session, &mut watcher);
             for params in params {
                 let title = tester_ceiling::TesterCeiling.spec().title;
                 let total = self.plan.iter().map(|(_, d)| *d).sum();
-                bed.left =
-                    Left { after: total, test: tester_ceiling::TesterCeiling.estimate(&params), since: Instant::now() };
-                let left = bed.left.now();
+                let test = tester_ceiling::TesterCeiling.estimate(&params);
+                setup.begin_test("tester_ceiling", Left { after: total, test, since: Instant::now() });
+                let left = setup.left.now();
                 let of = self.plan.len();
-                bed.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
+                setup.observer().progress(&Progress::Test { dut: TESTER, title, number: 0, of, left });
                 let mut outcome = Outcome::default();
                 let begun = Instant::now();
-                let result = tester_ceiling::TesterCeiling.run(&mut bed, &params, &mut outcome);
+                let result = tester_ceiling::TesterCeiling.run(&mut setup, &params, &mut outcome);
                 interrupted |= matches!(result, Err(TestError::Interrupted));
                 let status = status_of(&result);
                 let problem = problem_of(&status);
-                bed.observer().progress(&Progress::TestEnded { dut: TESTER, title, problem });
+                setup.observer().progress(&Progress::TestEnded { dut: TESTER, title, problem });
                 records.push(Record::Test(Box::new(TestRecord {
                     dut: TESTER.into(),
                     test: "tester_ceiling".into(),
@@ -108,7 +96,7 @@ impl Runner<'_> {
                 })));
             }
             let after = self.plan.iter().map(|(_, d)| *d).sum();
-            let (routes, record, stopped) = route_ceiling::measure(&mut bed, suite, after);
+            let (routes, record, stopped) = route_ceiling::measure(&mut setup, suite, after);
             interrupted |= stopped;
             records.extend(record);
             routes
@@ -199,8 +187,8 @@ const OFFERED: TableSpec<OfferedRow> =
 
 /// What the tester can send through these ports, where no loop tells its ceiling: as much as they take, into the DUT. It
 /// bounds the loads that tests ask for; what the tester can receive is not known by it.
-pub(super) fn sending_ceilings(bed: &mut Bed<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
-    bed.test = "offered_load".into();
+pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
+    setup.begin_test("offered_load", setup.left);
     let begun = Instant::now();
     let mut found = BTreeMap::new();
     let mut outcome = Outcome::default();
@@ -208,10 +196,10 @@ pub(super) fn sending_ceilings(bed: &mut Bed<'_>, dut: &DutConfig, suite: &Suite
     for params in ceiling_params(suite) {
         for size in FRAME_SIZES.get(&params) {
             let pattern = Pattern::new(size, &params);
-            let load = Load::Maximum { limit_pps: pattern.limits(bed).line.pps() };
+            let load = Load::Maximum { limit_pps: pattern.limits(setup).line.pps() };
             let purpose = format!("what the tester can offer, {}", pattern.size_text());
             let seconds = TRIAL_DURATION.seconds(&params);
-            match pattern.trial(bed.ports(), purpose, load, seconds).and_then(|spec| bed.trial(&spec)) {
+            match pattern.trial(setup.ports(), purpose, load, seconds).and_then(|spec| setup.trial(&spec)) {
                 Ok(result) => {
                     let offered = result.offered_load();
                     found.insert(pattern.key(), offered);
@@ -228,15 +216,15 @@ pub(super) fn sending_ceilings(bed: &mut Bed<'_>, dut: &DutConfig, suite: &Suite
             }
         }
     }
-    bed.ceilings = found;
+    setup.ceilings = found;
     let record = Record::Test(Box::new(TestRecord {
         dut: dut.name.clone(),
-        test: bed.test.clone(),
+        test: setup.bench().test.clone(),
         title: "Offered load".into(),
         parameters: serde_json::Value::Null,
         elapsed_s: begun.elapsed().as_secs_f64(),
         status: TestStatus::Completed,
         outcome,
     }));
-    bed.observer().record(&record).map_err(TestError::Store)
+    setup.observer().record(&record).map_err(TestError::Store)
 }

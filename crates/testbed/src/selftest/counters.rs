@@ -1,11 +1,10 @@
 //! Each counter of the tester against the reference device, which does one thing wrong at a time and tells how often.
 
 use super::SelfTest;
-use crate::bed::{Bed, Left};
-use crate::hosts::Hosts;
+use crate::config::hosts;
 use crate::observer::Observer;
-use crate::ports::Ports;
 use crate::session::Session;
+use crate::setup::{Left, TestSetup};
 use crate::{device, real, simulated};
 use drophammer_lab::Links;
 use drophammer_methods::parameters::{DRAIN, FRAME_SIZES};
@@ -17,7 +16,7 @@ use drophammer_model::suite::{DutConfig, Params, Profile};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, SystemClock};
 use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
-use std::collections::BTreeMap;
+use drophammer_rig::{Ports, Rig};
 use std::time::{Duration, Instant};
 
 pub(super) const NAME: &str = counter_proof::NAME;
@@ -133,16 +132,14 @@ fn on_device(
     let clock = SystemClock::start();
     let ports = real::open(test.lab, drophammer_lab::Dut::interfaces(&device), backend, clock)
         .map_err(|e| failed("its ports cannot be opened", &e))?;
-    let ports = Ports::real(ports, clock, &[]);
-    let hosts = Hosts::new(&test.ports, &[Family::Ipv4], test.seed);
-    let none = BTreeMap::new();
+    let config = hosts(&test.ports, &[Family::Ipv4], test.seed);
+    let rig = Rig::new(Ports::real(ports, clock, &[]), &config);
     let result = {
-        let on_bed = Box::new(real::LabDevice(&mut device));
-        let mut bed = Bed::new(name, &test.ports, ports, hosts, on_bed, none, session, observer);
-        bed.test = NAME.into();
-        bed.left = Left { since: Instant::now(), ..left };
+        let on_bench = Box::new(real::LabDevice(&mut device));
+        let mut setup = TestSetup::new(name, &test.ports, rig, on_bench, session, observer);
+        setup.begin_test(NAME, Left { since: Instant::now(), ..left });
         let params = params(test, words);
-        bed.await_forwarding(&[Family::Ipv4]).and_then(|()| CounterProof.run(&mut bed, &params, outcome))
+        setup.await_forwarding(&[Family::Ipv4]).and_then(|()| CounterProof.run(&mut setup, &params, outcome))
     };
     let down = real::take_down(Box::new(device), &folder);
     result?;

@@ -7,13 +7,12 @@ mod clock;
 mod counters;
 mod verdict;
 
-use crate::bed::{Bed, Left};
-use crate::hosts::{Hosts, host_mac};
+use crate::config::joined_in_pairs;
 use crate::observer::{Observer, Progress};
-use crate::ports::Ports;
 use crate::records::{problem_of, status_of};
 use crate::runner::{RunError, Tally};
 use crate::session::Session;
+use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use drophammer_lab::{Lab, LabError, TesterInterface};
 use drophammer_methods::parameters::{DRAIN, FRAME_SIZES, PAUSE};
@@ -23,11 +22,12 @@ use drophammer_methods::{Method, TestError, tester_ceiling};
 use drophammer_model::environment::{DutRecord, Environment, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, SELF_TEST, Started, TestRecord, TestStatus};
+use drophammer_model::role::RouterRole;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{DutConfig, Params, PortConfig, Profile};
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, SystemClock};
-use std::collections::BTreeMap;
+use drophammer_rig::{Ports, Rig};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -245,7 +245,8 @@ impl Runner<'_> {
             remedy: "this is a mistake of the program".into(),
         })?;
         let observer: &dyn Observer = self.observer;
-        kind.bring_up(test.lab, cabled, &test.ports, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
+        let role = RouterRole::of(&test.ports);
+        kind.bring_up(test.lab, cabled, &role, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
     }
 
     /// Everything that runs on the loop. The inner error is told to the user and ends this backend's part.
@@ -270,74 +271,70 @@ impl Runner<'_> {
             Err(e) => return Ok(Err(e)),
         };
         let configs = self.test.ports[..ports.len()].to_vec();
-        let macs: Vec<_> = (0..ports.len()).map(|i| host_mac(self.test.seed, i)).collect();
+        let config = joined_in_pairs(&configs, self.test.seed);
         let record = DutRecord {
             name: name.into(),
             kind: TESTER_KIND.into(),
             version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
             confinement: joined.confinement(),
-            ports: real::port_records(&configs, &ports, &macs),
+            ports: real::port_records(&configs, &ports, &config),
             ..DutRecord::default()
         };
         found.ports.clone_from(&record.ports);
         self.keep(&Record::Dut(record))?;
-        let mut hosts = Hosts::new(&configs, &[], self.test.seed);
-        // Across the loop each port faces the other one of its pair.
-        (0..ports.len()).for_each(|i| hosts.fix(i, macs[i ^ 1]));
         let lefts: Vec<Left> = (0..STEPS.len()).map(|at| self.left(index, at)).collect();
         let params: Vec<Params> = STEPS.iter().map(|s| self.step_params(*s)).collect();
         let of = STEPS.len() * self.test.backends.len();
         let device = Box::new(simulated::Immortal);
-        let (none, session) = (BTreeMap::new(), &mut self.session);
-        let mut bed = Bed::new(name, &configs, ports, hosts, device, none, session, self.observer);
-        let mut ended = bed.await_forwarding(&[Family::Ipv4]);
+        let rig = Rig::new(ports, &config);
+        let mut setup = TestSetup::new(name, &configs, rig, device, &mut self.session, self.observer);
+        let mut ended = setup.await_forwarding(&[Family::Ipv4]);
         for (at, step) in STEPS.iter().enumerate() {
             if ended.is_err() {
                 break;
             }
-            bed.test = step.name().to_owned();
-            bed.left = Left { since: Instant::now(), ..lefts[at] };
+            setup.begin_test(step.name(), Left { since: Instant::now(), ..lefts[at] });
             let progress = Progress::Test {
                 dut: name,
                 title: step.title(),
                 number: index * STEPS.len() + at + 1,
                 of,
-                left: bed.left.now(),
+                left: setup.left.now(),
             };
             let mut outcome = Outcome::default();
             let result = match step {
                 Step::Loop(method) => {
-                    bed.observer().progress(&progress);
-                    method.run(&mut bed, &params[at], &mut outcome)
+                    setup.observer().progress(&progress);
+                    method.run(&mut setup, &params[at], &mut outcome)
                 }
                 Step::Clock => {
-                    bed.observer().progress(&progress);
+                    setup.observer().progress(&progress);
                     clock::measure(&clock, &mut outcome);
                     Ok(())
                 }
                 Step::Counters => continue,
             };
-            if bed.test == tester_ceiling::NAME {
-                bed.ceilings = tester_ceiling::ceilings_in(&outcome, &params[at]);
+            if step.name() == tester_ceiling::NAME {
+                setup.ceilings = tester_ceiling::ceilings_in(&outcome, &params[at]);
             }
             found.take(&outcome);
             let status = status_of(&result);
-            let elapsed = bed.left.since.elapsed().as_secs_f64();
+            let elapsed = setup.left.since.elapsed().as_secs_f64();
             match problem_of(&status) {
                 None => self.tally.completed += 1,
                 Some(_) => self.tally.failed += 1,
             }
             let ended_now = Progress::TestEnded { dut: name, title: step.title(), problem: problem_of(&status) };
-            bed.observer().progress(&ended_now);
+            setup.observer().progress(&ended_now);
             let record = test_record(name, (step.name(), step.title()), &params[at], elapsed, status, outcome);
-            bed.observer().record(&record).map_err(RunError::Store)?;
+            setup.observer().record(&record).map_err(RunError::Store)?;
             // What the tester could not do at one step, it may at the next.
             ended = match result {
                 Err(e @ (TestError::Interrupted | TestError::Store(_) | TestError::DutDied(_))) => Err(e),
                 _ => Ok(()),
             };
         }
-        drop(bed);
+        drop(setup);
         if let Err(e) = joined.take_down() {
             self.problem(name, &format!("the loop could not be removed: {e}"))?;
         }

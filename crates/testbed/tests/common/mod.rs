@@ -13,13 +13,11 @@ use drophammer_model::trial::Family;
 use drophammer_port::simulated::SimulatedClock;
 use drophammer_port::{Clock, Port};
 use drophammer_reference::Config;
-use drophammer_testbed::bed::Bed;
-use drophammer_testbed::hosts::Hosts;
-use drophammer_testbed::ports::Ports;
-use drophammer_testbed::routers::RoutingState;
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::config::hosts_and_routers;
+use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::{self, Immortal, Reference};
 use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_suite};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -111,7 +109,7 @@ pub fn with_bed<T>(
     suite: &Suite,
     families: &[Family],
     change: impl FnOnce(&mut Config),
-    use_it: impl FnOnce(&mut Bed<'_>, &Reference) -> T,
+    use_it: impl FnOnce(&mut TestSetup<'_>, &Reference) -> T,
 ) -> T {
     with_bed_by(suite, families, change, |clock| Box::new(clock), use_it)
 }
@@ -122,7 +120,7 @@ pub fn with_bed_by<T>(
     families: &[Family],
     change: impl FnOnce(&mut Config),
     clock: impl FnOnce(SimulatedClock) -> Box<dyn Clock>,
-    use_it: impl FnOnce(&mut Bed<'_>, &Reference) -> T,
+    use_it: impl FnOnce(&mut TestSetup<'_>, &Reference) -> T,
 ) -> T {
     let dut = &suite.duts[0];
     let mut config = simulated::config(dut, &suite.ports, suite.seed);
@@ -130,16 +128,13 @@ pub fn with_bed_by<T>(
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
     let ports = Ports::One { ports, clock: clock(parts.clock) };
-    let mut hosts = Hosts::new(&suite.ports, families, suite.seed);
-    let routing = RoutingState::new(&mut hosts, &suite.ports, suite.seed);
-    let ceilings = BTreeMap::new();
+    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, families, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
     let device = Box::new(Immortal);
-    let mut bed = Bed::new(&dut.name, &suite.ports, ports, hosts, device, ceilings, &mut session, &mut memory);
-    bed.routing = routing;
+    let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory);
     let mut left = 100;
-    while bed.hosts.unresolved().is_some() {
+    while bed.rig().hosts.unresolved().is_some() {
         assert!(left > 0, "the device does not tell its address");
         left -= 1;
         drophammer_methods::Testbed::settle(&mut bed, Duration::from_millis(20)).unwrap();

@@ -10,14 +10,13 @@ use drophammer_model::trial::{Family, FlowSpec, GroupCounts, Load, TrialResult, 
 use drophammer_port::priority::Favoured;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
 use drophammer_reference::{Config, Faults, PortCounters, Truth};
-use drophammer_testbed::bed::{Bed, Device};
-use drophammer_testbed::hosts::Hosts;
-use drophammer_testbed::ports::Ports;
-use drophammer_testbed::{Observer, Progress, Session, device, kinds, real, simulated};
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::bench::Device;
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::{Observer, Progress, Session, config, device, kinds, real, simulated};
 use drophammer_traffic::{Plan, Timing};
 use drophammer_wire::signature::TrialKey;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ impl Observer for Nobody {
 
 /// A device that is up, and the bed before it.
 pub struct Up<'a> {
-    pub bed: Bed<'a>,
+    pub bed: TestSetup<'a>,
     device: Rc<RefCell<ProgramDut>>,
     earlier: Vec<TrialKey>,
 }
@@ -121,20 +120,12 @@ impl Bench<'_> {
         let interfaces = device.borrow().interfaces().to_vec();
         let clock = SystemClock::start();
         let open = real::open(self.lab, &interfaces, &INTERFACE_BACKENDS[0], clock)?;
-        let hosts = Hosts::new(ports, &[Family::Ipv4, Family::Ipv6], suite.seed);
+        let hosts = config::hosts(ports, &[Family::Ipv4, Family::Ipv6], suite.seed);
+        let rig = Rig::new(Ports::real(open, clock, &[]), &hosts);
         let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
         let mut observer = Nobody;
         let shared = Box::new(Shared(device.clone()));
-        let mut bed = Bed::new(
-            &dut.name,
-            ports,
-            Ports::real(open, clock, &[]),
-            hosts,
-            shared,
-            BTreeMap::new(),
-            &mut session,
-            &mut observer,
-        );
+        let mut bed = TestSetup::new(&dut.name, ports, rig, shared, &mut session, &mut observer);
         bed.await_forwarding(&[Family::Ipv4, Family::Ipv6]).map_err(|e| e.to_string())?;
         let mut up = Up { bed, device: device.clone(), earlier: Vec::new() };
         let result = use_it(&mut up).and_then(|()| device.borrow_mut().check().map_err(text));
@@ -191,13 +182,13 @@ impl Up<'_> {
         let key = TrialKey::new(u64::from(std::process::id()), 1 << 32 | self.earlier.len() as u64);
         let earlier = self.earlier.iter().rev().take(8).copied().collect();
         let timing = Timing { seed: 11, key, earlier, max_backlog_ns: 3_600_000_000_000, late_ns: 1_000_000_000 };
-        let plan = Plan::new(spec, &bed.hosts.neighbours(), &timing).map_err(|e| e.to_string())?;
+        let plan = Plan::new(spec, &bed.rig().hosts.neighbours(), &timing).map_err(|e| e.to_string())?;
         self.earlier.push(key);
         let before = self.told()?;
         self.ask(&format!("faults {}", serde_json::to_string(faults).map_err(|e| e.to_string())?))?;
         let bed = &mut self.bed;
         let favoured = Favoured::new();
-        let result = bed.ports.run(plan, &mut bed.hosts, &[], &|| false);
+        let result = bed.rig().start_plan(plan, vec![]).and_then(|_| bed.rig().finish(&|| false));
         drop(favoured);
         let after = self.told()?;
         self.ask("faults {}")?;

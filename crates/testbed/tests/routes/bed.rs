@@ -4,7 +4,7 @@ use super::*;
 use drophammer_methods::routing::WatchIndex;
 use drophammer_methods::{Change, Packing, RouteAction, Sending, Settled, Testbed};
 use drophammer_reference::{BgpFaults, Faults};
-use drophammer_testbed::bed::Bed;
+use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(3);
 pub fn with<T>(
     bgp: &str,
     count: u32,
-    use_it: impl FnOnce(&mut Bed<'_>, &Reference, Arc<Routes>, WatchIndex) -> T,
+    use_it: impl FnOnce(&mut TestSetup<'_>, &Reference, Arc<Routes>, WatchIndex) -> T,
 ) -> T {
     let suite = suite(", propagation_delay: 10 ms", 2, bgp, "  - bgp_table_capacity\n");
     let delay = |config: &mut drophammer_reference::Config| {
@@ -34,7 +34,7 @@ pub fn with<T>(
     })
 }
 
-pub fn say(bed: &mut Bed<'_>, all: &Arc<Routes>, watch: WatchIndex, part: Range<u32>, present: bool) -> Settled {
+pub fn say(bed: &mut TestSetup<'_>, all: &Arc<Routes>, watch: WatchIndex, part: Range<u32>, present: bool) -> Settled {
     let (peer, routes, packing) = (0, all.clone(), Packing::default());
     let routing = bed.routing().unwrap();
     routing.expect(watch, part.clone(), present);
@@ -163,7 +163,7 @@ fn a_device_that_reads_no_more_takes_no_more() {
 }
 
 /// Sessions come up, and all of a table is passed on and taken back.
-fn works_again(bed: &mut Bed<'_>, all: &Arc<Routes>) {
+fn works_again(bed: &mut TestSetup<'_>, all: &Arc<Routes>) {
     let routing = bed.routing().unwrap();
     routing.establish(&[0, 2], Duration::from_secs(10)).unwrap();
     let watch = routing.watch(2, 0, all);

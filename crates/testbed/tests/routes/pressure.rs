@@ -64,7 +64,10 @@ fn the_time_that_a_slow_reader_takes_is_the_devices() {
 }
 
 /// A bed whose tester is held up by what the cell says.
-fn sluggish<T>(suite: &Suite, use_it: impl FnOnce(&mut drophammer_testbed::bed::Bed<'_>, &Cell<Duration>) -> T) -> T {
+fn sluggish<T>(
+    suite: &Suite,
+    use_it: impl FnOnce(&mut drophammer_testbed::setup::TestSetup<'_>, &Cell<Duration>) -> T,
+) -> T {
     let by = Rc::new(Cell::new(Duration::ZERO));
     let own = by.clone();
     let clock = |clock| Box::new(Sluggish { clock, by: own }) as Box<dyn Clock>;

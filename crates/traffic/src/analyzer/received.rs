@@ -1,7 +1,9 @@
 //! What was received: of each group, and at each port.
 
+use crate::counts::GroupCounts;
 use crate::histogram::Latencies;
 use crate::plan::spaced;
+use crate::report::GroupReport;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
@@ -87,20 +89,33 @@ impl GroupReceived {
         )
     }
 
-    /// Adds what another lane has received of the same group.
-    pub(crate) fn add(&mut self, other: &GroupReceived) {
-        self.stray += other.stray;
-        self.corrupted += other.corrupted;
-        self.deviations.iter_mut().zip(other.deviations).for_each(|(sum, n)| *sum += n);
-        self.late += other.late;
-        self.bytes += other.bytes;
-        let bins = self.bins.delivered.iter_mut().zip(&other.bins.delivered);
-        bins.chain(self.bins.arrived.iter_mut().zip(&other.bins.arrived)).for_each(|(sum, n)| *sum += n);
-        self.elsewhere.iter_mut().zip(&other.elsewhere).for_each(|(sum, n)| *sum += n);
-        self.latencies.add(&other.latencies);
-        self.latency_sum += other.latency_sum;
-        self.latency_min = self.latency_min.min(other.latency_min);
-        self.latency_max = self.latency_max.max(other.latency_max);
+    /// What was counted so far.
+    pub(crate) fn counts(&self) -> GroupCounts {
+        GroupCounts {
+            refused: 0,
+            corrupted: self.corrupted,
+            stray: self.stray,
+            bytes: self.bytes,
+            latencies: self.latencies.steps().collect(),
+            latency_max_ns: self.latency_max,
+        }
+    }
+
+    /// What was counted, as data.
+    pub(crate) fn report(&self) -> GroupReport {
+        GroupReport {
+            stray: self.stray,
+            corrupted: self.corrupted,
+            deviations: self.deviations.to_vec(),
+            late: self.late,
+            bytes: self.bytes,
+            bins: self.bins.delivered.iter().copied().zip(self.bins.arrived.iter().copied()).collect(),
+            elsewhere: self.elsewhere.clone(),
+            latencies: self.latencies.steps().collect(),
+            latency_sum_ns: self.latency_sum,
+            latency_min_ns: self.latency_min,
+            latency_max_ns: self.latency_max,
+        }
     }
 }
 
@@ -120,6 +135,10 @@ impl Arrivals {
         }
         self.frames += run.frames;
         self.last = self.last.max(Instant(run.last));
+    }
+
+    pub(super) fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// Time that these frames stand for: n frames span n - 1 intervals from first to last, so one mean interval is

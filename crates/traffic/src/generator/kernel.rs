@@ -168,11 +168,9 @@ impl PortGenerator {
         self.skips.extend(report.skips.iter().map(|(sent, total)| Skip { sent: *sent, total: *total }));
         self.lateness = report.lateness;
         self.last_departure = Instant(self.start.0 + report.last_departure_ns);
-        let per_round = self.by_flow(0, self.round.len() as u64);
-        let (rounds, rest) = (report.sent / self.round.len() as u64, report.sent % self.round.len() as u64);
-        let more = self.by_flow(0, rest);
-        for (flow, (all, more)) in self.flows.iter_mut().zip(per_round.iter().zip(more)) {
-            flow.next = rounds * all + more;
+        let shares = self.shares(report.sent);
+        for (flow, share) in self.flows.iter_mut().zip(shares) {
+            flow.next = share;
             self.groups[flow.group].offered += flow.next;
         }
         let mut from = 0;
@@ -180,6 +178,13 @@ impl PortGenerator {
             self.count_bin(bin, from, *frames);
             from += frames;
         }
+    }
+
+    /// Frames of each flow among the first `sent`.
+    pub(super) fn shares(&self, sent: u64) -> Vec<u64> {
+        let per_round = self.by_flow(0, self.round.len() as u64);
+        let (rounds, rest) = (sent / self.round.len() as u64, sent % self.round.len() as u64);
+        per_round.iter().zip(self.by_flow(0, rest)).map(|(all, more)| rounds * all + more).collect()
     }
 
     /// Frames of each flow among places `from..to` of the rounds, `to - from` being short.

@@ -1,6 +1,7 @@
 //! The same frames at the same times give the same result on any number of lanes.
 
 use super::*;
+use crate::engine::LaneState;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, DestinationCounts, FlowSpec, Load, LoadStep, TrialSpec};
@@ -162,10 +163,14 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
         let analyzer = &mut plan.parts[layout.lane_of(port)].analyzer;
         analyzer.take_burst(port, burst.len(), get, |_| Ok::<_, ()>(())).unwrap();
     }
-    let fared: Vec<Fared> = (0..layout.lanes() as u64)
-        .map(|lane| Fared { max_gap_ns: lane, long_gaps_ns: 2 * lane, other: 1, receive_drops: 1, events: vec![] })
-        .collect();
-    result(&mut plan, &fared, 5)
+    let lanes = 0..layout.lanes() as u64;
+    let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
+    let reports = plan.reports(&states.iter().collect::<Vec<_>>(), 5);
+    // A report is data: what was written and read again says the same.
+    let told = serde_json::to_string(&reports).unwrap();
+    let read: Vec<LaneReport> = serde_json::from_str(&told).unwrap();
+    assert_eq!(read, reports);
+    merge(&read)
 }
 
 fn flow(group: u8, from: usize, to: usize, ipv6: bool, weight: f64) -> FlowSpec {

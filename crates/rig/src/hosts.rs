@@ -1,13 +1,13 @@
 //! The emulated hosts behind the tester's ports, as the packet loop meets them.
 
+use crate::config::{Config, PortConfig};
 use drophammer_emulation::bgp::Packing;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::compose::Link;
-use drophammer_emulation::hosts::{HostAddress, HostConfig, HostStack};
+use drophammer_emulation::hosts::{HostConfig, HostStack};
 use drophammer_emulation::tcp::link;
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::Routes;
-use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame};
@@ -24,13 +24,22 @@ struct Host {
     /// The BGP routers at the host's addresses and those after it.
     routers: Option<Routers>,
     queue: VecDeque<Vec<u8>>,
+    /// Frames that have left.
+    sent: u64,
     spare: Vec<Vec<u8>>,
     /// Address of the device where it needs no asking.
     fixed: Option<MacAddr>,
 }
 
+/// Index of a BGP session among all of a rig.
+pub type SessionIndex = usize;
+
 /// Hosts of all ports.
-pub struct Hosts(Vec<Host>);
+pub struct Hosts {
+    hosts: Vec<Host>,
+    /// Port of each session, and its number there.
+    sessions: Vec<(PortIndex, usize)>,
+}
 
 /// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
 const QUEUE: usize = 1024;
@@ -41,52 +50,49 @@ pub(crate) const FULL: Duration = Duration::from_micros(100);
 /// The longest that hosts are left alone.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// MAC address of the emulated router on port `index`. It differs from the interface's own, so that the kernel under the
-/// port lets go of test frames at once instead of routing them.
-pub fn host_mac(seed: u64, index: usize) -> MacAddr {
-    MacAddr::local((seed & 0xff_ffff) << 16 | (index as u64 + 1))
-}
-
 impl Hosts {
-    /// A host per port that uses `families`.
-    pub fn new(ports: &[PortConfig], families: &[Family], seed: u64) -> Hosts {
-        let hosts = ports
-            .iter()
-            .enumerate()
-            .map(|(index, port)| {
-                let mut config = HostConfig {
-                    mac: host_mac(seed, index),
-                    ipv4: None,
-                    ipv6: None,
-                    seed: seed.wrapping_add(index as u64),
-                };
-                for family in families {
-                    let Some(a) = port.addressing(*family) else { continue };
-                    match (a.host, a.dut) {
-                        (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                            config.ipv4 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
-                        }
-                        (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                            config.ipv6 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
-                        }
-                        _ => {}
-                    }
-                }
-                Host {
-                    stack: HostStack::new(config),
-                    routers: None,
-                    queue: VecDeque::new(),
-                    spare: Vec::new(),
-                    fixed: None,
-                }
-            })
-            .collect();
-        Hosts(hosts)
+    /// A host per port of `config`.
+    pub fn new(config: &Config) -> Hosts {
+        let mut sessions = Vec::new();
+        let host = |(index, port): (usize, &PortConfig)| {
+            let seed = config.seed.wrapping_add(index as u64);
+            let mut stack = HostStack::new(HostConfig { mac: port.mac, ipv4: port.ipv4, ipv6: port.ipv6, seed });
+            for (first, count) in &port.also {
+                stack.also(*first, *count);
+            }
+            sessions.extend((0..port.routers.len()).map(|router| (index, router)));
+            let routers = (!port.routers.is_empty()).then(|| Routers::new(port.mtu, seed, port.routers.clone()));
+            Host { stack, routers, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.device }
+        };
+        let hosts = config.ports.iter().enumerate().map(host).collect();
+        Hosts { hosts, sessions }
+    }
+
+    /// BGP sessions of the configuration, those of a port one after the other, in the order of the ports.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Port of a session, and its number among those of the port.
+    pub fn place(&self, session: SessionIndex) -> (PortIndex, usize) {
+        self.sessions[session]
+    }
+
+    /// The routers that a session is one of, and its number among them.
+    pub fn session(&self, session: SessionIndex) -> Option<(&Routers, usize)> {
+        let (port, router) = self.sessions[session];
+        self.routers(port).map(|routers| (routers, router))
+    }
+
+    /// The same, to be told what to do.
+    pub fn session_mut(&mut self, session: SessionIndex) -> Option<(&mut Routers, usize)> {
+        let (port, router) = self.sessions[session];
+        self.routers_mut(port).map(|routers| (routers, router))
     }
 
     /// Puts `routers` behind a port, whose host answers for the addresses of `also`: first and count.
     pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
-        let host = &mut self.0[port];
+        let host = &mut self.hosts[port];
         for (first, count) in also {
             host.stack.also(*first, *count);
         }
@@ -95,22 +101,22 @@ impl Hosts {
 
     /// The routers behind a port, if there are any.
     pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
-        self.0.get(port).and_then(|host| host.routers.as_ref())
+        self.hosts.get(port).and_then(|host| host.routers.as_ref())
     }
 
     /// The same, to be told what to do.
     pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
-        self.0.get_mut(port).and_then(|host| host.routers.as_mut())
+        self.hosts.get_mut(port).and_then(|host| host.routers.as_mut())
     }
 
     /// The device on `port` has this address; nobody is asked.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
-        self.0[port].fixed = Some(mac);
+        self.hosts[port].fixed = Some(mac);
     }
 
     /// What each port knows of its link.
     pub fn neighbours(&self) -> Vec<Neighbour> {
-        self.0
+        self.hosts
             .iter()
             .map(|Host { stack, fixed, .. }| Neighbour {
                 mac: stack.mac(),
@@ -123,12 +129,12 @@ impl Hosts {
 
     /// The first port on which the device has not told its address.
     pub fn unresolved(&self) -> Option<PortIndex> {
-        self.0.iter().position(|host| host.fixed.is_none() && !host.stack.is_ready())
+        self.hosts.iter().position(|host| host.fixed.is_none() && !host.stack.is_ready())
     }
 
     /// A frame for the host on `port`.
     pub fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) {
-        self.0[port].receive(arrival);
+        self.hosts[port].receive(arrival);
     }
 
     /// Does what is due and sends what waits; returns when there is something to do next.
@@ -136,20 +142,26 @@ impl Hosts {
     /// # Errors
     /// The port's.
     pub fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        poll(self.0.iter_mut().enumerate(), now, send)
+        poll(self.hosts.iter_mut().enumerate(), now, send)
     }
 
     /// A frame that [`Hosts::poll`] gave away and the port refused: it is sent again first of all at the next poll. Several are in their
     /// order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
-        let Host { queue, spare, .. } = &mut self.0[port];
+        let Host { queue, sent, spare, .. } = &mut self.hosts[port];
+        *sent -= 1;
         enqueue(queue, spare, frame);
+    }
+
+    /// Frames that the host and the routers on `port` have sent.
+    pub fn sent(&self, port: PortIndex) -> u64 {
+        self.hosts[port].sent
     }
 
     /// The hosts of each lane of `layout`, which is of as many ports as there are hosts.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
         let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts(Vec::new())).collect();
-        for (port, host) in self.0.iter_mut().enumerate() {
+        for (port, host) in self.hosts.iter_mut().enumerate() {
             lanes[layout.lane_of(port)].0.push((port, host));
         }
         lanes
@@ -184,7 +196,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { stack, routers, queue, spare, fixed }) in hosts {
+    for (port, Host { stack, routers, queue, sent: left, spare, fixed }) in hosts {
         if fixed.is_none() {
             stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
             next = next.min(stack.next_deadline().unwrap_or(next));
@@ -198,6 +210,7 @@ fn poll<'a>(
                 full = true;
                 break;
             }
+            *left += 1;
             spare.push(frame);
         }
         if let Some(routers) = routers {
@@ -214,6 +227,7 @@ fn poll<'a>(
                 link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
                 if !full {
                     sent = send(port, &frame).map(|taken| full = !taken);
+                    *left += u64::from(!full);
                 }
                 if full {
                     enqueue(queue, spare, &frame);
@@ -326,12 +340,15 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route_ceiling::tests::suite;
+    use crate::config::host_mac;
+    use drophammer_emulation::hosts::HostAddress;
 
     #[test]
     fn what_a_full_port_refuses_waits_for_room() {
-        let suite = suite("tests:\n  - throughput\n");
-        let mut hosts = Hosts::new(&suite.ports[..1], &[Family::Ipv4], 1);
+        let mut port = PortConfig::new(host_mac(1, 0), 1500);
+        let (address, gateway) = ([198, 18, 1, 2].into(), [198, 18, 1, 1].into());
+        port.ipv4 = Some(HostAddress { address, prefix_len: 24, gateway });
+        let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
         let mut poll = |now: u64, room: bool| {
             let mut offered = Vec::new();
             let next = hosts.poll(Instant(now), &mut |_, frame| {

@@ -1,9 +1,11 @@
 //! The tester's ports, and the threads that work them.
 
 use crate::hosts::{Acts, HostControl, Hosts};
-use drophammer_model::trial::{PortIndex, TrialResult};
+use drophammer_model::Instant;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::priority::Favoured;
 use drophammer_port::{Clock, Port, PortInfo, SystemClock};
-use drophammer_traffic::{LaneError, Layout, Plan};
+use drophammer_traffic::{LaneError, Layout, Traffic};
 
 /// The tester's ports: worked by the calling thread, or by several.
 pub enum Ports {
@@ -98,27 +100,33 @@ impl Ports {
         }
     }
 
-    /// Runs `plan`, laid out for [`Ports::layout`] or no more lanes, with `hosts` behind the ports that do at event i what `acts[i]` says, until `stopped` says otherwise.
+    /// Carries `traffic` on until `until` at the latest, with `hosts` behind the ports that do at event i what `acts[i]` says; ends it
+    /// when `stopped` says so. It is laid out for [`Ports::layout`] or fewer lanes.
     ///
     /// # Errors
     /// A port that stopped working, a thread that failed.
-    pub fn run(
+    pub fn drive(
         &mut self,
-        plan: Plan,
+        traffic: &mut Traffic,
         hosts: &mut Hosts,
         acts: Acts<'_>,
         stopped: &dyn Fn() -> bool,
-    ) -> Result<TrialResult, LaneError> {
-        let mut lanes = hosts.by_lane(plan.layout()).into_iter();
+        until: Instant,
+    ) -> Result<(), LaneError> {
+        let mut lanes = hosts.by_lane(traffic.layout()).into_iter();
         let own = lanes.next().expect("a layout has a lane");
         let mut own = HostControl { hosts: own, acts, links: Vec::new(), stopped };
         match self {
-            Ports::One { ports, clock } => Ok(drophammer_traffic::run(plan, ports, clock.as_mut(), &mut own)?),
+            Ports::One { ports, clock } => {
+                let _favoured = (!clock.is_virtual()).then(Favoured::new);
+                Ok(traffic.drive(ports, clock.as_mut(), &mut own, until)?)
+            }
             Ports::Lanes { ports, clock, processors } => {
                 // The first lane's wish to stop is everybody's.
                 let other = |hosts| HostControl { hosts, acts, links: Vec::new(), stopped: || false };
                 let mut others: Vec<_> = lanes.map(other).collect();
-                drophammer_traffic::run_lanes(plan, ports, *clock, &processors[1..=others.len()], &mut own, &mut others)
+                let processors = &processors[1..=others.len()];
+                traffic.drive_lanes(ports, *clock, processors, &mut own, &mut others, until)
             }
         }
     }

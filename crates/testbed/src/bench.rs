@@ -1,26 +1,19 @@
-//! The bed of one DUT: ports, clock, emulated hosts and the device, joined into what a test may ask for.
+//! A rig beside a device under test: trials that are carried out, judged and stored.
 
-use crate::hosts::{Act, Acts, Hosts};
 use crate::observer::{Observer, Progress};
-use crate::ports::Ports;
-use crate::processors;
-use crate::routers::RoutingState;
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
-use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
-use drophammer_model::pattern::PatternKey;
-use drophammer_model::quantity::FrameRate;
-use drophammer_model::record::{Note, Record, TrialRecord};
+use drophammer_model::record::{Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
-use drophammer_port::priority::Favoured;
-use drophammer_traffic::{LaneError, Plan, Timing};
+use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The device on the bed, as far as the bed must know it.
+/// The device under test, as far as a bench must know it.
 pub trait Device {
     /// Is it still alive?
     ///
@@ -94,7 +87,7 @@ impl From<Failure> for TestError {
 }
 
 /// Attempts at a trial while the tester spoils it.
-const ATTEMPTS: u32 = 3;
+pub(crate) const ATTEMPTS: u32 = 3;
 /// A generator that was held up for longer leaves the rest unsent; up to this it catches up, a little faster than asked
 /// for. Shared machines hold a thread up for some milliseconds every now and then.
 const MAX_BACKLOG_NS: u64 = 20_000_000;
@@ -103,63 +96,33 @@ const LATE_NS: u64 = 1_000_000_000;
 /// Time for the device to answer ARP and neighbour discovery, and to forward.
 const READY: Duration = Duration::from_secs(10);
 
-/// A bed.
-pub struct Bed<'a> {
+/// A rig with a device under test at its ports.
+pub struct Bench<'a> {
     /// Name of the DUT.
     pub dut: String,
     /// Test that runs, for the records.
     pub test: String,
-    /// Ports of the tester, with their clock.
-    pub ports: Ports,
-    /// Emulated hosts.
-    pub hosts: Hosts,
-    /// The device.
+    /// Ports, clock and emulated devices.
+    pub rig: Rig,
+    /// The device under test.
     pub device: Box<dyn Device + 'a>,
-    /// Tester ceilings by pattern.
-    pub ceilings: BTreeMap<PatternKey, FrameRate>,
-    /// Time left for the run without the running test, and the running test's estimate and start.
-    pub left: Left,
-    /// Emulated routers; absent where the suite has no BGP.
-    pub routing: Option<RoutingState>,
     pub(crate) views: Vec<PortView>,
-    known: Known,
     tolerance: Tolerance,
     session: &'a mut Session,
-    observer: &'a mut dyn Observer,
+    pub(crate) observer: &'a mut dyn Observer,
 }
 
-/// For the estimate of the time left.
-#[derive(Clone, Copy, Debug)]
-pub struct Left {
-    /// Of all tests after the running one.
-    pub after: Duration,
-    /// Of the running one in all.
-    pub test: Duration,
-    /// When it started.
-    pub since: std::time::Instant,
-}
-
-impl Left {
-    /// What is left now.
-    pub fn now(&self) -> Duration {
-        self.after + self.test.saturating_sub(self.since.elapsed())
-    }
-}
-
-impl<'a> Bed<'a> {
-    /// Joins the parts.
-    #[allow(clippy::too_many_arguments)] // the parts of a bed, joined in one place
-    pub fn new(
+impl<'a> Bench<'a> {
+    /// Joins the parts. `ports` are those of `rig`, as the suite has them.
+    pub(crate) fn new(
         dut: &str,
-        configs: &[PortConfig],
-        ports: Ports,
-        hosts: Hosts,
+        ports: &[PortConfig],
+        rig: Rig,
         device: Box<dyn Device + 'a>,
-        ceilings: BTreeMap<PatternKey, FrameRate>,
         session: &'a mut Session,
         observer: &'a mut dyn Observer,
-    ) -> Bed<'a> {
-        let views = configs
+    ) -> Bench<'a> {
+        let views = ports
             .iter()
             .map(|p| PortView {
                 name: p.name.clone(),
@@ -169,33 +132,8 @@ impl<'a> Bed<'a> {
                 ipv6: p.ipv6.clone(),
             })
             .collect();
-        let left = Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() };
         let tolerance = Tolerance::of(session.profile);
-        Bed {
-            dut: dut.to_owned(),
-            test: String::new(),
-            ports,
-            hosts,
-            device,
-            ceilings,
-            left,
-            routing: None,
-            views,
-            known: Known::default(),
-            tolerance,
-            session,
-            observer,
-        }
-    }
-
-    /// Ports, hosts, and who watches, at once.
-    pub(crate) fn parts(&mut self) -> (&mut Ports, &mut Hosts, &dyn Observer) {
-        (&mut self.ports, &mut self.hosts, self.observer)
-    }
-
-    /// Who watches.
-    pub fn observer(&mut self) -> &mut dyn Observer {
-        self.observer
+        Bench { dut: dut.to_owned(), test: String::new(), rig, device, views, tolerance, session, observer }
     }
 
     /// Waits until the device has told its addresses on every port and forwards `families` between the ports of each
@@ -204,10 +142,10 @@ impl<'a> Bed<'a> {
     /// # Errors
     /// What it does not do.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
-        let deadline = self.ports.clock().now() + READY;
+        let deadline = self.rig.now() + READY;
         let mut port_failure = None;
-        while let Some(port) = self.hosts.unresolved() {
-            if self.ports.clock().now() > deadline {
+        while let Some(port) = self.rig.hosts.unresolved() {
+            if self.rig.now() > deadline {
                 let name = &self.views[port].name;
                 let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
                 return Err(TestError::Failed(format!(
@@ -238,7 +176,7 @@ impl<'a> Bed<'a> {
                 Err(Failure::Port(e)) => e.to_string(),
                 Err(e) => return Err(e.into()),
             };
-            if self.ports.clock().now() > deadline {
+            if self.rig.now() > deadline {
                 return Err(TestError::Failed(problem));
             }
             match self.serve(Duration::from_millis(50)) {
@@ -274,7 +212,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Answers the device and throws everything else away for `time`.
-    fn serve(&mut self, time: Duration) -> Result<(), Failure> {
+    pub(crate) fn serve(&mut self, time: Duration) -> Result<(), Failure> {
         self.serve_until(time, &mut |_, _| false)
     }
 
@@ -284,10 +222,9 @@ impl<'a> Bed<'a> {
         time: Duration,
         enough: &mut dyn FnMut(Instant, &Hosts) -> bool,
     ) -> Result<(), Failure> {
-        let end = self.ports.clock().now() + time;
-        let Bed { ports, hosts, observer, .. } = self;
+        let Bench { rig, observer, .. } = self;
         let mut stopped = false;
-        let served = ports.serve(hosts, end, &mut |now, hosts| {
+        let served = rig.serve(time, &mut |now, hosts| {
             stopped = observer.stopped();
             stopped || enough(now, hosts)
         });
@@ -297,32 +234,42 @@ impl<'a> Bed<'a> {
         served.map_err(Failure::Port)
     }
 
+    /// Attempt number `attempt` at a trial, judged and stored; at event i the devices do what `acts[i]` says. Says with the
+    /// result whether a port failed.
+    pub(crate) fn attempt(
+        &mut self,
+        spec: &TrialSpec,
+        acts: Acts<'_>,
+        attempt: u32,
+    ) -> Result<(TrialResult, bool), TestError> {
+        self.observer.progress(&Progress::TrialStarted { spec });
+        // Answers to the device's requests and frames that still came in belong to no trial.
+        let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
+        self.conclude(spec, outcome, attempt)
+    }
+
     /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
-        let (trial, key, earlier) = self.session.next_trial();
+        let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
-        let layout = self.ports.layout().for_flows(&spec.flows);
-        let plan = Plan::on_lanes(spec, &self.hosts.neighbours(), &timing, layout)
-            .map_err(|e| TestError::Failed(e.to_string()))?;
+        self.rig.start_traffic(spec, &timing, acts.to_vec()).map_err(|e| TestError::Failed(e.to_string()))?;
         let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
-        let before = (self.ports.clock().now(), self.device.cpu_time(), processors::stolen(&self.ports));
+        let before = (self.rig.now(), self.device.cpu_time(), self.rig.stolen());
         let observer: &dyn Observer = self.observer;
-        let favoured = (!self.ports.clock().is_virtual()).then(Favoured::new);
-        let outcome = self.ports.run(plan, &mut self.hosts, acts, &|| observer.stopped());
-        drop(favoured);
+        let outcome = self.rig.finish(&|| observer.stopped());
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {
                 // The port fails with the device when its end of a virtual link goes: the device is the cause.
                 self.device.check().map_err(TestError::DutDied)?;
                 return Err(match e {
-                    LaneError::Port(e) => Failure::Port(e),
+                    RigError::Port(e) => Failure::Port(e),
                     e => Failure::Test(TestError::Failed(e.to_string())),
                 });
             }
         };
         result.trial = trial;
-        result.elapsed_s = self.ports.clock().now().since(before.0).as_secs_f64();
+        result.elapsed_s = self.rig.now().since(before.0).as_secs_f64();
         if let (Some(a), Some(b)) = (before.1, self.device.cpu_time()) {
             result.dut_cpu = Some(b.saturating_sub(a).as_secs_f64() / result.elapsed_s.max(1e-9));
         }
@@ -336,8 +283,8 @@ impl<'a> Bed<'a> {
             by => Some((name, by)),
         };
         result.dut_counters = self.device.counters().into_iter().filter_map(grown).collect();
-        if !self.ports.clock().is_virtual()
-            && let (Some(a), Some(b)) = (before.2, processors::stolen(&self.ports))
+        if !self.rig.ports.clock().is_virtual()
+            && let (Some(a), Some(b)) = (before.2, self.rig.stolen())
         {
             result.health.tester_stolen_ns = a.iter().zip(b).map(|(a, b)| b.saturating_sub(*a)).max();
         }
@@ -361,11 +308,11 @@ impl<'a> Bed<'a> {
         let mut result = match outcome {
             Ok(result) => result,
             Err(Failure::Port(e)) => {
-                validity::spoilt(self.session.next_trial().0, spec, &format!("a port of the tester failed ({e})"))
+                validity::spoilt(self.session.keys.next_trial().0, spec, &format!("a port of the tester failed ({e})"))
             }
             Err(Failure::Test(TestError::DutDied(cause))) => {
                 let result = validity::spoilt(
-                    self.session.next_trial().0,
+                    self.session.keys.next_trial().0,
                     spec,
                     &format!("the device under test died ({cause})"),
                 );
@@ -397,81 +344,5 @@ impl<'a> Bed<'a> {
             result: result.stored(),
         }));
         self.observer.record(&record).map_err(TestError::Store)
-    }
-}
-
-impl Testbed for Bed<'_> {
-    fn ports(&self) -> &[PortView] {
-        &self.views
-    }
-
-    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let mut attempt = 1;
-        loop {
-            self.observer.progress(&Progress::TrialStarted { spec });
-            // Answers to the device's requests and frames that still came in belong to no trial.
-            let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &[]));
-            let (result, port_failed) = self.conclude(spec, outcome, attempt)?;
-            match result.validity {
-                Validity::Valid => return Ok(result),
-                Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
-                Validity::Invalid(_) => attempt += 1,
-            }
-            if port_failed {
-                // The device may have to learn again what is behind the port.
-                let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
-                families.sort_unstable();
-                families.dedup();
-                self.await_forwarding(&families)?;
-            }
-        }
-    }
-
-    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
-        if self.routing.is_none() {
-            return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
-        }
-        Ok(self)
-    }
-
-    fn routed_trial(
-        &mut self,
-        spec: &TrialSpec,
-        actions: &[Vec<RouteAction>],
-        attempt: u32,
-    ) -> Result<TrialResult, TestError> {
-        self.observer.progress(&Progress::TrialStarted { spec });
-        let acts = self.acts(actions)?;
-        let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, &acts));
-        self.conclude(spec, outcome, attempt).map(|(result, _)| result)
-    }
-
-    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
-        match self.serve(time) {
-            // The next trial finds it too, and is the one to be repeated.
-            Err(Failure::Port(_)) => {}
-            other => other?,
-        }
-        self.device.check().map_err(TestError::DutDied)
-    }
-
-    fn known(&mut self) -> &mut Known {
-        &mut self.known
-    }
-
-    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
-        self.ceilings.get(pattern).copied()
-    }
-
-    fn progress(&mut self, what: &str, done: u32, of: u32) {
-        self.observer.progress(&Progress::Step { what, done, of, left: self.left.now() });
-    }
-
-    fn note(&mut self, text: &str) {
-        let note =
-            Note { time: self.observer.time(), dut: Some(self.dut.clone()), text: text.to_owned(), problem: false };
-        // A remark that cannot be stored shows at the next trial, which cannot be stored either.
-        let _ = self.observer.record(&Record::Note(note));
-        self.observer.progress(&Progress::Note { text, problem: false });
     }
 }

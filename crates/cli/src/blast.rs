@@ -1,0 +1,208 @@
+//! `drophammer blast`: frames from one interface to another, and what became of them.
+
+mod display;
+mod job;
+
+use crate::Exit;
+use crate::args::BlastArgs;
+use crate::clock::secret;
+use crate::observer::stop_flag;
+use crate::run::fail;
+use display::Display;
+use drophammer_model::trial::TrialResult;
+use drophammer_port::auto::AUTO;
+use drophammer_port::priority::pin;
+use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
+use drophammer_rig::{Config, Live, PortConfig, Ports, Rig, RigError, Timing, TrialKeys, host_mac};
+use job::{Job, Link};
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time for the other side to answer ARP or Neighbor Discovery.
+const ANSWER: Duration = Duration::from_secs(3);
+/// Time between two lines.
+const LINE: Duration = Duration::from_secs(1);
+/// How often the user's wish is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Lanes answer a request for counts within microseconds, unless their processor is taken from them.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A generator that was held up for longer leaves the rest unsent; up to this it catches up, a little faster than asked for.
+const MAX_BACKLOG_NS: u64 = 20_000_000;
+/// A frame is late from this latency on.
+const LATE_NS: u64 = 1_000_000_000;
+
+/// `drophammer blast`.
+pub fn run(args: &BlastArgs) -> Exit {
+    let job = match Job::read(args) {
+        Ok(job) => job,
+        Err(e) => return fail(Exit::Usage, e),
+    };
+    // Before any thread: all have the handler.
+    let stop = match stop_flag() {
+        Ok(stop) => stop,
+        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
+    };
+    let sent = rig(&job, args).and_then(|mut rig| {
+        resolve(&mut rig, &job, &stop)?;
+        blast(&mut rig, &job, args.json, &stop)
+    });
+    match sent {
+        Ok(None) => Exit::Interrupted,
+        Ok(Some(result)) if flawless(&result) => Exit::Good,
+        Ok(Some(_)) => Exit::Failed,
+        Err(Failure { exit, text }) => fail(exit, text),
+    }
+}
+
+/// Did everything that was asked for leave, but for one per cent, and all that left arrive as it was?
+fn flawless(result: &TrialResult) -> bool {
+    let damaged = result.lost() + result.sum(|g| g.corrupted) + result.sum(|g| g.stray);
+    damaged == 0 && result.health.unsent * 100 <= result.intended()
+}
+
+/// Why there is no result.
+struct Failure {
+    exit: Exit,
+    text: String,
+}
+
+impl Failure {
+    fn environment(text: impl std::fmt::Display) -> Failure {
+        Failure { exit: Exit::Environment, text: text.to_string() }
+    }
+}
+
+/// Opens both interfaces and puts a host behind each.
+fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
+    // The command line knows no other names but the automatic choice.
+    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
+    (backend.usable)().map_err(Failure::environment)?;
+    let clock = SystemClock::start();
+    let mut ports = Vec::new();
+    for name in &job.interfaces {
+        let mut port = drophammer_rig::open(name, backend, clock, None).map_err(Failure::environment)?;
+        if !port.has_carrier().map_err(Failure::environment)? {
+            let text = format!(
+                "interface `{name}` has no carrier; plug the cable in, or set the other end of the virtual link up"
+            );
+            return Err(Failure::environment(text));
+        }
+        let mtu = port.info().mtu;
+        let needed = job.largest_ip_bytes();
+        if u32::from(needed) > mtu {
+            let text = format!("frames of {} bytes need an MTU of {needed}, interface `{name}` has {mtu}", job.size);
+            return Err(Failure { exit: Exit::Usage, text: format!("{text}; `ip link set {name} mtu {needed}`") });
+        }
+        ports.push(port);
+    }
+    let processors = processors(usize::from(args.threads)).map_err(Failure::environment)?;
+    let seed = secret();
+    let host = |(index, link): (usize, &Link)| {
+        let mut host = PortConfig::new(host_mac(seed, index), ports[index].info().mtu);
+        link.give(&mut host);
+        host
+    };
+    let config = Config { seed, ports: job.links.iter().enumerate().map(host).collect() };
+    Ok(Rig::new(Ports::real(ports, clock, &processors), &config))
+}
+
+/// Processors for so many threads; the calling thread is put on the first. None for one thread, which stays where it is.
+fn processors(threads: usize) -> Result<Vec<usize>, String> {
+    if threads <= 1 {
+        return Ok(Vec::new());
+    }
+    let status = std::fs::read_to_string("/proc/thread-self/status").map_err(|e| e.to_string())?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map_or(Vec::new(), listed);
+    let Some(processors) = allowed.get(..threads) else {
+        let has = allowed.len();
+        return Err(format!(
+            "{threads} threads need {threads} processors; this process may use {has}; say --threads 1"
+        ));
+    };
+    pin(processors[0]).map_err(|e| format!("cannot run on processor {}: {e}", processors[0]))?;
+    Ok(processors.to_vec())
+}
+
+/// Numbers of a list as the kernel writes it: `0-2,5`.
+fn listed(text: &str) -> Vec<usize> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
+        let (first, last) = part.trim().split_once('-').unwrap_or((part.trim(), part.trim()));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+/// Waits until the other side has told its MAC address on both interfaces.
+fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
+    let stopped = || stop.load(Ordering::Relaxed);
+    rig.serve(ANSWER, &mut |_, hosts| hosts.unresolved().is_none() || stopped()).map_err(Failure::environment)?;
+    match rig.hosts.unresolved() {
+        None => Ok(()),
+        Some(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),
+        Some(port) => Err(Failure::environment(job.unanswered(port))),
+    }
+}
+
+/// Sends, and shows what comes. `None` where the user stopped it before anything was sent.
+fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Option<TrialResult>, Failure> {
+    let (_, key, earlier) = TrialKeys::new(secret()).next_trial();
+    let timing = Timing { seed: 0, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
+    let live = rig.start_traffic(&job.trial(), &timing, Vec::new()).map_err(Failure::environment)?;
+    let mut display = Display::new(job, json, rig.now());
+    let (result, display) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(move || {
+            watch(&live, &mut display, stop);
+            display
+        });
+        let result = rig.finish(&|| false);
+        (result, watcher.join())
+    });
+    let result = result.map_err(|e| match e {
+        RigError::Port(e) => Failure::environment(e),
+        e => Failure { exit: Exit::Failed, text: e.to_string() },
+    })?;
+    let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
+    // Nobody reads any more; the exit code says it all the same.
+    let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port)));
+    Ok(Some(result))
+}
+
+/// Shows a line per second, and ends sending when the user wants it.
+fn watch(live: &Live, display: &mut Display<'_>, stop: &AtomicBool) {
+    let begun = Instant::now();
+    let mut lines = 0;
+    let mut ending = false;
+    while !live.is_over() {
+        if stop.load(Ordering::Relaxed) && !ending {
+            ending = true;
+            live.end_sending();
+        }
+        if begun.elapsed() < LINE * (lines + 1) {
+            std::thread::sleep(LOOK);
+            continue;
+        }
+        lines = (begun.elapsed().as_nanos() / LINE.as_nanos()) as u32;
+        if let Some(snapshot) = live.snapshot(PATIENCE)
+            && let Err(e) = display.line(&snapshot)
+            && e.kind() == ErrorKind::BrokenPipe
+            && !ending
+        {
+            // Nobody reads any more.
+            ending = true;
+            live.end_sending();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_the_kernel_are_read() {
+        assert_eq!(listed("\t0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(listed("3"), [3]);
+        assert_eq!(listed(""), Vec::<usize>::new());
+    }
+}

@@ -1,0 +1,237 @@
+//! A line per second, and the summary.
+
+use super::job::Job;
+use drophammer_model::quantity::{Instant, group_digits};
+use drophammer_model::trial::{GroupCounts, TrialResult};
+use drophammer_rig::Snapshot;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// What the last line was made of.
+#[derive(Default)]
+struct Last {
+    at: Option<Instant>,
+    offered: u64,
+    received: u64,
+    latencies: BTreeMap<u64, u64>,
+}
+
+/// Shows traffic as it goes.
+pub struct Display<'a> {
+    job: &'a Job,
+    json: bool,
+    begun: bool,
+    start: Instant,
+    last: Last,
+}
+
+/// A line: rates, counts, and latencies in ns.
+#[derive(Debug, PartialEq)]
+struct Row {
+    offered_fps: f64,
+    received_fps: f64,
+    lost: u64,
+    reordered: u64,
+    /// Median, 99th percentile, largest; `None` where nothing came.
+    latency_ns: Option<[u64; 3]>,
+}
+
+const WIDTH: usize = 14;
+
+impl Row {
+    fn text(&self, label: &str, widest: usize) -> String {
+        let rate = |fps: f64| group_digits(fps.round() as u64);
+        let mut cells = vec![
+            rate(self.offered_fps),
+            rate(self.received_fps),
+            group_digits(self.lost),
+            group_digits(self.reordered),
+        ];
+        match self.latency_ns {
+            Some(ns) => cells.extend(ns.map(|ns| format!("{:.1}", ns as f64 / 1e3))),
+            None => cells.extend(["-"; 3].map(str::to_owned)),
+        }
+        line(label, &cells, widest)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let [p50, p99, max] = self.latency_ns.map_or([None; 3], |ns| ns.map(Some));
+        json!({
+            "offered_fps": self.offered_fps, "received_fps": self.received_fps, "lost": self.lost, "reordered": self.reordered,
+            "latency_p50_ns": p50, "latency_p99_ns": p99, "latency_max_ns": max,
+        })
+    }
+}
+
+fn line(label: &str, cells: &[String], widest: usize) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:>WIDTH$}")).collect();
+    format!("{label:<widest$}{cells}")
+}
+
+/// Value below or at which `percentile` per cent of the frames are.
+fn percentile(steps: &BTreeMap<u64, u64>, percentile: f64) -> Option<u64> {
+    let all: u64 = steps.values().sum();
+    let rank = (all as f64 * percentile / 100.0).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    steps.iter().find_map(|(ns, frames)| {
+        seen += frames;
+        (seen >= rank).then_some(*ns)
+    })
+}
+
+impl<'a> Display<'a> {
+    /// For `job`, which starts at `start`.
+    pub fn new(job: &'a Job, json: bool, start: Instant) -> Display<'a> {
+        Display { job, json, begun: false, start, last: Last::default() }
+    }
+
+    /// Width of the first column.
+    fn widest(&self) -> usize {
+        self.job.interfaces.iter().map(|name| name.len()).sum::<usize>().max(6) + 4
+    }
+
+    fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if std::mem::replace(&mut self.begun, true) || self.json {
+            return Ok(());
+        }
+        writeln!(out, "{}", self.job.headline())?;
+        let columns = ["offered fps", "received fps", "lost", "reordered", "p50 µs", "p99 µs", "max µs"];
+        writeln!(out, "{}", line("time", &columns.map(str::to_owned), self.widest()))
+    }
+
+    /// The row of what has happened since the last snapshot.
+    fn row(&mut self, now: &Snapshot) -> Row {
+        let seconds = now.at.since(self.last.at.unwrap_or(self.start)).as_secs_f64().max(1e-9);
+        let (offered, received) = (now.sum(|f| f.offered), now.sum(|f| f.received.frames));
+        // What is missing while later frames are there is lost; so is what was sent before the last line and is not here yet.
+        let missing = now.sum(|f| f.received.missing).max(self.last.offered.saturating_sub(received));
+        let mut latencies: BTreeMap<u64, u64> = BTreeMap::new();
+        for (ns, frames) in now.groups.iter().flat_map(|group| &group.latencies) {
+            *latencies.entry(*ns).or_default() += frames;
+        }
+        let before = |ns: &u64| self.last.latencies.get(ns).copied().unwrap_or(0);
+        let news: BTreeMap<u64, u64> =
+            latencies.iter().map(|(ns, n)| (*ns, n - before(ns))).filter(|(_, n)| *n > 0).collect();
+        let latency = [50.0, 99.0, 100.0].map(|p| percentile(&news, p));
+        let row = Row {
+            offered_fps: (offered - self.last.offered) as f64 / seconds,
+            received_fps: (received - self.last.received) as f64 / seconds,
+            lost: missing,
+            reordered: now.sum(|f| f.received.reordered),
+            latency_ns: match latency {
+                [Some(p50), Some(p99), Some(max)] => Some([p50, p99, max]),
+                _ => None,
+            },
+        };
+        self.last = Last { at: Some(now.at), offered, received, latencies };
+        row
+    }
+
+    /// Shows what has happened since the last line.
+    ///
+    /// # Errors
+    /// Those of writing it.
+    pub fn line(&mut self, now: &Snapshot) -> io::Result<()> {
+        let out = &mut io::stdout().lock();
+        self.begin(out)?;
+        let row = self.row(now);
+        let time = now.at.since(self.start).as_secs_f64();
+        if self.json {
+            let mut value = row.json();
+            value["time_s"] = json!((time * 1e3).round() / 1e3);
+            writeln!(out, "{value}")?;
+        } else {
+            writeln!(out, "{}", row.text(&format!("{time:.0} s"), self.widest()))?;
+        }
+        out.flush()
+    }
+
+    /// Shows what became of all frames. `others` are the frames beside the load that left each interface (ARP, Neighbor Discovery).
+    ///
+    /// # Errors
+    /// Those of writing it.
+    pub fn summary(&mut self, result: &TrialResult, others: [u64; 2]) -> io::Result<()> {
+        let out = &mut io::stdout().lock();
+        self.begin(out)?;
+        let seconds = [result.sending_s, result.sending_s.max(result.receiving_s)].map(|s| s.max(1e-9));
+        let whole = |g: &GroupCounts| Row {
+            offered_fps: g.offered as f64 / seconds[0],
+            received_fps: g.received as f64 / seconds[1],
+            lost: g.lost,
+            reordered: g.reordered,
+            latency_ns: (g.latency.frames > 0)
+                .then(|| [50.0, 99.0].map(|p| g.latency.percentile(p).unwrap_or(0)))
+                .map(|[p50, p99]| [p50, p99, g.latency.max_ns]),
+        };
+        if self.json {
+            let groups = result.groups.iter().map(|g| {
+                let mut value = whole(g).json();
+                value["direction"] = json!(g.group);
+                for (key, count) in counts(g) {
+                    value[key] = json!(count);
+                }
+                value
+            });
+            let health = &result.health;
+            let names = self.job.interfaces.iter().zip(others);
+            let interfaces = names.map(|(name, others)| json!({"interface": name, "other_frames_sent": others}));
+            let value = json!({
+                "interfaces": interfaces.collect::<Vec<_>>(), "summary": groups.collect::<Vec<_>>(), "sending_s": result.sending_s,
+                "unsent": health.unsent, "tester_drops": health.receive_drops, "tester_max_gap_ns": health.max_gap_ns,
+            });
+            writeln!(out, "{value}")?;
+            return out.flush();
+        }
+        writeln!(out)?;
+        for g in &result.groups {
+            writeln!(out, "{}", whole(g).text(&g.group, self.widest()))?;
+        }
+        for g in &result.groups {
+            let share = if g.offered == 0 { 0.0 } else { g.lost as f64 / g.offered as f64 * 100.0 };
+            let counted =
+                counts(g).into_iter().filter(|(key, n)| *n > 0 || ["offered", "received", "lost"].contains(key));
+            let counted: Vec<_> = counted.map(|(key, n)| format!("{key} {}", group_digits(n))).collect();
+            writeln!(out, "{}: {} frames ({share:.4} % lost)", g.group, counted.join(", "))?;
+        }
+        let health = &result.health;
+        if health.unsent > 0 {
+            writeln!(
+                out,
+                "warning: the tester sent {} frames less than asked for; lower --rate",
+                group_digits(health.unsent)
+            )?;
+        }
+        if health.receive_drops > 0 {
+            let drops = group_digits(health.receive_drops);
+            writeln!(out, "warning: {drops} frames were lost in the tester's own receive path, not by the network")?;
+        }
+        out.flush()
+    }
+}
+
+/// Counts of a direction by name.
+fn counts(g: &GroupCounts) -> [(&'static str, u64); 8] {
+    [
+        ("offered", g.offered),
+        ("received", g.received),
+        ("lost", g.lost),
+        ("refused", g.refused),
+        ("duplicated", g.duplicated),
+        ("corrupted", g.corrupted),
+        ("stray", g.stray),
+        ("late", g.late),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_frames() {
+        let steps: BTreeMap<u64, u64> = [(10, 98), (20, 1), (30, 1)].into();
+        assert_eq!([50.0, 98.0, 99.0, 100.0].map(|p| percentile(&steps, p)), [Some(10), Some(10), Some(20), Some(30)]);
+        assert_eq!(percentile(&BTreeMap::new(), 50.0), None);
+    }
+}

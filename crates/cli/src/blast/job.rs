@@ -1,0 +1,329 @@
+//! What the command line asks for.
+
+use crate::args::BlastArgs;
+use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_frame_rate};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::is_lab_address;
+use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
+use drophammer_rig::{CONTINUOUS, HostAddress, PortConfig};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Wait for late frames after the last departure; it ends early when every frame is accounted for.
+const DRAIN_S: f64 = 1.0;
+
+/// What is sent, and where.
+#[derive(Debug)]
+pub struct Job {
+    /// Interfaces.
+    pub interfaces: [String; 2],
+    /// What is behind each of them.
+    pub links: [Link; 2],
+    /// Sizes of the frames.
+    pub size: PacketSize,
+    rate: FrameRate,
+    duration: Duration,
+    bidirectional: bool,
+}
+
+/// The host behind an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    address: IpAddr,
+    prefix_len: u8,
+    /// The router; the host behind the other interface where there is none.
+    gateway: IpAddr,
+}
+
+impl Link {
+    /// Gives `host` its address.
+    pub fn give(&self, host: &mut PortConfig) {
+        let prefix_len = self.prefix_len;
+        match (self.address, self.gateway) {
+            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
+                host.ipv4 = Some(HostAddress { address, prefix_len, gateway });
+            }
+            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
+                host.ipv6 = Some(HostAddress { address, prefix_len, gateway });
+            }
+            _ => {}
+        }
+    }
+
+    fn prefix_holds(&self, other: IpAddr) -> bool {
+        let same = |a: u128, b: u128, bits: u32| {
+            let host = bits - u32::from(self.prefix_len);
+            a.checked_shr(host).unwrap_or(0) == b.checked_shr(host).unwrap_or(0)
+        };
+        match (self.address, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
+            _ => false,
+        }
+    }
+}
+
+impl Job {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to write instead.
+    pub fn read(args: &BlastArgs) -> Result<Job, String> {
+        if args.from == args.to {
+            return Err(format!("`{}` cannot be both ends; name two interfaces", args.from));
+        }
+        let size: PacketSize = args.size.parse().map_err(|e| format!("--size: {e}"))?;
+        let duration = match &args.duration {
+            None => CONTINUOUS,
+            Some(text) => parse_duration(text).map_err(|e| format!("--for: {e}"))?,
+        };
+        let links = links(args)?;
+        let ipv6 = links[0].address.is_ipv6();
+        let rate = rate(args, &size, ipv6)?;
+        if duration < CONTINUOUS && rate.frames_in(duration) == 0 {
+            return Err(format!(
+                "--for {}: no frame is due in that time at {rate}",
+                args.duration.as_deref().unwrap_or("")
+            ));
+        }
+        if duration > CONTINUOUS {
+            return Err("--for: at most 2400 h; leave it out to send until Ctrl-C".into());
+        }
+        let interfaces = [args.from.clone(), args.to.clone()];
+        Ok(Job { interfaces, links, size, rate, duration, bidirectional: args.bidirectional })
+    }
+
+    /// The traffic.
+    pub fn trial(&self) -> TrialSpec {
+        let host = |i: usize| AddressRange { first: self.links[i].address, step: 1, count: 1 };
+        let flow = |from: usize, to: usize| FlowSpec::new(self.direction(from, to), from, to, host(from), host(to));
+        let mut flows = vec![flow(0, 1)];
+        if self.bidirectional {
+            flows.push(flow(1, 0));
+        }
+        TrialSpec {
+            purpose: "blast".into(),
+            size: self.size.clone(),
+            flows,
+            load: Load::Constant { rate_pps: self.rate.pps() },
+            duration_s: self.duration.as_secs_f64(),
+            bin_s: None,
+            drain_s: DRAIN_S,
+            events: Vec::new(),
+        }
+    }
+
+    fn direction(&self, from: usize, to: usize) -> String {
+        format!("{} to {}", self.interfaces[from], self.interfaces[to])
+    }
+
+    fn ipv6(&self) -> bool {
+        self.links[0].address.is_ipv6()
+    }
+
+    /// What the MTU must hold.
+    pub fn largest_ip_bytes(&self) -> u16 {
+        self.size.largest_ip_bytes(self.ipv6())
+    }
+
+    /// What will be sent, for people.
+    pub fn headline(&self) -> String {
+        let size = match &self.size {
+            PacketSize::Fixed(size) => format!("{} bytes", size.frame_bytes(self.ipv6())),
+            PacketSize::Mix { name, .. } => name.clone(),
+        };
+        let [a, b] = &self.interfaces;
+        let way = if self.bidirectional { "and back" } else { "" };
+        let length = if self.duration == CONTINUOUS {
+            "until Ctrl-C".into()
+        } else {
+            format!("for {}", drophammer_model::quantity::show_duration(self.duration))
+        };
+        let text = format!("{a} to {b} {way}");
+        format!("{}: {}, {size}, {length}", text.trim_end(), self.rate)
+    }
+
+    /// Why nobody answers on interface `port`, and what to do.
+    pub fn unanswered(&self, port: usize) -> String {
+        let (Link { gateway, .. }, name) = (self.links[port], &self.interfaces[port]);
+        let how = if gateway.is_ipv4() { "ARP" } else { "Neighbor Discovery" };
+        if gateway == self.links[port ^ 1].address {
+            let [a, b] = &self.interfaces;
+            format!(
+                "frames from `{name}` do not reach `{}`; join `{a}` and `{b}` by a cable, a veth pair, a bridge or a switch, or give \
+                 --address and --gateway where routers are between them",
+                self.interfaces[port ^ 1]
+            )
+        } else {
+            format!("the router {gateway} does not answer {how} on `{name}`; check its address, and the cable")
+        }
+    }
+}
+
+/// The hosts on both links: those of the user, or two that are neighbours of each other.
+fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
+    let example = "`--address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1`";
+    let two = |name: &str, given: &[String]| match given {
+        [a, b] => Ok([a.clone(), b.clone()]),
+        other => {
+            Err(format!("--{name} takes two values, one for each interface, not {}; write {example}", other.len()))
+        }
+    };
+    if args.address.is_empty() && args.gateway.is_empty() {
+        // Of the block for benchmarks (RFC 2544 Appendix C.2.2).
+        let hosts: [IpAddr; 2] = [[198, 18, 0, 2].into(), [198, 18, 0, 3].into()];
+        let link = |i: usize| Link { address: hosts[i], prefix_len: 24, gateway: hosts[i ^ 1] };
+        return Ok([link(0), link(1)]);
+    }
+    if args.address.is_empty() {
+        return Err(format!("--gateway needs --address; write {example}"));
+    }
+    let addresses = two("address", &args.address)?;
+    let gateways = match args.gateway.as_slice() {
+        [] => None,
+        given => Some(two("gateway", given)?),
+    };
+    let mut hosts = Vec::new();
+    for text in &addresses {
+        let bad = || format!("--address: `{text}` is not an address with its prefix length; write {example}");
+        let (address, len) = text.split_once('/').ok_or_else(bad)?;
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let len: u8 = len.parse().ok().filter(|len| *len >= 1 && *len <= most).ok_or_else(bad)?;
+        hosts.push((address, len));
+    }
+    let mut links = Vec::new();
+    for (i, (address, prefix_len)) in hosts.iter().copied().enumerate() {
+        let gateway = match &gateways {
+            None => hosts[i ^ 1].0,
+            Some(given) => {
+                given[i].parse().map_err(|_| format!("--gateway: `{}` is not an address; write {example}", given[i]))?
+            }
+        };
+        let link = Link { address, prefix_len, gateway };
+        for address in [address, gateway] {
+            if !is_lab_address(address) {
+                return Err(format!(
+                    "{address} may belong to somebody on the Internet; use addresses for benchmarks (198.18.0.0/15, 2001:2::/48), private \
+                     ones or those for documentation (RFC 6815)"
+                ));
+            }
+        }
+        if link.address == link.gateway {
+            return Err(format!("{address} cannot be both the host and its gateway"));
+        }
+        if !link.prefix_holds(gateway) {
+            let help =
+                if gateways.is_none() { "; give --gateway where routers are between the interfaces" } else { "" };
+            return Err(format!("{gateway} is not on the link of {address}/{prefix_len}{help}"));
+        }
+        links.push(link);
+    }
+    match links.as_slice() {
+        [a, b] if a.address.is_ipv4() == b.address.is_ipv4() => Ok([*a, *b]),
+        _ => Err("one address is IPv4 and the other IPv6; write two of one kind".into()),
+    }
+}
+
+/// Reads `--rate`.
+fn rate(args: &BlastArgs, size: &PacketSize, ipv6: bool) -> Result<FrameRate, String> {
+    let (text, frame) = (&args.rate, size.mean_frame_bytes(ipv6));
+    let bad = || format!("--rate: `{text}` is not a rate; write for instance `100kfps`, `950Mbit/s` or `50%`");
+    if let Some(share) = text.strip_suffix('%') {
+        let share: f64 = share.trim().parse().map_err(|_| bad())?;
+        if !(share > 0.0 && share <= 100.0) {
+            return Err(format!("--rate: {text} is out of range; use a value above 0 and at most 100"));
+        }
+        return Ok(speed(args)?.line_rate(frame).scaled(share / 100.0));
+    }
+    let rate = match parse_frame_rate(text) {
+        Ok(rate) => rate,
+        Err(_) => FrameRate(text.parse::<Bandwidth>().map_err(|_| bad())?.0 as f64 / (8.0 * frame)),
+    };
+    if !(0.01..=1e9).contains(&rate.pps()) {
+        return Err(format!("--rate: {text} is out of range; use 0.01 fps to 1 Gfps"));
+    }
+    Ok(rate)
+}
+
+/// Speed of the line, where a rate is a share of it.
+fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
+    if let Some(text) = &args.speed {
+        return text.parse().map_err(|e| format!("--speed: {e}"));
+    }
+    let path = format!("/sys/class/net/{}/speed", args.from);
+    let mbit = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    mbit.filter(|mbit| *mbit > 0).map(|mbit| Bandwidth(mbit * 1_000_000)).ok_or_else(|| {
+        format!(
+            "--rate {}: interface `{}` does not say how fast it is; give --speed, as in `--speed 10Gbit/s`",
+            args.rate, args.from
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: BlastArgs,
+    }
+
+    fn read(line: &str) -> Result<Job, String> {
+        let line =
+            Line::try_parse_from(["blast"].into_iter().chain(line.split_whitespace())).map_err(|e| e.to_string())?;
+        Job::read(&line.args)
+    }
+
+    #[test]
+    fn rates_are_frames_bits_or_a_share_of_the_line() {
+        let pps = |line: &str| read(&format!("a b {line}")).unwrap().rate.pps();
+        assert_eq!(pps(""), 1_000.0);
+        assert_eq!(pps("--rate 100kfps"), 100_000.0);
+        assert_eq!(pps("--rate 512Mbit/s --size 64"), 1_000_000.0);
+        assert_eq!(pps("--rate 50% --speed 10Gbit/s --size 64").trunc(), 7_440_476.0);
+        assert_eq!(pps("--rate 672Mbit/s --size 84 --address 2001:2::1/64,2001:2::2/64"), 1_000_000.0);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_can() {
+        for (line, word) in [
+            ("a a", "name two interfaces"),
+            ("a b --rate fast", "950Mbit/s"),
+            ("a b --rate 0%", "at most 100"),
+            ("a b --rate 101%", "at most 100"),
+            ("a b --rate 50%", "--speed"),
+            ("a b --size 20", "--size"),
+            ("a b --for 10", "--for"),
+            ("a b --for 1ms --rate 10fps", "no frame is due"),
+            ("a b --for 9999h", "2400 h"),
+            ("a b --address 198.18.1.2/24", "two values"),
+            ("a b --gateway 198.18.1.1,198.19.1.1", "needs --address"),
+            ("a b --address 198.18.1.2,198.19.1.2/24", "prefix length"),
+            ("a b --address 198.18.1.2/24,198.19.1.2/33", "prefix length"),
+            ("a b --address 198.18.1.2/24,198.19.1.2/24", "--gateway"),
+            ("a b --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1", "two values"),
+            ("a b --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.18.1.3", "not on the link"),
+            ("a b --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.2,198.19.1.1", "both the host"),
+            ("a b --address 8.8.8.8/24,198.19.1.2/24 --gateway 8.8.8.1,198.19.1.1", "RFC 6815"),
+            ("a b --address 10.0.0.1/24,2001:2::2/64 --gateway 10.0.0.2,2001:2::1", "one address is IPv4"),
+        ] {
+            let said = read(line).expect_err(line);
+            assert!(said.contains(word), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn without_addresses_the_hosts_are_neighbours() {
+        let job = read("a b --bidirectional --for 2s").unwrap();
+        assert_eq!(job.links[0].gateway, job.links[1].address);
+        assert_eq!(job.trial().flows.iter().map(|f| (f.from, f.to)).collect::<Vec<_>>(), [(0, 1), (1, 0)]);
+        assert_eq!(job.headline(), "a to b and back: 1,000 fps, 64 bytes, for 2 s");
+        let routed = "a b --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1";
+        let job = read(routed).unwrap();
+        assert!(job.unanswered(1).contains("198.19.1.1 does not answer ARP on `b`"));
+    }
+}

@@ -1,0 +1,160 @@
+//! `drophammer blast` on virtual links in a network namespace of its own, held against the kernel's counters.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Two links, va to vb and vc to vd, on which the kernel says nothing by itself.
+const LINKS: &str = "\
+set -eu
+for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
+ip link add va type veth peer name vb
+ip link add vc type veth peer name vd
+for link in va vb vc vd; do ip link set $link up; done
+";
+
+/// Runs a shell script in namespaces of its own, which end with it.
+fn script(folder: &Path, body: &str) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh", "-c", &format!("{LINKS}{body}")]);
+    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
+    command.output().expect("unshare is there")
+}
+
+fn text(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The last line of the file is the summary.
+fn summary(folder: &Path, file: &str) -> Value {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    serde_json::from_str(text.lines().last().unwrap_or("")).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// What the kernel counted at `interface`, by its `ip -s -j link`: frames sent, frames received.
+fn kernel(folder: &Path, file: &str, interface: &str) -> (u64, u64) {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let links: Vec<Value> = serde_json::from_str(&text).unwrap();
+    let link = links.iter().find(|link| link["ifname"] == interface).unwrap();
+    let packets = |way: &str| link["stats64"][way]["packets"].as_u64().unwrap();
+    (packets("tx"), packets("rx"))
+}
+
+/// Holds the summary of traffic over va and vb against what the kernel counted there.
+fn agree(summary: &Value, kernel: [(u64, u64); 2]) {
+    let count = |direction: usize, key: &str| summary["summary"][direction][key].as_u64().unwrap_or(0);
+    let others = |port: usize| summary["interfaces"][port]["other_frames_sent"].as_u64().unwrap();
+    for port in 0..2 {
+        let sent = count(port, "offered") - count(port, "refused") + others(port);
+        assert!(others(port) > 0, "each host asked for the other one");
+        assert_eq!(kernel[port].0, sent, "sent at {port}: {summary}");
+        assert_eq!(kernel[port ^ 1].1, sent, "what leaves one end arrives at the other");
+        let lost = count(port, "refused") + summary["tester_drops"].as_u64().unwrap();
+        assert_eq!(count(port, "lost"), lost, "{summary}");
+        assert_eq!(count(port, "received"), count(port, "offered") - lost);
+    }
+}
+
+#[test]
+fn the_summary_agrees_with_the_kernel_to_the_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+$D blast va vb --rate 2kfps --size 128 --for 300ms --bidirectional --json > both || echo $? > both.exit
+ip -s -j link > both.kernel
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let told = summary(folder.path(), "both");
+    agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "both.kernel", name)));
+    for direction in 0..2 {
+        // On a busy machine it sends less, and says so.
+        let row = &told["summary"][direction];
+        assert!((1..=600).contains(&row["offered"].as_u64().unwrap()), "{told}");
+        assert!(row["latency_p50_ns"].as_u64().unwrap() <= row["latency_max_ns"].as_u64().unwrap());
+    }
+    let short =
+        told["unsent"].as_u64().unwrap() > 12 || told["summary"][0]["lost"] != 0 || told["summary"][1]["lost"] != 0;
+    assert_eq!(folder.path().join("both.exit").exists(), short, "{told}");
+}
+
+#[test]
+fn ctrl_c_ends_sending_and_every_frame_is_in_the_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two threads where there are two processors.
+    let body = "\
+threads=$(nproc); [ $threads -lt 3 ] || threads=2
+$D blast va vb --rate 500fps --bidirectional --threads $threads --json > live & blast=$!
+until [ -s live ]; do sleep 0.02; done
+kill -INT $blast
+wait $blast || echo $? > exit
+ip -s -j link > kernel
+$D blast vc vd --rate 500fps > table & blast=$!
+until [ $(wc -l < table) -ge 3 ]; do sleep 0.02; done
+kill -INT $blast
+wait $blast || true
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let told = summary(folder.path(), "live");
+    agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)));
+    let live = std::fs::read_to_string(folder.path().join("live")).unwrap();
+    let first: Value = serde_json::from_str(live.lines().next().unwrap()).unwrap();
+    assert!(first["time_s"].as_f64().unwrap() >= 0.99 && first["received_fps"].as_f64().unwrap() > 0.0, "{first}");
+    let table = std::fs::read_to_string(folder.path().join("table")).unwrap();
+    for part in ["vc to vd: 500 fps, 64 bytes, until Ctrl-C", "offered fps", "\n1 s ", "\nvc to vd  ", " % lost)"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+}
+
+#[test]
+fn frames_go_through_routers_where_there_are_some() {
+    let folder = tempfile::tempdir().unwrap();
+    // The kernel is the router between vb and vd.
+    let body = "\
+echo 1 > /proc/sys/net/ipv4/ip_forward
+ip address add 198.18.1.1/24 dev vb
+ip address add 198.19.1.1/24 dev vd
+$D blast va vc --rate 1kfps --for 200ms --json --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1 > routed || true
+$D blast va vc --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.77 2> dumb || echo $? >> dumb
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let told = summary(folder.path(), "routed");
+    let count = |key: &str| told["summary"][0][key].as_u64().unwrap();
+    assert!(count("offered") > 0 && count("received") > 0, "{told}");
+    assert_eq!(count("received") + count("lost"), count("offered"));
+    let dumb = std::fs::read_to_string(folder.path().join("dumb")).unwrap();
+    assert!(dumb.contains("the router 198.19.1.77 does not answer ARP on `vc`") && dumb.ends_with("\n3\n"), "{dumb}");
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+try() { \"$@\" 2>&1 || echo \"exit $?\"; }
+try $D blast va nothing
+try $D blast va vc
+try $D blast va va
+try $D blast va vb --size 9000
+ip link set vb down
+try $D blast va vb
+try $D blast vb va
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let (said, _) = text(&output);
+    let said: Vec<&str> = said.split_inclusive("exit ").collect();
+    let expected = [
+        ("`nothing`: there is no such interface; `ip link` lists them", "3"),
+        ("join `va` and `vc` by a cable", "3"),
+        ("name two interfaces", "2"),
+        ("`ip link set va mtu 8982`", "2"),
+        ("`va` has no carrier", "3"),
+        ("it is down; `ip link set vb up`", "3"),
+    ];
+    assert_eq!(said.len(), expected.len() + 1, "{said:?}");
+    for (i, (words, exit)) in expected.iter().enumerate() {
+        assert!(said[i].contains(words) && said[i + 1].starts_with(exit), "{words}: {said:?}");
+    }
+}

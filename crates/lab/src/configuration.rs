@@ -1,0 +1,168 @@
+//! Configuration files of routers: our templates, or the user's own file or template in their place.
+
+use crate::router::{family_of, interface_at, prefix_of};
+use crate::{LabError, bgp};
+use drophammer_model::registry::{ParamKind, ParamSpec};
+use drophammer_model::role::{RouterRole, StaticRoute};
+use drophammer_model::suite::DutConfig;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, UndefinedBehavior, Value, context};
+use std::path::{Path, PathBuf};
+
+/// Parameter: the user's file, taken as it is.
+pub(crate) const CONFIG: ParamSpec = ParamSpec::optional(
+    "config",
+    ParamKind::File,
+    "your own configuration file in place of ours; relative to the suite file",
+);
+/// Parameter: the user's template, rendered with the variables of ours.
+pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
+    "template",
+    ParamKind::File,
+    "your own template in place of ours, with the same variables; relative to the suite file",
+);
+
+/// Does the DUT have a configuration of the user's? What it then routes is the user's business.
+pub(crate) fn is_own(dut: &DutConfig) -> bool {
+    dut.params.text(CONFIG.key).is_some() || dut.params.text(TEMPLATE.key).is_some()
+}
+
+/// The user's configuration of a DUT; `None` where the DUT has none.
+///
+/// # Errors
+/// [`LabError::Unusable`] with file, line and remedy: both parameters, a file that cannot be read, a template that does not
+/// render.
+pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, LabError> {
+    let path = |spec: &ParamSpec| dut.params.text(spec.key).map(PathBuf::from);
+    match (path(&CONFIG), path(&TEMPLATE)) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(LabError::Unusable {
+            what: format!("`{}` has both `config` and `template`", dut.name),
+            remedy: "keep one of them".into(),
+        }),
+        (Some(file), None) => read(dut, CONFIG.key, &file).map(Some),
+        (None, Some(file)) => {
+            let text = read(dut, TEMPLATE.key, &file)?;
+            render_as(&file.display().to_string(), &text, &dut.name, role).map(Some)
+        }
+    }
+}
+
+fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {
+    std::fs::read_to_string(file).map_err(|e| LabError::Unusable {
+        what: format!("`{key}` of `{}`: cannot read {}: {e}", dut.name, file.display()),
+        remedy: "name a text file that this user can read; the path is relative to the folder of the suite file".into(),
+    })
+}
+
+/// Renders one of our templates.
+pub(crate) fn render(template: &str, name: &str, role: &RouterRole) -> Result<String, LabError> {
+    render_as("our own template", template, name, role)
+}
+
+/// Renders a template, which sees `name`, `interfaces`, `routes` and `bgp` ([`bgp::context`]; none where the role has no BGP).
+fn render_as(file: &str, template: &str, name: &str, role: &RouterRole) -> Result<String, LabError> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // Lines that hold nothing but a block leave no empty line behind.
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
+    let rendered = syntax.and_then(|syntax| {
+        environment.set_syntax(syntax);
+        environment.render_named_str(file, template, variables(name, role))
+    });
+    rendered.map_err(|e| {
+        let line = e.line().map_or(String::new(), |line| format!(":{line}"));
+        let detail = e.detail().map_or(String::new(), |detail| format!(": {detail}"));
+        LabError::Unusable {
+            what: format!("{file}{line}: the template does not render: {}{detail}", e.kind()),
+            remedy: "templates are in the language of Jinja2; they see `name`, `interfaces`, `routes` and `bgp` (none without \
+                     BGP), as docs/duts/README.md lists them"
+                .into(),
+        }
+    })
+}
+
+fn variables(name: &str, role: &RouterRole) -> Value {
+    let route = |r: &StaticRoute| {
+        context! {
+            family => family_of(r.via), prefix => prefix_of(r), via => r.via.to_string(),
+            interface => interface_at(role, r.at),
+        }
+    };
+    let routes: Vec<Value> = role.routes.iter().map(route).collect();
+    let interfaces = role.places().map(|(at, tags, addresses)| {
+        let tags: Vec<u16> = tags.iter().map(|t| t.vid).collect();
+        let addresses: Vec<String> = addresses.iter().map(|a| format!("{}/{}", a.address, a.prefix_len)).collect();
+        context! { name => interface_at(role, at), port => at.port, mtu => role.interfaces[at.port].mtu, tags, addresses }
+    });
+    let interfaces: Vec<Value> = interfaces.collect();
+    let bgp = role.bgp.as_ref().map(bgp::context);
+    context! { name, interfaces, routes, bgp }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
+    use drophammer_model::suite::{ParamValue, Params};
+
+    fn role() -> RouterRole {
+        RouterRole::of(&two_ports_with_bgp(2))
+    }
+
+    fn dut(folder: &Path, params: &[(&str, &str, &str)]) -> DutConfig {
+        let value = |(key, file, text): &(&str, &str, &str)| {
+            let path = folder.join(file);
+            std::fs::write(&path, text).unwrap();
+            ((*key).to_owned(), ParamValue::Text(path.display().to_string()))
+        };
+        DutConfig { name: "mine".into(), kind: "frr".into(), params: Params(params.iter().map(value).collect()) }
+    }
+
+    #[test]
+    fn an_unknown_variable_is_an_error_with_its_line() {
+        let error = render("one\n{{ nme }}", "a", &role()).unwrap_err().to_string();
+        assert!(error.contains(":2:") && error.contains("undefined"), "{error}");
+    }
+
+    #[test]
+    fn the_users_file_is_taken_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(own(&dut(folder.path(), &[]), &role()).unwrap().is_none());
+        let with = dut(folder.path(), &[("config", "my.conf", "route {{ x }}\n")]);
+        assert!(is_own(&with));
+        assert_eq!(own(&with, &role()).unwrap().as_deref(), Some("route {{ x }}\n"));
+    }
+
+    #[test]
+    fn the_users_template_sees_what_ours_see() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "{{ name }}\n{% for r in routes if r.family == 'ipv6' %}\n{{ r.prefix }} {{ r.via }} {{ r.interface }}\n{% endfor %}\n\
+                    {% for i in interfaces %}\n{{ i.name }} {{ i.mtu }} {{ i.tags|join(',') }} {{ i.addresses[0] }}\n{% endfor %}\n\
+                    {{ bgp.dut_as if bgp else 'none' }}\n";
+        let dut = dut(folder.path(), &[("template", "my.j2", text)]);
+        let rendered = own(&dut, &RouterRole::of(&with_vlans(two_ports()))).unwrap().unwrap();
+        let lines: Vec<_> = rendered.lines().collect();
+        assert_eq!(lines.len(), 1 + 2 + 5 + 1, "{rendered}");
+        assert_eq!(lines[1], "2001:2:0:8000::/50 2001:2::2 d0");
+        assert!(rendered.contains("d0.s100.200 1500 100,200 198.18.32.33/27"), "{rendered}");
+        assert_eq!((lines[0], lines[8]), ("mine", "none"));
+        assert_eq!(own(&dut, &role()).unwrap().unwrap().lines().last(), Some("65000"));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_with_file_line_and_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = |dut: &DutConfig| own(dut, &role()).unwrap_err().to_string();
+        let bad = error(&dut(folder.path(), &[("template", "my.j2", "a\nb\n{% for x in %}\n")]));
+        assert!(bad.contains("my.j2:3: ") && bad.contains("syntax error") && bad.contains("remedy: "), "{bad}");
+        let bad = error(&dut(folder.path(), &[("template", "my.j2", "{{ routes.first.next }}\n")]));
+        assert!(bad.contains("my.j2:1: ") && bad.contains("undefined"), "{bad}");
+        let both = error(&dut(folder.path(), &[("template", "my.j2", ""), ("config", "my.conf", "")]));
+        assert!(both.contains("both `config` and `template`"), "{both}");
+        let gone = dut(folder.path(), &[("config", "my.conf", "")]);
+        std::fs::remove_file(folder.path().join("my.conf")).unwrap();
+        let gone = error(&gone);
+        assert!(gone.contains("`config` of `mine`: cannot read") && gone.contains("my.conf"), "{gone}");
+    }
+}

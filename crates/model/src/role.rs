@@ -1,0 +1,300 @@
+//! The role of a DUT as data: what a router must be configured with to stand between the ports of a suite.
+
+use crate::capabilities::Need;
+use crate::suite::{Addressing, PortConfig, VlanTag};
+use crate::trial::Family;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What a DUT is configured with. Every kind gets the same role and puts it into its own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouterRole {
+    /// Its interfaces: entry i faces port i of the tester.
+    pub interfaces: Vec<Interface>,
+    /// Static routes, IPv4 before IPv6, in the order of the interfaces.
+    pub routes: Vec<StaticRoute>,
+    /// BGP, if it speaks any.
+    pub bgp: Option<BgpRole>,
+}
+
+/// An interface of the DUT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// MTU in bytes of IP packet.
+    pub mtu: u32,
+    /// Addresses of untagged frames.
+    pub addresses: Vec<InterfaceAddress>,
+    /// VLAN sub-interfaces.
+    pub vlans: Vec<SubInterface>,
+}
+
+/// A VLAN sub-interface: frames that carry just these tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubInterface {
+    /// Tags, the outer one first; one or two.
+    pub tags: Vec<VlanTag>,
+    /// Addresses.
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// An address and the length of the prefix on its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// Address of the DUT.
+    pub address: IpAddr,
+    /// Length of the prefix.
+    pub prefix_len: u8,
+}
+
+/// An interface or a sub-interface of a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// Index of the interface, which is that of the port.
+    pub port: usize,
+    /// Index of the sub-interface; `None` for the interface itself.
+    pub vlan: Option<usize>,
+}
+
+/// A static route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaticRoute {
+    /// Where it leads: network address and length.
+    pub prefix: (IpAddr, u8),
+    /// Next hop: the tester's emulated router.
+    pub via: IpAddr,
+    /// Where the next hop is.
+    pub at: Place,
+}
+
+/// BGP-4 (RFC 4271) of the DUT. Every route goes from every peer to every other one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BgpRole {
+    /// AS number of the DUT.
+    pub asn: u32,
+    /// Hold Time that it proposes; whole seconds.
+    pub hold: Duration,
+    /// What it tells internal peers of external routes has itself as next hop (RFC 4271 section 5.1.3).
+    pub next_hop_self: bool,
+    /// Its peers.
+    pub groups: Vec<PeerGroup>,
+}
+
+/// The peers behind one interface in one family: one AS, reached from one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerGroup {
+    /// Where they are.
+    pub at: Place,
+    /// IP version of the sessions and of the routes that they carry.
+    pub family: Family,
+    /// AS number of the peers.
+    pub asn: u32,
+    /// The peers are in the DUT's AS: clients of the route reflector that it is (RFC 4456).
+    pub internal: bool,
+    /// Address of the DUT.
+    pub local: IpAddr,
+    /// Addresses of the peers, at least one.
+    pub peers: Vec<IpAddr>,
+}
+
+const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+impl RouterRole {
+    /// The role of a router between `ports`: an address on every link, a route to what is behind each, and BGP where the ports
+    /// have it.
+    pub fn of(ports: &[PortConfig]) -> RouterRole {
+        RouterRole {
+            interfaces: ports.iter().map(Interface::of).collect(),
+            routes: routes(ports),
+            bgp: BgpRole::of(ports),
+        }
+    }
+
+    /// What a router must be able to do to play this role. BGP is not among it: a router that speaks none plays the role
+    /// without, and tests that need it say so themselves.
+    pub fn needs(&self) -> Vec<Need> {
+        let addresses = || self.places().flat_map(|(_, _, addresses)| addresses);
+        let tags = self.interfaces.iter().flat_map(|i| &i.vlans).map(|v| v.tags.len()).max().unwrap_or(0);
+        let mut needs = Vec::new();
+        needs.extend(addresses().any(|a| a.address.is_ipv4()).then_some(Need::Ipv4));
+        needs.extend(addresses().any(|a| a.address.is_ipv6()).then_some(Need::Ipv6));
+        needs.extend((tags >= 1).then_some(Need::Vlan));
+        needs.extend((tags >= 2).then_some(Need::Qinq));
+        needs
+    }
+
+    /// Every interface and sub-interface with its tags and addresses, an interface before its sub-interfaces.
+    pub fn places(&self) -> impl Iterator<Item = (Place, &[VlanTag], &[InterfaceAddress])> {
+        self.interfaces.iter().enumerate().flat_map(|(port, interface)| {
+            let own: (Place, &[VlanTag], &[InterfaceAddress]) = (Place { port, vlan: None }, &[], &interface.addresses);
+            let vlans = interface.vlans.iter().enumerate();
+            let vlans = vlans.map(move |(i, v)| (Place { port, vlan: Some(i) }, &v.tags[..], &v.addresses[..]));
+            std::iter::once(own).chain(vlans)
+        })
+    }
+
+    /// Tags of frames at a place, the outer one first; none for an interface itself.
+    pub fn tags(&self, at: Place) -> &[VlanTag] {
+        let vlan = at.vlan.and_then(|i| self.interfaces.get(at.port)?.vlans.get(i));
+        vlan.map_or(&[], |v| &v.tags)
+    }
+
+    /// BGP peers on all interfaces.
+    pub fn peers(&self) -> impl Iterator<Item = IpAddr> {
+        self.bgp.iter().flat_map(|bgp| &bgp.groups).flat_map(|g| g.peers.iter().copied())
+    }
+}
+
+fn addresses(ipv4: Option<&Addressing>, ipv6: Option<&Addressing>) -> Vec<InterfaceAddress> {
+    let both = ipv4.into_iter().chain(ipv6);
+    both.map(|a| InterfaceAddress { address: a.dut, prefix_len: a.prefix_len }).collect()
+}
+
+impl Interface {
+    fn of(port: &PortConfig) -> Interface {
+        let vlan = |v: &crate::suite::VlanConfig| SubInterface {
+            tags: v.tags.clone(),
+            addresses: addresses(v.ipv4.as_ref(), v.ipv6.as_ref()),
+        };
+        Interface {
+            mtu: port.mtu,
+            addresses: addresses(port.ipv4.as_ref(), port.ipv6.as_ref()),
+            vlans: port.vlans.iter().map(vlan).collect(),
+        }
+    }
+}
+
+fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
+    let mut routes = Vec::new();
+    for family in FAMILIES {
+        for (port, config) in ports.iter().enumerate() {
+            let own = config.addressing(family).map(|a| (None, a));
+            let vlans = config.vlans.iter().enumerate().filter_map(|(i, v)| Some((Some(i), v.addressing(family)?)));
+            routes.extend(own.into_iter().chain(vlans).map(|(vlan, a)| StaticRoute {
+                prefix: a.behind,
+                via: a.host,
+                at: Place { port, vlan },
+            }));
+        }
+    }
+    routes
+}
+
+impl BgpRole {
+    fn of(ports: &[PortConfig]) -> Option<BgpRole> {
+        let first = ports.iter().find_map(|p| p.bgp.as_ref())?;
+        let mut groups = Vec::new();
+        for (port, config) in ports.iter().enumerate() {
+            let Some(bgp) = &config.bgp else { continue };
+            for family in FAMILIES {
+                let peers = config.peers(family);
+                let Some(addressing) = config.addressing(family).filter(|_| !peers.is_empty()) else { continue };
+                let (at, asn, internal) = (Place { port, vlan: None }, bgp.asn, bgp.is_internal());
+                groups.push(PeerGroup { at, family, asn, internal, local: addressing.dut, peers });
+            }
+        }
+        Some(BgpRole { asn: first.dut_as, hold: first.hold, next_hop_self: first.next_hop_self, groups })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Bandwidth;
+    use crate::suite::{PortBgp, VlanConfig};
+    use crate::trial::AddressRange;
+
+    fn addressing(dut: &str, host: &str, prefix_len: u8, behind: &str, length: u8) -> Addressing {
+        let ip = |text: &str| text.parse().unwrap();
+        let destinations = AddressRange { first: ip(behind), step: 1, count: 16 };
+        Addressing { dut: ip(dut), host: ip(host), prefix_len, behind: (ip(behind), length), destinations }
+    }
+
+    fn ports() -> Vec<PortConfig> {
+        let port = |name: &str, ipv4: Addressing, ipv6: Addressing| PortConfig {
+            name: name.into(),
+            speed: Bandwidth(1_000_000_000),
+            mtu: 1500,
+            ipv4: Some(ipv4),
+            ipv6: Some(ipv6),
+            bgp: None,
+            vlans: Vec::new(),
+        };
+        vec![
+            port(
+                "p1",
+                addressing("198.18.1.1", "198.18.1.2", 24, "198.18.64.0", 18),
+                addressing("2001:2::1", "2001:2::2", 64, "2001:2:0:8000::", 50),
+            ),
+            port(
+                "p2",
+                addressing("198.19.1.1", "198.19.1.2", 24, "198.19.64.0", 18),
+                addressing("2001:2:0:1::1", "2001:2:0:1::2", 64, "2001:2:0:c000::", 50),
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_port_is_an_interface_with_a_route_behind_it() {
+        let role = RouterRole::of(&ports());
+        assert_eq!((role.interfaces.len(), role.routes.len(), &role.bgp), (2, 4, &None));
+        assert_eq!(role.interfaces[1].addresses[1].address.to_string(), "2001:2:0:1::1");
+        let families: Vec<bool> = role.routes.iter().map(|r| r.via.is_ipv4()).collect();
+        assert_eq!(families, [true, true, false, false]);
+        let last = role.routes[3];
+        assert_eq!((last.prefix.0.to_string(), last.prefix.1), ("2001:2:0:c000::".into(), 50));
+        assert_eq!((last.via.to_string(), last.at), ("2001:2:0:1::2".into(), Place { port: 1, vlan: None }));
+        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6]);
+    }
+
+    #[test]
+    fn sub_interfaces_have_addresses_and_routes_of_their_own() {
+        let mut ports = ports();
+        ports.iter_mut().for_each(|p| p.ipv6 = None);
+        let tag = |tpid, vid| VlanTag { tpid, vid };
+        ports[1].vlans = vec![
+            VlanConfig {
+                tags: vec![tag(0x8100, 100)],
+                ipv4: Some(addressing("10.0.0.1", "10.0.0.2", 24, "10.1.0.0", 24)),
+                ipv6: None,
+            },
+            VlanConfig {
+                tags: vec![tag(0x88a8, 100), tag(0x8100, 200)],
+                ipv4: None,
+                ipv6: Some(addressing("fd00::1", "fd00::2", 64, "fd01::", 64)),
+            },
+        ];
+        let role = RouterRole::of(&ports);
+        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6, Need::Vlan, Need::Qinq]);
+        let places: Vec<_> =
+            role.places().map(|(at, tags, addresses)| (at.port, at.vlan, tags.len(), addresses.len())).collect();
+        assert_eq!(places, [(0, None, 0, 1), (1, None, 0, 1), (1, Some(0), 1, 1), (1, Some(1), 2, 1)]);
+        let at: Vec<_> = role.routes.iter().map(|r| (r.at.port, r.at.vlan)).collect();
+        assert_eq!(at, [(0, None), (1, None), (1, Some(0)), (1, Some(1))]);
+        assert_eq!(role.tags(role.routes[3].at), [tag(0x88a8, 100), tag(0x8100, 200)]);
+        ports[1].vlans.pop();
+        assert_eq!(RouterRole::of(&ports).needs(), [Need::Ipv4, Need::Vlan]);
+    }
+
+    #[test]
+    fn every_port_and_family_with_peers_is_a_group() {
+        let mut ports = ports();
+        for (port, asn) in ports.iter_mut().zip([65000, 65002]) {
+            let (families, hold) = (vec![Family::Ipv4, Family::Ipv6], Duration::from_secs(90));
+            port.bgp = Some(PortBgp { asn, dut_as: 65000, peers: 3, hold, families, next_hop_self: true });
+        }
+        ports[1].bgp.as_mut().unwrap().families = vec![Family::Ipv6];
+        let role = RouterRole::of(&ports);
+        let bgp = role.bgp.as_ref().unwrap();
+        assert_eq!((bgp.asn, bgp.hold.as_secs(), bgp.next_hop_self), (65000, 90, true));
+        let groups: Vec<_> = bgp.groups.iter().map(|g| (g.at.port, g.family, g.asn, g.internal)).collect();
+        let expected =
+            [(0, Family::Ipv4, 65000, true), (0, Family::Ipv6, 65000, true), (1, Family::Ipv6, 65002, false)];
+        assert_eq!(groups, expected);
+        assert_eq!(
+            (bgp.groups[2].local.to_string(), bgp.groups[2].peers[2].to_string()),
+            ("2001:2:0:1::1".into(), "2001:2:0:1::4".into())
+        );
+        assert_eq!(role.peers().count(), 9);
+        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6]);
+    }
+}

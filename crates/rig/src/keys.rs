@@ -1,0 +1,34 @@
+//! Keys that tell the frames of one trial from those of any other.
+
+use drophammer_wire::signature::TrialKey;
+use std::collections::VecDeque;
+
+/// Trials whose late frames are still recognised.
+const REMEMBERED: usize = 16;
+
+/// Numbers trials and gives each one its key.
+#[derive(Debug)]
+pub struct TrialKeys {
+    secret: u64,
+    trial: u64,
+    earlier: VecDeque<TrialKey>,
+}
+
+impl TrialKeys {
+    /// Keys of one run. `secret` tells its frames from those of any other run; it should differ from run to run.
+    pub fn new(secret: u64) -> TrialKeys {
+        TrialKeys { secret, trial: 0, earlier: VecDeque::with_capacity(REMEMBERED) }
+    }
+
+    /// Number and key of the next trial, and the keys of those before it.
+    pub fn next_trial(&mut self) -> (u64, TrialKey, Vec<TrialKey>) {
+        self.trial += 1;
+        let key = TrialKey::new(self.secret, self.trial);
+        let earlier = self.earlier.iter().copied().collect();
+        if self.earlier.len() == REMEMBERED {
+            self.earlier.pop_front();
+        }
+        self.earlier.push_back(key);
+        (self.trial, key, earlier)
+    }
+}

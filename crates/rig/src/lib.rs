@@ -1,0 +1,24 @@
+//! The test equipment as one thing: ports with their clock, the threads that work them (lanes), the hosts and routers
+//! emulated behind them, and flows.
+//!
+//! A [`Rig`] knows neither a DUT nor a test. It is given a [`Config`], runs traffic, and says what it counted.
+
+mod config;
+mod hosts;
+mod keys;
+mod metrics;
+mod open;
+mod ports;
+mod processors;
+mod rig;
+mod serving;
+
+pub use config::{Config, PortConfig, host_mac};
+pub use drophammer_emulation::hosts::HostAddress;
+pub use drophammer_traffic::{CONTINUOUS, FlowCounts, GroupCounts, Live, PlanError, Snapshot, Timing};
+pub use hosts::{Act, Acts, HostControl, Hosts, LaneHosts, SessionIndex};
+pub use keys::TrialKeys;
+pub use metrics::{Metrics, SessionMetrics};
+pub use open::open;
+pub use ports::Ports;
+pub use rig::{Action, Event, Rig, RigError, Select};

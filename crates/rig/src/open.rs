@@ -1,0 +1,25 @@
+//! Opening ports.
+
+use drophammer_port::{Backend, Port, PortError, SystemClock};
+
+/// Where the kernel's generator shares the processor of the packet loop, it makes loads from this one on, in frames per
+/// second; user space offers slower ones more evenly.
+const SHARED_PPS: f64 = 300e3;
+
+/// Opens `interface` of the calling thread's network namespace as a port of `backend`. A generator in the kernel runs on the
+/// processor `spare`, or on that of the packet loop.
+///
+/// # Errors
+/// [`PortError::Open`] with the remedy.
+pub fn open(
+    interface: &str,
+    backend: &Backend,
+    clock: SystemClock,
+    spare: Option<usize>,
+) -> Result<Box<dyn Port + Send>, PortError> {
+    let mut port = (backend.open)(interface, clock)?;
+    if let Some(kernel) = port.kernel_generator() {
+        kernel.place(spare, if spare.is_some() { 0.0 } else { SHARED_PPS });
+    }
+    Ok(port)
+}

@@ -1,0 +1,172 @@
+//! A rig without a DUT: its two ports are joined to each other.
+
+use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig};
+use drophammer_model::Instant;
+use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
+use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
+use drophammer_port::{Port, SystemClock, memory};
+use drophammer_rig::{
+    Act, Action, CONTINUOUS, Config, Event, HostAddress, PortConfig, Ports, Rig, RigError, Select, Timing, TrialKeys,
+    host_mac,
+};
+use drophammer_wire::bgp::AfiSafi;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const HOSTS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+/// Longer than any of this takes, however busy the machine is.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Two hosts that ask for each other, with a router each.
+fn config() -> Config {
+    let port = |i: usize| {
+        let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
+        let mut port = PortConfig::new(host_mac(5, i), 1_500);
+        port.ipv4 = Some(HostAddress { address, prefix_len: 24, gateway });
+        port.routers = vec![PeerConfig {
+            address: address.into(),
+            dut: gateway.into(),
+            asn: 65_001 + i as u32,
+            dut_as: 65_001 + (i ^ 1) as u32,
+            router_id: address,
+            hold: Duration::from_secs(90),
+            families: vec![AfiSafi::IPV4_UNICAST],
+            next_hops: NextHops { ipv4: Some(address), ..NextHops::default() },
+            passive: i == 1,
+        }];
+        port
+    };
+    Config { seed: 5, ports: vec![port(0), port(1)] }
+}
+
+fn rig() -> Rig {
+    let clock = SystemClock::start();
+    let ports = memory::pair([0, 1].map(|i| host_mac(5, i)), 1_500, clock);
+    let ports = ports.map(|port| Box::new(port) as Box<dyn Port + Send>).into_iter().collect();
+    let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config());
+    rig.serve(LONG, &mut |_, hosts| hosts.unresolved().is_none()).unwrap();
+    assert_eq!(rig.hosts.unresolved(), None, "the hosts find each other by ARP");
+    rig
+}
+
+fn timing(keys: &mut TrialKeys) -> Timing {
+    let (_, key, earlier) = keys.next_trial();
+    // However far it falls behind it sends everything.
+    Timing { seed: 1, key, earlier, max_backlog_ns: LONG.as_nanos() as u64, late_ns: LONG.as_nanos() as u64 }
+}
+
+fn both_ways(duration: Duration) -> TrialSpec {
+    let host = |i: usize| AddressRange { first: HOSTS[i].into(), step: 1, count: 1 };
+    TrialSpec {
+        purpose: "test".into(),
+        size: "64".parse().unwrap(),
+        flows: [(0, 1), (1, 0)].map(|(a, b)| FlowSpec::new(format!("{a}{b}"), a, b, host(a), host(b))).into(),
+        load: Load::Constant { rate_pps: 10_000.0 },
+        duration_s: duration.as_secs_f64(),
+        bin_s: None,
+        drain_s: 1.0,
+        events: vec![],
+    }
+}
+
+/// Drives `rig` until `seen` says that what came is enough.
+fn until(rig: &mut Rig, what: &str, mut seen: impl FnMut(&mut Rig, &Event) -> bool) {
+    let end = rig.now() + LONG;
+    loop {
+        let events = rig.drive(end, &|| false).unwrap();
+        assert!(!events.is_empty(), "{what}: nothing happened for {LONG:?}");
+        if events.iter().any(|event| seen(rig, event)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn traffic_that_nobody_ends_goes_on_beside_sessions() {
+    let mut rig = rig();
+    let mut keys = TrialKeys::new(9);
+    rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
+    assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Busy)));
+    assert!(matches!(rig.apply(&config()), Err(RigError::Busy)));
+    rig.protocols(Select::All, Action::Start);
+    // In slices: traffic goes on, and sessions come up meanwhile.
+    let mut up = 0;
+    let end = rig.now() + LONG;
+    while up < 2 {
+        assert!(rig.now() < end, "the sessions do not come up");
+        let slice = rig.now() + Duration::from_millis(10);
+        for event in rig.drive(slice, &|| false).unwrap() {
+            assert!(matches!(event, Event::SessionUp(_)), "{event:?}");
+            up += 1;
+        }
+    }
+    let range = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 1_000, 1, AttributePattern::internet(1)).unwrap();
+    let announce = Act::Say {
+        router: 0,
+        announce: true,
+        routes: Arc::new(Routes::Range(range)),
+        part: 0..1_000,
+        packing: Packing::default(),
+    };
+    let before = rig.metrics();
+    rig.command(0, &announce).unwrap();
+    let taken = |rig: &mut Rig| rig.metrics().sessions[1].bytes_received - before.sessions[1].bytes_received;
+    // 1,000 prefixes of four bytes, and what is around them.
+    while taken(&mut rig) < 4_000 {
+        assert!(rig.now() < end, "the routes do not arrive");
+        rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
+    }
+    let after = rig.metrics();
+    assert!(after.sessions[1].updates_received > 0 && after.sessions.iter().all(|s| s.established && s.losses == 0));
+    let sums = [&before, &after].map(|m| m.traffic.as_ref().unwrap().sum(|f| f.received.frames));
+    assert!(sums[0] > 0 && sums[1] > sums[0], "{sums:?}");
+    rig.end_traffic();
+    let mut result = None;
+    until(&mut rig, "the traffic ends", |_, event| {
+        if let Event::TrafficEnded(ended) = event {
+            result = Some(ended.clone());
+        }
+        result.is_some()
+    });
+    let result = result.unwrap();
+    assert_eq!((result.intended(), result.health.unsent), (result.offered(), 0));
+    assert_eq!(result.offered(), result.received() + result.sum(|g| g.refused), "the links lose only what they refuse");
+    assert!(!rig.has_traffic() && rig.metrics().traffic.is_none());
+    rig.protocols(Select::These(&[0]), Action::Stop);
+    let mut down = 0;
+    until(&mut rig, "the session ends at both sides", |_, event| {
+        down += u32::from(matches!(event, Event::SessionDown(..)));
+        down == 2
+    });
+}
+
+#[test]
+fn a_trial_is_one_use_of_it() {
+    let mut rig = rig();
+    let mut keys = TrialKeys::new(9);
+    for _ in 0..2 {
+        let result = rig.trial(&both_ways(Duration::from_millis(50)), &timing(&mut keys), vec![], &|| false).unwrap();
+        assert_eq!(result.groups.iter().map(|g| g.offered).collect::<Vec<_>>(), [500, 500]);
+        assert_eq!(result.received() + result.sum(|g| g.refused), 1_000);
+    }
+    // Stopped before anything has left.
+    let stopped = rig.trial(&both_ways(LONG), &timing(&mut keys), vec![], &|| true).unwrap();
+    assert!(stopped.offered() < stopped.intended());
+    assert!(rig.drive(Instant(0), &|| false).unwrap().is_empty(), "nothing is left of it");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let mut rig = rig();
+    let mut twins = config();
+    twins.ports[1].mac = twins.ports[0].mac;
+    let said = rig.apply(&twins).unwrap_err().to_string();
+    assert!(said.contains("ports 0 and 1 have the same MAC address"), "{said}");
+    let one = Config { seed: 5, ports: config().ports[..1].to_vec() };
+    assert!(rig.apply(&one).unwrap_err().to_string().contains("1 ports are configured, and there are 2"));
+    rig.apply(&config()).unwrap();
+    // What the rig knew of its neighbours is gone with the hosts.
+    let mut keys = TrialKeys::new(9);
+    assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Plan(_))));
+}

@@ -1,0 +1,92 @@
+//! What a suite says of ports, as the rig's configuration.
+
+use drophammer_emulation::bgp::{NextHops, PeerConfig};
+use drophammer_emulation::hosts::HostAddress;
+use drophammer_model::suite::{PortBgp, PortConfig};
+use drophammer_model::trial::{Family, PortIndex};
+use drophammer_rig::{Config, host_mac};
+use drophammer_wire::MacAddr;
+use drophammer_wire::bgp::AfiSafi;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// A host per port with its addresses of `families`. Without families the hosts have no addresses: a loop needs none.
+pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
+    let host = |(index, port): (usize, &PortConfig)| {
+        let mut host = drophammer_rig::PortConfig::new(host_mac(seed, index), port.mtu);
+        for a in families.iter().filter_map(|family| port.addressing(*family)) {
+            match (a.host, a.dut) {
+                (IpAddr::V4(address), IpAddr::V4(gateway)) => {
+                    host.ipv4 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
+                }
+                (IpAddr::V6(address), IpAddr::V6(gateway)) => {
+                    host.ipv6 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
+                }
+                _ => {}
+            }
+        }
+        host
+    };
+    Config { seed, ports: ports.iter().enumerate().map(host).collect() }
+}
+
+/// The same with the emulated BGP routers of the ports that have them.
+pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
+    let mut config = hosts(ports, families, seed);
+    for (index, port) in ports.iter().enumerate() {
+        let Some(bgp) = &port.bgp else { continue };
+        let host = &mut config.ports[index];
+        for family in [Family::Ipv4, Family::Ipv6] {
+            let Some(addressing) = port.addressing(family) else { continue };
+            let addresses = port.peers(family);
+            if let Some(second) = addresses.get(1) {
+                host.also.push((*second, addresses.len() as u32 - 1));
+            }
+            let router = |(number, address)| peer(address, addressing.dut, bgp, router_id(index, number));
+            host.routers.extend((0..).zip(addresses).map(router));
+        }
+    }
+    config
+}
+
+/// Hosts of a loop without DUT: each port faces the other one of its pair.
+pub fn joined_in_pairs(ports: &[PortConfig], seed: u64) -> Config {
+    let mut config = hosts(ports, &[], seed);
+    let macs: Vec<MacAddr> = config.ports.iter().map(|port| port.mac).collect();
+    config.ports.iter_mut().enumerate().for_each(|(i, port)| port.device = Some(macs[i ^ 1]));
+    config
+}
+
+fn unicast(family: Family) -> AfiSafi {
+    match family {
+        Family::Ipv4 => AfiSafi::IPV4_UNICAST,
+        Family::Ipv6 => AfiSafi::IPV6_UNICAST,
+    }
+}
+
+/// BGP identifier of router `index` of a port: from the block of shared addresses (RFC 6598), so no interface has it.
+fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
+}
+
+fn next_hops(address: IpAddr) -> NextHops {
+    match address {
+        IpAddr::V4(a) => NextHops { ipv4: Some(a), ..NextHops::default() },
+        IpAddr::V6(a) => NextHops { ipv6: Some(a), ..NextHops::default() },
+    }
+}
+
+/// One side of a session: the router at `address`, the DUT at `dut`.
+pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4Addr) -> PeerConfig {
+    let family = if address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+    PeerConfig {
+        address,
+        dut,
+        asn: bgp.asn,
+        dut_as: bgp.dut_as,
+        router_id,
+        hold: bgp.hold,
+        families: vec![unicast(family)],
+        next_hops: next_hops(address),
+        passive: false,
+    }
+}

@@ -1,0 +1,169 @@
+//! What a test has: a bench, the emulated routers, and what is known beforehand.
+
+use crate::bench::{ATTEMPTS, Bench, Device, Failure};
+use crate::observer::{Observer, Progress};
+use crate::routers::BgpRouting;
+use crate::session::Session;
+use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::record::{Note, Record};
+use drophammer_model::suite::PortConfig;
+use drophammer_model::trial::{Family, TrialResult, TrialSpec, Validity};
+use drophammer_rig::Rig;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// For the estimate of the time left.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// Of all tests after the running one.
+    pub after: Duration,
+    /// Of the running one in all.
+    pub test: Duration,
+    /// When it started.
+    pub since: std::time::Instant,
+}
+
+impl Left {
+    /// What is left now.
+    pub fn now(&self) -> Duration {
+        self.after + self.test.saturating_sub(self.since.elapsed())
+    }
+}
+
+/// The test setup of one DUT (RFC 2544 section 6).
+pub struct TestSetup<'a> {
+    /// The bench and its emulated routers.
+    pub routing: BgpRouting<'a>,
+    /// Tester ceilings by pattern.
+    pub ceilings: BTreeMap<PatternKey, FrameRate>,
+    /// Time left for the run without the running test, and the running test's estimate and start.
+    pub left: Left,
+    known: Known,
+}
+
+impl<'a> TestSetup<'a> {
+    /// Puts `device` at the ports of `rig`, which the suite configures as `ports`.
+    pub fn new(
+        dut: &str,
+        ports: &[PortConfig],
+        rig: Rig,
+        device: Box<dyn Device + 'a>,
+        session: &'a mut Session,
+        observer: &'a mut dyn Observer,
+    ) -> TestSetup<'a> {
+        let seed = session.seed;
+        let bench = Bench::new(dut, ports, rig, device, session, observer);
+        TestSetup {
+            routing: BgpRouting::new(bench, ports, seed),
+            ceilings: BTreeMap::new(),
+            left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
+            known: Known::default(),
+        }
+    }
+
+    /// Rig and DUT.
+    pub fn bench(&mut self) -> &mut Bench<'a> {
+        &mut self.routing.bench
+    }
+
+    /// The rig.
+    pub fn rig(&mut self) -> &mut Rig {
+        &mut self.routing.bench.rig
+    }
+
+    /// The observer of the run.
+    pub fn observer(&mut self) -> &mut dyn Observer {
+        self.routing.bench.observer
+    }
+
+    /// The test that runs from now on, and what it and the tests after it will take.
+    pub fn begin_test(&mut self, name: &str, left: Left) {
+        name.clone_into(&mut self.routing.bench.test);
+        self.left = left;
+    }
+
+    /// As [`Bench::await_forwarding`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
+        self.routing.bench.await_forwarding(families)
+    }
+}
+
+impl Testbed for TestSetup<'_> {
+    fn ports(&self) -> &[PortView] {
+        &self.routing.bench.views
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let mut attempt = 1;
+        loop {
+            let (result, port_failed) = self.routing.bench.attempt(spec, &[], attempt)?;
+            match result.validity {
+                Validity::Valid => return Ok(result),
+                Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
+                Validity::Invalid(_) => attempt += 1,
+            }
+            if port_failed {
+                // The device may have to learn again what is behind the port.
+                let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
+                families.sort_unstable();
+                families.dedup();
+                self.routing.bench.await_forwarding(&families)?;
+            }
+        }
+    }
+
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        if Routing::peers(&self.routing).is_empty() {
+            return Err(TestError::NotApplicable("the suite has no BGP; `bgp: {}` adds it".into()));
+        }
+        Ok(&mut self.routing)
+    }
+
+    fn routed_trial(
+        &mut self,
+        spec: &TrialSpec,
+        actions: &[Vec<RouteAction>],
+        attempt: u32,
+    ) -> Result<TrialResult, TestError> {
+        let acts = self.routing.acts(actions)?;
+        self.routing.bench.attempt(spec, &acts, attempt).map(|(result, _)| result)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        match self.routing.bench.serve(time) {
+            // The next trial finds it too, and is the one to be repeated.
+            Err(Failure::Port(_)) => {}
+            other => other?,
+        }
+        self.routing.bench.device.check().map_err(TestError::DutDied)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        &mut self.known
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.ceilings.get(pattern).copied()
+    }
+
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        self.routing.bench.observer.progress(&Progress::Step { what, done, of, left: self.left.now() });
+    }
+
+    fn note(&mut self, text: &str) {
+        let note = Note {
+            time: self.routing.bench.observer.time(),
+            dut: Some(self.routing.bench.dut.clone()),
+            text: text.to_owned(),
+            problem: false,
+        };
+        // A remark that cannot be stored shows at the next trial, which cannot be stored either.
+        let _ = self.routing.bench.observer.record(&Record::Note(note));
+        self.routing.bench.observer.progress(&Progress::Note { text, problem: false });
+    }
+}

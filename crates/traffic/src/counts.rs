@@ -1,0 +1,159 @@
+//! Counts of a trial under way.
+
+use crate::plan::Part;
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::PortIndex;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one lane has counted until an instant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaneCounts {
+    /// When, on the clock of its ports.
+    pub at: Instant,
+    /// Of each flow that the lane sends: `(flow, group, frames offered)`.
+    pub sent: Vec<(u32, usize, u64)>,
+    /// Frames that the tester's own ring refused, by flow.
+    pub never_left: Vec<(u32, u64)>,
+    /// Of each flow that the lane receives.
+    pub received: Vec<(usize, Received)>,
+    /// Of each group of the trial.
+    pub groups: Vec<GroupCounts>,
+    /// Of each port of the trial: frames offered and test frames received.
+    pub ports: Vec<(u64, u64)>,
+}
+
+/// What was received of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Distinct intact frames.
+    pub frames: u64,
+    /// Frames below the highest sequence number that have not arrived.
+    pub missing: u64,
+    /// Further copies.
+    pub duplicated: u64,
+    /// RFC 4737 type-P-reordered.
+    pub reordered: u64,
+}
+
+/// Counts of a group beside those of its flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCounts {
+    /// Offered, and refused by the device's receive ring.
+    pub refused: u64,
+    /// Arrived, but not intact.
+    pub corrupted: u64,
+    /// Arrived at a port that the flow does not lead to.
+    pub stray: u64,
+    /// Bytes of received frames, FCS included.
+    pub bytes: u64,
+    /// Latencies: `(smallest of the histogram's step in ns, frames)`, ascending.
+    pub latencies: Vec<(u64, u64)>,
+    /// Largest latency so far in ns.
+    pub latency_max_ns: u64,
+}
+
+/// Counts of a flow, all lanes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowCounts {
+    /// Group.
+    pub group: usize,
+    /// Frames offered.
+    pub offered: u64,
+    /// What was received of them.
+    pub received: Received,
+}
+
+/// Counts of all lanes. Each lane counted at a moment of its own, so a frame that is under way may be received and not offered yet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When the last lane counted.
+    pub at: Instant,
+    /// By flow.
+    pub flows: BTreeMap<usize, FlowCounts>,
+    /// By group.
+    pub groups: Vec<GroupCounts>,
+    /// By port: frames offered and test frames received.
+    pub ports: BTreeMap<PortIndex, (u64, u64)>,
+}
+
+impl Part {
+    /// Counts at `now`.
+    pub(crate) fn counts(&mut self, now: Instant) -> LaneCounts {
+        let Part { generators, analyzer } = self;
+        analyzer.settle();
+        let mut never_left: BTreeMap<u32, u64> = BTreeMap::new();
+        generators.iter().flat_map(|g| g.own_refusals()).for_each(|flow| *never_left.entry(flow).or_default() += 1);
+        let mut groups: Vec<GroupCounts> = analyzer.groups().iter().map(|g| g.counts()).collect();
+        let mut ports = analyzer.arrivals().map(|received| (0, received)).collect::<Vec<_>>();
+        for generator in &*generators {
+            groups.iter_mut().zip(generator.groups()).for_each(|(sum, group)| sum.refused += group.refused);
+            let sent: u64 = generator.offered().iter().map(|(.., frames)| frames).sum();
+            ports[generator.port()].0 += sent.saturating_sub(generator.refused_by_tester());
+        }
+        let received = analyzer.flows().map(|(flow, _, state)| {
+            let received = Received {
+                frames: state.received(),
+                missing: state.next_expected() - state.received(),
+                duplicated: state.duplicated(),
+                reordered: state.reordered(),
+            };
+            (flow, received)
+        });
+        LaneCounts {
+            at: now,
+            received: received.collect(),
+            sent: generators.iter().flat_map(|g| g.offered()).collect(),
+            never_left: never_left.into_iter().collect(),
+            groups,
+            ports,
+        }
+    }
+}
+
+impl Snapshot {
+    /// Adds up what the lanes of a trial have counted.
+    pub fn of<'a>(lanes: impl IntoIterator<Item = &'a LaneCounts>) -> Snapshot {
+        let mut all = Snapshot::default();
+        let mut never_left: BTreeMap<usize, u64> = BTreeMap::new();
+        for lane in lanes {
+            all.at = all.at.max(lane.at);
+            for (flow, group, frames) in &lane.sent {
+                let flow = all.flows.entry(*flow as usize).or_default();
+                (flow.group, flow.offered) = (*group, flow.offered + frames);
+            }
+            lane.received.iter().for_each(|(flow, received)| all.flows.entry(*flow).or_default().received = *received);
+            lane.never_left.iter().for_each(|(flow, n)| *never_left.entry(*flow as usize).or_default() += n);
+            for (port, (sent, received)) in lane.ports.iter().enumerate() {
+                let sum = all.ports.entry(port).or_default();
+                *sum = (sum.0 + sent, sum.1 + received);
+            }
+            all.groups.resize(all.groups.len().max(lane.groups.len()), GroupCounts::default());
+            all.groups.iter_mut().zip(&lane.groups).for_each(|(sum, group)| sum.add(group));
+        }
+        for (flow, n) in never_left {
+            let flow = all.flows.entry(flow).or_default();
+            flow.offered -= n.min(flow.offered);
+            flow.received.missing = flow.received.missing.saturating_sub(n);
+        }
+        all
+    }
+
+    /// Sum over all flows of one count.
+    pub fn sum(&self, count: impl Fn(&FlowCounts) -> u64) -> u64 {
+        self.flows.values().map(count).sum()
+    }
+}
+
+impl GroupCounts {
+    fn add(&mut self, other: &GroupCounts) {
+        self.refused += other.refused;
+        self.corrupted += other.corrupted;
+        self.stray += other.stray;
+        self.bytes += other.bytes;
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+        let mut sum: BTreeMap<u64, u64> = self.latencies.drain(..).collect();
+        other.latencies.iter().for_each(|(ns, frames)| *sum.entry(*ns).or_default() += frames);
+        self.latencies = sum.into_iter().collect();
+    }
+}

@@ -1,0 +1,202 @@
+//! How the lanes of a trial see each other, and how others see the trial while it runs.
+
+use crate::counts::{LaneCounts, Snapshot};
+use crate::engine::lead;
+use crate::lanes::LaneError;
+use drophammer_model::quantity::Instant;
+use drophammer_port::{Clock, SystemClock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A trial under way, for other threads than those that carry it out.
+#[derive(Clone)]
+pub struct Live(pub(crate) Arc<Board>);
+
+impl Live {
+    /// Ends what is sent. What was due until now still leaves; then the trial drains as at its planned end.
+    pub fn end_sending(&self) {
+        self.0.signals.wishes.fetch_or(END_OF_SENDING, Ordering::Relaxed);
+    }
+
+    /// Ends the trial at once, without a drain.
+    pub fn end(&self) {
+        self.0.end();
+    }
+
+    /// Is it over, or has it failed?
+    pub fn is_over(&self) -> bool {
+        self.0.published().closed
+    }
+
+    /// Asks all lanes for their counts and waits until they have answered: for `patience` at most. `None` when they have not, or when
+    /// the trial is over. A lane that nobody asks does nothing for this.
+    pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
+        let number = Wishes(self.0.signals.wishes.fetch_add(REQUEST, Ordering::Relaxed)).request() + 1;
+        let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
+        let waits = |p: &mut Published| !p.closed && !answered(p);
+        let waited = self.0.changed.wait_timeout_while(self.0.published(), patience, waits);
+        let published = waited.unwrap_or_else(PoisonError::into_inner).0;
+        answered(&published).then(|| Snapshot::of(published.lanes.iter().flatten().map(|(_, counts)| counts)))
+    }
+}
+
+/// What one lane tells the others. Only it writes here.
+#[derive(Default)]
+#[repr(align(128))]
+struct Progress {
+    /// Since when it has nothing more to send; 0 while it has.
+    done_at: AtomicU64,
+    /// Frames that it has sent and that no ring refused; final when it is done.
+    sent: AtomicU64,
+    /// Distinct frames that it has received, up to date once it is done.
+    distinct: AtomicU64,
+}
+
+/// Written before and at the end of a trial, read all the time.
+#[derive(Default)]
+#[repr(align(128))]
+struct Signals {
+    /// What is wished of all lanes; see [`Wishes`].
+    wishes: AtomicU64,
+    /// When the trial starts; 0 before that is known.
+    start: AtomicU64,
+    ready: AtomicUsize,
+}
+
+/// How the lanes of a trial see each other.
+pub(crate) struct Board {
+    lanes: Box<[Progress]>,
+    signals: Signals,
+    published: Mutex<Published>,
+    changed: Condvar,
+}
+
+/// Counts that lanes were asked for.
+struct Published {
+    /// Of each lane, with the number of the request.
+    lanes: Vec<Option<(u64, LaneCounts)>>,
+    /// Nobody answers any more.
+    closed: bool,
+}
+
+/// What is wished of all lanes, in one word that their loops read at every turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes(u64);
+
+const END: u64 = 1;
+const END_OF_SENDING: u64 = 2;
+const REQUEST: u64 = 4;
+
+impl Wishes {
+    /// All stop at once: the user's wish, or a lane that failed.
+    pub(crate) fn is_end(self) -> bool {
+        self.0 & END != 0
+    }
+
+    /// Nothing more is sent.
+    pub(crate) fn is_end_of_sending(self) -> bool {
+        self.0 & END_OF_SENDING != 0
+    }
+
+    /// Number of the last request for counts.
+    pub(crate) fn request(self) -> u64 {
+        self.0 / REQUEST
+    }
+}
+
+impl Board {
+    pub(crate) fn new(lanes: usize) -> Board {
+        Board {
+            lanes: (0..lanes).map(|_| Progress::default()).collect(),
+            signals: Signals::default(),
+            published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// `lane` has nothing more to send since `at`, and has sent `sent` frames that no ring refused.
+    pub(crate) fn done(&self, lane: usize, at: Instant, sent: u64) {
+        self.lanes[lane].sent.store(sent, Ordering::Relaxed);
+        // Whoever sees the instant sees the count.
+        self.lanes[lane].done_at.store(at.0.max(1), Ordering::Release);
+    }
+
+    /// `lane` has received `distinct` frames.
+    pub(crate) fn received(&self, lane: usize, distinct: u64) {
+        self.lanes[lane].distinct.store(distinct, Ordering::Relaxed);
+    }
+
+    /// When the last lane was done; `None` while one has something to send.
+    pub(crate) fn all_done(&self) -> Option<Instant> {
+        let done = self.lanes.iter().map(|l| l.done_at.load(Ordering::Acquire));
+        done.into_iter().try_fold(0, |last, at| (at > 0).then_some(last.max(at))).map(Instant)
+    }
+
+    /// Has every frame that was sent been received? Final counts of what was sent are needed, so all must be done. Counts of
+    /// what was received only grow: an old one can make this false, but never true.
+    pub(crate) fn accounted(&self) -> bool {
+        let sum = |count: fn(&Progress) -> &AtomicU64| -> u64 {
+            self.lanes.iter().map(|l| count(l).load(Ordering::Relaxed)).sum()
+        };
+        sum(|l| &l.sent) <= sum(|l| &l.distinct)
+    }
+
+    /// Stops all lanes.
+    pub(crate) fn end(&self) {
+        self.signals.wishes.fetch_or(END, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes(self.signals.wishes.load(Ordering::Relaxed))
+    }
+
+    /// A lane answers request `number`.
+    pub(crate) fn publish(&self, lane: usize, number: u64, counts: LaneCounts) {
+        self.published().lanes[lane] = Some((number, counts));
+        self.changed.notify_all();
+    }
+
+    /// Nobody answers any more.
+    pub(crate) fn close(&self) {
+        self.published().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        // A lane that panicked while it held it has left whole counts behind.
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A further lane is ready and waits for the start.
+    pub(crate) fn await_start(&self) -> Result<Instant, LaneError> {
+        self.signals.ready.fetch_add(1, Ordering::Relaxed);
+        self.wait(|| match self.signals.start.load(Ordering::Relaxed) {
+            0 => None,
+            start => Some(Instant(start)),
+        })
+    }
+
+    /// The first lane is ready; when all are it says when the trial starts.
+    pub(crate) fn start(&self, clock: &SystemClock) -> Result<Instant, LaneError> {
+        let further = self.lanes.len() - 1;
+        self.wait(|| (self.signals.ready.load(Ordering::Relaxed) == further).then_some(()))?;
+        let start = clock.now() + lead(clock);
+        self.signals.start.store(start.0, Ordering::Relaxed);
+        Ok(start)
+    }
+
+    /// Waits for `value`, or for the end.
+    fn wait<T>(&self, value: impl Fn() -> Option<T>) -> Result<T, LaneError> {
+        loop {
+            if let Some(value) = value() {
+                return Ok(value);
+            }
+            if self.wishes().is_end() {
+                return Err(LaneError::NotStarted);
+            }
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What a lane has counted, as data: wherever it ran, [`crate::merge`] makes a result of the reports of all lanes.
+
+use crate::analyzer::Further;
+use crate::engine::LaneState;
+use crate::generator::{LatenessBuckets, PortGenerator};
+use crate::permutation::Permutation;
+use crate::plan::Plan;
+use crate::schedule::Schedule;
+use drophammer_model::trial::PortIndex;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// What all lanes of a trial know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Names of the flow groups.
+    pub groups: Vec<String>,
+    /// Number of ports.
+    pub ports: usize,
+    /// Is the load the most that ports take, so that falling short of it is no fault?
+    pub maximum: bool,
+    /// Labels of the events, in order of time.
+    pub events: Vec<String>,
+    /// Flows that are counted by destination, with the order of these.
+    pub destinations: Vec<(usize, Permutation)>,
+}
+
+/// Everything that one lane has counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaneReport {
+    /// What all lanes know; the same in each report.
+    pub trial: Trial,
+    /// One per sending port of the lane.
+    pub senders: Vec<SenderReport>,
+    /// What was received of each group of the trial.
+    pub groups: Vec<GroupReport>,
+    /// The flows that the lane receives.
+    pub flows: Vec<FlowReport>,
+    /// Time from first to last arrival, and one mean interval more, in ns, of the port where that is longest.
+    pub receiving_ns: u64,
+    /// Frames of earlier trials.
+    pub stale: u64,
+    /// Frames that are not test traffic.
+    pub other: u64,
+    /// Frames that the tester lost in its own receive path.
+    pub receive_drops: u64,
+    /// Longest time between two looks of the loop, in ns.
+    pub max_gap_ns: u64,
+    /// Sum of these times above 1 ms, in ns.
+    pub long_gaps_ns: u64,
+    /// Step of the wall clock during the trial, in ns; 0 from lanes that do not watch it.
+    pub clock_step_ns: i64,
+    /// Events that the lane was told, the first ones of the trial.
+    pub events: Vec<EventReport>,
+}
+
+/// What left one port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SenderReport {
+    /// The port.
+    pub port: PortIndex,
+    /// When frames were to leave.
+    pub schedule: Schedule,
+    /// Flow of each frame of one round.
+    pub round: Vec<u32>,
+    /// Stretches of the schedule that were left out: `(frames sent before, frames left out until then)`.
+    pub skips: Vec<(u64, u64)>,
+    /// Frames sent of each flow that leaves here: `(flow, frames)`.
+    pub flows: Vec<(u32, u64)>,
+    /// Flow and sequence number of frames that the tester's own ring refused, the first 65,536.
+    pub own_refusals: Vec<(u32, u64)>,
+    /// Counts of each group of the trial.
+    pub groups: Vec<GroupSentReport>,
+    /// Frames of the schedule that were not offered, those that the tester's own ring refused included.
+    pub unsent: u64,
+    /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
+    pub sending_ns: u64,
+    /// How late frames were handed to the port, by power of two in ns.
+    pub lateness: Vec<u64>,
+    /// Were the frames made in the kernel?
+    pub in_kernel: bool,
+}
+
+/// What was sent of a group at one port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupSentReport {
+    /// Frames planned.
+    pub intended: u64,
+    /// Frames handed over, refused ones included.
+    pub offered: u64,
+    /// Of these, refused by the device's ring.
+    pub refused: u64,
+    /// Offered by time bin.
+    pub bins: Vec<u64>,
+}
+
+/// What a lane received of a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// Intact at the wrong port, or at the right one with another host's MAC address.
+    pub stray: u64,
+    /// Not intact.
+    pub corrupted: u64,
+    /// Intact at the right port in another encapsulation, in the order of [`drophammer_model::traffic::Deviation::ALL`].
+    pub deviations: Vec<u64>,
+    /// Later than the threshold.
+    pub late: u64,
+    /// Bytes of distinct intact frames with FCS.
+    pub bytes: u64,
+    /// Distinct frames by time bin of their departure, and of their arrival.
+    pub bins: Vec<(u64, u64)>,
+    /// Strays, and frames received at an alternate port, by port of arrival.
+    pub elsewhere: Vec<u64>,
+    /// Latencies: `(smallest of the histogram's step in ns, frames)`, ascending.
+    pub latencies: Vec<(u64, u64)>,
+    /// Sum of all latencies in ns.
+    pub latency_sum_ns: u128,
+    /// Smallest latency in ns; `u64::MAX` if nothing came.
+    pub latency_min_ns: u64,
+    /// Largest latency in ns.
+    pub latency_max_ns: u64,
+}
+
+/// What a lane received of a flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// The flow.
+    pub flow: usize,
+    /// Its group.
+    pub group: usize,
+    /// Port that it leads to.
+    pub to: PortIndex,
+    /// Distinct frames.
+    pub received: u64,
+    /// Further copies.
+    pub duplicated: u64,
+    /// RFC 4737 type-P-reordered.
+    pub reordered: u64,
+    /// RFC 4737 n-reordered with n = 3.
+    pub reordered_3: u64,
+    /// Frames in sequence, as the 2001 core router test counts them.
+    pub in_sequence: u64,
+    /// RFC 4737 largest reordering extent.
+    pub max_extent: u64,
+    /// Highest sequence number plus one.
+    pub next_expected: u64,
+    /// Sequence numbers below `next_expected` that are missing, ascending: all that the receiver's window tells where the flow is
+    /// counted by destination, otherwise the highest ones, more of them than a sender's own ring refuses in a valid trial.
+    pub missing: Vec<Range<u64>>,
+    /// Does the receiver's window tell of every frame?
+    pub tells_all: bool,
+    /// Of the distinct frames, those that came to an alternate port.
+    pub elsewhere: u64,
+    /// May its frames come to an alternate port?
+    pub has_alternate: bool,
+    /// Distinct frames by place in the order of destinations; absent unless the flow is counted so.
+    pub by_place: Option<Vec<u32>>,
+}
+
+/// An event as a lane carried it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReport {
+    /// When that began, in ns after the start.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Did it concern a port of this lane?
+    pub own: bool,
+}
+
+/// Ranges of missing frames that the flows of a lane may report together.
+const MISSING: usize = 1 << 20;
+
+impl Plan {
+    /// What all lanes know.
+    fn trial(&self) -> Trial {
+        Trial {
+            groups: self.groups.clone(),
+            ports: self.layout.ports(),
+            maximum: self.maximum,
+            events: self.events.iter().map(|e| e.label.clone()).collect(),
+            destinations: self.destinations.clone(),
+        }
+    }
+
+    /// The report of each lane; `lanes` are their states.
+    pub(crate) fn reports(&mut self, lanes: &[&LaneState], clock_step_ns: i64) -> Vec<LaneReport> {
+        self.parts.iter_mut().for_each(|p| p.analyzer.settle());
+        let trial = self.trial();
+        let report = |(number, (part, lane)): (usize, (&crate::plan::Part, &&LaneState))| LaneReport {
+            trial: trial.clone(),
+            senders: part.generators.iter().map(PortGenerator::report).collect(),
+            groups: part.analyzer.groups().iter().map(crate::analyzer::GroupReceived::report).collect(),
+            flows: part.flow_reports(),
+            receiving_ns: part.analyzer.receiving_ns(),
+            stale: part.analyzer.stale(),
+            other: lane.watch.other,
+            receive_drops: lane.receive_drops,
+            max_gap_ns: lane.watch.max_gap_ns,
+            long_gaps_ns: lane.watch.long_gaps_ns,
+            clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
+            events: lane.events.clone(),
+        };
+        self.parts.iter().zip(lanes).enumerate().map(report).collect()
+    }
+}
+
+impl crate::plan::Part {
+    fn flow_reports(&self) -> Vec<FlowReport> {
+        let analyzer = &self.analyzer;
+        let count = analyzer.flows().count().max(1);
+        let report =
+            |(place, ((flow, group, state), to)): (usize, ((usize, usize, &crate::flow_state::FlowState), usize))| {
+                let further = analyzer.further().get(place);
+                let tally = further.and_then(|f| f.tally.as_ref());
+                let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) };
+                FlowReport {
+                    flow,
+                    group,
+                    to,
+                    received: state.received(),
+                    duplicated: state.duplicated(),
+                    reordered: state.reordered(),
+                    reordered_3: state.reordered_3(),
+                    in_sequence: state.in_sequence(),
+                    max_extent: state.max_extent(),
+                    next_expected: state.next_expected(),
+                    missing: state.gaps(most),
+                    tells_all: state.tells_all(),
+                    elsewhere: further.map_or(0, |f| f.elsewhere),
+                    has_alternate: further.is_some_and(Further::has_alternate),
+                    by_place: tally.map(|tally| tally.frames().to_vec()),
+                }
+            };
+        analyzer.flows().zip(analyzer.to()).enumerate().map(report).collect()
+    }
+}
+
+impl SenderReport {
+    /// How late frames were handed to the port.
+    pub(crate) fn lateness(&self) -> LatenessBuckets {
+        let mut buckets: LatenessBuckets = [0; 40];
+        buckets.iter_mut().zip(&self.lateness).for_each(|(bucket, n)| *bucket = *n);
+        buckets
+    }
+
+    /// Sequence numbers of `flow` that the tester's own ring refused, ascending.
+    pub(crate) fn never_left(&self, flow: usize) -> Vec<u64> {
+        self.own_refusals.iter().filter(|(f, _)| *f as usize == flow).map(|(_, sequence)| *sequence).collect()
+    }
+
+    /// Nominal departures of `flow`; `None` if it does not leave here.
+    pub(crate) fn departures(&self, flow: usize) -> Option<Departures<'_>> {
+        let own = self.round.iter().enumerate().filter(|(_, f)| **f as usize == flow);
+        let places: Vec<u64> = own.map(|(place, _)| place as u64).collect();
+        (!places.is_empty()).then_some(Departures { sender: self, places })
+    }
+}
+
+/// When a frame of one flow was to leave, told from its sequence number.
+pub(crate) struct Departures<'a> {
+    sender: &'a SenderReport,
+    /// Places of the flow in a round; at least one.
+    places: Vec<u64>,
+}
+
+impl Departures<'_> {
+    /// Of the frame with `sequence`, in ns after the start.
+    pub(crate) fn of(&self, sequence: u64) -> u64 {
+        let SenderReport { round, skips, schedule, .. } = self.sender;
+        let per_round = self.places.len() as u64;
+        let sent = sequence / per_round * round.len() as u64 + self.places[(sequence % per_round) as usize];
+        let before = skips.partition_point(|(sent_before, _)| *sent_before <= sent);
+        let skipped = before.checked_sub(1).map_or(0, |last| skips[last].1);
+        schedule.departure((sent + skipped).min(schedule.total().saturating_sub(1)))
+    }
+}
+
+impl FlowReport {
+    /// Sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, as far as they
+    /// are told.
+    pub(crate) fn missing(&self, sent: u64, never_left: &[u64]) -> impl DoubleEndedIterator<Item = u64> {
+        let never_came = self.next_expected..sent.max(self.next_expected);
+        let gaps = self.missing.iter().cloned().flatten().chain(never_came);
+        gaps.filter(move |s| *s < sent && never_left.binary_search(s).is_err())
+    }
+}

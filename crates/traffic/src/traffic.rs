@@ -1,0 +1,195 @@
+//! Traffic under way: a plan that is carried out in one call or in several.
+
+use crate::counts::Snapshot;
+use crate::engine::{Control, Course, LanePort, LaneState, lead};
+use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
+use crate::live::{Board, Live};
+use crate::plan::{Layout, Plan};
+use crate::report::LaneReport;
+use drophammer_model::quantity::Instant;
+use drophammer_port::{Clock, Port, PortError, SystemClock};
+use std::sync::Arc;
+use std::thread::{Builder, scope};
+use std::time::Duration;
+
+/// Time that traffic takes which nobody ends: 100 days. A trial of this duration is continuous traffic: it goes on until it is ended, and
+/// keeps fewer frames apart at a time.
+pub const CONTINUOUS: Duration = Duration::from_secs(100 * 24 * 3600);
+
+/// A plan under way. Between two calls nothing is sent or received, unless the kernel makes the frames.
+pub struct Traffic {
+    plan: Plan,
+    board: Arc<Board>,
+    /// One per lane, from the first call on.
+    lanes: Vec<Option<LaneState>>,
+    start: Option<Instant>,
+    wall_before: i128,
+    clock_step_ns: i64,
+}
+
+impl Traffic {
+    /// Nothing has left yet.
+    pub fn new(plan: Plan) -> Traffic {
+        let lanes = plan.parts.len();
+        Traffic {
+            plan,
+            board: Arc::new(Board::new(lanes)),
+            lanes: (0..lanes).map(|_| None).collect(),
+            start: None,
+            wall_before: 0,
+            clock_step_ns: 0,
+        }
+    }
+
+    /// The lanes that it is for.
+    pub fn layout(&self) -> &Layout {
+        self.plan.layout()
+    }
+
+    /// For other threads.
+    pub fn live(&self) -> Live {
+        Live(self.board.clone())
+    }
+
+    /// Is everything sent, and accounted for or drained, or was it ended?
+    pub fn is_over(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.as_ref().is_some_and(|lane| lane.over))
+    }
+
+    /// Carries on until `until` or until all is over, on one lane, over `ports` on the calling thread; `ports[i]` is port i of the plan, and
+    /// the same in every call. The first call starts the traffic.
+    ///
+    /// # Errors
+    /// A port that stopped working.
+    pub fn drive(
+        &mut self,
+        ports: &mut [Box<dyn Port>],
+        clock: &mut dyn Clock,
+        control: &mut dyn Control,
+        until: Instant,
+    ) -> Result<(), PortError> {
+        assert_eq!(self.plan.parts.len(), 1, "several lanes are driven by drive_lanes");
+        let driven = self.drive_one(ports, clock, control, until);
+        self.after(clock, driven.is_err());
+        driven
+    }
+
+    fn drive_one(
+        &mut self,
+        ports: &mut [Box<dyn Port>],
+        clock: &mut dyn Clock,
+        control: &mut dyn Control,
+        until: Instant,
+    ) -> Result<(), PortError> {
+        let mut ports: Vec<LanePort<'_>> =
+            ports.iter_mut().enumerate().map(|(index, port)| LanePort { index, port: port.as_mut() }).collect();
+        let Plan { parts, events, drain_ns, .. } = &mut self.plan;
+        let part = &mut parts[0];
+        let (state, start) = match (&mut self.lanes[0], self.start) {
+            (Some(state), Some(start)) => (state, start),
+            (state, _) => {
+                let state = state.insert(LaneState::new(part, &mut ports, events.len())?);
+                self.wall_before = clock.wall_offset();
+                let start = *self.start.insert(clock.now() + lead(clock));
+                state.begin(part, &mut ports, start);
+                (state, start)
+            }
+        };
+        let course = Course { start, until, lane: 0, live: &self.board, events, drain_ns: *drain_ns };
+        state.drive(part, &mut ports, clock, control, course)
+    }
+
+    /// The same on one thread per lane. The first lane runs on the calling thread, where its caller has put it, under `first`; the others
+    /// run on threads of their own, on `processors` in order (on whatever the calling thread may use if there are none), before
+    /// other work where that is allowed, each under its one of `others`.
+    ///
+    /// # Errors
+    /// [`LaneError`] of the first lane that has one to tell.
+    ///
+    /// # Panics
+    /// When there are not as many processors (or none) and controls as further lanes, or ports as in the plan, and when the first
+    /// lane does; the others have ended by then.
+    pub fn drive_lanes<C: Control + Send>(
+        &mut self,
+        ports: &mut [Box<dyn Port + Send>],
+        clock: SystemClock,
+        processors: &[usize],
+        first: &mut dyn Control,
+        others: &mut [C],
+        until: Instant,
+    ) -> Result<(), LaneError> {
+        let lanes = self.plan.parts.len();
+        assert_eq!(others.len() + 1, lanes, "each lane has its control");
+        assert_eq!(ports.len(), self.plan.layout.ports(), "all ports of the plan are there");
+        assert!(processors.is_empty() || processors.len() + 1 == lanes, "each further lane has its processor");
+        let mut shares: Vec<Share<'_>> = (0..lanes).map(|_| Vec::new()).collect();
+        for (index, port) in ports.iter_mut().enumerate() {
+            let port: &mut (dyn Port + Send) = port.as_mut();
+            shares[self.plan.layout.lane_of(index)].push((index, port));
+        }
+        if self.start.is_none() {
+            self.wall_before = clock.wall_offset();
+        }
+        let Plan { parts, events, drain_ns, .. } = &mut self.plan;
+        let board = &*self.board;
+        let common = Common { board, clock, events, drain_ns: *drain_ns, start: self.start, until };
+        let mut work = parts.iter_mut().zip(&mut self.lanes).zip(shares);
+        let ((part, state), share) = work.next().expect("a plan has a lane");
+        let own = Lane { number: 0, part, state, ports: lane_ports(share), control: first, processor: None };
+        let started: Vec<Result<Instant, LaneError>> = scope(|scope| {
+            let threads: Vec<_> = work
+                .zip(others)
+                .enumerate()
+                .map(|(n, (((part, state), share), control))| {
+                    let (number, processor) = (n + 1, processors.get(n).copied());
+                    let body = move || {
+                        let lane = Lane { number, part, state, ports: lane_ports(share), control, processor };
+                        lane.work(common, Board::await_start)
+                    };
+                    Builder::new().name(format!("lane {number}")).spawn_scoped(scope, body).map_err(|source| {
+                        common.board.end();
+                        LaneError::Thread { lane: number, what: "start".into(), source }
+                    })
+                })
+                .collect();
+            let own = own.work(common, |board| board.start(&clock));
+            let joined = threads.into_iter().enumerate().map(|(n, thread)| match thread?.join() {
+                Ok(started) => started,
+                Err(panic) => Err(LaneError::Panicked { lane: n + 1, message: message(panic.as_ref()) }),
+            });
+            std::iter::once(own).chain(joined).collect()
+        });
+        let mut failed = None;
+        for started in started {
+            match (started, &failed) {
+                (Ok(start), _) => self.start = Some(start),
+                // The lane that failed knows more than those that only ended with it.
+                (Err(e), None | Some(LaneError::NotStarted)) => failed = Some(e),
+                (Err(_), Some(_)) => {}
+            }
+        }
+        self.after(&clock, failed.is_some());
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// What is done after each call.
+    fn after(&mut self, clock: &dyn Clock, failed: bool) {
+        let step = clock.wall_offset() - self.wall_before;
+        self.clock_step_ns = i64::try_from(step).unwrap_or(i64::MAX);
+        if failed || self.is_over() {
+            self.board.close();
+        }
+    }
+
+    /// Counts so far, as [`Live::snapshot`] tells them to other threads.
+    pub fn snapshot(&mut self, now: Instant) -> Snapshot {
+        let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
+        Snapshot::of(&counts)
+    }
+
+    /// What each lane has counted so far; [`crate::merge`] makes the result of a trial of it. Empty before the first call.
+    pub fn reports(&mut self) -> Vec<LaneReport> {
+        let lanes: Vec<&LaneState> = self.lanes.iter().flatten().collect();
+        self.plan.reports(&lanes, self.clock_step_ns)
+    }
+}

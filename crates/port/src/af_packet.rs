@@ -186,6 +186,9 @@ impl AfPacket {
 
     /// Sends slots `from` to `frames`, each by itself.
     fn send_apart(&mut self, from: usize, frames: usize, sent: &mut Sent) -> Result<(), PortError> {
+        // The headers point at our own slots, and the batch could have been exchanged for another port's.
+        let own = self.send_headers.are_over(self.slots.base());
+        assert!(own, "the slots of {} are another port's", self.info.interface);
         for i in from..frames {
             self.send_headers.set_len(i, self.slots.frame(i).len());
         }

@@ -24,7 +24,7 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
@@ -34,6 +34,7 @@ const CASES: [Case; 14] = [
     ("what_the_device_drops_is_no_frame_for_ever", dropped),
     ("a_link_that_is_taken_down_loses_frames_and_comes_back", unplugged),
     ("a_deleted_interface_is_lost", deleted),
+    ("slots_of_another_port_are_not_sent", exchanged),
     ("every_frame_of_every_queue_once_and_each_flow_in_order", queues::every_frame),
     ("what_is_no_test_frame_comes_at_some_queue", queues::other_frames),
     ("overflow_is_counted_at_its_queue", queues::overflow),
@@ -355,6 +356,20 @@ fn deleted(bench: &Bench) -> Checked {
     ports[0].slots().put(0, &template);
     while !lost(ports[0].send(1).map(drop), "sending")? {}
     Ok(())
+}
+
+/// Slots are memory that the port hands to the kernel by its address: exchanged ones must be noticed before that.
+fn exchanged(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    let [a, b] = &mut ports;
+    a.slots().put(0, &frame(false, 60, 3, 0));
+    std::mem::swap(a.slots(), b.slots());
+    let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ports[1].send(1).map_err(|e| e.to_string())));
+    let message = match sent {
+        Ok(sent) => return Err(format!("they were sent: {sent:?}")),
+        Err(panic) => panic.downcast_ref::<String>().cloned().unwrap_or_default(),
+    };
+    check(message.contains("another port's"), || message)
 }
 
 /// As an ordinary user, who may use AF_PACKET in the lab but not `bpf()`.

@@ -140,7 +140,8 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
 fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
     // A test of sessions alone has those of all families.
-    let of_sessions = |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
+    let of_sessions =
+        |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
     }

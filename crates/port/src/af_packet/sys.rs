@@ -43,6 +43,12 @@ impl Headers {
         Headers { messages, vectors, control }
     }
 
+    /// Do the slots begin at `base`?
+    #[inline]
+    pub fn are_over(&self, base: *const u8) -> bool {
+        std::ptr::eq(self.vectors[0].iov_base.cast(), base)
+    }
+
     /// Length of the frame in slot `i`.
     #[inline]
     pub fn set_len(&mut self, i: usize, len: usize) {

@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory in chunks of equal size; a chunk holds one frame.
+/// Memory in chunks of equal size, a power of two; a chunk holds one frame.
 pub(crate) struct Umem {
     memory: Mapping,
-    chunk: usize,
+    /// Binary logarithm of the bytes of a chunk.
+    shift: u32,
 }
 
 // SAFETY: a shared `Umem` gives raw pointers only. Whoever makes references of them owns the chunk: `SendFrames` its frames that
@@ -22,19 +23,26 @@ impl Umem {
     /// # Errors
     /// The system's: there is no memory.
     pub(super) fn new(count: usize, chunk: usize) -> io::Result<Umem> {
-        Ok(Umem { memory: Mapping::own(count * chunk)?, chunk })
+        assert!(chunk.is_power_of_two(), "chunks of {chunk} bytes");
+        Ok(Umem { memory: Mapping::own(count * chunk)?, shift: chunk.trailing_zeros() })
+    }
+
+    /// Bytes of a chunk.
+    #[inline]
+    fn chunk(&self) -> usize {
+        1 << self.shift
     }
 
     /// Address of the memory in this process, its bytes, and the bytes of a chunk; for the registration.
     pub(super) fn place(&self) -> (u64, u64, u32) {
-        (self.memory.start().as_ptr() as u64, self.memory.len() as u64, self.chunk as u32)
+        (self.memory.start().as_ptr() as u64, self.memory.len() as u64, self.chunk() as u32)
     }
 
     /// The `len` bytes at `address`, when they lie within one chunk. May be read or written by the owner of the chunk alone.
     #[inline]
     pub(super) fn at(&self, address: u64, len: usize) -> Option<NonNull<[u8]>> {
         let address = usize::try_from(address).ok()?;
-        let fits = address < self.memory.len() && address % self.chunk + len <= self.chunk;
+        let fits = address < self.memory.len() && (address & (self.chunk() - 1)) + len <= self.chunk();
         // SAFETY: the mapping is a multiple of the chunk long, so all `len` bytes lie within it, as just checked.
         fits.then(|| NonNull::slice_from_raw_parts(unsafe { self.memory.start().add(address) }, len))
     }
@@ -47,6 +55,8 @@ pub(crate) struct SendFrames {
     chunks: Range<u32>,
     /// Bytes of a frame.
     room: usize,
+    /// Lines of the cache at which a frame may begin in its chunk, a power of two, less one.
+    lines: u32,
     /// Frame of each slot.
     of_slot: Vec<u32>,
     /// Free frames. The one that came back last is taken first: it is the likeliest to be in the cache.
@@ -57,9 +67,12 @@ impl SendFrames {
     /// `slots` slots with frames of `room` bytes in `chunks`, of which there are more than slots.
     pub(super) fn new(umem: Arc<Umem>, chunks: Range<u32>, slots: usize, room: usize) -> SendFrames {
         let frames = chunks.end - chunks.start;
-        assert!(slots as u32 <= frames && room <= umem.chunk && chunks.end as usize * umem.chunk <= umem.memory.len());
+        let spare = umem.chunk().checked_sub(room).expect("a frame fits into its chunk");
+        assert!(slots as u32 <= frames && (chunks.end as usize) << umem.shift <= umem.memory.len());
+        // The greatest power of two that is not above the number of lines with room for a frame behind them.
+        let lines = (1 << (spare / 64 + 1).ilog2()) - 1;
         let (of_slot, free) = ((0..slots as u32).collect(), (slots as u32..frames).collect());
-        SendFrames { umem, chunks, room, of_slot, free }
+        SendFrames { umem, chunks, room, lines, of_slot, free }
     }
 
     /// Frames, those with the kernel included.
@@ -88,8 +101,7 @@ impl SendFrames {
     #[inline]
     fn address(&self, i: usize) -> u64 {
         let frame = self.of_slot[i];
-        let lines = (self.umem.chunk - self.room) / 64 + 1;
-        (self.chunks.start + frame) as u64 * self.umem.chunk as u64 + (frame as usize % lines * 64) as u64
+        (u64::from(self.chunks.start + frame) << self.umem.shift) + u64::from((frame & self.lines) * 64)
     }
 
     #[inline]
@@ -132,7 +144,7 @@ impl SendFrames {
     /// The kernel is through with the frame at `address`.
     #[inline]
     pub(crate) fn take_back(&mut self, address: u64) {
-        let chunk = (address / self.umem.chunk as u64) as u32;
+        let chunk = u32::try_from(address >> self.umem.shift).unwrap_or(u32::MAX);
         // An address of no frame would be a fault of the kernel.
         if self.chunks.contains(&chunk) {
             self.free.push(chunk - self.chunks.start);

@@ -343,6 +343,7 @@ impl Runner<'_> {
             .collect();
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
+        setup.flows = suite.flows.clone();
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();

@@ -411,7 +411,7 @@ fn check_link(
 }
 
 /// RFC 6815: a tester that floods addresses of others harms them as soon as one route leads out of the laboratory.
-fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, problems: &mut Problems) {
+pub(crate) fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, problems: &mut Problems) {
     let block = |(address, len): &(IpAddr, u8)| Prefix::around(*address, *len);
     if let Some(bad) = UNUSABLE.iter().map(block).find(|b| b.overlaps(prefix)) {
         let help = "use the default by leaving the key out, or a unicast prefix";

@@ -8,7 +8,9 @@ use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec};
 use drophammer_port::memory::{self, MemoryPort};
-use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use drophammer_port::{
+    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock,
+};
 use drophammer_traffic::{Control, LaneError, Layout, Neighbour, Plan, SendFrame, Timing, run, run_lanes};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
 use drophammer_wire::{MacAddr, checksum};
@@ -245,6 +247,7 @@ impl Bench {
             let wired = Wired {
                 info: PortInfo {
                     interface: format!("w{at}"),
+                    queue: Queue::ONLY,
                     refusal_is_device_loss: at.is_multiple_of(2),
                     ..step[0].info().clone()
                 },

@@ -5,7 +5,7 @@ use crate::engine::LaneState;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{AddressRange, DestinationCounts, FlowSpec, Load, LoadStep, TrialSpec};
-use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
 use drophammer_wire::{MacAddr, checksum};
 use proptest::prelude::*;
@@ -102,6 +102,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
     plan.parts.iter_mut().for_each(|part| part.begin(START));
     let info = |port: usize| PortInfo {
         interface: format!("c{port}"),
+        queue: Queue::ONLY,
         backend: "test",
         driver: "none".into(),
         mac: MacAddr::local(port as u64),

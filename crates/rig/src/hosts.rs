@@ -230,7 +230,8 @@ impl Host {
                     vlans.push(VlanNeighbour { vids: vids.clone(), ..VlanNeighbour::default() });
                     vlans.len() - 1
                 });
-                (&mut vlans[number].device_ipv4, &mut vlans[number].device_ipv6)
+                let vlan = &mut vlans[number];
+                (&mut vlan.device_ipv4, &mut vlan.device_ipv6)
             };
             *known4 = known4.or(ipv4);
             *known6 = known6.or(ipv6);

@@ -298,7 +298,7 @@ impl Runner<'_> {
         let open = real::open(lab, device.interfaces(), self.backend, clock);
         let (open, captures) = match open {
             Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock) {
+                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock, self.suite.seed) {
                     Ok(captured) => captured,
                     Err(e) => return Err(RunError::Store(e)),
                 }
@@ -343,6 +343,7 @@ impl Runner<'_> {
             .collect();
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
+        setup.flows = suite.flows.clone();
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();

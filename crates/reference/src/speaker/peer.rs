@@ -5,7 +5,7 @@ use super::{Hops, Speaker, write};
 use crate::config::{BgpConfig, BgpPeer};
 use crate::interfaces::Interface;
 use crate::rib::{self, PeerId};
-use drophammer_emulation::bgp::session::{Session, State, Wish};
+use drophammer_emulation::bgp::session::{Session, State, TcpAction};
 use drophammer_emulation::bgp::{Closed, SessionConfig};
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId};
 use drophammer_model::Instant;
@@ -326,26 +326,26 @@ impl Speaker {
         }
     }
 
-    /// Carries out what the session wishes.
+    /// Carries out what the session wants of TCP.
     fn carry_out(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
         let (port, stack) = (peer.port, &mut stacks[peer.port]);
         loop {
             match peer.session.poll(now) {
-                Wish::None => return,
-                Wish::Listen => {}
-                Wish::Connect => {
+                TcpAction::None => return,
+                TcpAction::Listen => {}
+                TcpAction::Connect => {
                     if let Some(own) = peer.own[usize::from(peer.is_ipv6())] {
                         let connection = stack.connect(now, own, SocketAddr::new(peer.address, bgp::PORT));
                         peer.connection = Some(connection);
                         by_connection.insert((port, connection), id);
                     }
                 }
-                wish @ (Wish::Close | Wish::Abort) => {
+                action @ (TcpAction::Close | TcpAction::Abort) => {
                     let Some(connection) = peer.connection.take() else { continue };
                     by_connection.remove(&(port, connection));
-                    if wish == Wish::Close {
+                    if action == TcpAction::Close {
                         stack.close(connection)
                     } else {
                         stack.abort(connection)

@@ -8,7 +8,7 @@
 mod program;
 mod sys;
 
-use crate::af_packet::sys as packet;
+use crate::af_packet::sys::{self as packet, ROOM};
 use crate::af_packet::{driver, slot_size};
 use crate::bpf;
 use crate::clock::SystemClock;
@@ -168,7 +168,7 @@ impl AfXdp {
             unsent: false,
             slots: Batch::new(BURST, slot),
             received: Vec::with_capacity(BURST),
-            packet_headers: packet::Headers::new(receive_memory.as_mut_ptr(), slot, true),
+            packet_headers: packet::Headers::to_receive(receive_memory.as_mut_ptr(), slot),
             receive_memory,
             calls: 0,
             other_drops: 0,
@@ -214,8 +214,8 @@ impl AfXdp {
         let mut taken = 0;
         while taken < most {
             let Some(descriptor) = self.rings.receive.pop() else { break };
-            let start = taken * slot_size;
-            let len = (descriptor.len as usize).min(slot_size);
+            let start = taken * slot_size + ROOM;
+            let len = (descriptor.len as usize).min(slot_size - ROOM);
             if self.frames.read(descriptor.addr, &mut self.receive_memory[start..start + len]) {
                 self.received.push((len, Instant(0)));
                 taken += 1;
@@ -231,21 +231,22 @@ impl AfXdp {
         }
     }
 
-    /// Fills the remaining slots with what the kernel got.
-    fn take_packets(&mut self) -> Result<(), PortError> {
-        let from = self.received.len();
+    /// Fills the remaining slots with what the kernel got. Returns which of them begin without room.
+    fn take_packets(&mut self) -> Result<u64, PortError> {
+        let (from, slot, mut tagged) = (self.received.len(), self.slots.slot_size(), 0);
         match self.packet_headers.receive(&self.packets, from) {
             Ok(n) => {
                 self.wall_offset = self.clock.wall_offset();
                 let now = self.clock.now();
                 for i in from..from + n {
-                    let (len, wall) = self.packet_headers.received(i);
-                    let at = wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
-                    self.received.push((len.min(self.slots.slot_size()), at));
+                    let arrived = self.packet_headers.received(i);
+                    let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
+                    let memory = &mut self.receive_memory[i * slot..][..slot];
+                    self.received.push((packet::whole(&arrived, memory, &mut tagged, i), at));
                 }
-                Ok(())
+                Ok(tagged)
             }
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
             Err(e) => Err(self.lost(e)),
         }
     }
@@ -314,10 +315,8 @@ impl Port for AfXdp {
         self.received.clear();
         self.calls = self.calls.wrapping_add(1);
         self.take_ring(if self.calls.is_multiple_of(FAIR) { BURST - KEPT } else { BURST });
-        if self.received.len() < BURST {
-            self.take_packets()?;
-        }
-        Ok(Received::new(&self.receive_memory, self.slots.slot_size(), &self.received))
+        let tagged = if self.received.len() < BURST { self.take_packets()? } else { 0 };
+        Ok(Received::behind_room(&self.receive_memory, self.slots.slot_size(), tagged, &self.received))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {

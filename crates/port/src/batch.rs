@@ -1,6 +1,7 @@
 //! Slots for a burst of frames, and the view of frames that came in.
 
 use crate::Arrival;
+use crate::af_packet::sys::ROOM;
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
 
@@ -181,6 +182,8 @@ pub struct Received<'a> {
 enum Frames<'a> {
     /// One slot behind the other, each of so many bytes.
     Row(&'a [u8], usize),
+    /// The same, but the frame begins behind [`ROOM`], where the bit of its slot is not set.
+    BehindRoom(&'a [u8], usize, u64),
     /// Each by itself.
     Apart(&'a [Frame]),
 }
@@ -188,6 +191,11 @@ enum Frames<'a> {
 impl<'a> Received<'a> {
     pub(crate) fn new(memory: &'a [u8], slot_size: usize, slots: &'a [(usize, Instant)]) -> Self {
         Received { frames: Frames::Row(memory, slot_size), slots }
+    }
+
+    /// The same of frames that begin [`ROOM`] bytes behind the start of their slots, but for those whose bits are set in `moved`.
+    pub(crate) fn behind_room(memory: &'a [u8], slot_size: usize, moved: u64, slots: &'a [(usize, Instant)]) -> Self {
+        Received { frames: Frames::BehindRoom(memory, slot_size, moved), slots }
     }
 
     /// The same of frames that are each in memory of their own; there may be more of them than `slots`.
@@ -216,6 +224,10 @@ impl<'a> Received<'a> {
         let (len, at) = self.slots[i];
         let frame = match self.frames {
             Frames::Row(memory, slot_size) => &memory[i * slot_size..][..len],
+            Frames::BehindRoom(memory, slot_size, moved) => {
+                let room = if moved >> i & 1 == 0 { ROOM } else { 0 };
+                &memory[i * slot_size + room..][..len]
+            }
             Frames::Apart(frames) => &frames[i],
         };
         Arrival { frame, at }

@@ -1,11 +1,15 @@
 //! The `drophammer` command: arguments, progress, exit codes.
 
+// These panic when a pipe is closed; `output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod blast;
 mod clock;
 mod describe;
 mod diagnostics;
 mod observer;
+mod output;
 mod progress;
 mod run;
 mod selftest;

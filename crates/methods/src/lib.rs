@@ -12,6 +12,7 @@ pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
 pub mod fib_convergence;
+pub mod fixed_rate;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod latency;
@@ -83,6 +84,7 @@ pub static METHODS: &[&dyn Method] = &[
     &latency::Latency,
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
+    &fixed_rate::FixedRate,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

@@ -3,7 +3,7 @@
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
-use drophammer_model::suite::Addressing;
+use drophammer_model::suite::{Addressing, FlowConfig};
 use drophammer_model::trial::{Family, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub struct PortView {
     pub ipv4: Option<Addressing>,
     /// IPv6 addressing, if used.
     pub ipv6: Option<Addressing>,
+    /// VLAN identifiers of each sub-interface, the outermost first.
+    pub vlans: Vec<Vec<u16>>,
 }
 
 impl PortView {
@@ -49,6 +51,11 @@ pub struct Known {
 pub trait Testbed {
     /// Ports of the tester, in order; at least two.
     fn ports(&self) -> &[PortView];
+
+    /// Flows that the suite describes; none unless it does.
+    fn flows(&self) -> &[FlowConfig] {
+        &[]
+    }
 
     /// Runs one trial, repeats it while the tester spoils it (three attempts in all) and stores every attempt. The result
     /// is valid.

@@ -68,6 +68,12 @@ param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);
 
+/// Names of flows of the suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowNames(pub Vec<String>);
+
+param_type!(FlowNames, ParamKind::Flows, Texts, |v| FlowNames(v.clone()), |v| v.0);
+
 /// A parameter that may be left out and then has no value.
 impl<T: ParamType> ParamType for Option<T> {
     const KIND: ParamKind = T::KIND;

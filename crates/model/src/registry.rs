@@ -36,6 +36,8 @@ pub enum ParamKind {
     Interfaces,
     /// List of names of the suite's ports: `[p1, p2]`.
     Ports,
+    /// List of names of the suite's flows: `[voice, video]`.
+    Flows,
 }
 
 /// A parameter of a test or a DUT kind.

@@ -9,14 +9,17 @@
 mod stream;
 pub(crate) mod sys;
 
+use crate::batch::SocketSlots;
 use crate::clock::SystemClock;
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::{MacAddr, ethernet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use stream::{Fate, Streams};
 
 /// This backend.
@@ -30,10 +33,21 @@ pub static SPEC: BackendSpec = BackendSpec {
 const MIN_SLOT: usize = 33 * 64;
 /// Wanted receive buffer: room for more than a gap of 10 ms at a million frames per second.
 const RECEIVE_BUFFER: usize = 64 << 20;
+/// Sockets that the kernel spreads over at most.
+const MOST_QUEUES: u32 = 256;
 /// Wanted send buffer.
 const SEND_BUFFER: usize = 8 << 20;
 
-/// An interface as a tester port.
+/// What the queues of an interface know of its link.
+#[derive(Default)]
+struct Link {
+    /// Is it down because one of them was told to take it down?
+    unplugged: AtomicBool,
+    /// How often one of them has taken it down or up.
+    switched: AtomicU32,
+}
+
+/// An interface, or one queue of it, as a tester port.
 pub struct AfPacket {
     info: PortInfo,
     sender: OwnedFd,
@@ -50,8 +64,9 @@ pub struct AfPacket {
     receive_memory: Box<[u8]>,
     receive_headers: sys::Headers,
     receive_drops: u64,
-    /// Is the link down because we were told to take it down?
-    unplugged: bool,
+    link: Arc<Link>,
+    /// `switched` of the link when a socket said last that it is down.
+    seen_switched: u32,
 }
 
 // The message headers point into boxes that the port owns and never moves; sending the port to another thread is fine.
@@ -64,6 +79,32 @@ impl AfPacket {
     /// # Errors
     /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege.
     pub fn open(interface: &str, clock: SystemClock) -> Result<AfPacket, PortError> {
+        let port = AfPacket::socket(interface, Queue::ONLY, Arc::default(), clock)?;
+        Ok(port.drained())
+    }
+
+    /// Opens `queues` queues of `interface`, at least one: the kernel spreads what comes in over them, by its own hash of the
+    /// addresses and ports. The device need not have as many. By which of its queues a frame leaves is the kernel's choice.
+    ///
+    /// # Errors
+    /// [`PortError::Open`] as with [`AfPacket::open`], and for more than 256 queues.
+    pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfPacket>, PortError> {
+        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
+        let count = queues.max(1);
+        if count > MOST_QUEUES {
+            return Err(fail(format!("{queues} queues; the backend af_packet opens up to {MOST_QUEUES}")));
+        }
+        let link = Arc::new(Link::default());
+        let open = |index| AfPacket::socket(interface, Queue { index, count }, link.clone(), clock);
+        let ports = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
+        if count > 1 {
+            sys::spread(ports.iter().map(|port| &port.receiver)).map_err(|e| fail(format!("PACKET_FANOUT: {e}")))?;
+        }
+        Ok(ports.into_iter().map(AfPacket::drained).collect())
+    }
+
+    /// One port, which may still have to throw away what came in before it was alone.
+    fn socket(interface: &str, queue: Queue, link: Arc<Link>, clock: SystemClock) -> Result<AfPacket, PortError> {
         let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
         let index = sys::interface_index(interface)
             .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
@@ -94,9 +135,10 @@ impl AfPacket {
         let driver = driver(interface);
         // Behind other devices frames may overtake each other, because single ones go past the queueing discipline.
         let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
-        let mut port = AfPacket {
+        Ok(AfPacket {
             info: PortInfo {
                 interface: interface.to_owned(),
+                queue,
                 backend: SPEC.name,
                 refusal_is_device_loss: matches!(driver.as_str(), "veth" | "tun"),
                 driver,
@@ -115,17 +157,28 @@ impl AfPacket {
             receive_memory,
             receive_headers,
             receive_drops: 0,
-            unplugged: false,
-        };
-        port.drain();
-        Ok(port)
+            seen_switched: link.switched.load(Ordering::Relaxed),
+            link,
+        })
     }
 
-    /// Throws away what came in between the opening and the binding of the socket (frames of every interface).
-    fn drain(&mut self) {
+    /// Throws away what came in between the opening and the binding of the socket (frames of every interface), and before it shared
+    /// with the other queues.
+    fn drained(mut self) -> AfPacket {
         while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
         self.receive_drops = 0;
         let _ = sys::take_drops(&self.receiver);
+        self
+    }
+
+    /// Does a socket say that the link is down because we have taken it down? Each says so once, perhaps after it is up again.
+    fn is_our_doing(&mut self, e: &io::Error) -> bool {
+        if e.raw_os_error() != Some(libc::ENETDOWN) {
+            return false;
+        }
+        let switched = self.link.switched.load(Ordering::Relaxed);
+        let before = std::mem::replace(&mut self.seen_switched, switched);
+        before != switched || self.link.unplugged.load(Ordering::Relaxed)
     }
 
     fn lost(&self, source: io::Error) -> PortError {
@@ -134,6 +187,9 @@ impl AfPacket {
 
     /// Sends slots `from` to `frames`, each by itself.
     fn send_apart(&mut self, from: usize, frames: usize, sent: &mut Sent) -> Result<(), PortError> {
+        // The headers point at our own slots, and the batch could have been exchanged for another port's.
+        let own = self.send_headers.are_over(self.slots.base());
+        assert!(own, "the slots of {} are another port's", self.info.interface);
         for i in from..frames {
             self.send_headers.set_len(i, self.slots.frame(i).len());
         }
@@ -162,7 +218,7 @@ impl AfPacket {
                         sent.refused_mask |= 1 << at;
                         at += 1;
                     }
-                    Some(libc::ENETDOWN) if self.unplugged => {
+                    _ if self.is_our_doing(&e) => {
                         // Like frames into a pulled cable: gone.
                         sent.accepted += (frames - at) as u32;
                         at = frames;
@@ -192,15 +248,6 @@ impl AfPacket {
             "a frame of {len} bytes without FCS is too long for its MTU of {mtu}; `ip link set {name} mtu {wanted}`"
         );
         Err(self.lost(io::Error::new(io::ErrorKind::InvalidInput, text)))
-    }
-
-    /// Frames that the interface itself refused or dropped on sending since it exists (`tx_dropped`); for reconciling.
-    pub fn transmit_dropped(&self) -> Option<u64> {
-        std::fs::read_to_string(format!("/sys/class/net/{}/statistics/tx_dropped", self.info.interface))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
     }
 }
 
@@ -291,10 +338,10 @@ impl Port for AfPacket {
                 }
             }
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
-            Err(e) if self.unplugged && e.raw_os_error() == Some(libc::ENETDOWN) => {}
+            Err(e) if self.is_our_doing(&e) => {}
             Err(e) => return Err(self.lost(e)),
         }
-        Ok(Received::behind_room(&self.receive_memory, slot, tagged, &self.received))
+        Ok(Received::of_sockets(SocketSlots::new(&self.receive_memory, slot, tagged), &self.received))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
@@ -315,12 +362,13 @@ impl Port for AfPacket {
 
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let fail = |e: io::Error| PortError::Link { interface: self.info.interface.clone(), reason: e.to_string() };
+        self.link.unplugged.store(!up, Ordering::Relaxed);
+        self.link.switched.fetch_add(1, Ordering::Relaxed);
         sys::set_interface_up(&self.sender, &self.info.interface, up).map_err(fail)?;
         if up {
             // Each socket tells once that the link was down.
             let _ = sys::take_error(&self.sender).and_then(|_| sys::take_error(&self.receiver)).map_err(fail)?;
         }
-        self.unplugged = !up;
         Ok(())
     }
 }

@@ -1,24 +1,31 @@
 //! AF_XDP: test frames go through rings in memory shared with the kernel, past its network stack; what is not test
 //! traffic goes through a packet socket. Needs root (`bpf()`).
 //!
+//! Slots are frames of that memory, and what came in is lent where the kernel has put it: this process copies no test frame.
+//!
 //! A frame that was handed over leaves with the next call or stays in the ring until the device takes it; frames under
 //! way are bounded by the completion ring, and a frame for which it has no room is refused, which is the tester's own
 //! doing. The kernel tells no time of arrival: frames get the time at which their burst was taken.
 
 mod program;
 mod sys;
+pub(crate) mod umem;
 
-use crate::af_packet::sys::{self as packet, ROOM};
+use crate::af_packet::sys as packet;
 use crate::af_packet::{driver, slot_size};
+use crate::batch::SocketSlots;
 use crate::bpf;
 use crate::clock::SystemClock;
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
+use umem::{SendFrames, Umem};
 
 /// This backend.
 pub static SPEC: BackendSpec = BackendSpec {
@@ -42,6 +49,16 @@ const KEPT: usize = 8;
 /// The kernel gives a queue back a moment after its last socket was closed.
 const QUEUE_FREE: Duration = Duration::from_secs(2);
 
+/// Chunks to send from: each slot keeps one while all those are under way.
+const SEND_CHUNKS: u32 = SEND + BURST as u32;
+/// Header of Ethernet with two VLAN tags.
+const TAGGED_HEADER: usize = 22;
+
+/// Room for the largest frame of `mtu`, in lines of the cache.
+fn frame_room(mtu: u32) -> usize {
+    (mtu as usize + TAGGED_HEADER).next_multiple_of(64)
+}
+
 /// What an ordinary user is told.
 fn forbidden(what: &str) -> String {
     format!(
@@ -55,34 +72,44 @@ fn forbidden(what: &str) -> String {
 /// # Errors
 /// Why not, and the remedy.
 pub fn usable() -> Result<(), String> {
-    bpf::socket_map().and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
+    bpf::socket_map(1).and_then(|map| program::load(&map)).map(drop).map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => forbidden("bpf()"),
         _ => format!("the backend af_xdp does not work here: bpf(): {e}"),
     })
 }
 
-/// An interface as a tester port.
-pub struct AfXdp {
-    info: PortInfo,
+/// What the queues of an interface share. It goes with the last of them.
+struct Attached {
     // The link goes first: no frame is redirected to a socket that goes.
     _link: OwnedFd,
     _map: OwnedFd,
+    mode: bpf::Mode,
+}
+
+/// An interface, or one queue of it, as a tester port.
+pub struct AfXdp {
+    info: PortInfo,
+    attached: Arc<Attached>,
     socket: OwnedFd,
     rings: sys::Rings,
-    frames: sys::Frames,
+    umem: Arc<Umem>,
     packets: OwnedFd,
     clock: SystemClock,
     zero_copy: bool,
-    native: bool,
     /// A drop by the device ends a call with an error that does not say which frame it was.
     drops_are_device_loss: bool,
-    /// Chunks that may be sent from.
-    free: Vec<u64>,
     /// The kernel may have left frames in the send ring.
     unsent: bool,
     slots: Batch,
     received: Vec<(usize, Instant)>,
+    /// Test frames that were lent last, where they are.
+    lent: Vec<NonNull<[u8]>>,
+    /// Addresses of chunks that go back to the kernel before more is taken.
+    returning: Vec<u64>,
+    /// What came through the packet socket.
     receive_memory: Box<[u8]>,
+    /// Bytes of each slot of it.
+    slot: usize,
     packet_headers: packet::Headers,
     wall_offset: i128,
     calls: u32,
@@ -90,98 +117,169 @@ pub struct AfXdp {
     other_drops: u64,
 }
 
-// SAFETY: the message headers point into boxes that the port owns and never moves; nothing in it is tied to a thread.
+// SAFETY: the message headers point into boxes that the port owns and never moves, what is lent lies in memory of which it holds a
+// share; nothing in it is tied to a thread.
 unsafe impl Send for AfXdp {}
 
+/// An interface that is to be opened.
+struct Interface<'a> {
+    name: &'a str,
+    index: i32,
+    mac: MacAddr,
+    mtu: u32,
+    /// Bytes of a chunk.
+    chunk: usize,
+}
+
+impl<'a> Interface<'a> {
+    fn find(name: &'a str) -> Result<Interface<'a>, PortError> {
+        let fail = |reason: String| failed(name, reason);
+        let index = packet::interface_index(name)
+            .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
+        let explain = |what: &'static str| move |e: io::Error| explained(name, what, &e);
+        let socket = packet::packet_socket(0).map_err(explain("a packet socket"))?;
+        let mac = packet::interface_mac(&socket, name).map_err(explain("hardware address"))?;
+        let mtu = packet::interface_mtu(&socket, name).map_err(explain("MTU"))?;
+        if !packet::interface_is_up(&socket, name).map_err(explain("flags"))? {
+            return Err(fail(format!("it is down; `ip link set {name} up`")));
+        }
+        // Chunks are powers of two up to a page.
+        let chunk = *[2_048, 4_096].iter().find(|c| **c >= frame_room(mtu) + HEADROOM).ok_or_else(|| {
+            let most = 4_096 - TAGGED_HEADER - HEADROOM;
+            fail(format!("its MTU of {mtu} is too large for the backend af_xdp, which takes up to {most}"))
+        })?;
+        Ok(Interface { name, index, mac: MacAddr(mac), mtu, chunk })
+    }
+
+    /// Receive queues of the device.
+    fn receive_queues(&self) -> u32 {
+        let entries = std::fs::read_dir(format!("/sys/class/net/{}/queues", self.name)).into_iter().flatten().flatten();
+        let receive = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"));
+        u32::try_from(receive.count()).unwrap_or(1).max(1)
+    }
+}
+
+fn failed(interface: &str, reason: String) -> PortError {
+    PortError::Open { interface: interface.to_owned(), reason }
+}
+
+/// `what` failed at `interface`.
+fn explained(interface: &str, what: &str, e: &io::Error) -> PortError {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => failed(interface, forbidden(what)),
+        _ => failed(interface, format!("{what}: {e}")),
+    }
+}
+
 impl AfXdp {
-    /// Opens `interface` in the current network namespace.
+    /// Opens `interface` in the current network namespace. What comes in at other queues of the device than the first one comes
+    /// through the packet socket.
     ///
     /// # Errors
     /// [`PortError::Open`] with the remedy: no such interface, it is down, no privilege, it has another XDP program, its MTU
     /// is too large for a chunk.
     pub fn open(interface: &str, clock: SystemClock) -> Result<AfXdp, PortError> {
-        let fail = |reason: String| PortError::Open { interface: interface.to_owned(), reason };
-        let index = packet::interface_index(interface)
-            .map_err(|_| fail("there is no such interface; `ip link` lists them".into()))?;
-        let explain = |what: &'static str| {
-            move |e: io::Error| match e.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => fail(forbidden(what)),
-                _ => fail(format!("{what}: {e}")),
-            }
-        };
-        let packets = packet::packet_socket(libc::ETH_P_ALL as u16).map_err(explain("a packet socket"))?;
-        let mac = packet::interface_mac(&packets, interface).map_err(explain("hardware address"))?;
-        let mtu = packet::interface_mtu(&packets, interface).map_err(explain("MTU"))?;
-        if !packet::interface_is_up(&packets, interface).map_err(explain("flags"))? {
-            return Err(fail(format!("it is down; `ip link set {interface} up`")));
-        }
-        // Room for the frame with two VLAN tags. Chunks are powers of two up to a page.
-        let needed = mtu as usize + 22 + HEADROOM;
-        let chunk = *[2_048, 4_096].iter().find(|c| **c >= needed).ok_or_else(|| {
-            fail(format!(
-                "its MTU of {mtu} is too large for the backend af_xdp, which takes up to {}",
-                4_096 - 22 - HEADROOM
-            ))
-        })?;
-        let map = bpf::socket_map().map_err(explain("bpf()"))?;
-        let loaded = program::load(&map).map_err(explain("bpf()"))?;
-        let (socket, rings, frames, zero_copy) = bound(index, chunk).map_err(|e| match e.raw_os_error() {
-            Some(libc::EBUSY) => fail("another program has an AF_XDP socket on its queue 0".into()),
-            _ => explain("an AF_XDP socket")(e),
-        })?;
-        bpf::insert(&map, &socket).map_err(explain("bpf()"))?;
-        let (link, mode) = bpf::attach(&loaded, index).map_err(|e| match e.raw_os_error() {
-            Some(libc::EBUSY) => fail(format!("another XDP program is attached; `ip link set {interface} xdp off`")),
-            _ => explain("attaching an XDP program")(e),
-        })?;
-        packet::configure_receiver(&packets, index, 4 << 20).map_err(explain("socket options"))?;
-        packet::bind(&packets, index, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
+        Ok(AfXdp::open_queues(interface, 1, clock)?.remove(0))
+    }
 
-        let slot = slot_size(mtu);
+    /// Opens the first `queues` queues of `interface`, at least one. The device says at which of them a frame arrives; what is no
+    /// test traffic the kernel spreads over them by its own hash of the addresses and ports.
+    ///
+    /// # Errors
+    /// [`PortError::Open`] as with [`AfXdp::open`], and where the device has not as many queues.
+    pub fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<AfXdp>, PortError> {
+        let place = Interface::find(interface)?;
+        let (count, there) = (queues.max(1), place.receive_queues());
+        if count > there {
+            let remedy = format!("`ethtool -L {interface} combined {count}`, or fewer queues");
+            return Err(failed(interface, format!("{count} queues, but it has {there} to receive; {remedy}")));
+        }
+        let explain = |what: &'static str| move |e: io::Error| explained(interface, what, &e);
+        let map = bpf::socket_map(count).map_err(explain("bpf()"))?;
+        let loaded = program::load(&map).map_err(explain("bpf()"))?;
+        let bound = (0..count)
+            .map(|queue| {
+                let bound = Bound::new(&place, queue).map_err(|e| match e.raw_os_error() {
+                    Some(libc::EBUSY) => {
+                        failed(interface, format!("another program has an AF_XDP socket on its queue {queue}"))
+                    }
+                    _ => explained(interface, "an AF_XDP socket", &e),
+                })?;
+                bpf::insert(&map, queue, &bound.socket).map_err(explain("bpf()"))?;
+                Ok(bound)
+            })
+            .collect::<Result<Vec<_>, PortError>>()?;
+        let (link, mode) = bpf::attach(&loaded, place.index).map_err(|e| match e.raw_os_error() {
+            Some(libc::EBUSY) => {
+                failed(interface, format!("another XDP program is attached; `ip link set {interface} xdp off`"))
+            }
+            _ => explained(interface, "attaching an XDP program", &e),
+        })?;
+        let attached = Arc::new(Attached { _link: link, _map: map, mode });
+        let packets = (0..count).map(|_| packet_receiver(&place)).collect::<Result<Vec<_>, _>>()?;
+        if count > 1 {
+            packet::spread(&packets).map_err(explain("PACKET_FANOUT"))?;
+        }
+        let ports = (0..).zip(bound).zip(packets).map(|((index, bound), packets)| {
+            let mut port = AfXdp::new(&place, Queue { index, count }, attached.clone(), bound, packets, clock);
+            // What came in between opening and binding of the packet socket is of every interface.
+            while matches!(port.receive(), Ok(frames) if !frames.is_empty()) {}
+            let _ = packet::take_drops(&port.packets);
+            port
+        });
+        Ok(ports.collect())
+    }
+
+    fn new(
+        place: &Interface<'_>,
+        queue: Queue,
+        attached: Arc<Attached>,
+        bound: Bound,
+        packets: OwnedFd,
+        clock: SystemClock,
+    ) -> AfXdp {
+        let Bound { socket, rings, umem, zero_copy } = bound;
+        let slot = slot_size(place.mtu);
         let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
-        let driver = driver(interface);
+        let driver = driver(place.name);
+        let xdp = if attached.mode == bpf::Mode::Native { "native" } else { "generic" };
         let copies = if zero_copy { "zero-copy" } else { "copy" };
-        let mut port = AfXdp {
+        let frames = SendFrames::new(umem.clone(), RECEIVE..RECEIVE + SEND_CHUNKS, BURST, frame_room(place.mtu));
+        AfXdp {
             drops_are_device_loss: driver == "veth",
             info: PortInfo {
-                interface: interface.to_owned(),
+                interface: place.name.to_owned(),
+                queue,
                 backend: SPEC.name,
-                driver: format!(
-                    "{driver}, {} XDP, {copies}",
-                    if mode == bpf::Mode::Native { "native" } else { "generic" }
-                ),
-                mac: MacAddr(mac),
-                mtu,
+                driver: format!("{driver}, {xdp} XDP, {copies}"),
+                mac: place.mac,
+                mtu: place.mtu,
                 refusal_is_device_loss: false,
             },
-            _link: link,
-            _map: map,
+            attached,
             socket,
             rings,
-            free: (0..u64::from(SEND)).map(|i| (u64::from(RECEIVE) + i) * chunk as u64).collect(),
-            frames,
+            umem,
             packets,
             wall_offset: clock.wall_offset(),
             clock,
             zero_copy,
-            native: mode == bpf::Mode::Native,
             unsent: false,
-            slots: Batch::new(BURST, slot),
+            slots: Batch::shared(frames, BURST),
             received: Vec::with_capacity(BURST),
+            lent: Vec::with_capacity(BURST),
+            returning: Vec::with_capacity(BURST),
             packet_headers: packet::Headers::to_receive(receive_memory.as_mut_ptr(), slot),
             receive_memory,
+            slot,
             calls: 0,
             other_drops: 0,
-        };
-        // What came in between opening and binding of the packet socket is of every interface.
-        while matches!(port.receive(), Ok(frames) if !frames.is_empty()) {}
-        let _ = packet::take_drops(&port.packets);
-        Ok(port)
+        }
     }
 
     /// Does the driver itself run the program, before the kernel makes a packet of its own of each frame?
     pub fn is_native(&self) -> bool {
-        self.native
+        self.attached.mode == bpf::Mode::Native
     }
 
     fn lost(&self, source: io::Error) -> PortError {
@@ -207,33 +305,32 @@ impl AfXdp {
         Ok(())
     }
 
-    /// Takes up to `most` frames out of the ring.
+    /// Takes up to `most` frames out of the ring. What was lent before goes back to the kernel.
     #[inline]
     fn take_ring(&mut self, most: usize) {
-        let slot_size = self.slots.slot_size();
-        let mut taken = 0;
-        while taken < most {
-            let Some(descriptor) = self.rings.receive.pop() else { break };
-            let start = taken * slot_size + ROOM;
-            let len = (descriptor.len as usize).min(slot_size - ROOM);
-            if self.frames.read(descriptor.addr, &mut self.receive_memory[start..start + len]) {
-                self.received.push((len, Instant(0)));
-                taken += 1;
-            }
+        self.lent.clear();
+        if !self.returning.is_empty() {
             // There is room: the ring has an entry for every chunk that we receive into.
-            self.rings.fill.push(descriptor.addr);
-        }
-        if taken > 0 {
-            self.rings.receive.release();
+            self.returning.drain(..).for_each(|address| self.rings.fill.push(address));
             self.rings.fill.publish();
+        }
+        while self.returning.len() < most {
+            let Some(descriptor) = self.rings.receive.pop() else { break };
+            self.returning.push(descriptor.addr);
+            if let Some(frame) = self.umem.at(descriptor.addr, descriptor.len as usize) {
+                self.lent.push(frame);
+            }
+        }
+        if !self.returning.is_empty() {
+            self.rings.receive.release();
             let now = self.clock.now();
-            self.received.iter_mut().for_each(|(_, at)| *at = now);
+            self.received.extend(self.lent.iter().map(|frame| (frame.len(), now)));
         }
     }
 
     /// Fills the remaining slots with what the kernel got. Returns which of them begin without room.
     fn take_packets(&mut self) -> Result<u64, PortError> {
-        let (from, slot, mut tagged) = (self.received.len(), self.slots.slot_size(), 0);
+        let (from, slot, mut moved) = (self.received.len(), self.slot, 0);
         match self.packet_headers.receive(&self.packets, from) {
             Ok(n) => {
                 self.wall_offset = self.clock.wall_offset();
@@ -242,9 +339,9 @@ impl AfXdp {
                     let arrived = self.packet_headers.received(i);
                     let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
                     let memory = &mut self.receive_memory[i * slot..][..slot];
-                    self.received.push((packet::whole(&arrived, memory, &mut tagged, i), at));
+                    self.received.push((packet::whole(&arrived, memory, &mut moved, i), at));
                 }
-                Ok(tagged)
+                Ok(moved)
             }
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
             Err(e) => Err(self.lost(e)),
@@ -252,21 +349,39 @@ impl AfXdp {
     }
 }
 
-/// A socket bound to queue 0, with chunks to receive into.
-fn bound(interface: i32, chunk: usize) -> io::Result<(OwnedFd, sys::Rings, sys::Frames, bool)> {
-    let start = std::time::Instant::now();
-    loop {
-        let frames = sys::Frames::new((RECEIVE + SEND) as usize, chunk)?;
-        let socket = sys::socket()?;
-        let mut rings = sys::configure(&socket, &frames, RECEIVE, SEND)?;
-        (0..u64::from(RECEIVE)).for_each(|i| rings.fill.push(i * chunk as u64));
-        rings.fill.publish();
-        match sys::bind(&socket, interface) {
-            Ok(zero_copy) => return Ok((socket, rings, frames, zero_copy)),
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < QUEUE_FREE => {
-                std::thread::sleep(Duration::from_millis(5));
+/// A packet socket for what is no test traffic.
+fn packet_receiver(place: &Interface<'_>) -> Result<OwnedFd, PortError> {
+    let explain = |what: &'static str| move |e: io::Error| explained(place.name, what, &e);
+    let packets = packet::packet_socket(libc::ETH_P_ALL as u16).map_err(explain("a packet socket"))?;
+    packet::configure_receiver(&packets, place.index, 4 << 20).map_err(explain("socket options"))?;
+    packet::bind(&packets, place.index, libc::ETH_P_ALL as u16).map_err(explain("bind"))?;
+    Ok(packets)
+}
+
+/// A socket bound to a queue, with chunks to receive into.
+struct Bound {
+    socket: OwnedFd,
+    rings: sys::Rings,
+    umem: Arc<Umem>,
+    zero_copy: bool,
+}
+
+impl Bound {
+    fn new(place: &Interface<'_>, queue: u32) -> io::Result<Bound> {
+        let start = std::time::Instant::now();
+        loop {
+            let umem = Arc::new(Umem::new((RECEIVE + SEND_CHUNKS) as usize, place.chunk)?);
+            let socket = sys::socket()?;
+            let mut rings = sys::configure(&socket, &umem, RECEIVE, SEND)?;
+            (0..u64::from(RECEIVE)).for_each(|i| rings.fill.push(i * place.chunk as u64));
+            rings.fill.publish();
+            match sys::bind(&socket, place.index, queue) {
+                Ok(zero_copy) => return Ok(Bound { socket, rings, umem, zero_copy }),
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < QUEUE_FREE => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(e) => return Err(e),
             }
-            Err(e) => return Err(e),
         }
     }
 }
@@ -281,23 +396,22 @@ impl Port for AfXdp {
     }
 
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        // Addresses mean something in our own memory alone, and the batch could have been exchanged for another port's.
+        assert!(self.slots.is_in(&self.umem), "the slots of {} are another port's", self.info.interface);
         let mut sent = Sent::default();
         while let Some(address) = self.rings.completion.pop() {
-            self.free.push(address);
+            self.slots.take_back(address);
         }
         self.rings.completion.release();
         let mut room = self.rings.send.room();
         for i in 0..frames {
-            let frame = self.slots.frame(i);
-            let address = if room > 0 { self.free.pop() } else { None };
-            match address {
-                Some(address) if self.frames.write(address, frame) => {
-                    self.rings.send.push(libc::xdp_desc { addr: address, len: frame.len() as u32, options: 0 });
+            match if room > 0 { self.slots.hand_over(i) } else { None } {
+                Some((address, len)) => {
+                    self.rings.send.push(libc::xdp_desc { addr: address, len: len as u32, options: 0 });
                     room -= 1;
                     sent.accepted += 1;
                 }
-                unused => {
-                    self.free.extend(unused);
+                None => {
                     sent.refused += 1;
                     sent.refused_mask |= 1 << i;
                 }
@@ -315,8 +429,11 @@ impl Port for AfXdp {
         self.received.clear();
         self.calls = self.calls.wrapping_add(1);
         self.take_ring(if self.calls.is_multiple_of(FAIR) { BURST - KEPT } else { BURST });
-        let tagged = if self.received.len() < BURST { self.take_packets()? } else { 0 };
-        Ok(Received::behind_room(&self.receive_memory, self.slots.slot_size(), tagged, &self.received))
+        let moved = if self.received.len() < BURST { self.take_packets()? } else { 0 };
+        let packets = SocketSlots::new(&self.receive_memory, self.slot, moved);
+        // SAFETY: `lent` are chunks that the kernel has put into the receive ring and does not write until they are in the fill ring
+        // again, for which `take_ring` needs `&mut self`; frames to send are in other chunks; `self.umem` keeps the memory.
+        Ok(unsafe { Received::shared(&self.lent, packets, &self.received) })
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {

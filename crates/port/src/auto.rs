@@ -6,7 +6,7 @@
 
 use crate::af_packet::{self, AfPacket};
 use crate::af_xdp::{self, AfXdp};
-use crate::{Backend, Port, PortError, SystemClock};
+use crate::{Backend, Port, PortError, SystemClock, boxed};
 use drophammer_model::registry::BackendSpec;
 
 /// The automatic choice, as a backend that opens another one; the port says which.
@@ -17,6 +17,7 @@ pub static AUTO: Backend = Backend {
     },
     usable: || Ok(()),
     open,
+    open_queues,
 };
 
 /// Drivers of links that the kernel only imagines.
@@ -36,6 +37,16 @@ fn open(interface: &str, clock: SystemClock) -> Result<Box<dyn Port + Send>, Por
         }
     }
     Ok(Box::new(AfPacket::open(interface, clock)?))
+}
+
+fn open_queues(interface: &str, queues: u32, clock: SystemClock) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
+    if may_be_better(&af_packet::driver(interface)) && af_xdp::usable().is_ok() {
+        match AfXdp::open_queues(interface, queues, clock) {
+            Ok(ports) if ports.iter().all(AfXdp::is_native) => return Ok(boxed(ports)),
+            _ => {}
+        }
+    }
+    Ok(boxed(AfPacket::open_queues(interface, queues, clock)?))
 }
 
 #[cfg(test)]

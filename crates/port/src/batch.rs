@@ -2,15 +2,18 @@
 
 use crate::Arrival;
 use crate::af_packet::sys::ROOM;
+use crate::af_xdp::umem::{SendFrames, Umem};
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Slots of equal size. A slot holds one frame without FCS.
 pub struct Batch {
     memory: Memory,
     slot_size: usize,
     lengths: Vec<usize>,
-    /// What each slot holds, by the sender's own numbering; `u32::MAX` when nothing yet.
+    /// What each slot (of shared memory: each frame) holds, by the sender's own numbering; `u32::MAX` when nothing yet.
     tags: Vec<u32>,
     /// How often the tags were forgotten.
     generation: u64,
@@ -33,24 +36,32 @@ enum Memory {
     Row(Box<[u8]>),
     /// Each by itself and as long as its frame, so that it can change hands without a copy.
     Apart(Vec<Frame>),
+    /// In memory that the kernel shares. The kernel owns a frame until it has left, so a slot gets another one with each sending.
+    Shared(SendFrames),
 }
 
 impl Batch {
     /// `slots` slots of `slot_size` bytes in one piece of memory.
     pub fn new(slots: usize, slot_size: usize) -> Batch {
-        Batch::of(Memory::Row(vec![0; slots * slot_size].into_boxed_slice()), slots, slot_size)
+        Batch::of(Memory::Row(vec![0; slots * slot_size].into_boxed_slice()), slots, slots, slot_size)
     }
 
     /// The same with each slot in memory of its own, of which there is none yet ([`Batch::fill`]).
     pub(crate) fn apart(slots: usize, slot_size: usize) -> Batch {
-        Batch::of(Memory::Apart(vec![Frame::default(); slots]), slots, slot_size)
+        Batch::of(Memory::Apart(vec![Frame::default(); slots]), slots, slots, slot_size)
     }
 
-    fn of(memory: Memory, slots: usize, slot_size: usize) -> Batch {
+    /// `slots` slots, each with one of `frames`.
+    pub(crate) fn shared(frames: SendFrames, slots: usize) -> Batch {
+        let (count, slot_size) = (frames.frames(), frames.room());
+        Batch::of(Memory::Shared(frames), slots, count, slot_size)
+    }
+
+    fn of(memory: Memory, slots: usize, frames: usize, slot_size: usize) -> Batch {
         // Room at the end that nobody uses: what lies behind may be another thread's and is not in the same cache line.
-        let (mut lengths, mut tags) = (Vec::with_capacity(slots + 8), Vec::with_capacity(slots + 16));
+        let (mut lengths, mut tags) = (Vec::with_capacity(slots + 8), Vec::with_capacity(frames + 16));
         lengths.resize(slots, 0);
-        tags.resize(slots, u32::MAX);
+        tags.resize(frames, u32::MAX);
         Batch { memory, slot_size, lengths, tags, generation: 0 }
     }
 
@@ -69,12 +80,22 @@ impl Batch {
         self.slot_size
     }
 
+    /// Where in `tags` it says what slot `i` holds.
+    #[inline]
+    fn place(&self, i: usize) -> usize {
+        match &self.memory {
+            Memory::Shared(frames) => frames.frame_of(i),
+            _ => i,
+        }
+    }
+
     /// Slot `i` for a frame of kind `tag` with `len` bytes: its memory, and whether it holds a frame of that kind already
     /// (then only what changes from frame to frame needs writing).
     #[inline]
     pub fn slot(&mut self, i: usize, tag: u32, len: usize) -> (&mut [u8], bool) {
-        let same = self.tags[i] == tag;
-        self.tags[i] = tag;
+        let place = self.place(i);
+        let same = self.tags[place] == tag;
+        self.tags[place] = tag;
         self.lengths[i] = len;
         let memory = match &mut self.memory {
             Memory::Row(memory) => {
@@ -88,6 +109,7 @@ impl Batch {
                 }
                 frame.as_mut_slice()
             }
+            Memory::Shared(frames) => frames.get_mut(i, len),
         };
         (memory, same)
     }
@@ -95,12 +117,14 @@ impl Batch {
     /// The same of a frame with the body `body` (see [`Frame::hold`]), and how much of such a frame it holds.
     #[inline]
     pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
-        let same = self.tags[i] == tag;
-        self.tags[i] = tag;
+        let place = self.place(i);
+        let same = self.tags[place] == tag;
+        self.tags[place] = tag;
         self.lengths[i] = len;
         let (memory, body) = match &mut self.memory {
             Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], same),
             Memory::Apart(frames) => frames[i].hold(body, len),
+            Memory::Shared(frames) => (frames.get_mut(i, len), same),
         };
         let held = match (same, body) {
             (true, true) => Held::Frame,
@@ -116,7 +140,7 @@ impl Batch {
         self.slot(i, u32::MAX, len).0.copy_from_slice(&frame[..len]);
     }
 
-    /// Frame in slot `i`.
+    /// Frame in slot `i`. Once it has been sent, the slot may have another one.
     #[inline]
     pub fn frame(&self, i: usize) -> &[u8] {
         match &self.memory {
@@ -125,6 +149,7 @@ impl Batch {
                 &memory[start..start + self.lengths[i]]
             }
             Memory::Apart(frames) => &frames[i],
+            Memory::Shared(frames) => frames.get(i, self.lengths[i]),
         }
     }
 
@@ -142,6 +167,27 @@ impl Batch {
         if let Memory::Apart(frames) = &mut self.memory {
             frames.iter_mut().filter(|f| !f.has_room()).for_each(|f| *f = spare());
         }
+    }
+
+    /// Address and length of the frame in slot `i`, which is the kernel's from now on; `None` where no other frame is free for the
+    /// slot, which keeps its own then.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, i: usize) -> Option<(u64, usize)> {
+        let Memory::Shared(frames) = &mut self.memory else { return None };
+        frames.hand_over(i).map(|address| (address, self.lengths[i]))
+    }
+
+    /// The kernel is through with the frame at `address`.
+    #[inline]
+    pub(crate) fn take_back(&mut self, address: u64) {
+        if let Memory::Shared(frames) = &mut self.memory {
+            frames.take_back(address);
+        }
+    }
+
+    /// Are the frames in this memory?
+    pub(crate) fn is_in(&self, umem: &Arc<Umem>) -> bool {
+        matches!(&self.memory, Memory::Shared(frames) if frames.is_in(umem))
     }
 
     /// Forgets what the slots hold, before a new trial numbers its frames anew.
@@ -165,7 +211,7 @@ impl Batch {
     pub(crate) fn base(&mut self) -> *mut u8 {
         match &mut self.memory {
             Memory::Row(memory) => memory.as_mut_ptr(),
-            Memory::Apart(_) => panic!("slots that are apart have no common beginning"),
+            _ => panic!("slots that are apart have no common beginning"),
         }
     }
 }
@@ -182,10 +228,34 @@ pub struct Received<'a> {
 enum Frames<'a> {
     /// One slot behind the other, each of so many bytes.
     Row(&'a [u8], usize),
-    /// The same, but the frame begins behind [`ROOM`], where the bit of its slot is not set.
-    BehindRoom(&'a [u8], usize, u64),
+    /// As packet sockets have put them.
+    OfSockets(SocketSlots<'a>),
     /// Each by itself.
     Apart(&'a [Frame]),
+    /// The first ones where the kernel has put them, the others as packet sockets have.
+    Shared(&'a [NonNull<[u8]>], SocketSlots<'a>),
+}
+
+/// Slots of equal size, one behind the other, with frames that packet sockets have received: each begins [`ROOM`] bytes behind the start of
+/// its slot, or with the slot where a VLAN tag was put back.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketSlots<'a> {
+    memory: &'a [u8],
+    slot_size: usize,
+    moved: u64,
+}
+
+impl<'a> SocketSlots<'a> {
+    /// Slots of `slot_size` bytes in `memory`; bit i of `moved` says that frame i begins with its slot.
+    pub fn new(memory: &'a [u8], slot_size: usize, moved: u64) -> Self {
+        SocketSlots { memory, slot_size, moved }
+    }
+
+    #[inline]
+    fn get(self, i: usize, len: usize) -> &'a [u8] {
+        let room = if self.moved >> i & 1 == 0 { ROOM } else { 0 };
+        &self.memory[i * self.slot_size + room..][..len]
+    }
 }
 
 impl<'a> Received<'a> {
@@ -193,14 +263,26 @@ impl<'a> Received<'a> {
         Received { frames: Frames::Row(memory, slot_size), slots }
     }
 
-    /// The same of frames that begin [`ROOM`] bytes behind the start of their slots, but for those whose bits are set in `moved`.
-    pub(crate) fn behind_room(memory: &'a [u8], slot_size: usize, moved: u64, slots: &'a [(usize, Instant)]) -> Self {
-        Received { frames: Frames::BehindRoom(memory, slot_size, moved), slots }
+    /// The same of frames of packet sockets.
+    pub(crate) fn of_sockets(packets: SocketSlots<'a>, slots: &'a [(usize, Instant)]) -> Self {
+        Received { frames: Frames::OfSockets(packets), slots }
     }
 
     /// The same of frames that are each in memory of their own; there may be more of them than `slots`.
     pub(crate) fn apart(frames: &'a [Frame], slots: &'a [(usize, Instant)]) -> Self {
         Received { frames: Frames::Apart(frames), slots }
+    }
+
+    /// The same with the first frames where `shared` says and the others in their slots of `packets`.
+    ///
+    /// # Safety
+    /// What is in `shared` may be read, and is not written, for as long as `'a`.
+    pub(crate) unsafe fn shared(
+        shared: &'a [NonNull<[u8]>],
+        packets: SocketSlots<'a>,
+        slots: &'a [(usize, Instant)],
+    ) -> Self {
+        Received { frames: Frames::Shared(shared, packets), slots }
     }
 
     /// Nothing.
@@ -224,11 +306,13 @@ impl<'a> Received<'a> {
         let (len, at) = self.slots[i];
         let frame = match self.frames {
             Frames::Row(memory, slot_size) => &memory[i * slot_size..][..len],
-            Frames::BehindRoom(memory, slot_size, moved) => {
-                let room = if moved >> i & 1 == 0 { ROOM } else { 0 };
-                &memory[i * slot_size + room..][..len]
-            }
+            Frames::OfSockets(packets) => packets.get(i, len),
             Frames::Apart(frames) => &frames[i],
+            Frames::Shared(shared, packets) => match shared.get(i) {
+                // SAFETY: the maker of this view has promised that it may be read for as long as `'a`.
+                Some(frame) => unsafe { frame.as_ref() },
+                None => packets.get(i, len),
+            },
         };
         Arrival { frame, at }
     }

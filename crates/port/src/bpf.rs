@@ -2,6 +2,7 @@
 //! attached by a link, so that it goes with the process, however that ends.
 
 pub(crate) mod assembler;
+pub(crate) mod plain;
 
 use crate::af_packet::sys::check;
 use assembler::Instruction;
@@ -72,12 +73,12 @@ fn create(kind: MapKind, value_size: u32, entries: u32, flags: u32) -> io::Resul
     bpf(MAP_CREATE, &mut attributes).map(owned)
 }
 
-/// A map from receive queues to sockets.
+/// A map from receive queues, of which there are so many, to sockets.
 ///
 /// # Errors
 /// The system's; `EPERM` without `CAP_BPF`.
-pub fn socket_map() -> io::Result<OwnedFd> {
-    create(MapKind::Sockets, 4, 1, 0)
+pub fn socket_map(queues: u32) -> io::Result<OwnedFd> {
+    create(MapKind::Sockets, 4, queues, 0)
 }
 
 /// A map with one interface, to redirect to: the kernel need not look for it frame by frame.
@@ -86,7 +87,7 @@ pub fn socket_map() -> io::Result<OwnedFd> {
 /// The system's; `EPERM` without `CAP_BPF`.
 pub fn device_map(interface: i32) -> io::Result<OwnedFd> {
     let map = create(MapKind::Devices, 4, 1, 0)?;
-    put_first(&map, interface)?;
+    put(&map, 0, interface)?;
     Ok(map)
 }
 
@@ -99,16 +100,15 @@ struct MapUpdate {
     flags: u64,
 }
 
-/// Puts `socket` into the map at queue 0.
+/// Puts `socket` into the map at `queue`.
 ///
 /// # Errors
 /// The system's.
-pub fn insert(map: &OwnedFd, socket: &OwnedFd) -> io::Result<()> {
-    put_first(map, socket.as_raw_fd())
+pub fn insert(map: &OwnedFd, queue: u32, socket: &OwnedFd) -> io::Result<()> {
+    put(map, queue, socket.as_raw_fd())
 }
 
-fn put_first(map: &OwnedFd, value: i32) -> io::Result<()> {
-    let key = 0u32;
+fn put(map: &OwnedFd, key: u32, value: i32) -> io::Result<()> {
     let mut attributes = MapUpdate {
         map: map.as_raw_fd() as u32,
         pad: 0,

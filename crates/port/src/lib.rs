@@ -36,14 +36,25 @@ pub static BACKENDS: &[&BackendSpec] =
 /// Opens an interface by its name.
 pub type Open = fn(&str, SystemClock) -> Result<Box<dyn Port + Send>, PortError>;
 
+/// Opens so many queues of an interface by its name, a port for each, in their order.
+pub type OpenQueues = fn(&str, u32, SystemClock) -> Result<Vec<Box<dyn Port + Send>>, PortError>;
+
 /// A backend for interfaces.
 pub struct Backend {
     /// Name and summary.
     pub spec: &'static BackendSpec,
     /// May this process use it at all? Says why not, with the remedy.
     pub usable: fn() -> Result<(), String>,
-    /// Opens an interface of the current network namespace; fails with [`PortError::Open`].
+    /// Opens an interface of the current network namespace as one port; fails with [`PortError::Open`].
     pub open: Open,
+    /// Opens several queues of it. Everything that arrives comes at one of them, and all frames of one flow (the same addresses and
+    /// ports) at the same one, in order. Fails with [`PortError::Open`] where there are not as many.
+    pub open_queues: OpenQueues,
+}
+
+/// Ports of one backend as ports of any.
+fn boxed<P: Port + Send + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port + Send>> {
+    ports.into_iter().map(|port| Box::new(port) as Box<dyn Port + Send>).collect()
 }
 
 /// The backends for interfaces among [`BACKENDS`], the default first.
@@ -52,27 +63,46 @@ pub static INTERFACE_BACKENDS: &[Backend] = &[
         spec: &af_packet::SPEC,
         usable: || Ok(()),
         open: |interface, clock| Ok(Box::new(af_packet::AfPacket::open(interface, clock)?)),
+        open_queues: |interface, queues, clock| Ok(boxed(af_packet::AfPacket::open_queues(interface, queues, clock)?)),
     },
     Backend {
         spec: &af_xdp::SPEC,
         usable: af_xdp::usable,
         open: |interface, clock| Ok(Box::new(af_xdp::AfXdp::open(interface, clock)?)),
+        open_queues: |interface, queues, clock| Ok(boxed(af_xdp::AfXdp::open_queues(interface, queues, clock)?)),
     },
     Backend {
         spec: &live_frames::SPEC,
         usable: live_frames::usable,
         open: |interface, clock| Ok(Box::new(live_frames::LiveFrames::open(interface, clock)?)),
+        open_queues: live_frames::open_queues,
     },
 ];
 
 /// Frames that one call moves at most.
 pub const BURST: usize = 64;
 
+/// One of the queues of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Which, from 0.
+    pub index: u32,
+    /// How many of them were opened.
+    pub count: u32,
+}
+
+impl Queue {
+    /// All of an interface that is opened as one port.
+    pub const ONLY: Queue = Queue { index: 0, count: 1 };
+}
+
 /// What a port is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
     /// Interface: `t0`.
     pub interface: String,
+    /// Queue of the interface.
+    pub queue: Queue,
     /// Backend: `af_packet`.
     pub backend: &'static str,
     /// Driver: `veth`.
@@ -97,7 +127,7 @@ pub struct Sent {
     pub refused_mask: u64,
 }
 
-/// Counters of the tester's own receive path since the port was opened.
+/// Counters of the tester's own receive path since the port was opened; of several queues each has its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Frames that the tester lost after the device had delivered them (socket or ring overflow).
@@ -133,12 +163,13 @@ pub enum PortError {
     },
 }
 
-/// A tester port.
+/// A tester port: an interface, or one queue of it.
 pub trait Port {
     /// What it is.
     fn info(&self) -> &PortInfo;
 
-    /// Slots to fill before [`Port::send`]; their contents stay between calls, so a sender may patch instead of rewrite.
+    /// Slots to fill before [`Port::send`]. They say what they hold of earlier frames ([`Batch::slot_of`]), so a sender may patch
+    /// instead of rewrite; a slot whose frame has left may hold another one.
     fn slots(&mut self) -> &mut Batch;
 
     /// Hands over slots 0 to `frames`, at most [`BURST`], in order. A refused frame is never tried again by the port:

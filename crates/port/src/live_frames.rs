@@ -88,6 +88,19 @@ pub fn usable() -> Result<(), String> {
     bpf::load(&program::assemble(shape, &maps)).map(drop).map_err(|e| explain("bpf()", &e))
 }
 
+/// Opens an interface, of which this backend has one queue.
+pub(crate) fn open_queues(
+    interface: &str,
+    queues: u32,
+    clock: SystemClock,
+) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
+    if queues > 1 {
+        let reason = format!("{queues} queues; the backend live_frames opens one, af_packet and af_xdp open several");
+        return Err(PortError::Open { interface: interface.to_owned(), reason });
+    }
+    Ok(vec![Box::new(LiveFrames::open(interface, clock)?)])
+}
+
 /// An interface as a tester port.
 pub struct LiveFrames {
     info: PortInfo,

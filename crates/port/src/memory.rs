@@ -3,7 +3,7 @@
 //! It shows what generator and analyzer can do by themselves, and lets the loop of a trial run where there is no network
 //! at all. A frame is copied once, into a ring with one writer and one reader, and read where it lies.
 
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::{MacAddr, ethernet};
@@ -105,6 +105,7 @@ pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2]
     [0, 1].map(|i| MemoryPort {
         info: PortInfo {
             interface: format!("m{i}"),
+            queue: Queue::ONLY,
             backend: SPEC.name,
             driver: "memory".into(),
             mac: macs[i],

@@ -8,7 +8,7 @@ mod link;
 pub use link::{Arrivals, Arriving, Deliveries};
 
 use crate::af_packet::slot_size;
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
@@ -141,6 +141,7 @@ pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedC
             index,
             info: PortInfo {
                 interface: format!("sim{index}"),
+                queue: Queue::ONLY,
                 backend: SPEC.name,
                 driver: "virtual time".into(),
                 mac: *mac,

@@ -4,7 +4,7 @@
 //! The interface is not persistent: it goes with the port, and with the process at the latest. One system call per frame.
 
 use crate::af_packet::{slot_size, sys};
-use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
+use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
 use drophammer_wire::MacAddr;
@@ -69,6 +69,7 @@ impl Tap {
         Ok(Tap {
             info: PortInfo {
                 interface: name.to_owned(),
+                queue: Queue::ONLY,
                 backend: SPEC.name,
                 driver: "tun".into(),
                 mac: MacAddr(mac),

@@ -3,6 +3,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. As root it starts itself once
 //! more as an ordinary user, who must be told what he may not do.
 
+#[path = "contract/queues.rs"]
+mod queues;
 #[path = "contract/streams.rs"]
 mod streams;
 #[path = "contract/tags.rs"]
@@ -24,7 +26,7 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 16] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
@@ -35,6 +37,12 @@ const CASES: [Case; 10] = [
     ("what_the_device_drops_is_no_frame_for_ever", dropped),
     ("a_link_that_is_taken_down_loses_frames_and_comes_back", unplugged),
     ("a_deleted_interface_is_lost", deleted),
+    ("slots_of_another_port_are_not_sent", exchanged),
+    ("every_frame_of_every_queue_once_and_each_flow_in_order", queues::every_frame),
+    ("what_is_no_test_frame_comes_at_some_queue", queues::other_frames),
+    ("overflow_is_counted_at_its_queue", queues::overflow),
+    ("a_link_is_down_for_all_queues", queues::unplugged),
+    ("queues_that_are_not_there_are_refused", queues::refusals),
 ];
 const KEY: u64 = 11;
 /// Argument of the process that runs as an ordinary user.
@@ -353,6 +361,20 @@ fn deleted(bench: &Bench) -> Checked {
     Ok(())
 }
 
+/// Slots are memory that the port hands to the kernel by its address: exchanged ones must be noticed before that.
+fn exchanged(bench: &Bench) -> Checked {
+    let mut ports = bench.pair()?;
+    let [a, b] = &mut ports;
+    a.slots().put(0, &frame(false, 60, 3, 0));
+    std::mem::swap(a.slots(), b.slots());
+    let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ports[1].send(1).map_err(|e| e.to_string())));
+    let message = match sent {
+        Ok(sent) => return Err(format!("they were sent: {sent:?}")),
+        Err(panic) => panic.downcast_ref::<String>().cloned().unwrap_or_default(),
+    };
+    check(message.contains("another port's"), || message)
+}
+
 /// As an ordinary user, who may use AF_PACKET in the lab but not `bpf()`.
 fn as_user(bench: &Bench) -> Result<bool, String> {
     match (bench.backend.open)("t0", bench.clock) {
@@ -438,9 +460,9 @@ fn main() -> ExitCode {
         }
         // The same of the capture around this backend; which interfaces there are is not its business.
         let bench = Bench { captured: true, ..bench };
-        let own = CASES
-            .iter()
-            .filter(|(case, _)| !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case));
+        let own = CASES.iter().filter(|(case, _)| {
+            !case.contains("queue") && !["what_cannot_be_opened_says_why", "a_port_opens_again_at_once"].contains(case)
+        });
         for (case, run) in own.filter(|(case, _)| format!("{case} {name} captured").contains(&filter)) {
             count(&format!("{case} with {name} captured"), links(&bench).and_then(|()| run(&bench)));
         }

@@ -130,6 +130,7 @@ impl<'a> Bench<'a> {
                 mtu: p.mtu,
                 ipv4: p.ipv4.clone(),
                 ipv6: p.ipv6.clone(),
+                vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
             })
             .collect();
         let tolerance = Tolerance::of(session.profile);

@@ -8,7 +8,7 @@ use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testb
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
-use drophammer_model::suite::PortConfig;
+use drophammer_model::suite::{FlowConfig, PortConfig};
 use drophammer_model::trial::{Family, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct TestSetup<'a> {
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
+    /// Flows that the suite describes.
+    pub flows: Vec<FlowConfig>,
     known: Known,
 }
 
@@ -59,6 +61,7 @@ impl<'a> TestSetup<'a> {
             routing: BgpRouting::new(bench, ports, seed),
             ceilings: BTreeMap::new(),
             left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
+            flows: Vec::new(),
             known: Known::default(),
         }
     }
@@ -96,6 +99,10 @@ impl<'a> TestSetup<'a> {
 impl Testbed for TestSetup<'_> {
     fn ports(&self) -> &[PortView] {
         &self.routing.bench.views
+    }
+
+    fn flows(&self) -> &[FlowConfig] {
+        &self.flows
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {

@@ -155,7 +155,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         if wanted[i] == 0 {
             continue;
         }
-        let cpu: Duration = dut.daemon_times().iter().map(|(_, time)| *time).sum();
+        let cpu = dut.cpu_time().ok_or("no processor time")?;
         let start = Instant::now();
         sender.ask(&format!("enable routes_{family}"));
         if into_kernel {
@@ -179,7 +179,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
                 &format!("{family}: {all} routes passed on, {right} of them right"),
             )
         })?;
-        let cpu = dut.daemon_times().iter().map(|(_, time)| *time).sum::<Duration>().saturating_sub(cpu);
+        let cpu = dut.cpu_time().ok_or("no processor time")?.saturating_sub(cpu);
         let took = start.elapsed().as_secs_f64();
         println!(
             "{kind}: {} {family} routes passed on after {took:.2} s, {:.2} s of processor",

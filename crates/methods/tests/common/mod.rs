@@ -75,6 +75,7 @@ impl Fake {
             mtu: 1500,
             ipv4: Some(addresses(Family::Ipv4, n)),
             ipv6: Some(addresses(Family::Ipv6, n)),
+            vlans: vec![],
         };
         Fake {
             ports: vec![port(1), port(2)],

@@ -3,29 +3,35 @@
 
 mod addresses;
 mod bgp;
+mod blocks;
 mod dut_list;
 pub mod errors;
 mod expect;
 mod fields;
+mod flow_list;
 pub mod params;
 mod port_list;
 mod raw;
 pub mod read;
 pub mod schema;
 mod test_list;
+mod typed;
 pub(crate) mod values;
 mod vlan_list;
 
-pub use addresses::is_lab_address;
 pub use bgp::{BgpConfig, PortBgp};
+pub use blocks::is_lab_address;
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
 pub use read::Overrides;
 
-use crate::quantity::Bandwidth;
-use crate::trial::{AddressRange, Family};
+use crate::quantity::{Bandwidth, FrameRate};
+use crate::size::PacketSize;
+use crate::traffic::{Arriving, Header};
+use crate::trial::{AddressRange, Family, FlowDuration};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Which durations and repetitions a run uses where the suite says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +69,61 @@ pub struct Suite {
     pub ports: Vec<PortConfig>,
     /// BGP between tester and DUT, if the suite has any.
     pub bgp: Option<BgpConfig>,
+    /// Flows that the suite describes itself, names unique.
+    pub flows: Vec<FlowConfig>,
     /// Tests in order, at least one.
     pub tests: Vec<TestConfig>,
+}
+
+/// A flow that the suite describes: an entry of `flows:`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowConfig {
+    /// Name, under which it is counted.
+    pub name: String,
+    /// Where it leaves the tester.
+    pub from: Endpoint,
+    /// Where it must arrive.
+    pub to: Endpoint,
+    /// Family of the outermost IP header.
+    pub family: Family,
+    /// Headers of its frames, the tags of its sub-interface included; none for Ethernet, IP and UDP.
+    pub headers: Vec<Header>,
+    /// Source addresses of the outermost IP header.
+    pub source: AddressRange,
+    /// Destination addresses of the outermost IP header.
+    pub destination: AddressRange,
+    /// Sizes of its frames.
+    pub size: PacketSize,
+    /// Its rate.
+    pub rate: FlowRate,
+    /// First departure after the start of the trial.
+    pub start: Duration,
+    /// How much it sends.
+    pub duration: FlowDuration,
+    /// Is loss counted by destination?
+    pub per_destination: bool,
+    /// The encapsulation that must arrive; absent for no tags, no labels, and tunnels as they were sent.
+    pub arrives: Option<Arriving>,
+}
+
+/// An end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Index of the port.
+    pub port: usize,
+    /// Index of its VLAN sub-interface, if it is one.
+    pub vlan: Option<usize>,
+}
+
+/// Rate of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowRate {
+    /// Frames per second.
+    Frames(FrameRate),
+    /// Bits of frames per second, FCS included, preamble and gap not (layer 2).
+    Bits(Bandwidth),
+    /// Share of the sending port's line rate in per cent (RFC 2544 Appendix B).
+    Percent(f64),
 }
 
 /// A router under test.

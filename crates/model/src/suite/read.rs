@@ -3,7 +3,7 @@
 use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::raw::{self, Node};
-use super::{DutConfig, Profile, Suite, bgp, dut_list, port_list, test_list};
+use super::{DutConfig, Profile, Suite, bgp, dut_list, flow_list, port_list, test_list};
 use crate::registry::Registry;
 use std::ops::Range;
 use std::path::Path;
@@ -14,8 +14,19 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 10] =
-    ["suite", "title", "profile", "seed", "duts", "ports", "bgp", "defaults", "tests", "allow_public_addresses"];
+pub(crate) const KEYS: [&str; 11] = [
+    "suite",
+    "title",
+    "profile",
+    "seed",
+    "duts",
+    "ports",
+    "bgp",
+    "flows",
+    "defaults",
+    "tests",
+    "allow_public_addresses",
+];
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,6 +99,10 @@ fn suite(
     let profile_used = overrides.profile.or(profile).unwrap_or(Profile::Quick);
     let bgp_entry = fields.get("bgp");
     let bgp = bgp_entry.map(|e| bgp::read(e, profile_used, ports.as_mut(), problems));
+    let flows = match (get("flows"), &ports) {
+        (Some(node), Some(ports)) => flow_list::read(node, ports, public.unwrap_or(true), problems),
+        _ => Some(Vec::new()),
+    };
     let duts = duts_node.and_then(|n| {
         let around = dut_list::Around { profile: profile_used, folder, ports: ports.as_deref(), only: &overrides.duts };
         dut_list::read(n, registry, &around, problems)
@@ -99,6 +114,7 @@ fn suite(
         ports: ports.as_deref(),
         duts: duts.iter().flatten().filter(runs).collect(),
         bgp: bgp.is_some(),
+        flows: get("flows").map(|_| flows.iter().flatten().map(|f| f.name.as_str()).collect()),
         only: &overrides.tests,
     };
     let tests = tests_node.and_then(|n| test_list::read(n, fields.get("defaults"), registry, &around, problems));
@@ -119,6 +135,7 @@ fn suite(
             Some(bgp) => Some(bgp?),
             None => None,
         },
+        flows: flows?,
         tests,
     })
 }

@@ -52,6 +52,10 @@ fn section(key: &str, registry: &Registry) -> Value {
             "type": "array", "minItems": 2, "maxItems": MAX_PORTS, "items": port(),
         }),
         "bgp" => bgp(),
+        "flows" => json!({
+            "description": "Flows of the suite's own, for the test `fixed_rate`.",
+            "type": "array", "minItems": 1, "items": flow(),
+        }),
         "defaults" => defaults(registry),
         "tests" => json!({
             "description": "Tests, in the order in which they run.",
@@ -153,6 +157,54 @@ fn family(family: &str, dut: &str, host: &str, behind: &str) -> Value {
                 },
             },
         ],
+    })
+}
+
+fn flow() -> Value {
+    let text = |description: &str, example: &str| json!({ "description": description, "type": "string", "examples": [example] });
+    let addresses = |end: &str| {
+        json!({
+            "description": format!("{end} of the outermost IP header: an address, or `start`, `step` and `count`. Without it: the test \
+                                    addresses of the port."),
+            "oneOf": [
+                { "type": "string" },
+                {
+                    "type": "object", "required": ["start", "count"], "additionalProperties": false,
+                    "properties": {
+                        "start": { "type": "string" },
+                        "step": { "type": "integer", "minimum": 0, "default": 1 },
+                        "count": { "type": "integer", "minimum": 1, "maximum": 1_000_000 },
+                    },
+                },
+            ],
+        })
+    };
+    json!({
+        "type": "object",
+        "required": ["name", "from", "to", "size", "rate"],
+        "additionalProperties": false,
+        "properties": {
+            "name": name(),
+            "from": text("Port that sends, or its VLAN sub-interface.", "p1.100"),
+            "to": text("Port at which frames must arrive, or its VLAN sub-interface.", "p2"),
+            "family": { "description": "Without headers that tell it.", "enum": ["ipv4", "ipv6"], "default": "ipv4" },
+            "headers": {
+                "description": "Headers, the outermost first: ethernet, vlan, mpls, ipv4, ipv6, gre, udp, tcp, icmp_echo, raw. \
+                                Without them: Ethernet, IP and UDP.",
+                "type": "array", "items": { "type": ["object", "string"] },
+            },
+            "source": addresses("Source"),
+            "destination": addresses("Destination"),
+            "size": { "description": "Frame size with FCS, `ip40`, or a mix.", "type": ["integer", "string"], "examples": [128, "imix"] },
+            "rate": text("Frames per second, bits per second (layer 2), or a share of the line.", "10 kfps"),
+            "start": text("First departure after the start of the trial.", "1 s"),
+            "duration": text("How long it sends; without it the whole trial.", "5 s"),
+            "frames": { "description": "How many frames it sends.", "type": "integer", "minimum": 1 },
+            "arrives": {
+                "description": "The encapsulation that must arrive: vlans, labels, tunnel, dscp, ecn, ttl.", "type": "object",
+            },
+            "observe": { "type": "array", "items": { "enum": ["destinations"] } },
+        },
     })
 }
 
@@ -284,7 +336,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Choice(words) => json!({ "enum": words }),
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
         ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
-        ParamKind::Ports => list(name()),
+        ParamKind::Ports | ParamKind::Flows => list(name()),
         ParamKind::Interfaces => list(json!({ "type": "string", "pattern": "^[^\\s/:]{1,15}$" })),
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Around<'a> {
     pub duts: Vec<&'a DutConfig>,
     /// Is there a section `bgp`?
     pub bgp: bool,
+    /// Names of the flows, where there is a section `flows`.
+    pub flows: Option<Vec<&'a str>>,
     /// Tests that will run, by name; all when empty.
     pub only: &'a [String],
 }
@@ -56,8 +58,7 @@ pub(crate) fn read(
     for test in written.iter().filter(|t| around.only.is_empty() || around.only.iter().any(|n| n == t.spec.name)) {
         check_needs(test, registry, around, problems);
     }
-    let tests: Vec<_> =
-        written.iter().filter_map(|t| configure(t, defaults, around.profile, around.ports, problems)).collect();
+    let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, around, problems)).collect();
     (tests.len() == nodes.len()).then_some(tests)
 }
 
@@ -132,24 +133,19 @@ fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registr
     }
 }
 
-fn configure(
-    test: &Written,
-    defaults: Option<Fields>,
-    profile: Profile,
-    ports: Option<&[PortConfig]>,
-    problems: &mut Problems,
-) -> Option<TestConfig> {
-    let spec = test.spec;
+fn configure(test: &Written, defaults: Option<Fields>, around: &Around, problems: &mut Problems) -> Option<TestConfig> {
+    let (spec, profile) = (test.spec, around.profile);
     let find = |key: &str| {
         let own = test.fields.as_ref().and_then(|f| f.get(key));
         own.or_else(|| defaults.as_ref().and_then(|d| d.get(key))).map(|e| &e.value)
     };
     let what = format!("the test `{}`", spec.name);
     let resolved = resolve(spec.params, profile, find, (test.name_span, &what), problems)?;
-    if let Some(ports) = ports {
+    if let Some(ports) = around.ports {
         check_families(test, &resolved, ports, problems);
         check_mtu(test, &resolved, ports, problems);
     }
+    check_flows(test, &resolved, around.flows.as_deref(), problems);
     let expect = match test.fields.and_then(|f| f.get("expect")) {
         Some(entry) if !matches!(entry.value.value, Value::Null) => {
             expect::read(&entry.value, spec, &resolved, problems)?
@@ -157,6 +153,23 @@ fn configure(
         _ => Vec::new(),
     };
     Some(TestConfig { test: spec.name.to_owned(), params: params(&resolved), expect })
+}
+
+/// A test of flows needs the section, and flows that it names must be there.
+fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, problems: &mut Problems) {
+    let takes = |p: &&crate::registry::ParamSpec| p.kind == crate::registry::ParamKind::Flows;
+    let Some(param) = test.spec.params.iter().find(takes) else { return };
+    let Some(flows) = flows else {
+        let message = format!("the test `{}` needs flows, but the suite has no `flows:`", test.spec.name);
+        let help = "add for instance `flows: [{name: voice, from: p1, to: p2, rate: 10 kfps, size: 128}]`";
+        return problems.add(test.name_span, message, help);
+    };
+    let Some(given) = resolved.get(param.key) else { return };
+    let ParamValue::Texts(names) = &given.value else { return };
+    for (i, name) in names.iter().enumerate().filter(|(_, name)| !flows.contains(&name.as_str())) {
+        let message = format!("there is no flow {}", quote(name));
+        problems.add(item_span(given, i, test.name_span), message, did_you_mean(name, flows.iter().copied()));
+    }
 }
 
 /// Every DUT must be able to play the roles that a test needs, and a test of BGP needs the section.

@@ -162,6 +162,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
         }
         ParamKind::Interfaces => each(node, &what, example, problems, interface, Clone::clone).map(ParamValue::Texts),
         ParamKind::Ports => each(node, &what, example, problems, port, Clone::clone).map(ParamValue::Texts),
+        ParamKind::Flows => each(node, &what, example, problems, flow, Clone::clone).map(ParamValue::Texts),
     }
 }
 
@@ -185,6 +186,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::File => "my-router.conf",
         ParamKind::Interfaces => "[eth1, eth2]",
         ParamKind::Ports => "[p1, p2]",
+        ParamKind::Flows => "[voice, video]",
     }
 }
 
@@ -270,6 +272,11 @@ fn family(node: &Node, problems: &mut Problems) -> Option<Family> {
         "ipv4" => Some(Family::Ipv4),
         _ => Some(Family::Ipv6),
     }
+}
+
+/// The name of a flow; whether there is such a flow is another question.
+fn flow(node: &Node, problems: &mut Problems) -> Option<String> {
+    text(node, "a flow", "voice", problems).map(str::to_owned)
 }
 
 /// The name of a port; whether there is such a port is another question.

@@ -18,6 +18,18 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
+    /// The last address; `None` where the range leaves the address space, or has no addresses.
+    pub fn last(&self) -> Option<IpAddr> {
+        let offset = u128::from(self.step).checked_mul(u128::from(self.count.checked_sub(1)?))?;
+        match self.first {
+            IpAddr::V4(first) => {
+                let last = u128::from(u32::from(first)).checked_add(offset)?;
+                Some(IpAddr::V4(u32::try_from(last).ok()?.into()))
+            }
+            IpAddr::V6(first) => Some(IpAddr::V6(u128::from(first).checked_add(offset)?.into())),
+        }
+    }
+
     /// IP version of its addresses.
     pub fn family(&self) -> Family {
         if self.first.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }

@@ -84,6 +84,12 @@ impl Headers {
         Headers { messages, vectors, control: vec![[0u64; CONTROL / 8]; n].into_boxed_slice() }
     }
 
+    /// Do the slots begin at `base`?
+    #[inline]
+    pub fn are_over(&self, base: *const u8) -> bool {
+        std::ptr::eq(self.vectors[0].iov_base.cast(), base)
+    }
+
     /// Length of the frame in slot `i`.
     #[inline]
     pub fn set_len(&mut self, i: usize, len: usize) {
@@ -231,6 +237,40 @@ pub fn bind(socket: &OwnedFd, index: i32, protocol: u16) -> io::Result<()> {
         )
     })?;
     Ok(())
+}
+
+/// Spreads what comes in at an interface over `sockets`, which are bound to it: all frames of one flow (addresses and ports) to the
+/// same one, and frames without addresses to any one. They go on to ignore what we send.
+pub fn spread<'a>(sockets: impl IntoIterator<Item = &'a OwnedFd>) -> io::Result<()> {
+    const BY_HASH: i32 = 0;
+    const UNIQUE_ID: i32 = 0x2000;
+    const IGNORE_OUTGOING: i32 = 0x4000;
+    let mut group: Option<i32> = None;
+    for socket in sockets {
+        let join = |id: i32, flags: i32| {
+            let value = id | (BY_HASH | IGNORE_OUTGOING | flags) << 16;
+            set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
+        };
+        match group {
+            Some(id) => join(id, 0)?,
+            None => {
+                // The kernel chooses a number that no other group of the network namespace has.
+                join(0, UNIQUE_ID)?;
+                group = Some(fanout(socket)? & 0xffff);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Number of the group of the socket, and its flags above.
+fn fanout(socket: &OwnedFd) -> io::Result<i32> {
+    let mut value: libc::c_int = 0;
+    let mut len = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    let pointer = (&raw mut value).cast();
+    // SAFETY: `value` is what the option fills; its size is told.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, pointer, &mut len) })?;
+    Ok(value)
 }
 
 /// Frames dropped at this socket since the last call.

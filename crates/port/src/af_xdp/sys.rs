@@ -1,5 +1,6 @@
 //! The socket, its memory and its four rings; every `unsafe` of them is here.
 
+use super::umem::Umem;
 use crate::af_packet::sys::{check, set_option};
 use std::io;
 use std::mem;
@@ -8,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Memory from `mmap`, given back when dropped.
-struct Mapping {
+pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
     /// What is mapped: the memory, and room before it when it was to begin at a multiple of something.
@@ -37,7 +38,7 @@ impl Mapping {
 
     /// Our own memory, in large pages where there are any: frames go round through all of it, and with small pages the
     /// processor looks up nearly each one's.
-    fn own(len: usize) -> io::Result<Mapping> {
+    pub(super) fn own(len: usize) -> io::Result<Mapping> {
         let whole_len = len.next_multiple_of(LARGE_PAGE) + LARGE_PAGE;
         let whole = Mapping::map(whole_len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
         // SAFETY: the first multiple of a large page is less than one from the start, and the mapping is that much longer.
@@ -51,6 +52,16 @@ impl Mapping {
         }
         Ok(mapping)
     }
+
+    #[inline]
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
 }
 
 // SAFETY: plain memory that one owner reaches; nothing in it is tied to a thread.
@@ -60,47 +71,6 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this mapping is ours, and all pointers into it go with its owner.
         unsafe { libc::munmap(self.whole.0.as_ptr().cast(), self.whole.1) };
-    }
-}
-
-/// Frames in memory that the kernel shares ("UMEM"), in chunks of equal size.
-pub struct Frames {
-    memory: Mapping,
-    chunk: usize,
-}
-
-impl Frames {
-    /// `count` chunks of `chunk` bytes.
-    pub fn new(count: usize, chunk: usize) -> io::Result<Frames> {
-        let memory = Mapping::own(count * chunk)?;
-        Ok(Frames { memory, chunk })
-    }
-
-    /// Where a piece of `len` bytes at `address` is, when it lies within one chunk.
-    #[inline]
-    fn at(&self, address: u64, len: usize) -> Option<NonNull<u8>> {
-        let address = usize::try_from(address).ok()?;
-        let fits = address < self.memory.len && address % self.chunk + len <= self.chunk;
-        // SAFETY: `address` lies within the mapping, as just checked.
-        fits.then(|| unsafe { self.memory.start.add(address) })
-    }
-
-    /// Copies a frame in; false when it does not fit its chunk. The chunk must be ours, not the kernel's.
-    #[inline]
-    pub fn write(&mut self, address: u64, frame: &[u8]) -> bool {
-        let Some(to) = self.at(address, frame.len()) else { return false };
-        // SAFETY: `at` has checked the bounds; the chunk is ours until it is put into a ring, so nobody reads it.
-        unsafe { to.copy_from_nonoverlapping(NonNull::from(frame).cast(), frame.len()) };
-        true
-    }
-
-    /// Copies what came in at `address` into `to`; false when `address` is none of ours.
-    #[inline]
-    pub fn read(&self, address: u64, to: &mut [u8]) -> bool {
-        let Some(from) = self.at(address, to.len()) else { return false };
-        // SAFETY: `at` has checked the bounds; the kernel has handed this chunk over and writes it no more.
-        unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
-        true
     }
 }
 
@@ -209,17 +179,11 @@ fn get_option<T: Copy>(socket: &OwnedFd, name: i32) -> io::Result<T> {
     }
 }
 
-/// Registers `frames` and makes the rings: `receive` entries for fill and receive, `send` for send and completion; powers
+/// Registers `umem` and makes the rings: `receive` entries for fill and receive, `send` for send and completion; powers
 /// of two.
-pub fn configure(socket: &OwnedFd, frames: &Frames, receive: u32, send: u32) -> io::Result<Rings> {
-    let registration = libc::xdp_umem_reg {
-        addr: frames.memory.start.as_ptr() as u64,
-        len: frames.memory.len as u64,
-        chunk_size: frames.chunk as u32,
-        headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
-    };
+pub fn configure(socket: &OwnedFd, umem: &Umem, receive: u32, send: u32) -> io::Result<Rings> {
+    let (addr, len, chunk_size) = umem.place();
+    let registration = libc::xdp_umem_reg { addr, len, chunk_size, headroom: 0, flags: 0, tx_metadata_len: 0 };
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_FILL_RING, &receive)?;
     set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_COMPLETION_RING, &send)?;
@@ -237,13 +201,13 @@ pub fn configure(socket: &OwnedFd, frames: &Frames, receive: u32, send: u32) -> 
     })
 }
 
-/// Binds to queue 0 of an interface: without copies where the driver offers that, else with. Returns true without.
-pub fn bind(socket: &OwnedFd, interface: i32) -> io::Result<bool> {
+/// Binds to queue `queue` of an interface: without copies where the driver offers that, else with. Returns true without.
+pub fn bind(socket: &OwnedFd, interface: i32, queue: u32) -> io::Result<bool> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: 0,
         sxdp_ifindex: interface as u32,
-        sxdp_queue_id: 0,
+        sxdp_queue_id: queue,
         sxdp_shared_umem_fd: 0,
     };
     let size = mem::size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
@@ -271,18 +235,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_lie_within_their_chunks() {
-        let (count, chunk) = (1_025, 2_048);
-        let mut frames = Frames::new(count, chunk).unwrap();
-        assert_eq!(frames.memory.start.as_ptr() as usize % LARGE_PAGE, 0);
-        let last = ((count - 1) * chunk) as u64;
-        for address in [0, last] {
-            assert!(frames.write(address + 2_048 - 60, &[7; 60]));
-            let mut back = [0; 60];
-            assert!(frames.read(address + 2_048 - 60, &mut back));
-            assert_eq!(back, [7; 60]);
-            assert!(!frames.write(address + 2_048 - 59, &[7; 60]), "it would reach into the next chunk");
-        }
-        assert!(!frames.write(last + 2_048, &[7]) && !frames.read(u64::MAX, &mut [0]), "there is no such chunk");
+    fn own_memory_begins_at_a_large_page_and_is_zero() {
+        let mapping = Mapping::own(3 * 4_096).unwrap();
+        assert_eq!((mapping.start().as_ptr() as usize % LARGE_PAGE, mapping.len()), (0, 3 * 4_096));
+        // SAFETY: the mapping is that long, is written, and nobody else reaches it.
+        let bytes = unsafe { std::slice::from_raw_parts(mapping.start().as_ptr(), mapping.len()) };
+        assert!(bytes.iter().all(|b| *b == 0));
     }
 }

@@ -61,6 +61,10 @@ pub fn suite_routes() -> Vec<Memory> {
     shipped("routes.yaml", params, &[])
 }
 
+pub fn suite_flows() -> Vec<Memory> {
+    shipped("flows.yaml", "capacity: 9 kfps, buffer: 40, delay: 15 us, drop_every: 1000", &[])
+}
+
 pub fn suite_full_table() -> Vec<Memory> {
     let cuts = [
         ("step: 40000, max_routes: 1000000", "step: 10000, max_routes: 200000"),

@@ -38,6 +38,7 @@ cases![
     suite_bgp,
     suite_routes,
     suite_full_table,
+    suite_flows,
     dual_stack_imix,
     sizes,
     four_ports,

@@ -13,7 +13,7 @@ use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
 use drophammer_port::priority::{Favoured, pin, usable};
 use drophammer_port::{
-    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock, memory,
+    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock, memory,
 };
 use drophammer_traffic::generator::PortGenerator;
 use drophammer_traffic::permutation::Permutation;
@@ -48,6 +48,7 @@ impl Sink {
     fn new() -> Sink {
         let info = PortInfo {
             interface: "sink".into(),
+            queue: Queue::ONLY,
             backend: "bench",
             driver: "none".into(),
             mac: MacAddr::local(0),

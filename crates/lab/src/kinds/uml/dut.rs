@@ -259,12 +259,6 @@ impl Dut for UmlDut {
     }
 
     /// As the guest's kernel counts it.
-    fn daemon_times(&mut self) -> Vec<(String, Duration)> {
-        let seconds = |v: Value| v.as_f64().map(Duration::from_secs_f64);
-        self.numbers("cpu").into_iter().filter_map(|(name, v)| Some((name, seconds(v)?))).collect()
-    }
-
-    /// Of the daemons as the guest's kernel counts it; without daemons what the guest takes of the host.
     fn memory(&mut self) -> Vec<(String, u64)> {
         match self.routing {
             Routing::Frr => {

@@ -1,0 +1,410 @@
+//! Fixed rate: the flows that the suite describes itself, each at its own rate, side by side in one trial.
+
+use crate::Method;
+use crate::columns;
+use crate::parameters::{AFTER_TRIAL, DRAIN, PAUSE, params};
+use crate::report::{PlotSpec, lower, note, percent_of, xy};
+use crate::table::TableSpec;
+use crate::testbed::{PortView, TestError, Testbed};
+use drophammer_model::outcome::{Outcome, PlotKind};
+use drophammer_model::param::{FlowNames, Param};
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::{FrameSize, PacketSize};
+use drophammer_model::suite::{FlowConfig, FlowRate, Params};
+use drophammer_model::traffic::{Header, HeaderKind};
+use drophammer_model::trial::{
+    Family, FlowDuration, FlowSchedule, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec,
+};
+use std::time::Duration;
+
+/// The test.
+pub struct FixedRate;
+
+const FLOWS: Param<Option<FlowNames>> =
+    Param::optional("flows", "flows of the suite that are sent; all where it is left out");
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "2 s", "60 s", "length of the trial (RFC 2544 section 24: 60 s)");
+const INTERVAL: Param<Duration> =
+    Param::new("interval", "100 ms", "1 s", "width of the time bins in which rates are shown, 1 ms or more");
+
+static SPEC: TestSpec = TestSpec {
+    name: "fixed_rate",
+    title: "Fixed rate",
+    summary: "flows of the suite's own at rates of their own: loss, order, latency, rate over time and what arrived otherwise",
+    source: "RFC 2544 section 23; RFC 4737; RFC 8219 section 7",
+    params: params![&[FLOWS.spec(), TRIAL_DURATION.spec(), INTERVAL.spec()], &AFTER_TRIAL],
+    figures: &[
+        FigureSpec { key: "loss_{flow}_percent", help: "share of the flow's frames that were lost in %" },
+        FigureSpec { key: "latency_{flow}_ns", help: "median latency of the flow in ns" },
+        FigureSpec {
+            key: "deviations_{flow}",
+            help: "frames of the flow that arrived in another encapsulation than must arrive",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One flow.
+    struct FlowRow {
+        flow: String = "Flow",
+        from: String = "From",
+        to: String = "To",
+        frame_size: PacketSize = "Frame size",
+        intended_load_pps: f64 = "Intended load" ["fps"],
+        offered_load_pps: f64 = "Offered load" ["fps"],
+        forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
+        received_bps: f64 = "Received, layer 2" ["bit/s"],
+        offered: u64 = "Offered" ["frames"],
+        received: u64 = "Received" ["frames"],
+        lost: u64 = "Lost" ["frames"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        deviating: u64 = "Wrong encapsulation" ["frames"],
+        reordered: u64 = "Out of order" ["frames"],
+        duplicated: u64 = "Duplicated" ["frames"],
+        corrupted: u64 = "Corrupted" ["frames"],
+        stray: u64 = "Stray" ["frames"],
+        latency_min_ns: Option<f64> = "Latency, minimum" ["ns"],
+        latency_p50_ns: Option<f64> = "Latency, median" ["ns"],
+        latency_p99_ns: Option<f64> = "Latency, 99th percentile" ["ns"],
+        latency_max_ns: Option<f64> = "Latency, maximum" ["ns"],
+    }
+}
+
+columns! {
+    /// One way in which frames of a flow differed from what must arrive.
+    struct DeviationRow {
+        flow: String = "Flow",
+        deviation: String = "Arrived with",
+        frames: u64 = "Frames" ["frames"],
+        share_percent: Option<f64> = "Share of the offered" ["%"],
+    }
+}
+
+const TABLE: TableSpec<FlowRow> = TableSpec::new("fixed_rate", "Flows at fixed rates");
+const DEVIATIONS: TableSpec<DeviationRow> =
+    TableSpec::new("fixed_rate_deviations", "Frames in another encapsulation than must arrive");
+const PLOT: PlotSpec = PlotSpec {
+    key: "fixed_rate",
+    title: "Rate of each flow over time",
+    kind: PlotKind::Line,
+    x: "time, s",
+    y: "received, fps",
+    log_y: false,
+};
+
+/// Narrowest time bin.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+/// Flows whose rate is drawn; more cannot be told apart.
+const MOST_DRAWN: usize = 12;
+
+/// Name of an end of a flow: `p1`, or `p1.100` for a sub-interface.
+fn end_name(flow: &FlowConfig, from: bool, ports: &[PortView]) -> String {
+    let end = if from { flow.from } else { flow.to };
+    let port = ports[end.port].name.clone();
+    let Some(vlan) = end.vlan else { return port };
+    let vids = ports[end.port].vlans.get(vlan).cloned().unwrap_or_default();
+    std::iter::once(port).chain(vids.iter().map(u16::to_string)).collect::<Vec<_>>().join(".")
+}
+
+/// Bytes of tags and labels in front of the outermost IP header: on top of a size that is that of an IP packet.
+fn link_bytes(headers: &[Header]) -> f64 {
+    let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
+    in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as f64 * 4.0
+}
+
+/// Mean length of the flow's frames in bytes, FCS included.
+fn frame_bytes(flow: &FlowConfig) -> f64 {
+    let round = flow.size.round();
+    let bytes = |size: &FrameSize| {
+        let extra = if matches!(size, FrameSize::Ip(_)) { link_bytes(&flow.headers) } else { 0.0 };
+        f64::from(size.frame_bytes(flow.family == Family::Ipv6)) + extra
+    };
+    round.iter().map(bytes).sum::<f64>() / round.len() as f64
+}
+
+/// Rate of the flow in frames per second.
+fn rate_pps(flow: &FlowConfig, ports: &[PortView]) -> f64 {
+    let bytes = frame_bytes(flow);
+    match flow.rate {
+        FlowRate::Frames(rate) => rate.pps(),
+        FlowRate::Bits(bits) => bits.0 as f64 / (bytes * 8.0),
+        FlowRate::Percent(percent) => ports[flow.from.port].speed.line_rate(bytes).pps() * percent / 100.0,
+    }
+}
+
+fn spec(flow: &FlowConfig, ports: &[PortView]) -> FlowSpec {
+    FlowSpec {
+        per_destination: flow.per_destination,
+        headers: flow.headers.clone(),
+        arrives: flow.arrives.clone(),
+        size: Some(flow.size.clone()),
+        schedule: Some(FlowSchedule {
+            rate_pps: rate_pps(flow, ports),
+            delay_s: flow.start.as_secs_f64(),
+            duration: flow.duration,
+        }),
+        ..FlowSpec::new(flow.name.clone(), flow.from.port, flow.to.port, flow.source, flow.destination)
+    }
+}
+
+/// Time in which the flow sends, in seconds.
+fn sending_s(flow: &FlowConfig, rate_pps: f64, trial: Duration) -> f64 {
+    let left = (trial.as_secs_f64() - flow.start.as_secs_f64()).max(0.0);
+    match flow.duration {
+        FlowDuration::Continuous => left,
+        FlowDuration::Seconds(seconds) => seconds.min(left),
+        FlowDuration::Frames(frames) => (frames as f64 / rate_pps).min(left),
+    }
+}
+
+/// The flows of each port must fit its line.
+fn check_load(flows: &[FlowConfig], ports: &[PortView]) -> Result<(), TestError> {
+    for (index, port) in ports.iter().enumerate() {
+        let share = |flow: &FlowConfig| rate_pps(flow, ports) / port.speed.line_rate(frame_bytes(flow)).pps();
+        let load: f64 = flows.iter().filter(|f| f.from.port == index).map(share).sum();
+        if load > 1.0 + 1e-9 {
+            let text = format!(
+                "the flows that leave port {} need {:.1} % of its line; lower their rates, or raise the port's `speed`",
+                port.name,
+                load * 100.0
+            );
+            return Err(TestError::NotApplicable(text));
+        }
+    }
+    Ok(())
+}
+
+/// The flows that this test sends.
+fn chosen(bed: &dyn Testbed, params: &Params) -> Result<Vec<FlowConfig>, TestError> {
+    let names = FLOWS.get(params);
+    let wanted = |flow: &&FlowConfig| names.as_ref().is_none_or(|names| names.0.contains(&flow.name));
+    let flows: Vec<_> = bed.flows().iter().filter(wanted).cloned().collect();
+    if flows.is_empty() {
+        return Err(TestError::NotApplicable("the suite has no `flows:`".into()));
+    }
+    check_load(&flows, bed.ports())?;
+    Ok(flows)
+}
+
+fn report(
+    outcome: &mut Outcome,
+    flow: &FlowConfig,
+    counts: &GroupCounts,
+    result: &TrialResult,
+    ports: &[PortView],
+    trial: Duration,
+) {
+    let rate = rate_pps(flow, ports);
+    let seconds = sending_s(flow, rate, trial);
+    let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let latency = |value: u64| (counts.latency.frames > 0).then_some(value as f64);
+    let percentile = |p: f64| {
+        let found = counts.latency.percentiles.iter().find(|(at, _)| *at == p);
+        found.and_then(|(_, ns)| latency(*ns))
+    };
+    let deviating: u64 = counts.deviations.values().sum();
+    TABLE.add(
+        outcome,
+        FlowRow {
+            flow: flow.name.clone(),
+            from: end_name(flow, true, ports),
+            to: end_name(flow, false, ports),
+            frame_size: flow.size.clone(),
+            intended_load_pps: rate,
+            offered_load_pps: per_second(counts.offered),
+            forwarding_rate_pps: per_second(counts.received),
+            received_bps: per_second(counts.received_bytes) * 8.0,
+            offered: counts.offered,
+            received: counts.received,
+            lost: counts.lost,
+            loss_percent: percent_of(counts.lost, counts.offered),
+            deviating,
+            reordered: counts.reordered,
+            duplicated: counts.duplicated,
+            corrupted: counts.corrupted,
+            stray: counts.stray,
+            latency_min_ns: latency(counts.latency.min_ns),
+            latency_p50_ns: percentile(50.0),
+            latency_p99_ns: percentile(99.0),
+            latency_max_ns: latency(counts.latency.max_ns),
+        },
+        [result.trial],
+        (deviating > 0).then(|| "wrong encapsulation".to_owned()),
+    );
+    for (deviation, frames) in &counts.deviations {
+        let row = DeviationRow {
+            flow: flow.name.clone(),
+            deviation: deviation.to_string(),
+            frames: *frames,
+            share_percent: percent_of(*frames, counts.offered),
+        };
+        DEVIATIONS.add(outcome, row, [result.trial], []);
+    }
+    let name = &flow.name;
+    outcome.ranks.push(lower(
+        format!("loss_{name}_percent"),
+        format!("Loss of flow {name}"),
+        "%",
+        percent_of(counts.lost, counts.offered),
+    ));
+    outcome.ranks.push(lower(
+        format!("latency_{name}_ns"),
+        format!("Median latency of flow {name}"),
+        "ns",
+        percentile(50.0),
+    ));
+    let deviations = counts.offered.min(1) as f64 * deviating as f64;
+    outcome.ranks.push(lower(
+        format!("deviations_{name}"),
+        format!("Wrong encapsulation, flow {name}"),
+        "frames",
+        (counts.offered > 0).then_some(deviations),
+    ));
+}
+
+/// Draws what arrived of a flow in each time bin.
+fn draw(outcome: &mut Outcome, counts: &GroupCounts, interval: Duration) {
+    let width = interval.as_secs_f64();
+    for (i, bin) in counts.bins.iter().enumerate() {
+        PLOT.curve(outcome, &counts.group, xy((i as f64 + 0.5) * width, bin.arrived as f64 / width));
+    }
+}
+
+impl Method for FixedRate {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        let flows = chosen(bed, params)?;
+        let (trial, interval) = (TRIAL_DURATION.get(params), INTERVAL.get(params).max(LEAST_INTERVAL));
+        TABLE.begin(outcome);
+        PLOT.begin(outcome);
+        note(
+            outcome,
+            "Rates are means over the time in which the flow sends. Layer 2 counts frames with FCS, without preamble and gap.",
+        );
+        let ports = bed.ports().to_vec();
+        bed.progress("flows at fixed rates", 0, 1);
+        let result = bed.trial(&TrialSpec {
+            purpose: format!("fixed rate: {} flows", flows.len()),
+            // Every flow has a size of its own.
+            size: flows[0].size.clone(),
+            flows: flows.iter().map(|flow| spec(flow, &ports)).collect(),
+            load: Load::Flows,
+            duration_s: trial.as_secs_f64(),
+            bin_s: Some(interval.as_secs_f64()),
+            drain_s: DRAIN.seconds(params),
+            events: vec![],
+        })?;
+        for (i, flow) in flows.iter().enumerate() {
+            let Some(counts) = result.groups.iter().find(|g| g.group == flow.name) else { continue };
+            report(outcome, flow, counts, &result, &ports, trial);
+            if i < MOST_DRAWN {
+                draw(outcome, counts, interval);
+            }
+        }
+        if flows.len() > MOST_DRAWN {
+            note(
+                outcome,
+                format!("The plot shows the first {MOST_DRAWN} of {} flows; the table has all.", flows.len()),
+            );
+        }
+        for destinations in &result.destination_summaries {
+            let name = &flows[destinations.flow].name;
+            note(
+                outcome,
+                format!(
+                    "{name}: {} of {} destinations lost a frame, {} were not reached at all.",
+                    destinations.with_loss, destinations.offered, destinations.unreached
+                ),
+            );
+        }
+        if result.health.other_received > 0 {
+            note(outcome, format!("{} frames of others came in beside the flows.", result.health.other_received));
+        }
+        bed.settle(PAUSE.get(params))
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        TRIAL_DURATION.get(params) + DRAIN.get(params) + PAUSE.get(params)
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        crate::parameters::shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24").into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::quantity::{Bandwidth, FrameRate};
+    use drophammer_model::suite::Endpoint;
+    use drophammer_model::trial::AddressRange;
+
+    fn flow(size: &str, rate: FlowRate, headers: &str) -> FlowConfig {
+        let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
+        FlowConfig {
+            name: "a".into(),
+            from: Endpoint { port: 0, vlan: None },
+            to: Endpoint { port: 1, vlan: None },
+            family: Family::Ipv4,
+            headers: serde_json::from_str(headers).unwrap(),
+            source: range,
+            destination: range,
+            size: size.parse().unwrap(),
+            rate,
+            start: Duration::from_millis(500),
+            duration: FlowDuration::Continuous,
+            per_destination: false,
+            arrives: None,
+        }
+    }
+
+    fn ports() -> Vec<PortView> {
+        let port = |name: &str| PortView {
+            name: name.into(),
+            speed: Bandwidth(1_000_000_000),
+            mtu: 1500,
+            ipv4: None,
+            ipv6: None,
+            vlans: vec![],
+        };
+        vec![port("p1"), port("p2")]
+    }
+
+    #[test]
+    fn rates_in_bits_and_per_cent_count_all_headers() {
+        let ports = ports();
+        let rate = |size: &str, rate, headers: &str| rate_pps(&flow(size, rate, headers), &ports);
+        assert_eq!(rate("64", FlowRate::Frames(FrameRate(1234.0)), "[]"), 1234.0);
+        assert!((rate("1000", FlowRate::Bits(Bandwidth(8_000_000)), "[]") - 1_000.0).abs() < 1e-9);
+        // 1,488,095.24 frames of 64 bytes fill 1 Gbit/s.
+        assert!((rate("64", FlowRate::Percent(10.0), "[]") - 148_809.52).abs() < 0.01);
+        // An IP packet of 1,000 bytes with two tags: 1,026 bytes.
+        let tags = r#"[{"vlan":{}},{"vlan":{}},{"ipv4":{}},{"udp":{}}]"#;
+        assert!((rate("ip1000", FlowRate::Bits(Bandwidth(8_208_000)), tags) - 1_000.0).abs() < 1e-9);
+        assert!((rate("1000", FlowRate::Bits(Bandwidth(8_000_000)), tags) - 1_000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_line_that_is_too_full_is_refused() {
+        let flows = [flow("64", FlowRate::Percent(60.0), "[]"), flow("1518", FlowRate::Percent(40.0), "[]")];
+        assert_eq!(check_load(&flows, &ports()), Ok(()));
+        let more = [flows.to_vec(), vec![flow("64", FlowRate::Frames(FrameRate(2_000.0)), "[]")]].concat();
+        let error = check_load(&more, &ports()).unwrap_err().to_string();
+        assert!(error.contains("port p1 need 100.1 % of its line") && error.contains("lower their rates"), "{error}");
+    }
+
+    #[test]
+    fn a_flow_sends_for_its_own_time() {
+        let second = Duration::from_secs(1);
+        let of =
+            |duration| sending_s(&FlowConfig { duration, ..flow("64", FlowRate::Percent(1.0), "[]") }, 100.0, second);
+        assert_eq!(of(FlowDuration::Continuous), 0.5);
+        assert_eq!(of(FlowDuration::Seconds(0.2)), 0.2);
+        assert_eq!(of(FlowDuration::Frames(30)), 0.3);
+        assert_eq!(of(FlowDuration::Frames(3_000)), 0.5);
+    }
+}

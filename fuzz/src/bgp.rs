@@ -2,7 +2,7 @@
 //! again, and a session takes whatever comes at whatever time.
 
 use super::input::Input;
-use drophammer_emulation::bgp::{Closed, GracefulRestartConfig, Session, SessionConfig, State, Wish};
+use drophammer_emulation::bgp::{Closed, GracefulRestartConfig, Session, SessionConfig, State, TcpAction};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::message::{HEADER_LEN, MAX_LEN, MAX_LEN_EXTENDED, emit_header, kind};
 use drophammer_wire::bgp::{AfiSafi, Message, Notification, Open, PathDirection, RouteRefresh, frame, route_refresh};
@@ -188,8 +188,8 @@ fn session(input: &mut Input) {
             }
             _ => {}
         }
-        for wish in std::iter::from_fn(|| Some(session.poll(now)).filter(|wish| *wish != Wish::None)) {
-            if matches!(wish, Wish::Close | Wish::Abort) {
+        for action in std::iter::from_fn(|| Some(session.poll(now)).filter(|action| *action != TcpAction::None)) {
+            if matches!(action, TcpAction::Close | TcpAction::Abort) {
                 connected = false;
             }
         }

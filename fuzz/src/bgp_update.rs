@@ -1,7 +1,7 @@
-//! UPDATEs from a peer: any bytes are read or refused, what is read adds up, and the inbox counts no route that is not there.
+//! UPDATEs from a peer: any bytes are read or refused, what is read adds up, and the Adj-RIB-In counts no route that is not there.
 
 use super::input::Input;
-use drophammer_emulation::bgp::{Expected, Inbox, Negotiated, NextHops, Outbox, Packing, SessionConfig};
+use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Expected, Negotiated, NextHops, Packing, SessionConfig};
 use drophammer_model::Instant;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
@@ -26,11 +26,11 @@ pub fn run(data: &[u8]) {
     };
     let tables = [Family::Ipv4, Family::Ipv6]
         .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));
-    let mut inbox = Inbox::new();
+    let mut adj_rib_in = AdjRibIn::new();
     let ids = tables.each_ref().map(|routes| {
         let expected =
             Expected { as_path_prefix: vec![65_001], check_attributes: true, times: true, ..Expected::default() };
-        inbox.expect(Instant(0), routes.clone(), 0..ROUTES, expected)
+        adj_rib_in.expect(Instant(0), routes.clone(), 0..ROUTES, expected)
     });
     let mut now = Instant(0);
     while !input.is_empty() {
@@ -39,26 +39,26 @@ pub fn run(data: &[u8]) {
             0 => input.bytes(60).to_vec(),
             1 => made(&mut input),
             2 => {
-                inbox.session_lost(now);
+                adj_rib_in.session_lost(now);
                 continue;
             }
             _ => sent(&mut input, &tables, &agreed),
         };
         check(&body, &context);
-        let before = inbox.totals();
-        let taken = inbox.update(now, &body, &agreed);
+        let before = adj_rib_in.totals();
+        let taken = adj_rib_in.update(now, &body, &agreed);
         assert_eq!(taken.is_ok(), Update::parse(&body, &context).is_ok());
-        assert!(taken.is_ok() || inbox.totals() == before, "an UPDATE that ends the session changes nothing");
+        assert!(taken.is_ok() || adj_rib_in.totals() == before, "an UPDATE that ends the session changes nothing");
         for id in ids {
-            let report = inbox.report(id);
+            let report = adj_rib_in.report(id);
             assert_eq!(report.present + report.missing, report.expected);
             assert!(report.wrong <= report.present && report.unexpected == 0);
-            assert!(u64::from(report.present) <= report.announcements);
-            assert_eq!(inbox.missing(id, usize::MAX).len() as u32, report.missing);
+            assert!(u64::from(report.present) <= report.received);
+            assert_eq!(adj_rib_in.missing(id, usize::MAX).len() as u32, report.missing);
         }
-        let present: u32 = ids.iter().map(|id| inbox.present(*id)).sum();
-        assert!(inbox.skyline().last().map_or(present == 0, |(_, n)| *n == present));
-        assert_eq!(inbox.complete(), present == 2 * ROUTES);
+        let present: u32 = ids.iter().map(|id| adj_rib_in.present(*id)).sum();
+        assert!(adj_rib_in.skyline().last().map_or(present == 0, |(_, n)| *n == present));
+        assert_eq!(adj_rib_in.complete(), present == 2 * ROUTES);
     }
 }
 
@@ -107,15 +107,15 @@ fn made(input: &mut Input) -> Vec<u8> {
 fn sent(input: &mut Input, tables: &[Arc<Routes>; 2], agreed: &Negotiated) -> Vec<u8> {
     let routes = &tables[input.below(2)];
     let first = input.below(ROUTES as usize) as u32;
-    let (mut outbox, mut buffer) = (Outbox::new(), vec![0; 4096]);
+    let (mut adj_rib_out, mut buffer) = (AdjRibOut::new(), vec![0; 4096]);
     let packing = Packing { routes_per_update: u16::from(input.u8()), pace: None, prepend: 0 };
     match input.flag() {
-        true => outbox.announce(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
-        false => outbox.withdraw(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
+        true => adj_rib_out.advertise(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
+        false => adj_rib_out.withdraw(routes.clone(), first..first + 1 + input.below(9) as u32, packing),
     }
     let next_hops =
         NextHops { ipv4: Some(Ipv4Addr::new(198, 18, 1, 2)), ipv6: "2001:2::2".parse().ok(), link_local: None };
-    let bytes = outbox.write(Instant(0), &Negotiated { max_send: 4096, ..agreed.clone() }, next_hops, &mut buffer);
+    let bytes = adj_rib_out.write(Instant(0), &Negotiated { max_send: 4096, ..agreed.clone() }, next_hops, &mut buffer);
     let message = drophammer_wire::bgp::frame(&buffer[..bytes], 4096).unwrap().unwrap();
     let mut body = buffer[HEADER_LEN..message.message_len()].to_vec();
     if input.flag() {

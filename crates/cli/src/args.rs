@@ -2,6 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use drophammer_lab::kinds::uml::guest;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
@@ -92,6 +93,12 @@ the latency that the tester adds; and it holds every counter against a device th
     Selftest(SelftestArgs),
     /// Remove what a killed run may have left behind, and say what it was
     Clean,
+    /// Be the first process of a User Mode Linux guest; the lab starts this
+    #[command(name = guest::SUBCOMMAND, hide = true)]
+    UmlGuest {
+        /// File of the job, and words of the kernel
+        arguments: Vec<OsString>,
+    },
     /// Be the reference device; the lab starts this
     #[command(name = SUBCOMMAND, hide = true)]
     ReferenceDevice {

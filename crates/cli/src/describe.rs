@@ -2,6 +2,7 @@
 
 use crate::Exit;
 use crate::args::Listing;
+use crate::output::{err, out};
 use crate::suite_file::with_registry;
 use drophammer_methods::METHODS;
 use drophammer_model::registry::ParamSpec;
@@ -15,7 +16,7 @@ fn params(params: &[ParamSpec]) {
             _ if p.required => " (required)".into(),
             _ => String::new(),
         };
-        println!("      {:<22} {}{default}", p.key, p.help);
+        out!("      {:<22} {}{default}", p.key, p.help);
     }
 }
 
@@ -25,25 +26,25 @@ pub fn list(what: Listing) -> Exit {
         Listing::Tests => {
             for method in METHODS {
                 let spec = method.spec();
-                println!("{}\n    {}\n    {}", spec.name, spec.summary, spec.source);
+                out!("{}\n    {}\n    {}", spec.name, spec.summary, spec.source);
                 params(spec.params);
             }
         }
         Listing::Duts => {
             for spec in drophammer_testbed::kinds::specs() {
-                println!("{}\n    {}", spec.name, spec.summary);
-                println!("    roles: {}", spec.capabilities.words().join(", "));
+                out!("{}\n    {}", spec.name, spec.summary);
+                out!("    roles: {}", spec.capabilities.words().join(", "));
                 if !spec.needs.is_empty() {
                     let needs: Vec<_> =
                         spec.needs.iter().map(|(program, package)| format!("{program} ({package})")).collect();
-                    println!("    needs: {}", needs.join(", "));
+                    out!("    needs: {}", needs.join(", "));
                 }
                 params(spec.params);
             }
         }
         Listing::Backends => {
             for spec in BACKENDS {
-                println!("{}\n    {}", spec.name, spec.summary);
+                out!("{}\n    {}", spec.name, spec.summary);
             }
         }
     }
@@ -55,11 +56,11 @@ pub fn schema() -> Exit {
     let schema = with_registry(drophammer_model::suite::schema::schema);
     match serde_json::to_string_pretty(&schema) {
         Ok(text) => {
-            println!("{text}");
+            out!("{text}");
             Exit::Good
         }
         Err(e) => {
-            eprintln!("cannot print the schema: {e}");
+            err!("cannot print the schema: {e}");
             Exit::Store
         }
     }

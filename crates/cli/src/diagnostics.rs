@@ -1,5 +1,6 @@
 //! Errors of a suite file, with the place underlined.
 
+use crate::output::err;
 use drophammer_model::suite::{SuiteError, SuiteErrors};
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, NamedSource, SourceSpan};
 use std::fmt;
@@ -46,11 +47,11 @@ pub fn print(errors: &SuiteErrors) {
         let shown = Shown { error, source: NamedSource::new(error.file.clone(), errors.source.clone()) };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
-            Ok(()) => eprintln!("{text}"),
-            Err(_) => eprintln!("{shown}\n  help: {}", error.help),
+            Ok(()) => err!("{text}"),
+            Err(_) => err!("{shown}\n  help: {}", error.help),
         }
     }
     let more = if errors.omitted > 0 { format!(" (and {} more)", errors.omitted) } else { String::new() };
     let s = if errors.errors.len() == 1 { "" } else { "s" };
-    eprintln!("{} error{s}{more}; nothing was started", errors.errors.len());
+    err!("{} error{s}{more}; nothing was started", errors.errors.len());
 }

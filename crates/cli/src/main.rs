@@ -1,11 +1,15 @@
 //! The `drophammer` command: arguments, progress, exit codes.
 
+// These panic when a pipe is closed; `output` does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod blast;
 mod clock;
 mod describe;
 mod diagnostics;
 mod observer;
+mod output;
 mod progress;
 mod run;
 mod selftest;
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Report { dir, out } => run::report(&dir, out.as_deref()),
         Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
+        Command::UmlGuest { arguments } => run::uml_guest(&arguments),
         Command::ReferenceDevice { arguments } => run::reference_device(&arguments),
     };
     exit.into()

@@ -1,5 +1,6 @@
 //! Progress: a live line on a terminal, plain lines elsewhere.
 
+use crate::output::err;
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
 use drophammer_testbed::Progress;
@@ -72,7 +73,7 @@ impl Display {
     fn line(&self, text: &str) {
         match &self.live {
             Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
+            None => err!("{text}"),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::Exit;
 use crate::args::RunArgs;
 use crate::clock::secret;
 use crate::observer::{Watcher, stop_flag};
+use crate::output::{err, out};
 use crate::progress::Display;
 use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
@@ -25,7 +26,7 @@ pub const RUNS: &str = "drophammer-runs";
 
 /// Tells the user what went wrong and returns `exit`.
 pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
-    eprintln!("error: {text}");
+    err!("error: {text}");
     exit
 }
 
@@ -81,7 +82,7 @@ pub fn run(args: &RunArgs) -> Exit {
         return fail(Exit::Usage, e);
     }
     for left in drophammer_lab::sweep() {
-        eprintln!("removed what an earlier run left behind: {left}");
+        err!("removed what an earlier run left behind: {left}");
     }
     let folder = match parent(args.out.as_deref()) {
         Ok(folder) => folder,
@@ -169,14 +170,14 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
 fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
     let run = RunReader::open(dir).map_err(|e| e.to_string())?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    print!("\n{}", drophammer_report::summary_text(&run, color));
+    out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
     for warning in &run.warnings {
-        eprintln!("warning: {warning}");
+        err!("warning: {warning}");
     }
     let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
     if let Some(html) = files.first() {
         let shown = std::env::current_dir().ok().and_then(|here| html.strip_prefix(here).ok().map(Path::to_path_buf));
-        println!("\nReport: {}", shown.as_deref().unwrap_or(html).display());
+        out!("\nReport: {}", shown.as_deref().unwrap_or(html).display());
     }
     Ok(())
 }
@@ -186,6 +187,14 @@ pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
     match write_report(dir, out.unwrap_or(dir)) {
         Ok(()) => Exit::Good,
         Err(e) => fail(Exit::Usage, e),
+    }
+}
+
+/// The first process of a guest of kind `uml`.
+pub fn uml_guest(arguments: &[OsString]) -> Exit {
+    match drophammer_lab::kinds::uml::guest::run(arguments) {
+        Ok(()) => Exit::Good,
+        Err(e) => fail(Exit::Environment, e),
     }
 }
 
@@ -201,10 +210,10 @@ pub fn reference_device(arguments: &[OsString]) -> Exit {
 pub fn clean() -> Exit {
     let left = drophammer_lab::sweep();
     if left.is_empty() {
-        println!("nothing was left behind");
+        out!("nothing was left behind");
     }
     for what in left {
-        println!("removed {what}");
+        out!("removed {what}");
     }
     Exit::Good
 }

@@ -4,6 +4,7 @@ use crate::Exit;
 use crate::args::SelftestArgs;
 use crate::clock::secret;
 use crate::observer::{Watcher, stop_flag};
+use crate::output::err;
 use crate::progress::Display;
 use crate::run::{VERSION, fail, finish, parent};
 use crate::suite_file::with_registry;
@@ -36,7 +37,7 @@ fn suite(args: &SelftestArgs) -> Result<Suite, Exit> {
     read.map_err(|errors| {
         // What the user wrote of it is the interfaces and the speed; the message says which.
         for error in &errors.errors {
-            eprintln!("error: {}\n  help: {}", error.message, error.help);
+            err!("error: {}\n  help: {}", error.message, error.help);
         }
         Exit::Usage
     })
@@ -47,7 +48,7 @@ fn backends(args: &SelftestArgs) -> Result<Vec<&'static Backend>, Exit> {
     if args.backends.is_empty() {
         let (usable, not): (Vec<_>, Vec<_>) = INTERFACE_BACKENDS.iter().partition(|b| (b.usable)().is_ok());
         for backend in not {
-            eprintln!("backend {} is left out: {}", backend.spec.name, (backend.usable)().err().unwrap_or_default());
+            err!("backend {} is left out: {}", backend.spec.name, (backend.usable)().err().unwrap_or_default());
         }
         return Ok(usable);
     }
@@ -71,7 +72,7 @@ pub fn run(args: &SelftestArgs) -> Exit {
         Err(exit) => return exit,
     };
     for left in drophammer_lab::sweep() {
-        eprintln!("removed what an earlier run left behind: {left}");
+        err!("removed what an earlier run left behind: {left}");
     }
     let folder = match parent(args.out.as_deref()) {
         Ok(folder) => folder,

@@ -1,6 +1,7 @@
 //! Reading a suite for the command line.
 
 use crate::args::{ProfileArg, SuiteArgs};
+use crate::output::{err, out};
 use crate::{Exit, diagnostics};
 use drophammer_methods::METHODS;
 use drophammer_model::registry::{KindSpec, Registry, TestSpec};
@@ -18,7 +19,7 @@ pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
 pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
     let name = args.suite.display().to_string();
     let text = std::fs::read_to_string(&args.suite).map_err(|e| {
-        eprintln!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
+        err!("cannot read suite `{name}`: {e}\n  help: name a suite file, for instance suites/quick-look.yaml");
         Exit::Usage
     })?;
     let profile = args.profile.map(|p| match p {
@@ -37,7 +38,7 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
 /// the user's that cannot be used.
 pub fn refuse_impossible(suite: &Suite) -> Result<(), Exit> {
     drophammer_testbed::kinds::check(suite).map_err(|refused| {
-        refused.iter().for_each(|why| eprintln!("error: {why}"));
+        refused.iter().for_each(|why| err!("error: {why}"));
         Exit::Usage
     })
 }
@@ -50,11 +51,11 @@ pub fn check(args: &SuiteArgs) -> Exit {
                 return exit;
             }
             let list = |names: Vec<&str>| names.join(", ");
-            println!("{}: good", args.suite.display());
-            println!("  profile  {}", suite.profile);
-            println!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
-            println!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
-            println!("  tests    {}", list(suite.tests.iter().map(|t| t.test.as_str()).collect()));
+            out!("{}: good", args.suite.display());
+            out!("  profile  {}", suite.profile);
+            out!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
+            out!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
+            out!("  tests    {}", list(suite.tests.iter().map(|t| t.test.as_str()).collect()));
             Exit::Good
         }
         Err(exit) => exit,

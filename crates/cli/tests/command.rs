@@ -195,7 +195,7 @@ fn lists_and_schema_come_from_the_registries() {
         assert!(tests.lines().any(|l| l == method.spec().name), "{} is not listed", method.spec().name);
     }
     let duts = text(&run(&["list", "duts"]).stdout);
-    for kind in ["linux", "frr", "bird", "external", "reference"] {
+    for kind in ["linux", "frr", "bird", "uml", "external", "reference"] {
         assert!(duts.lines().any(|l| l == kind), "{kind} is not listed");
     }
     assert!(text(&run(&["list", "backends"]).stdout).contains("af_packet\n"));
@@ -318,4 +318,55 @@ fn a_missing_interface_is_told_and_the_others_go_on() {
     let ended: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
     assert!(ended.iter().any(|t| t["dut"] == "known" && t["status"]["status"] == "completed"), "{ended:?}");
     assert!(ended.iter().any(|t| t["dut"] == "mine" && t["status"]["status"] == "failed"), "{ended:?}");
+}
+
+/// Starts the command with `pipe` as its standard output or, with `error`, as its standard error.
+fn into_closed_pipe(args: &[&str], error: bool) -> Output {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = drophammer();
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if error {
+        command.stderr(writer)
+    } else {
+        command.stdout(writer)
+    };
+    command.output().expect("the command starts")
+}
+
+#[test]
+fn output_into_a_closed_pipe_ends_quietly() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let good = suite(dir.path(), "  - {name: box, kind: reference}\n", "  - forwarding_rate: {trial_duration: 1 ms}\n");
+    let (good, out) = (good.to_str().unwrap(), dir.path().join("out"));
+    let out = out.to_str().unwrap();
+    let commands: &[&[&str]] = &[
+        &["list", "tests"],
+        &["list", "duts"],
+        &["list", "backends"],
+        &["schema"],
+        &["check", good],
+        &["run", good, "--out", out],
+        &["report", out],
+        &["clean"],
+        &["--help"],
+    ];
+    for args in commands {
+        let output = into_closed_pipe(args, false);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains("panicked"), "{args:?}: {}", text(&output.stderr));
+    }
+    assert!(dir.path().join("out/report.html").is_file(), "the run was completed");
+    // Exit codes do not change when nobody reads the reason.
+    let missing = dir.path().join("missing.yaml");
+    let output = into_closed_pipe(&["check", missing.to_str().unwrap()], true);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = drophammer().args(["list", "tests"]).stdout(full).output().expect("the command starts");
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("cannot write to standard output"), "{}", text(&output.stderr));
 }

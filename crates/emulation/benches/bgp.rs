@@ -3,7 +3,7 @@
 //! Prints the median of several rounds in million routes per second of processor time. `cargo bench -p drophammer-emulation --bench bgp`; a word
 //! after `--` runs only the parts that contain it.
 
-use drophammer_emulation::bgp::{Expected, Inbox, Negotiated, NextHops, Outbox, Packing, SessionConfig};
+use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Expected, Negotiated, NextHops, Packing, SessionConfig};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, GroupSizes, RouteRange, Routes};
 use drophammer_model::trial::Family;
@@ -69,17 +69,17 @@ fn measure(name: &str, only: &[String], mut part: impl FnMut()) {
 /// All UPDATEs of the routes into one buffer again and again; `each` sees the bytes.
 fn pack(routes: &Arc<Routes>, announce: bool, per_update: u16, agreed: &Negotiated, mut each: impl FnMut(&[u8])) {
     let packing = Packing { routes_per_update: per_update, pace: None, prepend: 0 };
-    let (mut outbox, mut buffer) = (Outbox::new(), vec![0; BUFFER]);
+    let (mut adj_rib_out, mut buffer) = (AdjRibOut::new(), vec![0; BUFFER]);
     match announce {
-        true => outbox.announce(routes.clone(), 0..ROUTES, packing),
-        false => outbox.withdraw(routes.clone(), 0..ROUTES, packing),
+        true => adj_rib_out.advertise(routes.clone(), 0..ROUTES, packing),
+        false => adj_rib_out.withdraw(routes.clone(), 0..ROUTES, packing),
     }
-    while !outbox.is_empty() {
-        let bytes = outbox.write(Instant(1), agreed, next_hops(), &mut buffer);
+    while !adj_rib_out.is_empty() {
+        let bytes = adj_rib_out.write(Instant(1), agreed, next_hops(), &mut buffer);
         each(&buffer[..bytes]);
     }
-    let sent = outbox.progress();
-    assert_eq!(sent.announced + sent.withdrawn, u64::from(ROUTES));
+    let sent = adj_rib_out.progress();
+    assert_eq!(sent.advertised + sent.withdrawn, u64::from(ROUTES));
 }
 
 /// The bytes of all UPDATEs.
@@ -141,14 +141,14 @@ fn main() {
                 let size = if per_update == 1 { "one in an UPDATE" } else { "full" };
                 let with = if times { ", times" } else { "" };
                 measure(&format!("verify: {name}, {size}{with}"), &only, || {
-                    let mut inbox = Inbox::new();
+                    let mut adj_rib_in = AdjRibIn::new();
                     let as_path_prefix = vec![65_001];
                     let expected = Expected { as_path_prefix, check_attributes: true, times, ..Expected::default() };
-                    inbox.expect(Instant(0), routes.clone(), 0..ROUTES, expected);
+                    adj_rib_in.expect(Instant(0), routes.clone(), 0..ROUTES, expected);
                     bodies(&bytes).for_each(|body| {
-                        inbox.update(Instant(1), body, &agreed).unwrap_or_else(|answer| panic!("{answer}"));
+                        adj_rib_in.update(Instant(1), body, &agreed).unwrap_or_else(|answer| panic!("{answer}"));
                     });
-                    assert!(inbox.complete());
+                    assert!(adj_rib_in.complete());
                 });
             }
         }

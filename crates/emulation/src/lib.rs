@@ -1,14 +1,17 @@
-//! Emulated hosts and routers, without I/O: bytes and an instant go in, bytes and the next deadline come out.
+//! Emulated devices, without I/O: bytes and an instant go in, bytes and the next deadline come out.
 //!
-//! [`hosts`] is the neighbour that a DUT sees on each of its ports: it has addresses, answers ARP, Neighbor Discovery and
-//! pings, and keeps the DUT's own address resolved. [`tcp`] is TCP for any number of addresses behind a port. [`compose`]
-//! builds the few control frames that this takes, and [`tally`] names what a DUT says by itself.
+//! A [`device::Device`] is what a DUT sees on one of its links: a link layer with MAC address and VLAN tags, addresses, a gateway, TCP
+//! and a list of protocols. [`device::Devices`] are those of one port. A [`protocol::Protocol`] has one face, whatever it does:
+//! [`arp`], [`nd`], [`ping`] and [`bgp`] are the first; [`protocol::PROTOCOLS`] names all. [`expectation`] is what a protocol must have received, whatever its keys are. [`tcp`] is TCP for any number of addresses.
 
+pub mod arp;
 pub mod bgp;
 pub mod compose;
-pub mod hosts;
-pub mod tally;
+pub mod device;
+pub mod expectation;
+pub mod nd;
+pub mod ping;
+pub mod protocol;
 pub mod tcp;
 
-pub use hosts::{HostAddress, HostConfig, HostStack};
-pub use tally::{Protocol, Tally};
+pub use device::{Address, Device, DeviceConfig, Devices};

@@ -1,7 +1,7 @@
 //! Sessions between real routers, recorded on the wire. In each recording our session takes the place of one of the two and hears,
 //! at the recorded times, what the other one said: it must come to the same states and understand every message.
 
-use drophammer_emulation::bgp::{Cause, Session, SessionConfig, State, Wish};
+use drophammer_emulation::bgp::{Cause, Session, SessionConfig, State, TcpAction};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::message::{HEADER_LEN, MAX_LEN, emit_keepalive, kind};
 use drophammer_wire::bgp::notification::Notification;
@@ -81,7 +81,7 @@ struct Heard {
 fn replay(lines: &[Line<'_>], me: &str, peer: &str, chunk: usize) -> (Session, Heard) {
     let mut session = Session::new(config(me, peer));
     session.start(Instant(0));
-    assert_eq!(session.poll(Instant(0)), Wish::Listen);
+    assert_eq!(session.poll(Instant(0)), TcpAction::Listen);
     assert!(session.connected(Instant(0)));
     let (mut heard, mut held, mut buffer) = (Heard::default(), Vec::new(), [0; 4096]);
     for line in lines {
@@ -97,7 +97,7 @@ fn replay(lines: &[Line<'_>], me: &str, peer: &str, chunk: usize) -> (Session, H
             let asked = |family: &AfiSafi| session.refresh_requested(*family);
             heard.refreshes.extend([V4, V6].into_iter().filter(asked));
         }
-        while session.poll(line.at) != Wish::None {}
+        while session.poll(line.at) != TcpAction::None {}
         session.write(line.at, &mut buffer);
         heard.established = heard.established.or(session.established_at());
     }

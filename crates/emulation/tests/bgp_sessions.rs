@@ -1,7 +1,7 @@
 //! Two sessions talk with each other in virtual time.
 
 use drophammer_emulation::bgp::collision::{Initiator, resolve};
-use drophammer_emulation::bgp::{Cause, Closed, Session, SessionConfig, State, Wish};
+use drophammer_emulation::bgp::{Cause, Closed, Session, SessionConfig, State, TcpAction};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::notification::{Notification, cease};
 use drophammer_wire::bgp::{AfiSafi, PathDirection};
@@ -102,13 +102,13 @@ impl Pair {
                 if self.linked {
                     self.deliver(side);
                 }
-                let wish = self.sides[side].poll(self.now);
+                let action = self.sides[side].poll(self.now);
                 // A timer may have found something to say.
-                quiet &= wish == Wish::None && !(self.linked && self.sides[side].wants_write());
-                match wish {
-                    Wish::None | Wish::Listen => {}
-                    Wish::Connect if self.linked => {}
-                    Wish::Connect => {
+                quiet &= action == TcpAction::None && !(self.linked && self.sides[side].wants_write());
+                match action {
+                    TcpAction::None | TcpAction::Listen => {}
+                    TcpAction::Connect if self.linked => {}
+                    TcpAction::Connect => {
                         let open = matches!(self.sides[1 - side].state(), State::Connect | State::Active);
                         if self.cut || !open {
                             self.sides[side].closed(self.now, Closed::Refused);
@@ -117,8 +117,8 @@ impl Pair {
                             assert!(self.sides.iter_mut().all(|side| side.connected(self.now)));
                         }
                     }
-                    Wish::Close => self.unlink(Some((1 - side, Closed::ByPeer))),
-                    Wish::Abort => self.unlink(Some((1 - side, Closed::Reset))),
+                    TcpAction::Close => self.unlink(Some((1 - side, Closed::ByPeer))),
+                    TcpAction::Abort => self.unlink(Some((1 - side, Closed::Reset))),
                 }
             }
             if quiet {

@@ -133,13 +133,8 @@ pub trait Dut {
         None
     }
 
-    /// Processor time of each of its daemons since it was brought up, by name: `zebra`, `bgpd -R`. Empty
-    /// where it has none, or none that can be seen.
-    fn daemon_times(&mut self) -> Vec<(String, Duration)> {
-        Vec::new()
-    }
-
-    /// Memory in RAM of each of its daemons in bytes, by the same names.
+    /// Memory in RAM of each of its daemons in bytes, by name: `zebra`, `bgpd -R`. Empty where it has none, or none that can
+    /// be seen.
     fn memory(&mut self) -> Vec<(String, u64)> {
         Vec::new()
     }
@@ -342,10 +337,6 @@ impl Dut for NamespaceDut {
             let children = probe::family_tree(d.pid()).into_iter().skip(1);
             Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
         })
-    }
-
-    fn daemon_times(&mut self) -> Vec<(String, Duration)> {
-        self.each_process(probe::process_time)
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

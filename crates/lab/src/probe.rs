@@ -4,6 +4,7 @@ use crate::{LabError, Netns};
 use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Counters of an interface that are told, as files of `statistics/`.
@@ -55,6 +56,16 @@ pub(crate) fn process_time(pid: u32) -> Option<Duration> {
     stat_time(&stat).map(ticks)
 }
 
+/// Processor time of a process, of those of its children that have ended and been waited for, and of all that descend from it.
+pub(crate) fn tree_time(pid: u32) -> Option<Duration> {
+    let time = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(ticks(stat_time(&stat)? + ended_time(&stat)?))
+    };
+    let own = time(&pid)?;
+    Some(own + family_tree(pid)[1..].iter().filter_map(time).sum())
+}
+
 /// A process and all that descend from it, in the order in which they were started where the kernel keeps it.
 pub(crate) fn family_tree(pid: u32) -> Vec<u32> {
     let mut tree = vec![pid];
@@ -91,11 +102,16 @@ fn status_kib(status: &str, key: &str) -> Option<u64> {
 /// Routes that the kernel of `netns` holds, those to its own addresses and links included. Costs a walk over the IPv4
 /// trie (about 40 ms for a million routes), nothing for IPv6.
 pub(crate) fn fib_routes(netns: &Netns, family: Family) -> Result<Option<u64>, LabError> {
+    netns.run(|| own_fib_routes(family))
+}
+
+/// The same of the calling thread's namespace.
+pub(crate) fn own_fib_routes(family: Family) -> Option<u64> {
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-    netns.run(|| match family {
+    match family {
         Family::Ipv4 => trie_prefixes(&read("fib_triestat")),
         Family::Ipv6 => rt6_entries(&read("rt6_stats")),
-    })
+    }
 }
 
 /// Prefixes of the main table in `/proc/net/fib_triestat`. Without policy rules it holds the local one as well.
@@ -113,6 +129,13 @@ fn rt6_entries(text: &str) -> Option<u64> {
 fn stat_time(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
+    Some(fields.next()?? + fields.next()??)
+}
+
+/// cutime + cstime of a line of `/proc/PID/stat`: children that have been waited for.
+fn ended_time(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(13).map(|f| f.parse::<u64>().ok());
     Some(fields.next()?? + fields.next()??)
 }
 
@@ -136,9 +159,22 @@ fn steal_ticks(stat: &str, cpu: usize) -> Option<u64> {
 
 /// One counter of an interface: a file of its `statistics/`.
 pub(crate) fn interface_counter(netns: &Netns, name: &str, counter: &str) -> Result<u64, LabError> {
-    let path = netns.sys(&format!("class/net/{name}/statistics/{counter}"));
+    counter_at(&netns.sys("class/net"), name, counter)
+}
+
+/// One counter of an interface, in the folder of all interfaces.
+fn counter_at(folder: &Path, name: &str, counter: &str) -> Result<u64, LabError> {
+    let path = folder.join(format!("{name}/statistics/{counter}"));
     let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
     text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
+}
+
+/// Counters of an interface of this process's own /sys into `into`.
+pub(crate) fn own_interface(name: &str, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+    for counter in INTERFACE {
+        into.insert(format!("{name}.{counter}"), counter_at(Path::new("/sys/class/net"), name, counter)?);
+    }
+    Ok(())
 }
 
 /// Counters of an interface into `into`, as `d0.rx_packets`.
@@ -151,15 +187,22 @@ pub(crate) fn interface(netns: &Netns, name: &str, into: &mut BTreeMap<String, u
 
 /// IP counters of a namespace into `into`, as `ip.InHdrErrors` and `ip6.InHdrErrors`.
 pub(crate) fn ip(netns: &Netns, into: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
+    into.append(&mut netns.run(own_ip)??);
+    Ok(())
+}
+
+/// The same of the calling thread's namespace.
+pub(crate) fn own_ip() -> Result<BTreeMap<String, u64>, LabError> {
     // /proc/net is that of the main thread; /proc/thread-self is that of the thread which looks.
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-    let (four, six) = netns.run(|| (read("snmp"), read("snmp6")))?;
+    let (four, six) = (read("snmp"), read("snmp6"));
+    let mut into = BTreeMap::new();
     let four = snmp(&four.map_err(LabError::io("cannot read /proc/net/snmp"))?);
     into.extend(IPV4.iter().filter_map(|n| Some((format!("ip.{n}"), *four.get(*n)?))));
     // Without IPv6 in the kernel there is no such file, and nothing to count.
     let six = snmp6(&six.unwrap_or_default());
     into.extend(IPV6.iter().filter_map(|n| Some((format!("ip6.{n}"), *six.get(&format!("Ip6{n}"))?))));
-    Ok(())
+    Ok(into)
 }
 
 /// The `Ip:` rows of `/proc/net/snmp`: names, then values.
@@ -205,7 +248,9 @@ mod tests {
     #[test]
     fn the_name_of_a_process_may_hold_anything() {
         let stat = "77 (napi/d0) 1) S 2 0 0 0 -1 69238880 0 0 0 0 31 12 0 0 20 0 1 0 5 0 0";
-        assert_eq!(stat_time(stat), Some(43));
+        assert_eq!((stat_time(stat), ended_time(stat)), (Some(43), Some(0)));
+        let stat = "77 (linux.uml) S 2 0 0 0 -1 69238880 0 0 0 0 31 12 5 7 20 0 1 0 5 0 0";
+        assert_eq!((stat_time(stat), ended_time(stat)), (Some(43), Some(12)));
     }
 
     #[test]

@@ -139,6 +139,14 @@ impl Daemon {
         LabError::DaemonDied { name: self.name.clone(), status: status.into(), log }
     }
 
+    /// Waits until it has ended by itself, and ends it at the limit.
+    pub(crate) fn await_end(mut self, limit: Duration) {
+        let child = &mut self.child;
+        let look =
+            || Ok(if matches!(child.try_wait(), Ok(None)) { Look::NotYet(String::new()) } else { Look::Ready(()) });
+        let _ = wait::until(limit, &|| false, look);
+    }
+
     /// Ends it: SIGTERM, and SIGKILL after three seconds.
     pub(crate) fn stop(mut self) {
         end(&mut self.child, true);

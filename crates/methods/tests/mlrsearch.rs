@@ -262,7 +262,7 @@ fn senseless_goals_are_refused() {
     }
     assert!(Search::new(vec![], 1.0, 2.0, NO_LIMIT).is_err());
     assert!(Search::new(vec![SearchGoal::quick()], 2.0, 1.0, NO_LIMIT).is_err());
-    assert_eq!(SearchGoal::csit_pdr().name, "PDR(0.5%)");
+    assert_eq!(SearchGoal::csit_ndr().partial_drop(0.005).name, "PDR(0.5%)");
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use crate::capabilities::Need;
 use crate::suite::{Addressing, PortConfig, VlanTag};
 use crate::trial::Family;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// What a DUT is configured with. Every kind gets the same role and puts it into its own words.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterRole {
     /// Its interfaces: entry i faces port i of the tester.
     pub interfaces: Vec<Interface>,
@@ -18,7 +19,7 @@ pub struct RouterRole {
 }
 
 /// An interface of the DUT.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
     /// MTU in bytes of IP packet.
     pub mtu: u32,
@@ -29,7 +30,7 @@ pub struct Interface {
 }
 
 /// A VLAN sub-interface: frames that carry just these tags.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubInterface {
     /// Tags, the outer one first; one or two.
     pub tags: Vec<VlanTag>,
@@ -38,7 +39,7 @@ pub struct SubInterface {
 }
 
 /// An address and the length of the prefix on its link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {
     /// Address of the DUT.
     pub address: IpAddr,
@@ -47,7 +48,7 @@ pub struct InterfaceAddress {
 }
 
 /// An interface or a sub-interface of a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// Index of the interface, which is that of the port.
     pub port: usize,
@@ -56,7 +57,7 @@ pub struct Place {
 }
 
 /// A static route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticRoute {
     /// Where it leads: network address and length.
     pub prefix: (IpAddr, u8),
@@ -67,7 +68,7 @@ pub struct StaticRoute {
 }
 
 /// BGP-4 (RFC 4271) of the DUT. Every route goes from every peer to every other one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpRole {
     /// AS number of the DUT.
     pub asn: u32,
@@ -80,7 +81,7 @@ pub struct BgpRole {
 }
 
 /// The peers behind one interface in one family: one AS, reached from one address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerGroup {
     /// Where they are.
     pub at: Place,
@@ -213,6 +214,7 @@ mod tests {
         let port = |name: &str, ipv4: Addressing, ipv6: Addressing| PortConfig {
             name: name.into(),
             speed: Bandwidth(1_000_000_000),
+            medium: Default::default(),
             mtu: 1500,
             ipv4: Some(ipv4),
             ipv6: Some(ipv6),

@@ -2,6 +2,7 @@
 //! attached by a link, so that it goes with the process, however that ends.
 
 pub(crate) mod assembler;
+pub(crate) mod plain;
 
 use crate::af_packet::sys::check;
 use assembler::Instruction;

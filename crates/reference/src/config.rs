@@ -3,6 +3,7 @@
 use crate::classes::Class;
 use crate::faults::Faults;
 use crate::filter::FilterRule;
+use crate::interfaces::SubInterface;
 use drophammer_model::Bandwidth;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,9 @@ use std::time::Duration;
 pub struct Config {
     /// Its ports.
     pub ports: Vec<PortConfig>,
+    /// VLAN sub-interfaces of the ports. Where an interface is named by its number, those of the ports come first, in their order, and
+    /// these follow in theirs.
+    pub sub_interfaces: Vec<SubInterface>,
     /// Static routes beside the connected ones.
     pub routes: Vec<Route>,
     /// Frames per second that it serves, 1 to 10^9; `None` for no limit and no service time.
@@ -55,6 +59,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             ports: Vec::new(),
+            sub_interfaces: Vec::new(),
             routes: Vec::new(),
             capacity_pps: None,
             buffer: 1024,
@@ -124,7 +129,7 @@ impl Default for BgpConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BgpPeer {
-    /// On the link of this port.
+    /// On the link of this port, or of the interface of this number (see [`Config::sub_interfaces`]).
     pub port: usize,
     /// Its address there. Over a session by IPv4 go IPv4 routes, by IPv6 IPv6 routes.
     pub address: IpAddr,
@@ -183,23 +188,6 @@ impl PortConfig {
     pub fn new(mac: MacAddr) -> PortConfig {
         PortConfig { mac, ipv4: None, ipv6: None, mtu: 1500, speed: None, egress_buffer: 1024 }
     }
-
-    /// Can a neighbour on its link have this address?
-    pub(crate) fn is_neighbour(&self, address: IpAddr) -> bool {
-        is_neighbour(self.ipv4, self.ipv6, address)
-    }
-}
-
-/// Is an address within one of these prefixes and not the address that comes with it?
-pub(crate) fn is_neighbour(ipv4: Option<(Ipv4Addr, u8)>, ipv6: Option<(Ipv6Addr, u8)>, address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(a) => ipv4.is_some_and(|(own, len)| {
-            a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
-        }),
-        IpAddr::V6(a) => ipv6.is_some_and(|(own, len)| {
-            a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
-        }),
-    }
 }
 
 /// A static route.
@@ -210,16 +198,16 @@ pub struct Route {
     pub prefix: IpAddr,
     /// Its length.
     pub prefix_len: u8,
-    /// Way out.
+    /// Way out: a port, or the interface of this number (see [`Config::sub_interfaces`]).
     pub port: usize,
-    /// Neighbour on that port, of the family of the prefix.
+    /// Neighbour on that link, of the family of the prefix.
     pub next_hop: IpAddr,
 }
 
 /// Why a device cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// A route, misroute, BGP peer or frame of its own names a port that is not there.
+    /// A route, misroute, sub-interface, BGP peer or frame of its own names a port that is not there.
     NoSuchPort(usize),
     /// A prefix length beyond the family's.
     PrefixLength(u8),
@@ -227,6 +215,13 @@ pub enum ConfigError {
     Family(Route),
     /// A BGP peer is on no link of its port, the device itself, or one that is there already.
     Peer(IpAddr),
+    /// A sub-interface cannot have these tags.
+    Tags {
+        /// Its port.
+        port: usize,
+        /// Why.
+        why: &'static str,
+    },
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
 }
@@ -240,6 +235,7 @@ impl std::fmt::Display for ConfigError {
                 write!(f, "{}/{} cannot lead to {}: different families", r.prefix, r.prefix_len, r.next_hop)
             }
             ConfigError::Peer(address) => write!(f, "{address} can be no BGP peer on its port"),
+            ConfigError::Tags { port, why } => write!(f, "tags of a sub-interface of port {port}: {why}"),
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }
     }

@@ -75,8 +75,8 @@ pub struct Departures {
     lanes: Vec<VecDeque<Departure>>,
     /// All others.
     heap: BinaryHeap<Reverse<Departure>>,
-    /// When those depart that somebody may answer: few at any time.
-    notices: Vec<Instant>,
+    /// When those depart that somebody may answer.
+    notices: BinaryHeap<Reverse<Instant>>,
     scheduled: u64,
 }
 
@@ -106,7 +106,7 @@ impl Departures {
     pub fn schedule_other(&mut self, at: Instant, port: usize, slot: Slot, transit: bool) {
         let departure = self.number(at, port, slot, transit, true);
         self.heap.push(Reverse(departure));
-        self.notices.push(at);
+        self.notices.push(Reverse(at));
     }
 
     #[inline]
@@ -136,7 +136,7 @@ impl Departures {
 
     /// When the next one departs that is no test frame.
     pub fn next_notice(&self) -> Option<Instant> {
-        self.notices.iter().min().copied()
+        self.notices.peek().map(|at| at.0)
     }
 
     /// Takes the next one if it departs at `now` or before.
@@ -147,10 +147,9 @@ impl Departures {
             return lane.pop_front();
         }
         let departure = self.heap.pop()?.0;
-        if departure.notice
-            && let Some(i) = self.notices.iter().position(|at| *at == departure.at)
-        {
-            self.notices.swap_remove(i);
+        if departure.notice {
+            // Nothing departs before it any more, so its notice is the first.
+            self.notices.pop();
         }
         Some(departure)
     }

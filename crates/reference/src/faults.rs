@@ -1,6 +1,7 @@
 //! What a reference device does wrong, each exactly and all at the same time if asked.
 
 use drophammer_model::Instant;
+use drophammer_model::traffic::Deviation;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -10,10 +11,10 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 
 /// Faults of a device; the default has none.
 ///
-/// They act on UDP frames (unfragmented, without IPv6 extension headers) after the server has taken them, so that a frame
-/// lost to a fault has taken capacity. Frames are numbered over the whole box from 1, and "every n" means the numbers
+/// They act on frames whose innermost header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has
+/// taken them, so that a frame lost to a fault has taken capacity. Frames are numbered over the whole box from 1, and "every n" means the numbers
 /// n, 2n, 3n and so on; 0 means never. One frame goes through the faults in the order of the fields: what is dropped is
-/// spared the rest; a copy is made after corruption and misrouting and is itself neither held nor reordered; a frame that
+/// spared the rest; a copy is made after corruption, misrouting and encapsulation and is itself neither held nor reordered; a frame that
 /// is to be held is not also reordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,6 +33,8 @@ pub struct Faults {
     pub misroute: Option<Misroute>,
     /// Send by the right port to a wrong neighbour.
     pub wrong_next_hop: Option<WrongNextHop>,
+    /// Send in another encapsulation.
+    pub encapsulation: Option<Encapsulation>,
     /// Send every n-th twice, one copy directly behind the other.
     pub duplicate_every: u64,
     /// Send late.
@@ -49,7 +52,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Does any act on single UDP frames?
+    /// Does any act on single frames?
     pub(crate) fn act_on_frames(&self) -> bool {
         let Faults {
             drop_every,
@@ -59,6 +62,7 @@ impl Faults {
             corrupt,
             misroute,
             wrong_next_hop,
+            encapsulation,
             duplicate_every,
             hold,
             reorder,
@@ -69,7 +73,7 @@ impl Faults {
         } = self;
         let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0;
         let dropped = drop_window.is_some() || drop_at_low_load.is_some();
-        let changed = corrupt.is_some() || misroute.is_some() || wrong_next_hop.is_some();
+        let changed = corrupt.is_some() || misroute.is_some() || wrong_next_hop.is_some() || encapsulation.is_some();
         often || dropped || changed || hold.is_some() || reorder.is_some()
     }
 
@@ -126,9 +130,9 @@ pub struct BgpFaults {
 pub struct Corrupt {
     /// Every n-th frame.
     pub every: u64,
-    /// Which byte of the UDP payload, modulo its length; `None`: drawn from the seed.
+    /// Which byte of the payload, modulo its length; `None`: drawn from the seed.
     pub offset: Option<usize>,
-    /// Mend the UDP checksum, so that nothing but the content tells.
+    /// Mend the checksums that were right, so that nothing but the content tells.
     pub fix_checksum: bool,
 }
 
@@ -143,7 +147,7 @@ pub struct Misroute {
 }
 
 /// Drops frames that a busier device would forward. Time is divided into intervals, beginning at every multiple of
-/// `interval` since instant 0; the load of one is judged by the number of UDP frames that arrived in the one before it.
+/// `interval` since instant 0; the load of one is judged by the number of such frames that arrived in the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DropAtLowLoad {
@@ -166,6 +170,19 @@ pub struct WrongNextHop {
     pub mac: MacAddr,
 }
 
+/// Changes the encapsulation of frames: tags, labels, tunnel, DSCP, ECN or TTL, whichever the change is called by. Checksums and
+/// lengths fit what leaves. A frame that has nothing to be changed so (no tag whose identifier could be wrong) leaves as it is
+/// and is not counted. The outermost tag or label gets a wrong value; the innermost one is missing or too many. A tunnel that
+/// should not be there is GRE with the addresses of the packet. A TTL is one less than it should be, or one more where that is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Encapsulation {
+    /// Every n-th frame.
+    pub every: u64,
+    /// As what a tester that knows how the frame must arrive finds it.
+    pub change: Deviation,
+}
+
 /// An address that no station has.
 pub const NOBODY: MacAddr = MacAddr([0x02, 0xff, 0xff, 0xff, 0xff, 0xfe]);
 
@@ -179,7 +196,7 @@ pub struct Hold {
     pub time: Duration,
 }
 
-/// Lets a frame depart right behind the k-th UDP frame after it on its port, in the same instant. Frames that are
+/// Lets a frame depart right behind the k-th frame after it on its port, in the same instant. Frames that are
 /// themselves copies, held or to be reordered do not count among the k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

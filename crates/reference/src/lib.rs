@@ -27,14 +27,18 @@
 //!   and when is told by [`rib`]: a route of instant `t` is re-advertised at `t + propagation_delay` and forwards from
 //!   `t + fib_delay` on, or as long after the change before it as `fib_time_per_route` says.
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
-//! - **Faults** act on UDP frames that the server has accepted, counted over the whole box from 1; see [`Faults`].
+//! - **Sub-interfaces** ([`SubInterface`]) are links of their own behind VLAN tags. A frame with tags that no sub-interface of its port
+//!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the way out put on before the line.
+//! - **Faults** act on UDP, TCP and ICMP echo frames, in tunnels too, that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
 mod classes;
 mod config;
 mod egress;
+mod encapsulation;
 mod faults;
 mod fib;
 mod filter;
+mod interfaces;
 mod moment;
 mod neighbours;
 mod pool;
@@ -49,9 +53,10 @@ mod truth;
 pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use faults::{
-    BgpFaults, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT, Reorder, Sag,
-    WrongNextHop,
+    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
+    Reorder, Sag, WrongNextHop,
 };
 pub use filter::FilterRule;
+pub use interfaces::SubInterface;
 pub use router::Router;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

@@ -17,8 +17,8 @@ const GRID_NS: u64 = 10_000_000;
 /// A neighbour.
 #[derive(Clone, Debug)]
 pub struct Neighbour {
-    /// Port of its link.
-    pub port: usize,
+    /// Interface of its link.
+    pub interface: usize,
     /// Its address.
     pub address: IpAddr,
     /// Where it is, if known.
@@ -36,7 +36,7 @@ pub struct Neighbour {
 pub struct Pending {
     /// The frame, ready but for its destination MAC address.
     pub slot: Slot,
-    /// Port that it came in by.
+    /// Interface that it came in by.
     pub ingress: usize,
 }
 
@@ -72,15 +72,15 @@ impl Neighbours {
     }
 
     /// Index of a neighbour, made if need be; `None` when there are too many.
-    pub fn intern(&mut self, port: usize, address: IpAddr) -> Option<usize> {
-        if let Some(i) = self.index.get(&(port, address)) {
+    pub fn intern(&mut self, interface: usize, address: IpAddr) -> Option<usize> {
+        if let Some(i) = self.index.get(&(interface, address)) {
             return Some(*i);
         }
         if self.all.len() >= LIMIT {
             return None;
         }
         self.all.push(Neighbour {
-            port,
+            interface,
             address,
             mac: None,
             attempts: 0,
@@ -88,13 +88,13 @@ impl Neighbours {
             pending: Vec::new(),
             own: Vec::new(),
         });
-        self.index.insert((port, address), self.all.len() - 1);
+        self.index.insert((interface, address), self.all.len() - 1);
         Some(self.all.len() - 1)
     }
 
     /// Index of a neighbour that is there.
-    pub fn find(&self, port: usize, address: IpAddr) -> Option<usize> {
-        self.index.get(&(port, address)).copied()
+    pub fn find(&self, interface: usize, address: IpAddr) -> Option<usize> {
+        self.index.get(&(interface, address)).copied()
     }
 
     /// The neighbour.
@@ -109,9 +109,9 @@ impl Neighbours {
         &mut self.all[i]
     }
 
-    /// Address of any known neighbour on `port`.
-    pub fn any_on(&self, port: usize) -> Option<MacAddr> {
-        self.all.iter().filter(|n| n.port == port).find_map(|n| n.mac)
+    /// Address of any known neighbour on `interface`.
+    pub fn any_on(&self, interface: usize) -> Option<MacAddr> {
+        self.all.iter().filter(|n| n.interface == interface).find_map(|n| n.mac)
     }
 
     /// Starts to ask for a neighbour; false when that is under way.

@@ -11,7 +11,7 @@ pub enum Target {
     Local,
     /// The broadcast address of a connected prefix: never forwarded (RFC 2644).
     Broadcast,
-    /// On the link of this port.
+    /// On the link of this interface.
     Connected(usize),
     /// By this neighbour.
     Via(usize),

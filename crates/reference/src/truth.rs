@@ -12,8 +12,10 @@ pub struct Truth {
     pub received: u64,
     /// Of these: ARP, Neighbor Discovery and whatever is for the device's own addresses.
     pub control: u64,
-    /// Of these: to another MAC address, multicast and broadcast, unknown types, too short for Ethernet.
+    /// Of these: to another MAC address, multicast and broadcast, unknown types and tags, too short for Ethernet.
     pub ignored: u64,
+    /// Of the ignored: with VLAN tags that no sub-interface of the port has.
+    pub unknown_vlan: u64,
     /// Of these: to be forwarded.
     pub transit: u64,
     /// Transit frames that have departed, copies and misrouted ones included.
@@ -22,7 +24,7 @@ pub struct Truth {
     pub queued: u64,
     /// Transit frames that are no more.
     pub dropped: Drops,
-    /// UDP frames that the faults have seen.
+    /// Frames that the faults have seen.
     pub test_frames: u64,
     /// Copies made.
     pub duplicated: u64,
@@ -32,6 +34,8 @@ pub struct Truth {
     pub misrouted: u64,
     /// Frames sent to a wrong neighbour.
     pub wrong_next_hop: u64,
+    /// Frames sent in another encapsulation.
+    pub encapsulation: u64,
     /// Frames sent late.
     pub held: u64,
     /// Frames overtaken by as many others as asked for.

@@ -1,4 +1,4 @@
-//! Whole tables through the device: what the emulated speakers' outbox sends and their inbox expects, against what the device
+//! Whole tables through the device: what the emulated speakers' Adj-RIB-Out sends and their Adj-RIB-In expects, against what the device
 //! says of itself. Device and speakers read and write UPDATEs each with code of their own.
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 mod speakers;
 
 use common::{MS, SECOND, Test, net4, net6};
-use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, Teller, Verified};
+use drophammer_emulation::bgp::{ExpectationId, Expected, Packing, RouteSource, Verified};
 use drophammer_model::Instant;
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
@@ -40,21 +40,21 @@ fn announce(world: &mut World, routes: &Arc<Routes>) -> Vec<ExpectationId> {
     let ids = (1..world.speakers.len()).map(|port| {
         let own: IpAddr = if routes.family() == Family::Ipv4 { net4(port, 1).into() } else { net6(port, 1).into() };
         let expected = Expected {
-            teller: Teller::External,
+            source: RouteSource::External,
             as_path_prefix: vec![DUT, asn(0)],
             next_hop: Some(own),
             check_attributes: true,
             times: true,
         };
-        world.speakers[port].inbox.expect(now, routes.clone(), all.clone(), expected)
+        world.speakers[port].adj_rib_in.expect(now, routes.clone(), all.clone(), expected)
     });
     let ids = ids.collect();
-    world.speakers[0].outbox.announce(routes.clone(), all, Packing::default());
+    world.speakers[0].adj_rib_out.advertise(routes.clone(), all, Packing::default());
     ids
 }
 
 fn report(world: &World, port: usize, ids: &[ExpectationId]) -> Verified {
-    world.speakers[port].inbox.report(ids[port - 1])
+    world.speakers[port].adj_rib_in.report(ids[port - 1])
 }
 
 /// As many as the variable `DROPHAMMER_ROUTES` says.
@@ -70,10 +70,10 @@ fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     println!("{count} routes, told to two peers: {:?}", began.elapsed());
     for port in [1, 2] {
         let told = report(&world, port, &ids);
-        assert!(told.is_right(), "{told:?} {:?}", world.speakers[port].inbox.totals());
-        assert_eq!((told.present, told.announcements, told.repeated), (count, count.into(), 0));
+        assert!(told.is_right(), "{told:?} {:?}", world.speakers[port].adj_rib_in.totals());
+        assert_eq!((told.present, told.received, told.repeated), (count, count.into(), 0));
         assert_eq!((told.first_at, told.last_at), (Some(start + DELAY), Some(start + DELAY)));
-        let times = world.speakers[port].inbox.times(ids[port - 1]).unwrap();
+        let times = world.speakers[port].adj_rib_in.times(ids[port - 1]).unwrap();
         assert!(times.iter().all(|us| *us == 2_500), "every single one");
     }
     let truth = *world.router.truth();
@@ -96,18 +96,18 @@ fn two_hundred_thousand_routes_of_a_real_mix_come_out_right_and_on_time() {
     assert_eq!(seen, sample);
 
     // And back.
-    world.speakers[0].outbox.withdraw(routes.clone(), 0..count, Packing::default());
+    world.speakers[0].adj_rib_out.withdraw(routes.clone(), 0..count, Packing::default());
     let gone = world.now;
     for port in [1, 2] {
-        world.speakers[port].inbox.change(gone, ids[port - 1], 0..count, false);
+        world.speakers[port].adj_rib_in.change(gone, ids[port - 1], 0..count, false);
     }
     let began = std::time::Instant::now();
     world.run_until(gone + DELAY);
     println!("withdrawn: {:?}", began.elapsed());
     for port in [1, 2] {
         let told = report(&world, port, &ids);
-        assert_eq!((told.present, told.unexpected, told.withdrawals), (0, 0, count.into()), "{told:?}");
-        assert!(world.speakers[port].inbox.is_complete(ids[port - 1]));
+        assert_eq!((told.present, told.unexpected, told.withdrawn), (0, 0, count.into()), "{told:?}");
+        assert!(world.speakers[port].adj_rib_in.is_complete(ids[port - 1]));
     }
     assert_eq!((world.router.truth().bgp.paths, world.router.truth().fib.ipv4), (0, 0));
 }
@@ -124,7 +124,7 @@ fn ipv6_routes_of_a_real_mix() {
 }
 
 #[test]
-fn the_inbox_finds_exactly_the_routes_that_are_told_wrong() {
+fn verification_finds_exactly_the_routes_that_are_advertised_wrong() {
     const COUNT: u32 = 30_000;
     let mut world = world(config(2, false, times()));
     let routes = internet(Family::Ipv4, COUNT);
@@ -144,7 +144,7 @@ fn the_inbox_finds_exactly_the_routes_that_are_told_wrong() {
     assert_eq!((told.wrong_attributes, told.present), (0, COUNT - 30));
     let truth = world.router.truth().bgp;
     assert_eq!((truth.lost, truth.wrong_next_hop, truth.wrong_as_path), (30, numbers(700), numbers(300)));
-    let missing = world.speakers[1].inbox.missing(ids[0], 100);
+    let missing = world.speakers[1].adj_rib_in.missing(ids[0], 100);
     let expected: Vec<_> = (1..=30).map(|n| routes.prefix(n * 1_000 - 1)).collect();
     assert_eq!(missing, expected);
 }
@@ -158,19 +158,19 @@ fn a_flapping_session_leaves_no_route_behind() {
     world.run_until(world.now + Duration::from_secs(1));
     for _ in 0..3 {
         // In the middle of telling, once with everything told.
-        world.speakers[0].outbox.withdraw(routes.clone(), 0..COUNT / 2, Packing::default());
+        world.speakers[0].adj_rib_out.withdraw(routes.clone(), 0..COUNT / 2, Packing::default());
         world.run_until(world.now + DELAY / 2);
         let now = world.now;
         world.speakers[0].session.abort(now);
-        world.speakers[1].inbox.change(now, ids[0], 0..COUNT, false);
+        world.speakers[1].adj_rib_in.change(now, ids[0], 0..COUNT, false);
         world.run_until(Instant(now.0 + 100 * MS));
-        assert!(world.speakers[1].inbox.is_complete(ids[0]), "{:?}", report(&world, 1, &ids));
+        assert!(world.speakers[1].adj_rib_in.is_complete(ids[0]), "{:?}", report(&world, 1, &ids));
         assert_eq!(world.router.truth().fib.ipv4, 0);
         world.run_until(world.now + Duration::from_secs(3));
-        world.speakers[1].inbox.change(world.now, ids[0], 0..COUNT, true);
-        world.speakers[0].outbox.announce(routes.clone(), 0..COUNT, Packing::default());
+        world.speakers[1].adj_rib_in.change(world.now, ids[0], 0..COUNT, true);
+        world.speakers[0].adj_rib_out.advertise(routes.clone(), 0..COUNT, Packing::default());
         world.run_until(world.now + Duration::from_secs(1));
-        assert!(world.speakers[1].inbox.is_complete(ids[0]), "{:?}", report(&world, 1, &ids));
+        assert!(world.speakers[1].adj_rib_in.is_complete(ids[0]), "{:?}", report(&world, 1, &ids));
         assert_eq!((world.router.truth().fib.ipv4, world.router.truth().bgp.sessions), (COUNT.into(), 2));
     }
 }

@@ -74,9 +74,9 @@ fn neighbours_are_asked_anew_and_kept_while_they_answer() {
 fn it_answers_pings_in_both_families() {
     let mut bench = Bench::new(config(2));
     for family in [Family::Ipv4, Family::Ipv6] {
-        assert!(bench.hosts[0].ping(Instant(SECOND), family));
+        assert!(ping(&mut bench.hosts[0], Instant(SECOND), family));
         bench.wake_hosts(Instant(SECOND));
-        assert_eq!(bench.hosts[0].ping_stats(family).map(|s| (s.sent, s.received)), Some((1, 1)));
+        assert_eq!(ping_stats(&bench.hosts[0], family).map(|s| (s.sent, s.received)), Some((1, 1)));
     }
     assert_eq!(bench.router.truth().echo_replies, 2);
     bench.check_sums();
@@ -125,7 +125,7 @@ fn who_connects_first_and_is_not_known_yet_is_answered_once_it_is() {
         let peer = BgpPeer { port: 0, address, asn: 65_001, connect: false, client: false };
         let bgp = Some(BgpConfig { asn: 65_000, peers: vec![peer], ..BgpConfig::default() });
         let mut bench = Bench::new(Config { bgp, ..config(1) });
-        bench.hosts[0].also(address, 1);
+        bench.hosts[0].add_addresses(address, 1);
         let mut stack = TcpStack::new(TcpConfig::default());
         stack.add_host(address);
         let mac = bench.hosts[0].mac();

@@ -76,7 +76,7 @@ fn tshark_finds_no_fault() {
     bench.wake_hosts(Instant(MS));
     for family in [Family::Ipv4, Family::Ipv6] {
         let good = Test::new(0, 1, family);
-        bench.hosts[0].ping(Instant(MS), family);
+        assert!(ping(&mut bench.hosts[0], Instant(MS), family));
         bench.wake_hosts(Instant(2 * MS));
         bench.offer(Instant(SECOND), 0, &good.frame(2));
         bench.offer(Instant(SECOND), 0, &Test { ttl: 1, ..good }.frame(3));

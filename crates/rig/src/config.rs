@@ -1,7 +1,7 @@
 //! What a rig has behind its ports.
 
 use drophammer_emulation::bgp::PeerConfig;
-use drophammer_emulation::hosts::HostAddress;
+use drophammer_emulation::device::Address;
 use drophammer_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,9 +22,9 @@ pub struct PortConfig {
     /// MAC address of the host.
     pub mac: MacAddr,
     /// IPv4 address of the host and its gateway.
-    pub ipv4: Option<HostAddress<Ipv4Addr>>,
+    pub ipv4: Option<Address<Ipv4Addr>>,
     /// IPv6 address of the host and its gateway.
-    pub ipv6: Option<HostAddress<Ipv6Addr>>,
+    pub ipv6: Option<Address<Ipv6Addr>>,
     /// MAC address of the device at the other end of the link. When it is set, the host does not ask for it by ARP or
     /// Neighbor Discovery.
     pub device: Option<MacAddr>,

@@ -1,13 +1,11 @@
 //! The emulated hosts behind the tester's ports, as the packet loop meets them.
 
 use crate::config::{Config, PortConfig};
-use drophammer_emulation::bgp::Packing;
 use drophammer_emulation::bgp::Routers;
-use drophammer_emulation::compose::Link;
-use drophammer_emulation::hosts::{HostConfig, HostStack};
-use drophammer_emulation::tcp::link;
+use drophammer_emulation::device::{Device, DeviceConfig, DeviceId, Devices};
+use drophammer_emulation::tcp::TcpConfig;
 use drophammer_model::quantity::Instant;
-use drophammer_model::routes::Routes;
+use drophammer_model::routes::{Packing, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame};
@@ -18,16 +16,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The host on one port, and the frames that it wants to send.
+/// The emulated devices on one port, and the frames that they want to send.
 struct Host {
-    stack: HostStack,
-    /// The BGP routers at the host's addresses and those after it.
-    routers: Option<Routers>,
+    devices: Devices,
+    /// The host that the DUT forwards to; the BGP routers are at its addresses.
+    id: DeviceId,
     queue: VecDeque<Vec<u8>>,
     /// Frames that have left.
     sent: u64,
     spare: Vec<Vec<u8>>,
-    /// Address of the device where it needs no asking.
+    /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
 }
 
@@ -56,13 +54,22 @@ impl Hosts {
         let mut sessions = Vec::new();
         let host = |(index, port): (usize, &PortConfig)| {
             let seed = config.seed.wrapping_add(index as u64);
-            let mut stack = HostStack::new(HostConfig { mac: port.mac, ipv4: port.ipv4, ipv6: port.ipv6, seed });
-            for (first, count) in &port.also {
-                stack.also(*first, *count);
+            let device = DeviceConfig {
+                ipv4: port.ipv4,
+                ipv6: port.ipv6,
+                tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(port.mtu as usize, seed) },
+                ..DeviceConfig::new(format!("port {index}"), port.mac, seed)
+            };
+            let mut devices = Devices::new();
+            let id = devices.add(Device::new(device)).expect("the first device collides with none");
+            let mut host = Host { devices, id, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.device };
+            port.device.iter().for_each(|mac| host.devices.fix_gateway(id, *mac));
+            if !port.routers.is_empty() {
+                sessions.extend((0..port.routers.len()).map(|router| (index, router)));
+                host.set_routers(Routers::new(seed, port.routers.clone()));
             }
-            sessions.extend((0..port.routers.len()).map(|router| (index, router)));
-            let routers = (!port.routers.is_empty()).then(|| Routers::new(port.mtu, seed, port.routers.clone()));
-            Host { stack, routers, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.device }
+            host.add_addresses(&port.also);
+            host
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         Hosts { hosts, sessions }
@@ -93,43 +100,46 @@ impl Hosts {
     /// Puts `routers` behind a port, whose host answers for the addresses of `also`: first and count.
     pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
         let host = &mut self.hosts[port];
-        for (first, count) in also {
-            host.stack.also(*first, *count);
-        }
-        host.routers = Some(routers);
+        host.add_addresses(also);
+        host.set_routers(routers);
     }
 
     /// The routers behind a port, if there are any.
     pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
-        self.hosts.get(port).and_then(|host| host.routers.as_ref())
+        self.hosts.get(port).and_then(Host::routers)
     }
 
     /// The same, to be told what to do.
     pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
-        self.hosts.get_mut(port).and_then(|host| host.routers.as_mut())
+        self.hosts.get_mut(port).and_then(Host::routers_mut)
     }
 
-    /// The device on `port` has this address; nobody is asked.
+    /// The DUT has this address on `port`; it is not asked for it.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
-        self.hosts[port].fixed = Some(mac);
+        let host = &mut self.hosts[port];
+        host.fixed = Some(mac);
+        host.devices.fix_gateway(host.id, mac);
     }
 
     /// What each port knows of its link.
     pub fn neighbours(&self) -> Vec<Neighbour> {
         self.hosts
             .iter()
-            .map(|Host { stack, fixed, .. }| Neighbour {
-                mac: stack.mac(),
-                device_ipv4: fixed.or_else(|| stack.gateway_mac(Family::Ipv4)),
-                device_ipv6: fixed.or_else(|| stack.gateway_mac(Family::Ipv6)),
-                vlans: Vec::new(),
+            .map(|Host { devices, id, fixed, .. }| {
+                let device = devices.get(*id);
+                Neighbour {
+                    mac: device.mac(),
+                    device_ipv4: fixed.or_else(|| device.gateway_mac(Family::Ipv4)),
+                    device_ipv6: fixed.or_else(|| device.gateway_mac(Family::Ipv6)),
+                    vlans: Vec::new(),
+                }
             })
             .collect()
     }
 
     /// The first port on which the device has not told its address.
     pub fn unresolved(&self) -> Option<PortIndex> {
-        self.hosts.iter().position(|host| host.fixed.is_none() && !host.stack.is_ready())
+        self.hosts.iter().position(|host| !host.devices.get(host.id).is_ready())
     }
 
     /// A frame for the host on `port`.
@@ -170,14 +180,26 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { stack, routers, queue, spare, .. } = self;
-        if let Some(routers) = routers
-            && let Some(packet) = link::packet(arrival.frame, stack.mac())
-            && routers.receive(arrival.at, packet)
-        {
-            return;
+        let Host { devices, queue, spare, .. } = self;
+        devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
+    }
+
+    fn add_addresses(&mut self, ranges: &[(IpAddr, u32)]) {
+        for (first, count) in ranges {
+            self.devices.add_addresses(self.id, *first, *count).expect("a single device collides with none");
         }
-        stack.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
+    }
+
+    fn set_routers(&mut self, routers: Routers) {
+        self.devices.add_protocol(self.id, Box::new(routers));
+    }
+
+    fn routers(&self) -> Option<&Routers> {
+        self.devices.get(self.id).protocol()
+    }
+
+    fn routers_mut(&mut self) -> Option<&mut Routers> {
+        self.devices.protocol_mut(self.id)
     }
 }
 
@@ -196,11 +218,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { stack, routers, queue, sent: left, spare, fixed }) in hosts {
-        if fixed.is_none() {
-            stack.poll(now, &mut |frame| enqueue(queue, spare, frame));
-            next = next.min(stack.next_deadline().unwrap_or(next));
-        }
+    for (port, Host { devices, queue, sent: left, spare, .. }) in hosts {
         // What the port has no room for waits, and what comes after it: these frames are no load that is measured, and a lost segment
         // costs TCP a second.
         let mut full = false;
@@ -213,30 +231,21 @@ fn poll<'a>(
             *left += 1;
             spare.push(frame);
         }
-        if let Some(routers) = routers {
-            let mut frame = spare.pop().unwrap_or_default();
-            let mut sent = Ok(());
-            routers.poll(now, QUOTA, &mut |packet| {
-                let family = if packet[0] >> 4 == 6 { Family::Ipv6 } else { Family::Ipv4 };
-                // A packet to a DUT that has not told its address is lost, and TCP sends it again.
-                let Some(destination) = fixed.or_else(|| stack.gateway_mac(family)) else { return };
-                if sent.is_err() {
-                    return;
-                }
-                frame.resize(link::frame_len(packet), 0);
-                link::write_frame(&mut frame, Link { source: stack.mac(), destination }, packet);
-                if !full {
-                    sent = send(port, &frame).map(|taken| full = !taken);
-                    *left += u64::from(!full);
-                }
-                if full {
-                    enqueue(queue, spare, &frame);
-                }
-            });
-            spare.push(frame);
-            sent?;
-            next = next.min(routers.next_deadline().unwrap_or(next));
-        }
+        let mut sent = Ok(());
+        devices.poll(now, QUOTA, &mut |frame| {
+            if sent.is_err() {
+                return;
+            }
+            if !full {
+                sent = send(port, frame).map(|taken| full = !taken);
+                *left += u64::from(!full);
+            }
+            if full {
+                enqueue(queue, spare, frame);
+            }
+        });
+        sent?;
+        next = next.min(devices.next_deadline().unwrap_or(next));
         if full {
             next = next.min(now + FULL);
         }
@@ -253,12 +262,12 @@ pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
 /// Something that a router or the link of its port does.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Router `router` of the port announces, or withdraws.
-    Say {
+    /// Router `router` of the port advertises routes, or withdraws them.
+    Advertise {
         /// Which.
         router: usize,
-        /// Announces?
-        announce: bool,
+        /// Advertises, or withdraws?
+        advertise: bool,
         /// What.
         routes: Arc<Routes>,
         /// Which of these.
@@ -276,12 +285,12 @@ impl Act {
     /// Does it, unless it is the link's, which is the port's to switch.
     pub fn run(&self, now: Instant, routers: &mut Routers) {
         match self {
-            Act::Say { router, announce, routes, part, packing } => {
-                let outbox = routers.outbox(*router);
-                if *announce {
-                    outbox.announce(routes.clone(), part.clone(), *packing);
+            Act::Advertise { router, advertise, routes, part, packing } => {
+                let adj_rib_out = routers.adj_rib_out(*router);
+                if *advertise {
+                    adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
                 } else {
-                    outbox.withdraw(routes.clone(), part.clone(), *packing);
+                    adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
                 }
             }
             Act::Stop(router) => routers.stop(now, *router),
@@ -319,7 +328,7 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
         for (port, act) in self.acts.get(event).into_iter().flatten() {
             let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| at == port) else { continue };
             own = true;
-            match (act, &mut host.routers) {
+            match (act, host.routers_mut()) {
                 (Act::Link(up), _) => self.links.push((*port, *up)),
                 (act, Some(routers)) => act.run(now, routers),
                 (_, None) => {}
@@ -341,13 +350,13 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
 mod tests {
     use super::*;
     use crate::config::host_mac;
-    use drophammer_emulation::hosts::HostAddress;
+    use drophammer_emulation::device::Address;
 
     #[test]
     fn what_a_full_port_refuses_waits_for_room() {
         let mut port = PortConfig::new(host_mac(1, 0), 1500);
         let (address, gateway) = ([198, 18, 1, 2].into(), [198, 18, 1, 1].into());
-        port.ipv4 = Some(HostAddress { address, prefix_len: 24, gateway });
+        port.ipv4 = Some(Address { address, prefix_len: 24, gateway });
         let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
         let mut poll = |now: u64, room: bool| {
             let mut offered = Vec::new();

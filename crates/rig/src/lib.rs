@@ -14,7 +14,7 @@ mod rig;
 mod serving;
 
 pub use config::{Config, PortConfig, host_mac};
-pub use drophammer_emulation::hosts::HostAddress;
+pub use drophammer_emulation::device::Address;
 pub use drophammer_traffic::{CONTINUOUS, FlowCounts, GroupCounts, Live, PlanError, Snapshot, Timing};
 pub use hosts::{Act, Acts, HostControl, Hosts, LaneHosts, SessionIndex};
 pub use keys::TrialKeys;

@@ -287,7 +287,7 @@ impl Rig {
         let traffic = self.running.as_mut().map(|running| running.traffic.snapshot(at));
         let session = |session| {
             let (routers, router) = self.hosts.session(session)?;
-            let (received, sent) = (routers.inbox(router).totals(), routers.outbox_progress(router));
+            let (received, sent) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
             Some(SessionMetrics {
                 established: routers.established(router),
                 losses: routers.losses(router).0,

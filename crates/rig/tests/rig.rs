@@ -6,7 +6,7 @@ use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Act, Action, CONTINUOUS, Config, Event, HostAddress, PortConfig, Ports, Rig, RigError, Select, Timing, TrialKeys,
+    Act, Action, Address, CONTINUOUS, Config, Event, PortConfig, Ports, Rig, RigError, Select, Timing, TrialKeys,
     host_mac,
 };
 use drophammer_wire::bgp::AfiSafi;
@@ -23,7 +23,7 @@ fn config() -> Config {
     let port = |i: usize| {
         let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
         let mut port = PortConfig::new(host_mac(5, i), 1_500);
-        port.ipv4 = Some(HostAddress { address, prefix_len: 24, gateway });
+        port.ipv4 = Some(Address { address, prefix_len: 24, gateway });
         port.routers = vec![PeerConfig {
             address: address.into(),
             dut: gateway.into(),
@@ -34,6 +34,7 @@ fn config() -> Config {
             families: vec![AfiSafi::IPV4_UNICAST],
             next_hops: NextHops { ipv4: Some(address), ..NextHops::default() },
             passive: i == 1,
+            protection: Default::default(),
         }];
         port
     };
@@ -102,15 +103,15 @@ fn traffic_that_nobody_ends_goes_on_beside_sessions() {
         }
     }
     let range = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 1_000, 1, AttributePattern::internet(1)).unwrap();
-    let announce = Act::Say {
+    let advertise = Act::Advertise {
         router: 0,
-        announce: true,
+        advertise: true,
         routes: Arc::new(Routes::Range(range)),
         part: 0..1_000,
         packing: Packing::default(),
     };
     let before = rig.metrics();
-    rig.command(0, &announce).unwrap();
+    rig.command(0, &advertise).unwrap();
     let taken = |rig: &mut Rig| rig.metrics().sessions[1].bytes_received - before.sessions[1].bytes_received;
     // 1,000 prefixes of four bytes, and what is around them.
     while taken(&mut rig) < 4_000 {

@@ -134,27 +134,29 @@ impl Bench {
             families: vec![AfiSafi::IPV4_UNICAST],
             next_hops: NextHops { ipv4: Some(self.router), ..NextHops::default() },
             passive: false,
+            protection: Default::default(),
         };
-        hosts.set_routers(0, Routers::new(config.mtu, SEED, vec![peer]), &[]);
+        hosts.set_routers(0, Routers::new(SEED, vec![peer]), &[]);
         let mut until = |hosts: &mut Hosts, what: &str, enough: &dyn Fn(&Hosts) -> bool| {
             let end = ports.clock().now() + LIMIT;
             ports.serve(hosts, end, &mut |_, hosts| enough(hosts)).map_err(text)?;
             if enough(hosts) { Ok(ports.clock().now()) } else { Err(format!("not {what} within {LIMIT:?}")) }
         };
-        let routers = |hosts: &Hosts| hosts.routers(0).map(|r| (r.established(0), r.said(0), r.session(0).state()));
+        let routers =
+            |hosts: &Hosts| hosts.routers(0).map(|r| (r.established(0), r.all_acknowledged(0), r.session(0).state()));
         let now = until(&mut hosts, "resolved", &|hosts| hosts.unresolved().is_none())?;
         hosts.routers_mut(0).ok_or("no routers")?.start(now, 0);
         until(&mut hosts, "established", &|hosts| routers(hosts).is_some_and(|r| r.0 && r.1))?;
         let begun = Instant::now();
-        let outbox = hosts.routers_mut(0).ok_or("no routers")?.outbox(0);
-        outbox.announce(routes.clone(), 0..routes.len(), Packing::default());
+        let adj_rib_out = hosts.routers_mut(0).ok_or("no routers")?.adj_rib_out(0);
+        adj_rib_out.advertise(routes.clone(), 0..routes.len(), Packing::default());
         let now = until(&mut hosts, "sent", &|hosts| routers(hosts).is_some_and(|r| r.1))?;
         hosts.routers_mut(0).ok_or("no routers")?.stop(now, 0);
         until(&mut hosts, "ended", &|hosts| routers(hosts).is_some_and(|r| r.2 == State::Idle))?;
-        let sent = hosts.routers(0).ok_or("no routers")?.outbox_progress(0);
+        let sent = hosts.routers(0).ok_or("no routers")?.advertised(0);
         until(&mut hosts, "closed", &|_| reader.is_finished())?;
         let (read, done) = reader.join().map_err(|_| "panicked")??;
-        if sent.announced != u64::from(routes.len()) || (read as u64) < sent.bytes {
+        if sent.advertised != u64::from(routes.len()) || (read as u64) < sent.bytes {
             return Err(format!("{sent:?}, {read} bytes were read"));
         }
         Ok(((done - begun).as_secs_f64(), sent.bytes as usize))

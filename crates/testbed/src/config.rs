@@ -1,7 +1,7 @@
 //! What a suite says of ports, as the rig's configuration.
 
 use drophammer_emulation::bgp::{NextHops, PeerConfig};
-use drophammer_emulation::hosts::HostAddress;
+use drophammer_emulation::device::Address;
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_rig::{Config, host_mac};
@@ -16,10 +16,10 @@ pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
         for a in families.iter().filter_map(|family| port.addressing(*family)) {
             match (a.host, a.dut) {
                 (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                    host.ipv4 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
+                    host.ipv4 = Some(Address { address, prefix_len: a.prefix_len, gateway });
                 }
                 (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                    host.ipv6 = Some(HostAddress { address, prefix_len: a.prefix_len, gateway });
+                    host.ipv6 = Some(Address { address, prefix_len: a.prefix_len, gateway });
                 }
                 _ => {}
             }
@@ -88,5 +88,6 @@ pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4A
         families: vec![unicast(family)],
         next_hops: next_hops(address),
         passive: false,
+        protection: Default::default(),
     }
 }

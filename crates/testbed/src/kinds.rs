@@ -1,9 +1,10 @@
 //! All DUT kinds: those of the lab, and the reference device.
 
-use drophammer_model::capabilities::{Capabilities, Counters, Placement};
+use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Suite};
+use drophammer_model::traffic::Deviation;
 
 /// Name of the reference kind.
 pub const REFERENCE: &str = "reference";
@@ -15,6 +16,8 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
+        vlans: Vlans::Own,
+        vlan_tags: 2,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
@@ -93,18 +96,24 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "the load is low when less than this arrived in the 10 ms before",
         ),
         ParamSpec::optional("corrupt_every", ParamKind::Count, "changes a payload byte of every n-th frame"),
-        ParamSpec::new(
-            "corrupt_hidden",
-            ParamKind::Flag,
-            "false",
-            "false",
-            "mends the UDP checksum of what it changed",
-        ),
+        ParamSpec::new("corrupt_hidden", ParamKind::Flag, "false", "false", "mends the checksums of what it changed"),
         ParamSpec::optional("misroute_every", ParamKind::Count, "sends every n-th frame back out of the first port"),
         ParamSpec::optional(
             "wrong_next_hop_every",
             ParamKind::Count,
             "sends every n-th frame by the right port to a MAC address that nobody has",
+        ),
+        ParamSpec::optional(
+            "encapsulation_every",
+            ParamKind::Count,
+            "sends every n-th frame in another encapsulation, as `encapsulation_change` says",
+        ),
+        ParamSpec::new(
+            "encapsulation_change",
+            ParamKind::Choice(Deviation::NAMES),
+            "dscp",
+            "dscp",
+            "what `encapsulation_every` changes, by the kind of deviation that it is found as",
         ),
         ParamSpec::optional("duplicate_every", ParamKind::Count, "sends every n-th frame twice"),
         ParamSpec::optional("hold_every", ParamKind::Count, "sends every n-th frame late, without stopping the others"),

@@ -10,7 +10,7 @@ use drophammer_model::trial::Family;
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
 use drophammer_port::{Backend, Clock, Port, SystemClock};
 use drophammer_rig::{Config, Ports};
-use drophammer_wire::signature::TEST_PORT;
+use drophammer_traffic::TestTraffic;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -115,7 +115,8 @@ type Open = Vec<Box<dyn Port + Send>>;
 /// Size of a capture at most, in bytes.
 const CAPTURE: u64 = 1 << 30;
 
-/// Puts a capture around each port that keeps what is no test traffic in `NAME.pcap` in the existing folder `folder`.
+/// Puts a capture around each port that keeps what is no test traffic of the run with `seed` in `NAME.pcap` in the existing
+/// folder `folder`.
 ///
 /// # Errors
 /// A file that cannot be made.
@@ -124,28 +125,22 @@ pub fn capture(
     configs: &[PortConfig],
     folder: &Path,
     clock: SystemClock,
+    seed: u64,
 ) -> Result<(Open, Vec<CaptureStatus>), String> {
+    let test_traffic = TestTraffic::of_run(seed);
     let origin_ns = u64::try_from(clock.wall_offset()).unwrap_or(0);
     let limits = CaptureLimits { file_bytes: CAPTURE, ..CaptureLimits::default() };
     let mut captured: (Open, Vec<CaptureStatus>) = Default::default();
     for (port, config) in ports.into_iter().zip(configs) {
         let path = folder.join(format!("{}.pcap", config.name));
+        let of_run = test_traffic.clone();
+        let is_test = move |frame: &[u8]| of_run.has(frame);
         let (port, status) = Capture::start(port, &path, limits, origin_ns, move || clock.now(), is_test)
             .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         captured.0.push(Box::new(port));
         captured.1.push(status);
     }
     Ok(captured)
-}
-
-/// Is this frame, by its looks, test traffic: UDP to the port of test frames?
-fn is_test(frame: &[u8]) -> bool {
-    let (protocol, port) = match frame.get(12..14) {
-        Some([0x08, 0x00]) => (23, 36),
-        Some([0x86, 0xdd]) => (20, 56),
-        _ => return false,
-    };
-    frame.get(protocol) == Some(&17) && frame.get(port..port + 2) == Some(&TEST_PORT.to_be_bytes()[..])
 }
 
 /// What the run records of the ports.

@@ -6,7 +6,7 @@ use crate::config::peer;
 use crate::observer::Progress;
 use crate::routers::RouteCeilings;
 use crate::setup::{Left, TestSetup};
-use drophammer_emulation::bgp::{Expected, Packing, Routers, Teller};
+use drophammer_emulation::bgp::{Expected, Packing, RouteSource, Routers};
 use drophammer_methods::table::TableSpec;
 use drophammer_methods::{TestError, columns, route_tests};
 use drophammer_model::capabilities::Need;
@@ -83,7 +83,7 @@ fn routers(configs: &[PortConfig], family: Family, seed: u64) -> Option<[Routers
     let turned = PortBgp { asn: bgp.dut_as, dut_as: bgp.asn, ..bgp.clone() };
     let mut sink = peer(a.dut, a.host, &turned, Ipv4Addr::from_bits(0x6440_ffff));
     sink.passive = true;
-    Some([Routers::new(config.mtu, seed, sources), Routers::new(config.mtu, !seed, vec![sink])])
+    Some([Routers::new(seed, sources), Routers::new(!seed, vec![sink])])
 }
 
 /// Seconds from the first byte of `routes` until the last one is verified, over ports 0 and 1 of `rig`, which are joined to each other, and whose
@@ -125,42 +125,42 @@ pub fn once(
         }
     }
     let expected = Expected {
-        teller: Teller::Peer,
+        source: RouteSource::Peer,
         as_path_prefix: if bgp.is_internal() { vec![] } else { vec![bgp.asn] },
         next_hop: config.addressing(family).map(|a| a.host),
         check_attributes: true,
         times: true,
     };
     let begun = ports.clock().now();
-    let inbox = hosts.routers_mut(1).expect("as before").inbox_mut(0);
-    let id = inbox.expect(begun, routes.clone(), all.clone(), expected);
+    let adj_rib_in = hosts.routers_mut(1).expect("as before").adj_rib_in_mut(0);
+    let id = adj_rib_in.expect(begun, routes.clone(), all.clone(), expected);
     let packing = Packing { routes_per_update, ..Packing::default() };
-    hosts.routers_mut(0).expect("as before").outbox(0).announce(routes.clone(), all, packing);
+    hosts.routers_mut(0).expect("as before").adj_rib_out(0).advertise(routes.clone(), all, packing);
     let (mut done, mut moved_at, mut read) = (None, begun, 0);
     while done.is_none() {
         let now = ports.clock().now();
         ports
-            .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.inbox(0).is_complete(id)))
+            .serve(hosts, now + LOOK, &mut |_, hosts| hosts.routers(1).is_some_and(|r| r.adj_rib_in(0).is_complete(id)))
             .map_err(port)?;
-        let (now, inbox) = (ports.clock().now(), hosts.routers(1).expect("as before").inbox(0));
-        done = inbox.is_complete(id).then_some(now);
-        let bytes = inbox.totals().bytes;
+        let (now, adj_rib_in) = (ports.clock().now(), hosts.routers(1).expect("as before").adj_rib_in(0));
+        done = adj_rib_in.is_complete(id).then_some(now);
+        let bytes = adj_rib_in.totals().bytes;
         if bytes != read {
             (read, moved_at) = (bytes, now);
         } else if now.since(moved_at) > PATIENCE {
-            return Err(failed(format!("{} routes do not come through the loop", inbox.report(id).missing)));
+            return Err(failed(format!("{} routes do not come through the loop", adj_rib_in.report(id).missing)));
         }
         if stopped() {
             return Err(LoopError::Interrupted);
         }
     }
-    let wrong = hosts.routers(1).expect("as before").inbox(0).report(id).wrong;
+    let wrong = hosts.routers(1).expect("as before").adj_rib_in(0).report(id).wrong;
     if wrong > 0 {
         return Err(failed(format!("{wrong} routes come through the loop with other attributes")));
     }
     let seconds = done.map_or(0.0, |at| at.since(begun).as_secs_f64());
     for index in 0..2 {
-        hosts.set_routers(index, Routers::new(config.mtu, seed, Vec::new()), &[]);
+        hosts.set_routers(index, Routers::new(seed, Vec::new()), &[]);
     }
     let now = ports.clock().now();
     ports.serve(hosts, now, &mut |_, _| true).map_err(port)?;

@@ -6,7 +6,7 @@ mod standing;
 mod tables;
 
 use crate::bench::{Bench, Failure};
-use drophammer_emulation::bgp::{ExpectationId, Expected, Teller};
+use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource};
 use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_methods::{
     ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
@@ -102,7 +102,7 @@ impl RoutingState {
         // Section 5.1.3; of what is reflected RFC 4456 section 10 says the same, whatever is configured.
         let unchanged = inside && (internal(from) || !self.next_hop_self);
         Expected {
-            teller: id.filter(|_| internal(from)).map_or(Teller::External, Teller::Internal),
+            source: id.filter(|_| internal(from)).map_or(RouteSource::External, RouteSource::Internal),
             as_path_prefix: added.into_iter().flatten().collect(),
             next_hop: Some(if unchanged { from.address } else { dut }),
             check_attributes: true,
@@ -253,13 +253,13 @@ impl Routing for BgpRouting<'_> {
         let expected = state.expected(observer, origin, originator);
         let known = |w: &Watch| w.observer == observer && w.origin == origin && Arc::ptr_eq(&w.routes, routes);
         let Some((routers, router)) = bench.rig.hosts.session_mut(observer) else { return 0 };
-        let inbox = routers.inbox_mut(router);
-        inbox.clear_skyline();
+        let adj_rib_in = routers.adj_rib_in_mut(router);
+        adj_rib_in.clear_skyline();
         let index = match state.watches.iter().position(known) {
             Some(index) => index,
             None => {
-                let id = inbox.expect(now, routes.clone(), 0..routes.len(), expected);
-                inbox.change(now, id, 0..routes.len(), false);
+                let id = adj_rib_in.expect(now, routes.clone(), 0..routes.len(), expected);
+                adj_rib_in.change(now, id, 0..routes.len(), false);
                 state.watches.push(Watch { observer, origin, routes: routes.clone(), id, begun: now });
                 state.watches.len() - 1
             }
@@ -272,7 +272,7 @@ impl Routing for BgpRouting<'_> {
         let now = self.instant();
         let watch = &self.state.watches[watch];
         if let Some((routers, router)) = self.bench.rig.hosts.session_mut(watch.observer) {
-            routers.inbox_mut(router).change(now, watch.id, part, present);
+            routers.adj_rib_in_mut(router).change(now, watch.id, part, present);
         }
     }
 
@@ -289,33 +289,37 @@ impl Routing for BgpRouting<'_> {
     fn verified(&self, watch: WatchIndex) -> Verified {
         let watch = &self.state.watches[watch];
         let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Verified::default() };
-        let (inbox, r) = (routers.inbox(router), routers.inbox(router).report(watch.id));
+        let (adj_rib_in, r) = (routers.adj_rib_in(router), routers.adj_rib_in(router).report(watch.id));
         Verified {
             expected: r.expected.into(),
             present: u64::from(r.present) - u64::from(r.wrong.min(r.present)),
             missing: r.missing.into(),
             wrong: r.wrong.into(),
             lingering: r.unexpected.into(),
-            unexpected: inbox.totals().unexpected,
+            unexpected: adj_rib_in.totals().unexpected,
             withdrawn_in_error: r.withdrawn_in_error,
-            announcements: r.announcements,
-            withdrawals: r.withdrawals,
+            announcements: r.received,
+            withdrawals: r.withdrawn,
             last_change_s: r.last_at.map(|at| at.0 as f64 / 1e9),
         }
     }
 
     fn missing(&self, watch: WatchIndex, limit: usize) -> Vec<Prefix> {
         let watch = &self.state.watches[watch];
-        self.bench.rig.hosts.session(watch.observer).map_or_else(Vec::new, |(r, i)| r.inbox(i).missing(watch.id, limit))
+        self.bench
+            .rig
+            .hosts
+            .session(watch.observer)
+            .map_or_else(Vec::new, |(r, i)| r.adj_rib_in(i).missing(watch.id, limit))
     }
 
     fn trace(&self, watch: WatchIndex) -> Trace {
         let watch = &self.state.watches[watch];
         let Some((routers, router)) = self.bench.rig.hosts.session(watch.observer) else { return Trace::default() };
-        let inbox = routers.inbox(router);
-        let samples = inbox.skyline().iter();
+        let adj_rib_in = routers.adj_rib_in(router);
+        let samples = adj_rib_in.skyline().iter();
         let skyline = samples.map(|(at, routes)| (at.since(watch.begun).as_secs_f64(), *routes)).collect();
-        let times = inbox.times(watch.id).unwrap_or_default();
+        let times = adj_rib_in.times(watch.id).unwrap_or_default();
         let times = times.iter().map(|us| (*us != u32::MAX).then(|| f64::from(*us) / 1e6)).collect();
         Trace { skyline, times }
     }
@@ -333,7 +337,7 @@ impl Routing for BgpRouting<'_> {
         self.state.watches.clear();
         for peer in 0..self.state.peers.len() {
             if let Some((routers, router)) = self.bench.rig.hosts.session_mut(peer) {
-                routers.forget(router);
+                routers.clear_tables(router);
             }
         }
         let before = self.state.fib_before.clone();

@@ -14,6 +14,7 @@ use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use ceilings::sending_ceilings;
 use drophammer_lab::Lab;
+use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{METHODS, Method, TestError};
@@ -144,6 +145,9 @@ fn families(suite: &Suite) -> Vec<Family> {
         |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
     if suite.tests.iter().any(of_sessions) {
         all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
+    }
+    if suite.tests.iter().any(|t| t.test == FixedRate.spec().name) {
+        all.extend(suite.flows.iter().map(|flow| flow.family));
     }
     all.sort_unstable();
     all.dedup();
@@ -298,7 +302,7 @@ impl Runner<'_> {
         let open = real::open(lab, device.interfaces(), self.backend, clock);
         let (open, captures) = match open {
             Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock) {
+                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock, self.suite.seed) {
                     Ok(captured) => captured,
                     Err(e) => return Err(RunError::Store(e)),
                 }

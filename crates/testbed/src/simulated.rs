@@ -6,11 +6,12 @@ use crate::routing;
 use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
+use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, Truth,
-    WrongNextHop,
+    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router,
+    Sag, SubInterface, Truth, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -138,6 +139,19 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
             config.routes.push(Route { prefix: a.behind.0, prefix_len: a.behind.1, port: index, next_hop: a.host });
         }
         config.ports.push(at);
+        for vlan in &port.vlans {
+            let interface = ports.len() + config.sub_interfaces.len();
+            let mut at = SubInterface { port: index, tags: vlan.tags.clone(), ipv4: None, ipv6: None };
+            for a in [&vlan.ipv4, &vlan.ipv6].into_iter().flatten() {
+                match a.dut {
+                    IpAddr::V4(dut) => at.ipv4 = Some((dut, a.prefix_len)),
+                    IpAddr::V6(dut) => at.ipv6 = Some((dut, a.prefix_len)),
+                }
+                let (prefix, prefix_len) = a.behind;
+                config.routes.push(Route { prefix, prefix_len, port: interface, next_hop: a.host });
+            }
+            config.sub_interfaces.push(at);
+        }
     }
     config
 }
@@ -202,6 +216,7 @@ fn faults(p: &Params) -> Faults {
         }),
         misroute: every("misroute_every").map(|every| Misroute { every, to_port: 0 }),
         wrong_next_hop: every("wrong_next_hop_every").map(|every| WrongNextHop { every, mac: NOBODY }),
+        encapsulation: every("encapsulation_every").map(|every| Encapsulation { every, change: change(p) }),
         duplicate_every: every("duplicate_every").unwrap_or(0),
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
@@ -210,6 +225,12 @@ fn faults(p: &Params) -> Faults {
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         bgp: routing::faults(p),
     }
+}
+
+/// The change that a suite names.
+fn change(p: &Params) -> Deviation {
+    let named = p.text("encapsulation_change").unwrap_or_default();
+    Deviation::ALL.iter().copied().find(|change| change.name() == named).unwrap_or(Deviation::Dscp)
 }
 
 /// The parts of a simulated test setup.

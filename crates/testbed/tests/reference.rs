@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use drophammer_methods::Testbed;
 use drophammer_methods::pattern::Pattern;
+use drophammer_model::pattern::Direction;
 use drophammer_model::quantity::Instant;
-use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, FilterRule, Hold, Misroute, NOBODY, OwnFrames, Reorder, Sag, Truth,
@@ -57,8 +57,8 @@ fn since(now: Truth, before: Truth) -> Truth {
 }
 
 fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialSpec {
-    let pattern = Pattern::new(size.parse().unwrap(), &Params::default());
-    let pattern = Pattern { families: BOTH.to_vec(), drain_s: 2.0, ..pattern };
+    let size = size.parse().unwrap();
+    let pattern = Pattern { size, families: BOTH.to_vec(), direction: Direction::Bidirectional, drain_s: 2.0 };
     let mut spec = pattern.trial(bed.ports(), "known".into(), load, duration_s).unwrap();
     spec.bin_s = Some(duration_s / 5.0);
     spec

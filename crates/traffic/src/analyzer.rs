@@ -243,8 +243,7 @@ impl Analyzer {
     fn take_at_length(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
         let Some(found) = candidate(arrival.frame) else { return Class::Other };
         let (signature, check) = Signature::read(found.signature);
-        // A frame of somebody else has the right check once in 65,536 times, but hardly our bytes before it.
-        let looks_ours = found.to_test_port || self.pattern.begins(found.payload);
+        let looks_ours = found.looks_ours(&self.pattern);
         if !signature.belongs_to(self.key, check) {
             return if looks_ours {
                 self.foreign(port, &signature, check, found.whole && found.sums_hold)

@@ -66,7 +66,6 @@ const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 /// Where an IPv4 header, and addresses and a UDP header behind it, begin.
 const IPV4_AT: usize = ethernet::LEN;
 const IPV4_UDP_AT: usize = IPV4_AT + ipv4::LEN;
-/// The same of IPv6.
 
 /// `N` bytes at `at` as a little-endian number; the bounds are known where `frame` is an array.
 macro_rules! word {

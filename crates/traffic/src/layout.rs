@@ -22,13 +22,6 @@ impl Layout {
         Layout { lane_of: (0..ports).map(|port| port % lanes).collect(), lanes }
     }
 
-    /// Ports in blocks: the first `ports / lanes` on lane 0, and so on, so that the ports of a pair are on one lane where
-    /// that is possible; on no more lanes than there are ports, and on one at least.
-    pub fn blocks(ports: usize, lanes: usize) -> Layout {
-        let lanes = lanes.clamp(1, ports.max(1));
-        Layout { lane_of: (0..ports).map(|port| port * lanes / ports).collect(), lanes }
-    }
-
     /// Lanes.
     pub fn lanes(&self) -> usize {
         self.lanes

@@ -31,5 +31,6 @@ pub use lanes::{LaneError, run_lanes};
 pub use live::Live;
 pub use outcome::merge;
 pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};
+pub use recognize::TestTraffic;
 pub use report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, SenderReport, Trial};
 pub use traffic::{CONTINUOUS, Traffic};

@@ -1,5 +1,6 @@
 //! Tells test traffic from everything else, wherever in a frame the signature lies.
 
+use crate::payload::Pattern;
 use drophammer_model::traffic::HeaderKind;
 use drophammer_wire::ipv4;
 use drophammer_wire::signature::{self, TEST_PORT};
@@ -21,6 +22,14 @@ pub(crate) struct Candidate<'a> {
     pub(crate) to_test_port: bool,
 }
 
+impl Candidate<'_> {
+    /// Does it look like test traffic, whatever its signature says? A frame of somebody else has the right check once in 65,536 times,
+    /// but hardly our port or our bytes.
+    pub(crate) fn looks_ours(&self, pattern: &Pattern) -> bool {
+        self.to_test_port || pattern.begins(self.payload)
+    }
+}
+
 /// Takes `frame` apart; `None` where there is no room for a signature.
 pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     let layers = locate(frame);
@@ -31,6 +40,26 @@ pub(crate) fn candidate(frame: &[u8]) -> Option<Candidate<'_>> {
     let without_transport = layers.stop() == Stop::Unknown;
     let sums_hold = layers.checksums(frame).all(|checksum| checksum.holds(frame));
     Some(Candidate { layers, payload, signature, whole, without_transport, sums_hold, to_test_port })
+}
+
+/// Recognises the test frames of all trials of a run, for instance to leave them out of a capture.
+#[derive(Clone, Debug)]
+pub struct TestTraffic {
+    pattern: Pattern,
+}
+
+impl TestTraffic {
+    /// `seed` is that of the run's plans ([`crate::Timing::seed`]).
+    pub fn of_run(seed: u64) -> TestTraffic {
+        TestTraffic { pattern: Pattern::new(seed) }
+    }
+
+    /// Is `frame` a test frame? It has room for a signature and is either a datagram to the port of test traffic, under
+    /// whatever tags, labels and tunnels, or its payload begins like the run's. A frame of another protocol with less than 4 bytes
+    /// of payload before its signature is not recognised.
+    pub fn has(&self, frame: &[u8]) -> bool {
+        candidate(frame).is_some_and(|found| found.looks_ours(&self.pattern))
+    }
 }
 
 /// Is it a datagram to the port of test traffic? One that was cut off has no UDP header by its packet's length, but there it
@@ -51,5 +80,48 @@ fn fills_its_packet(layers: &Layers) -> bool {
     match &layers[..] {
         [.., below, last] if last.kind == HeaderKind::Udp => last.end() == below.end(),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::size::FrameSize;
+    use drophammer_model::traffic::{Bits, Header, Ipv4, Mpls, Tcp, Udp, Vlan};
+    use drophammer_wire::stack::{Payload, compile};
+    use std::net::Ipv4Addr;
+
+    /// A frame of `size` bytes with the payload of a run with seed `seed`.
+    fn frame(between: &[Header], transport: Header, seed: u64, size: u16) -> Vec<u8> {
+        let pattern = Pattern::new(seed);
+        let own = |i| Some(Ipv4Addr::new(192, 0, 2, i).into());
+        let ip = Header::Ipv4(Ipv4 { source: own(1), destination: own(2), ..Ipv4::default() });
+        let mut headers = vec![Header::Ethernet(Default::default())];
+        if let Header::Ethernet(ethernet) = &mut headers[0] {
+            let mac = drophammer_wire::MacAddr::local(1);
+            (ethernet.source, ethernet.destination) = (Some(mac.into()), Some(mac.into()));
+        }
+        headers.extend_from_slice(between);
+        headers.extend([ip, transport]);
+        let fill = |bytes: &mut [u8]| bytes.copy_from_slice(pattern.bytes(bytes.len()));
+        compile(&headers, FrameSize::Frame(size), Payload::Signed(&fill)).unwrap().bytes
+    }
+
+    #[test]
+    fn test_frames_are_recognised_under_any_headers() {
+        let run = TestTraffic::of_run(7);
+        let tag = Header::Vlan(Vlan { vid: Bits::new(100).into(), ..Vlan::default() });
+        let label = Header::Mpls(Mpls { label: Bits::new(16).into(), ..Mpls::default() });
+        let (udp, tcp) = (Header::Udp(Udp::default()), Header::Tcp(Tcp::default()));
+        let elsewhere = Header::Udp(Udp { destination_port: 53.into(), ..Udp::default() });
+        for between in [&[][..], &[tag.clone()], &[tag.clone(), tag], &[label.clone(), label]] {
+            assert!(run.has(&frame(between, udp.clone(), 8, 80)), "the port, whatever the payload");
+            assert!(
+                run.has(&frame(between, tcp.clone(), 7, 128)) && run.has(&frame(between, elsewhere.clone(), 7, 128))
+            );
+            assert!(!run.has(&frame(between, tcp.clone(), 8, 128)), "the bytes of another run");
+            assert!(!run.has(&frame(between, elsewhere.clone(), 8, 128)));
+        }
+        assert!(!run.has(&[0xff; 60]) && !run.has(&[]));
     }
 }

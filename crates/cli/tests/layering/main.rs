@@ -8,23 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Crate and the crates that it may use. The same table stands in ARCHITECTURE.md.
-const TABLE: &[(&str, &[&str])] = &[
-    ("cli", &["testbed", "methods", "store", "report", "lab", "rig", "port", "model"]),
-    ("report", &["store", "model"]),
-    ("store", &["model"]),
-    ("testbed", &["rig", "methods", "traffic", "emulation", "lab", "reference", "port", "wire", "model"]),
-    ("methods", &["model"]),
-    ("lab", &["model"]),
-    ("reference", &["emulation", "wire", "model"]),
-    ("rig", &["traffic", "emulation", "port", "wire", "model"]),
-    ("emulation", &["wire", "model"]),
-    ("traffic", &["port", "wire", "model"]),
-    ("port", &["wire", "model"]),
-    ("wire", &["model"]),
-    ("model", &[]),
-];
-
 /// Crates that do no I/O, read no clock and start no thread.
 const PURE: &[&str] = &["wire", "emulation", "reference", "methods", "model"];
 
@@ -65,6 +48,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// Crate and the crates that it may use, from the table in ARCHITECTURE.md, in its order.
+fn table() -> Vec<(String, BTreeSet<String>)> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows = text.lines().skip_while(|l| !l.starts_with("| crate | its one job | uses |"));
+    let word = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+        let uses = cells[2].split(',').map(word).filter(|u| u != "–").collect();
+        (word(cells[0]), uses)
+    };
+    let table: Vec<_> = rows.skip(2).take_while(|l| l.starts_with('|')).map(row).collect();
+    assert!(table.len() > 10, "no table of crates in ARCHITECTURE.md");
+    table
+}
+
 fn metadata() -> serde_json::Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["metadata", "--offline", "--no-deps", "--format-version", "1"];
@@ -86,19 +84,17 @@ fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<Strin
 /// What is wrong with the dependencies between our crates.
 fn wrong_dependencies(found: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
-    let ours: BTreeSet<&str> = TABLE.iter().map(|(name, _)| *name).collect();
-    for name in found.keys().filter(|n| !ours.contains(n.as_str())) {
-        wrong.push(format!("crate {name} is not in the table"));
-    }
-    for (name, may) in TABLE {
-        let Some(uses) = found.get(*name) else {
+    let table = table();
+    let ours: BTreeSet<String> = table.iter().map(|(name, _)| name.clone()).collect();
+    wrong.extend(found.keys().filter(|n| !ours.contains(*n)).map(|n| format!("crate {n} is not in the table")));
+    for (name, may) in &table {
+        let Some(uses) = found.get(name) else {
             wrong.push(format!("crate {name} of the table does not exist"));
             continue;
         };
-        let uses: BTreeSet<&str> = uses.iter().map(String::as_str).filter(|u| ours.contains(u)).collect();
-        let may: BTreeSet<&str> = may.iter().copied().collect();
-        wrong.extend(uses.difference(&may).map(|u| format!("{name} uses {u}, which the table does not allow")));
-        wrong.extend(may.difference(&uses).map(|u| format!("{name} does not use {u}, as the table says")));
+        let uses: BTreeSet<String> = uses & &ours;
+        wrong.extend((&uses - may).iter().map(|u| format!("{name} uses {u}, which the table does not allow")));
+        wrong.extend((may - &uses).iter().map(|u| format!("{name} does not use {u}, as the table says")));
     }
     for name in PURE {
         let uses = found.get(*name).into_iter().flatten();
@@ -123,34 +119,40 @@ fn impurities(code: &Code) -> Vec<String> {
     found
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+/// All files under `folder`, sorted; build products and stored runs left out.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
+        let left_out = ["target", ".git", "drophammer-runs"].iter().any(|name| path.ends_with(name));
+        match path.is_dir() {
+            _ if left_out => {}
+            true => found.extend(files(&path)),
+            false => found.push(path),
         }
     }
-    files.sort();
-    files
+    found.sort();
+    found
+}
+
+/// The Rust files under a folder of a crate.
+fn rust_files(name: &str, below: &str) -> Vec<(PathBuf, Code)> {
+    let mut files = files(&root().join("crates").join(name).join(below));
+    files.retain(|f| f.extension().is_some_and(|e| e == "rs"));
+    assert!(!files.is_empty(), "crate {name} has no sources");
+    let read = |f: PathBuf| (f.clone(), Code::read(&std::fs::read_to_string(f).unwrap()));
+    files.into_iter().map(read).collect()
 }
 
 /// The product code of a crate: its `src` without the files that are compiled for tests only.
 fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
-    let files = rust_files(&root().join("crates").join(name).join("src"));
-    assert!(!files.is_empty(), "crate {name} has no sources");
-    let mut code: Vec<_> =
-        files.into_iter().map(|f| (f.clone(), Code::read(&std::fs::read_to_string(&f).unwrap()))).collect();
+    let mut code = rust_files(name, "src");
     let mut tests = BTreeSet::new();
     for (file, code) in &code {
-        let stem = file.file_stem().unwrap().to_str().unwrap();
-        let folder = file.parent().unwrap();
-        let folder = if matches!(stem, "lib" | "main" | "mod") { folder.to_owned() } else { folder.join(stem) };
+        let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| file.ends_with(name));
+        let folder = if is_root { file.parent().unwrap().to_owned() } else { file.with_extension("") };
         for module in &code.test_modules {
-            tests.insert(folder.join(format!("{module}.rs")));
-            tests.insert(folder.join(module).join("mod.rs"));
+            tests.extend([folder.join(module).with_extension("rs"), folder.join(module).join("mod.rs")]);
         }
     }
     code.retain(|(file, _)| !tests.contains(file));
@@ -160,26 +162,12 @@ fn product_code(name: &str) -> Vec<(PathBuf, Code)> {
 /// Files of the project: those that git tracks, or all but build products where there is no git.
 fn project_files() -> Vec<String> {
     let git = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output();
-    if let Ok(output) = git
-        && output.status.success()
-    {
-        let names = String::from_utf8(output.stdout).unwrap();
-        return names.split('\0').filter(|n| root().join(n).is_file()).map(str::to_owned).collect();
-    }
-    fn walk(folder: &Path, root: &Path, files: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            if path.is_file() {
-                files.push(name);
-            } else if path.is_dir() && !["target", ".git", "drophammer-runs"].contains(&name.as_str()) {
-                walk(&path, root, files);
-            }
-        }
-    }
-    let mut files = Vec::new();
-    walk(&root(), &root(), &mut files);
-    files
+    let tracked = git.ok().filter(|output| output.status.success()).map(|o| String::from_utf8(o.stdout).unwrap());
+    let all = match tracked {
+        Some(names) => names.split_terminator('\0').map(|n| root().join(n)).filter(|f| f.is_file()).collect(),
+        None => files(&root()),
+    };
+    all.iter().map(|f| f.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 /// A folder of somebody's machine that `line` names.
@@ -199,8 +187,7 @@ fn crates_use_what_the_table_allows() {
 
 #[test]
 fn a_wrong_dependency_is_found() {
-    let mut found: BTreeMap<String, BTreeSet<String>> =
-        TABLE.iter().map(|(n, may)| ((*n).to_owned(), may.iter().map(|m| (*m).to_owned()).collect())).collect();
+    let mut found: BTreeMap<_, _> = table().into_iter().collect();
     assert_eq!(wrong_dependencies(&found), Vec::<String>::new());
     found.get_mut("model").unwrap().insert("wire".into());
     found.get_mut("wire").unwrap().insert("nix".into());
@@ -214,24 +201,10 @@ fn a_wrong_dependency_is_found() {
 
 #[test]
 fn a_crate_uses_only_crates_below_it() {
-    for (i, (name, may)) in TABLE.iter().enumerate() {
-        let below: Vec<_> = TABLE[i + 1..].iter().map(|(n, _)| n).collect();
+    let table = table();
+    for (i, (name, may)) in table.iter().enumerate() {
+        let below: Vec<_> = table[i + 1..].iter().map(|(n, _)| n).collect();
         assert!(may.iter().all(|m| below.contains(&m)), "{name} uses a crate above it");
-    }
-}
-
-#[test]
-fn architecture_has_the_same_table() {
-    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let mut rows = BTreeMap::new();
-    for line in text.lines().filter(|l| l.starts_with("| `")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, _, uses] = cells[..] else { continue };
-        let uses: BTreeSet<&str> = uses.split(',').map(|u| u.trim().trim_matches('`')).filter(|u| *u != "–").collect();
-        rows.entry(name.trim_matches('`')).or_insert(uses);
-    }
-    for (name, may) in TABLE {
-        assert_eq!(rows.get(name), Some(&may.iter().copied().collect()), "row of {name} in ARCHITECTURE.md");
     }
 }
 
@@ -280,9 +253,8 @@ fn an_impurity_is_found_however_it_is_written() {
 
 #[test]
 fn unsafe_stands_in_one_crate_only() {
-    for (name, _) in TABLE.iter().filter(|(n, _)| *n != UNSAFE) {
-        for file in rust_files(&root().join("crates").join(name)) {
-            let code = Code::read(&std::fs::read_to_string(&file).unwrap());
+    for (name, _) in table().iter().filter(|(n, _)| n != UNSAFE) {
+        for (file, code) in rust_files(name, "") {
             assert!(!code.has_word("unsafe"), "{} has unsafe code", file.display());
         }
         // Then the compiler forbids it as well.

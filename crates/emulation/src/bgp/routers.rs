@@ -1,16 +1,18 @@
-//! The BGP routers behind one tester port: their TCP, their sessions, what they advertise and what they are told. IP packets and
-//! instants in, IP packets and the next deadline out.
+//! BGP of a device: its sessions over the device's TCP, what they advertise and what they receive.
 
 mod peer;
 mod pressure;
+mod protocol;
 #[cfg(test)]
 mod tests;
 
 pub use peer::PeerConfig;
 pub use pressure::Pressure;
+pub use protocol::{BgpCommand, KIND};
 
-use super::{Cause, Inbox, Outbox, Sent, Session, State};
-use crate::tcp::{ConnectionId, ListenerId, TcpConfig, TcpStack};
+use super::{AdjRibIn, AdjRibOut, Cause, Sent, Session, State};
+use crate::protocol::Output;
+use crate::tcp::{ConnectionId, ListenerId, Refusals, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::{self, notification::cease};
@@ -20,14 +22,15 @@ use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Memory for the buffers of all connections of a port, and the bounds of one buffer, in bytes.
+/// Memory for the buffers of all connections of a device, and the bounds of one buffer, in bytes.
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=512 << 10;
 
-/// The routers of a port.
+/// The BGP speakers of a device: one for each peer of the DUT's, with an address of its own.
 pub struct Routers {
-    stack: TcpStack,
     peers: Vec<Peer>,
+    /// Bytes of a connection's buffers.
+    buffer: usize,
     by_connection: HashMap<ConnectionId, usize>,
     by_listener: HashMap<ListenerId, usize>,
     /// Peers that have something to do, each once.
@@ -37,35 +40,30 @@ pub struct Routers {
     served: Vec<usize>,
     /// When peers want to be looked at; some entries are out of date.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
-    ready: Vec<ConnectionId>,
+    /// Segments that the device's TCP has refused so far.
+    refusals: Refusals,
 }
 
 impl Routers {
-    /// Routers that are not started, on a link with this MTU. Two peers of one address are one router with two sessions only if their DUT
-    /// addresses differ.
-    pub fn new(mtu: u32, seed: u64, peers: Vec<PeerConfig>) -> Routers {
-        let buffer = (BUFFERS / 2 / peers.len().max(1)).clamp(*BUFFER.start(), *BUFFER.end());
-        let mut config = TcpConfig::new(mtu as usize, seed);
-        (config.send_buffer, config.receive_buffer) = (buffer, buffer);
-        // Frames of a peer in the same kernel may carry sums that its device was to finish; Ethernet has its own.
-        config.verify_checksums = false;
-        let mut stack = TcpStack::new(config);
-        let mut by_listener = HashMap::new();
-        for (index, peer) in peers.iter().enumerate() {
-            stack.add_host(peer.address);
-            by_listener.insert(stack.listen(peer.address, bgp::PORT), index);
-        }
+    /// Routers that are not started. Two peers of one address are one router with two sessions only if their DUT addresses differ.
+    pub fn new(seed: u64, peers: Vec<PeerConfig>) -> Routers {
         Routers {
-            stack,
+            buffer: (BUFFERS / 2 / peers.len().max(1)).clamp(*BUFFER.start(), *BUFFER.end()),
             peers: peers.into_iter().map(|config| Peer::new(config, seed)).collect(),
             by_connection: HashMap::new(),
-            by_listener,
+            by_listener: HashMap::new(),
             busy: Vec::new(),
             serving: Vec::new(),
             served: Vec::new(),
             timers: BinaryHeap::new(),
-            ready: Vec::new(),
+            refusals: Refusals::default(),
         }
+    }
+
+    /// The same with buffers of this many bytes per connection and direction, for a port with many devices.
+    pub fn with_buffer(mut self, bytes: usize) -> Routers {
+        self.buffer = bytes.clamp(*BUFFER.start(), *BUFFER.end());
+        self
     }
 
     /// Number of routers.
@@ -83,17 +81,15 @@ impl Routers {
         let at = &mut self.peers[peer];
         at.session.start(now);
         // A connection that is left over from before must not be taken for the new session's.
-        let before = at.connections();
-        at.carry_out(now, &mut self.stack);
-        self.follow(peer, before);
+        at.starts = true;
         self.mark(peer);
     }
 
-    /// Ends a session by a NOTIFICATION (Cease, Administrative Shutdown) and forgets what waits to be said; it stays down.
+    /// Ends a session by a NOTIFICATION (Cease, Administrative Shutdown) and forgets what waits to be sent; it stays down.
     pub fn stop(&mut self, now: Instant, peer: usize) {
         let at = &mut self.peers[peer];
         at.asked_to_end = true;
-        at.outbox.clear();
+        at.adj_rib_out.clear();
         at.session.stop(now, cease::ADMINISTRATIVE_SHUTDOWN);
         self.mark(peer);
     }
@@ -108,7 +104,7 @@ impl Routers {
         self.peers[peer].session.state() == State::Established
     }
 
-    /// Is it Idle, its last word said and its connection gone?
+    /// Is it Idle, with its last message sent and its connection gone?
     pub fn idle(&self, peer: usize) -> bool {
         self.peers[peer].session.state() == State::Idle && self.peers[peer].connection.is_none()
     }
@@ -119,10 +115,10 @@ impl Routers {
         (at.losses, at.lost_by.as_ref())
     }
 
-    /// What a router says; it is said while the session is Established.
-    pub fn outbox(&mut self, peer: usize) -> &mut Outbox {
+    /// Routes that a router advertises; they are sent while the session is Established.
+    pub fn adj_rib_out(&mut self, peer: usize) -> &mut AdjRibOut {
         self.mark(peer);
-        &mut self.peers[peer].outbox
+        &mut self.peers[peer].adj_rib_out
     }
 
     /// A router asks the DUT for all its routes of `family` again (RFC 2918); false where that is not agreed on.
@@ -131,65 +127,77 @@ impl Routers {
         self.peers[peer].session.request_refresh(family)
     }
 
-    /// What a router has said.
-    pub fn outbox_progress(&self, peer: usize) -> Sent {
-        self.peers[peer].outbox.progress()
+    /// What a router has sent.
+    pub fn advertised(&self, peer: usize) -> Sent {
+        self.peers[peer].adj_rib_out.progress()
     }
 
-    /// Nothing is expected any more, and nothing waits to be said.
-    pub fn forget(&mut self, peer: usize) {
+    /// Expects and advertises nothing any more.
+    pub fn clear_tables(&mut self, peer: usize) {
         let at = &mut self.peers[peer];
-        (at.inbox, at.losses, at.lost_by) = (Inbox::new(), 0, None);
-        at.outbox.clear();
+        (at.adj_rib_in, at.losses, at.lost_by) = (AdjRibIn::new(), 0, None);
+        at.adj_rib_out.clear();
     }
 
-    /// What a router is told.
-    pub fn inbox(&self, peer: usize) -> &Inbox {
-        &self.peers[peer].inbox
+    /// Routes that a router receives.
+    pub fn adj_rib_in(&self, peer: usize) -> &AdjRibIn {
+        &self.peers[peer].adj_rib_in
     }
 
-    /// What a router is told, to expect something.
-    pub fn inbox_mut(&mut self, peer: usize) -> &mut Inbox {
-        &mut self.peers[peer].inbox
+    /// The same, to expect something.
+    pub fn adj_rib_in_mut(&mut self, peer: usize) -> &mut AdjRibIn {
+        &mut self.peers[peer].adj_rib_in
     }
 
-    /// Has the DUT's TCP acknowledged all that a router has to say? Not that it has read it.
-    pub fn said(&self, peer: usize) -> bool {
+    /// Has the DUT's TCP acknowledged all UPDATEs of a router? It need not have read them.
+    pub fn all_acknowledged(&self, peer: usize) -> bool {
         let at = &self.peers[peer];
-        at.outbox.is_empty() && at.connection.is_none_or(|c| self.stack.unacknowledged(c) == 0)
+        at.adj_rib_out.is_empty() && at.unacknowledged == 0
     }
 
     /// Bytes of UPDATEs that the DUT's TCP has acknowledged, as far as that is known.
-    pub fn taken(&self, peer: usize) -> u64 {
+    pub fn acknowledged_bytes(&self, peer: usize) -> u64 {
         let at = &self.peers[peer];
-        let waiting = at.connection.map_or(0, |c| self.stack.unacknowledged(c));
-        at.outbox.progress().bytes.saturating_sub(waiting as u64)
+        at.adj_rib_out.progress().bytes.saturating_sub(at.unacknowledged as u64)
     }
 
-    /// Who kept a router from saying what it has to say, up to `now`.
+    /// Which side delayed what a router has to send, up to `now`.
     pub fn pressure(&self, peer: usize, now: Instant) -> Pressure {
         self.peers[peer].meter.read(now)
     }
 
-    /// Takes an IP packet that arrived at `now`; false when it is not of TCP for one of these routers. What it brings is read at once.
-    pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
-        if !self.stack.receive(now, packet) {
-            return false;
+    /// Adds the peers' addresses to the device's TCP, and listens on them.
+    fn attach(&mut self, tcp: &mut TcpStack) {
+        tcp.set_buffers(self.buffer, self.buffer);
+        self.by_connection.clear();
+        self.by_listener.clear();
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            let PeerConfig { address, dut, protection, .. } = peer.config();
+            tcp.add_host(*address);
+            tcp.protect(*address, *dut, protection.clone());
+            self.by_listener.insert(tcp.listen(peer.config().address, bgp::PORT), index);
+            peer.forget_connections();
         }
-        self.wake_ready();
-        // UPDATEs are read with the time of their arrival; answers wait for the next poll.
+    }
+
+    /// These connections changed. What they bring is read at once, with the time of its arrival; answers wait for the next poll.
+    fn read(&mut self, now: Instant, ready: &[ConnectionId], tcp: &mut TcpStack) {
+        for connection in ready {
+            if let Some(peer) = self.by_connection.get(connection) {
+                self.mark(*peer);
+            }
+        }
         for at in 0..self.busy.len() {
             let peer = self.busy[at];
             let before = self.peers[peer].connections();
-            self.peers[peer].read(now, &mut self.stack);
-            self.peers[peer].heard(now, &self.stack);
+            self.peers[peer].read(now, tcp);
+            self.peers[peer].heard(now, tcp);
             self.follow(peer, before);
         }
-        true
     }
 
     /// Does what is due and sends what waits, of UPDATEs about `quota` bytes per router at most.
-    pub fn poll(&mut self, now: Instant, quota: usize, out: &mut dyn FnMut(&[u8])) {
+    fn work(&mut self, now: Instant, quota: usize, out: &mut Output<'_>) {
         while let Some(Reverse((at, peer))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now) {
             self.timers.pop();
             if self.peers[peer].scheduled == Some(at) {
@@ -197,34 +205,18 @@ impl Routers {
                 self.mark(peer);
             }
         }
-        // A close or a first segment leaves at once; more data waits for the next call.
-        for _ in 0..2 {
-            self.accept(now);
-            self.wake_ready();
-            let mut serving = std::mem::replace(&mut self.busy, std::mem::take(&mut self.serving));
-            for peer in serving.drain(..) {
-                self.peers[peer].busy = false;
-                self.serve(now, peer, quota);
-                self.served.push(peer);
-            }
-            self.serving = serving;
-            self.stack.poll(now, out);
-            if self.busy.is_empty() {
-                break;
-            }
+        let mut serving = std::mem::replace(&mut self.busy, std::mem::take(&mut self.serving));
+        for peer in serving.drain(..) {
+            self.peers[peer].busy = false;
+            self.serve(now, peer, quota, out.tcp);
+            self.served.push(peer);
         }
+        self.serving = serving;
+        out.send_tcp(now);
+        self.refusals = out.tcp.refusals();
         for peer in self.served.drain(..) {
-            self.peers[peer].sent(now, &self.stack);
+            self.peers[peer].sent(now, out.tcp);
         }
-    }
-
-    /// When [`Routers::poll`] wants to be called again; `Instant(0)` for at once.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        if !self.busy.is_empty() {
-            return Some(Instant(0));
-        }
-        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        [timer, self.stack.next_deadline()].into_iter().flatten().min()
     }
 
     fn mark(&mut self, peer: usize) {
@@ -233,29 +225,17 @@ impl Routers {
         }
     }
 
-    fn wake_ready(&mut self) {
-        let mut ready = std::mem::take(&mut self.ready);
-        self.stack.take_ready(&mut ready);
-        for connection in &ready {
-            if let Some(peer) = self.by_connection.get(connection) {
-                self.mark(*peer);
-            }
-        }
-        self.ready = ready;
-    }
-
-    fn accept(&mut self, now: Instant) {
-        while let Some((listener, connection)) = self.stack.accept_any() {
-            let Some(&peer) = self.by_listener.get(&listener) else {
-                self.stack.abort(connection);
-                self.stack.remove(connection);
-                continue;
-            };
-            let before = self.peers[peer].connections();
-            self.peers[peer].take_connection(now, connection, &mut self.stack);
-            self.follow(peer, before);
-            self.mark(peer);
-        }
+    /// A connection that the DUT opened.
+    fn take_connection(&mut self, now: Instant, listener: ListenerId, connection: ConnectionId, tcp: &mut TcpStack) {
+        let Some(&peer) = self.by_listener.get(&listener) else {
+            tcp.abort(connection);
+            tcp.remove(connection);
+            return;
+        };
+        let before = self.peers[peer].connections();
+        self.peers[peer].take_connection(now, connection, tcp);
+        self.follow(peer, before);
+        self.mark(peer);
     }
 
     /// Notes which connections a peer has that had those of `before`.
@@ -272,13 +252,13 @@ impl Routers {
         }
     }
 
-    fn serve(&mut self, now: Instant, peer: usize, quota: usize) {
+    fn serve(&mut self, now: Instant, peer: usize, quota: usize, tcp: &mut TcpStack) {
         let at = &mut self.peers[peer];
         let before = at.connections();
-        let more = at.serve(now, &mut self.stack, quota);
+        let more = at.serve(now, tcp, quota);
         self.follow(peer, before);
         let at = &mut self.peers[peer];
-        let due = [at.session.next_deadline(), at.outbox_deadline(now)].into_iter().flatten().min();
+        let due = [at.session.next_deadline(), at.adj_rib_out_deadline(now)].into_iter().flatten().min();
         if let Some(due) = due
             && at.scheduled.is_none_or(|scheduled| due < scheduled)
         {

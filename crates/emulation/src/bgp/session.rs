@@ -54,7 +54,7 @@ pub enum State {
 
 /// What the transport shall do. Each is said once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum TcpAction {
     /// Nothing.
     None,
     /// Connect to the peer.
@@ -92,7 +92,7 @@ pub struct Session {
     /// Started and not stopped: it comes back after an end.
     running: bool,
     timers: Timers,
-    wishes: VecDeque<Wish>,
+    tcp_actions: VecDeque<TcpAction>,
     /// Whole messages that wait for room.
     out: VecDeque<Vec<u8>>,
     negotiated: Option<Negotiated>,
@@ -115,7 +115,7 @@ impl Session {
             config,
             state: State::Idle,
             running: false,
-            wishes: VecDeque::new(),
+            tcp_actions: VecDeque::new(),
             out: VecDeque::new(),
             negotiated: None,
             ended: None,
@@ -164,7 +164,7 @@ impl Session {
     pub fn abort(&mut self, now: Instant) {
         if self.state >= State::OpenSent {
             self.timers.linger = None;
-            self.wishes.push_back(Wish::Abort);
+            self.tcp_actions.push_back(TcpAction::Abort);
             self.finish(now, Cause::LocalAbort);
         }
     }
@@ -173,11 +173,11 @@ impl Session {
         self.abort_unwritten();
         if self.config.passive {
             self.go(now, State::Active, None);
-            self.wishes.push_back(Wish::Listen);
+            self.tcp_actions.push_back(TcpAction::Listen);
         } else {
             self.go(now, State::Connect, None);
             self.timers.start_connect_retry(now, self.config.connect_retry);
-            self.wishes.push_back(Wish::Connect);
+            self.tcp_actions.push_back(TcpAction::Connect);
         }
     }
 
@@ -200,7 +200,7 @@ impl Session {
     /// Ends what there is: the connection after `last` is sent, or the attempt at one.
     fn end(&mut self, now: Instant, cause: Cause, last: Option<Notification>) {
         match self.state {
-            State::Connect => self.wishes.push_back(Wish::Abort),
+            State::Connect => self.tcp_actions.push_back(TcpAction::Abort),
             State::OpenSent | State::OpenConfirm | State::Established => {
                 match last {
                     Some(last) => {
@@ -238,19 +238,19 @@ impl Session {
     fn close_if_written(&mut self) {
         if self.timers.linger.is_some() && self.out.is_empty() {
             self.timers.linger = None;
-            self.wishes.push_back(Wish::Close);
+            self.tcp_actions.push_back(TcpAction::Close);
         }
     }
 
-    /// What the transport shall do now; to be asked until it is [`Wish::None`]. Timers that are due run.
-    pub fn poll(&mut self, now: Instant) -> Wish {
+    /// What the transport shall do now; to be asked until it is [`TcpAction::None`]. Timers that are due run.
+    pub fn poll(&mut self, now: Instant) -> TcpAction {
         self.run_timers(now);
-        self.wishes.pop_front().unwrap_or(Wish::None)
+        self.tcp_actions.pop_front().unwrap_or(TcpAction::None)
     }
 
     /// When [`Session::poll`] wants to be called again; `Instant(0)` for at once.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if self.wishes.is_empty() { self.timers.next() } else { Some(Instant(0)) }
+        if self.tcp_actions.is_empty() { self.timers.next() } else { Some(Instant(0)) }
     }
 
     /// There is a connection, whoever opened it; an attempt of this speaker beside it is the transport's to end. False when
@@ -259,7 +259,7 @@ impl Session {
         if !matches!(self.state, State::Connect | State::Active) {
             return false;
         }
-        self.wishes.retain(|wish| !matches!(wish, Wish::Connect | Wish::Listen));
+        self.tcp_actions.retain(|action| !matches!(action, TcpAction::Connect | TcpAction::Listen));
         self.timers.connect_retry = None;
         match self.config.open_message() {
             Ok(open) => {
@@ -268,7 +268,7 @@ impl Session {
                 self.go(now, State::OpenSent, None);
             }
             Err(why) => {
-                self.wishes.push_back(Wish::Abort);
+                self.tcp_actions.push_back(TcpAction::Abort);
                 self.finish(now, Cause::BadConfiguration(why.reason));
             }
         }
@@ -290,7 +290,7 @@ impl Session {
                 if !self.config.passive {
                     self.timers.start_connect_retry(now, self.config.connect_retry);
                 }
-                self.wishes.push_back(Wish::Listen);
+                self.tcp_actions.push_back(TcpAction::Listen);
                 self.go(now, State::Active, Some(how.into()));
             }
             State::OpenConfirm | State::Established => self.finish(now, how.into()),

@@ -11,7 +11,7 @@ pub fn frame_len(packet: &[u8]) -> usize {
 }
 
 /// Writes the frame that carries `packet` into `frame`, which has [`frame_len`] bytes, a slot of a port for instance. The
-/// destination of TCP is always the gateway's MAC address ([`crate::hosts::HostStack::gateway_mac`]).
+/// destination is the MAC address of the next hop, for instance [`crate::device::Device::gateway_mac`].
 ///
 /// # Panics
 /// When `frame` is shorter.

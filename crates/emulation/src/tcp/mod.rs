@@ -2,7 +2,7 @@
 //!
 //! A [`TcpStack`] is what speaks TCP behind one tester port. It has any number of hosts (local addresses, IPv4 and IPv6),
 //! which open connections and accept them. Frames are not its business: [`link`] joins it to the Ethernet of a port,
-//! and [`crate::hosts::HostStack`] answers ARP and Neighbor Discovery for its addresses.
+//! and a [`crate::device::Device`] answers ARP and Neighbor Discovery for its addresses.
 //!
 //! Segments and timers are smoltcp's; nothing of it is visible outside. Each connection is found by its ends, is touched only
 //! when a packet for it arrives, a deadline of it is due or the user acts, and waits in a heap otherwise: a thousand
@@ -16,11 +16,13 @@ mod calls;
 mod connection;
 mod host;
 pub mod link;
+mod protection;
 mod segment;
 mod stack;
 #[cfg(test)]
 mod tests;
 
+pub use protection::{Protection, Refusals};
 pub use stack::TcpStack;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, Holder};
 use super::host::{Device, Host, Link, to_inner};
+use super::protection::Protections;
 use super::segment::{Segment, Tuple};
 use super::{CloseReason, ConnState, ConnectionId, ListenerId, TcpConfig};
 use drophammer_model::Instant;
@@ -9,7 +10,7 @@ use smoltcp::iface::SocketSet;
 use smoltcp::wire::IpAddress;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes and number of answers (acknowledgments of gaps, RSTs) that wait for the next poll; more are not given.
 const MOST_REPLIES: usize = 4096;
@@ -55,7 +56,8 @@ pub(super) struct Slot {
 /// TCP behind one tester port. See [the module](super).
 pub struct TcpStack {
     pub(super) config: TcpConfig,
-    link: Link,
+    pub(super) link: Link,
+    pub(super) protections: Protections,
     pub(super) now: Instant,
     pub(super) hosts: Vec<Host>,
     pub(super) by_address: HashMap<IpAddr, usize>,
@@ -74,6 +76,7 @@ pub struct TcpStack {
     /// No sockets: what belongs to no connection is answered by RST.
     nobody: SocketSet<'static>,
     scratch: Vec<u8>,
+    segments_received: u64,
     pub(super) stage: Vec<u8>,
 }
 
@@ -83,6 +86,7 @@ impl TcpStack {
         let mtu = config.mtu.clamp(256, 65_535);
         TcpStack {
             link: Link { mtu, verify_checksums: config.verify_checksums },
+            protections: Protections::default(),
             config,
             now: Instant(0),
             hosts: Vec::new(),
@@ -100,6 +104,7 @@ impl TcpStack {
             replies: Replies::default(),
             nobody: SocketSet::new(Vec::new()),
             scratch: vec![0; mtu],
+            segments_received: 0,
             stage: Vec::new(),
         }
     }
@@ -130,19 +135,34 @@ impl TcpStack {
         self.now = self.now.max(now);
         let Some(segment) = Segment::read(packet) else { return false };
         let Some(&host) = self.by_address.get(&segment.tuple.local) else { return false };
+        self.segments_received += 1;
+        if self.protections.is_empty() {
+            self.take(host, &segment);
+            return true;
+        }
+        let mut protections = std::mem::take(&mut self.protections);
+        if let Some(packet) = protections.verify((segment.tuple.local, segment.tuple.remote), segment.packet) {
+            self.take(host, &Segment { packet, ..segment });
+        }
+        self.protections = protections;
+        true
+    }
+
+    /// Takes a segment for a host of this stack.
+    fn take(&mut self, host: usize, segment: &Segment<'_>) {
         let known = self.by_tuple.get(&segment.tuple).copied();
         if let Some(slot) = known.filter(|slot| !(segment.opens && self.gives_way(*slot))) {
-            self.deliver(slot, &segment);
-            return true;
+            self.deliver(slot, segment);
+            return;
         }
         let ends = (segment.tuple.local, segment.tuple.local_port);
         let listener = self.by_port.get(&ends).copied().filter(|_| segment.opens);
         if let Some(listener) = listener {
             // Where there is no room the peer asks again.
             if let Some(slot) = self.embryo(listener, host, segment.tuple) {
-                self.deliver(slot, &segment);
+                self.deliver(slot, segment);
             }
-            return true;
+            return;
         }
         let replies = &mut self.replies;
         let mut device = Device {
@@ -153,7 +173,6 @@ impl TcpStack {
             budget: 1,
         };
         self.hosts[host].interface.poll_ingress_single(to_inner(self.now), &mut device, &mut self.nobody);
-        true
     }
 
     fn gives_way(&self, slot: u32) -> bool {
@@ -203,7 +222,8 @@ impl TcpStack {
     /// at the next call, which is due at once.
     pub fn poll_some(&mut self, now: Instant, limit: usize, out: &mut dyn FnMut(&[u8])) {
         self.now = self.now.max(now);
-        self.replies.flush(out);
+        let protections = &mut self.protections;
+        self.replies.flush(&mut |packet| protections.send(packet, out));
         while let Some(Reverse((_, id))) = self.deadlines.peek().filter(|Reverse((at, _))| *at <= self.now) {
             let (id, at) = (*id, self.deadlines.pop().map(|Reverse((at, _))| at));
             if let Some(connection) = self.get_mut(id).filter(|c| c.scheduled == at) {
@@ -238,9 +258,10 @@ impl TcpStack {
         }
         if let Some(host) = self.hosts.get_mut(connection.host) {
             let mut sent = connection.sent;
+            let protections = &mut self.protections;
             let mut noted = |packet: &[u8]| {
                 sent.note(packet);
-                out(packet);
+                protections.send(packet, out);
             };
             let scratch = &mut self.scratch;
             let mut device = Device { link: self.link, arrived: None, scratch, out: &mut noted, budget };
@@ -276,6 +297,22 @@ impl TcpStack {
             return Some(Instant(0));
         }
         self.deadlines.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// Segments that came for a host of this stack.
+    pub fn segments_received(&self) -> u64 {
+        self.segments_received
+    }
+
+    /// Are there connections to accept, or some that changed ([`TcpStack::take_ready`])?
+    pub fn has_news(&self) -> bool {
+        !self.accepted.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Where a listener listens.
+    pub fn listener(&self, id: ListenerId) -> Option<SocketAddr> {
+        let listener = self.listeners.get(id.0 as usize)?.as_ref()?;
+        Some((listener.local, listener.port).into())
     }
 
     pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {

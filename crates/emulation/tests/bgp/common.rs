@@ -1,7 +1,7 @@
 //! Routes of each kind as the messages that carry them.
 
 use drophammer_emulation::bgp::{
-    Encapsulation, EncapsulationKind, Negotiated, NextHops, Outbox, Packing, SessionConfig,
+    AdjRibOut, Encapsulation, EncapsulationKind, Negotiated, NextHops, Packing, SessionConfig,
 };
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, GroupSizes, Prefix, RouteRange, Routes};
@@ -72,12 +72,12 @@ pub fn messages(
     encapsulation: Encapsulation,
     agreed: &Negotiated,
 ) -> Vec<Vec<u8>> {
-    let mut outbox = Outbox::new();
-    outbox.push(announce, routes.clone(), 0..routes.len(), packing, encapsulation);
-    outbox.end_of_rib(encapsulation.kind.family(routes.family()));
+    let mut adj_rib_out = AdjRibOut::new();
+    adj_rib_out.push(announce, routes.clone(), 0..routes.len(), packing, encapsulation);
+    adj_rib_out.end_of_rib(encapsulation.kind.family(routes.family()));
     let (mut all, mut buffer) = (Vec::new(), vec![0; 40_000]);
-    while !outbox.is_empty() {
-        let bytes = outbox.write(Instant(1), agreed, next_hops(), &mut buffer);
+    while !adj_rib_out.is_empty() {
+        let bytes = adj_rib_out.write(Instant(1), agreed, next_hops(), &mut buffer);
         let mut rest = &buffer[..bytes];
         while let Some(message) = drophammer_wire::bgp::frame(rest, agreed.max_send).unwrap() {
             all.push(rest[..message.message_len()].to_vec());

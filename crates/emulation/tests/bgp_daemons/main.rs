@@ -4,7 +4,7 @@
 
 mod plan;
 
-use drophammer_emulation::bgp::{ExpectationId, Inbox, Outbox, Session, Wish};
+use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, ExpectationId, Session, TcpAction};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::message::{MAX_LEN, MAX_LEN_EXTENDED, kind};
@@ -43,7 +43,7 @@ fn lines(name: &str) -> Vec<Line> {
 /// One of our routers, after the recording.
 struct Replayed {
     session: Session,
-    inbox: Inbox,
+    adj_rib_in: AdjRibIn,
     ids: Vec<ExpectationId>,
     /// Bodies of the daemon's UPDATEs.
     updates: Vec<Vec<u8>>,
@@ -56,14 +56,14 @@ struct Replayed {
 /// Plays the part of router `which`: OPENs, UPDATEs and ROUTE-REFRESHes must be those of the recording.
 fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
     let me = ["a", "b"][which];
-    let (mut outbox, mut inbox, mut buffer) = (Outbox::new(), Inbox::new(), vec![0; MAX_LEN_EXTENDED]);
+    let (mut adj_rib_out, mut adj_rib_in, mut buffer) = (AdjRibOut::new(), AdjRibIn::new(), vec![0; MAX_LEN_EXTENDED]);
     let mut session = Session::new(plan::config(scene, which, false));
     let (mut sessions, mut said, mut written, mut wanted) = (0, 0, Vec::new(), Vec::new());
-    let ids = if which == 1 { plan::expect(scene, &mut inbox, Instant(0)) } else { Vec::new() };
+    let ids = if which == 1 { plan::expect(scene, &mut adj_rib_in, Instant(0)) } else { Vec::new() };
     let (mut updates, mut refreshes, mut withdrawn_before) = (Vec::new(), Vec::new(), Vec::new());
     for line in lines(name) {
         if line.from == "a" && line.kind() == kind::OPEN {
-            withdrawn_before.push(inbox.totals().withdrawals);
+            withdrawn_before.push(adj_rib_in.totals().withdrawals);
         }
         if line.from == me {
             match line.kind() {
@@ -71,11 +71,11 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
                     session = Session::new(plan::config(scene, which, said > 0));
                     sessions += 1;
                     session.start(line.at);
-                    assert_eq!(session.poll(line.at), Wish::Connect);
+                    assert_eq!(session.poll(line.at), TcpAction::Connect);
                     assert!(session.connected(line.at));
                 }
                 kind::UPDATE if said != sessions => {
-                    plan::say(scene, &mut outbox, said > 0);
+                    plan::say(scene, &mut adj_rib_out, said > 0);
                     said = sessions;
                 }
                 kind::ROUTE_REFRESH => {
@@ -89,7 +89,7 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
             }
         } else if line.to == me {
             let consumed =
-                session.receive(line.at, &line.bytes, &mut |body, agreed| inbox.update(line.at, body, agreed));
+                session.receive(line.at, &line.bytes, &mut |body, agreed| adj_rib_in.update(line.at, body, agreed));
             assert_eq!(consumed, line.bytes.len(), "{name}: {me}: {:?}", session.ended());
             match line.kind() {
                 kind::UPDATE => updates.push(line.bytes[19..].to_vec()),
@@ -102,7 +102,7 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
             if bytes == 0
                 && let Some(agreed) = session.negotiated()
             {
-                bytes = outbox.write(line.at, agreed, plan::next_hops(which), &mut buffer);
+                bytes = adj_rib_out.write(line.at, agreed, plan::next_hops(which), &mut buffer);
             }
             if bytes == 0 {
                 break;
@@ -117,8 +117,8 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
         }
     }
     assert!(written == wanted, "{name}: router {me} says something else");
-    assert_eq!((session.ended(), outbox.progress().skipped), (None, 0), "{name}: {me}");
-    Replayed { session, inbox, ids, updates, refreshes, withdrawn_before }
+    assert_eq!((session.ended(), adj_rib_out.progress().skipped), (None, 0), "{name}: {me}");
+    Replayed { session, adj_rib_in, ids, updates, refreshes, withdrawn_before }
 }
 
 fn all(scene: Scene) -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -133,10 +133,13 @@ fn all_right(name: &str, scene: Scene) -> Replayed {
     replay(name, scene, 0);
     let b = replay(name, scene, 1);
     for id in &b.ids {
-        let report = b.inbox.report(*id);
-        assert!(b.inbox.is_complete(*id) && report.is_right() && report.withdrawn_in_error == 0, "{name}: {report:?}");
+        let report = b.adj_rib_in.report(*id);
+        assert!(
+            b.adj_rib_in.is_complete(*id) && report.is_right() && report.withdrawn_in_error == 0,
+            "{name}: {report:?}"
+        );
     }
-    let totals = b.inbox.totals();
+    let totals = b.adj_rib_in.totals();
     assert_eq!((totals.unexpected, totals.treated_as_withdraw, totals.attributes_discarded), (0, 0, 0), "{name}");
     b
 }
@@ -194,7 +197,7 @@ fn both_paths_to_each_prefix_are_passed_on() {
             assert_eq!(told, BTreeSet::from([64_000, 64_001]), "{name}: {prefix}");
         }
         assert_eq!(paths.len(), 40, "{name}: two identifiers each");
-        assert_eq!((b.inbox.present(b.ids[0]), b.inbox.totals().unexpected), (20, 0), "{name}");
+        assert_eq!((b.adj_rib_in.present(b.ids[0]), b.adj_rib_in.totals().unexpected), (20, 0), "{name}");
     }
 }
 
@@ -214,8 +217,8 @@ fn thousands_of_routes_in_one_message() {
 fn all_routes_come_again_when_they_are_asked_for() {
     for (name, _) in all(Scene::Refresh) {
         let b = all_right(name, Scene::Refresh);
-        let report = b.inbox.report(b.ids[0]);
-        assert_eq!((report.announcements, report.repeated, report.withdrawals), (80, 40, 0), "{name}");
+        let report = b.adj_rib_in.report(b.ids[0]);
+        assert_eq!((report.received, report.repeated, report.withdrawn), (80, 40, 0), "{name}");
         // BoRR and EoRR (RFC 7313).
         assert_eq!(b.refreshes, [1, 2], "{name}");
     }
@@ -231,10 +234,10 @@ fn routes_of_a_router_that_restarts_stay_until_it_has_said_what_is_left() {
             b.withdrawn_before.len() > 1 && b.withdrawn_before.iter().all(|n| *n == 0),
             "{name}: nothing goes while router a is away"
         );
-        let report = b.inbox.report(b.ids[0]);
-        assert_eq!((report.present, report.withdrawals, report.wrong), (20, 20, 0), "{name}: {report:?}");
+        let report = b.adj_rib_in.report(b.ids[0]);
+        assert_eq!((report.present, report.withdrawn, report.wrong), (20, 20, 0), "{name}: {report:?}");
         let routes = plan::routes(Scene::Restart, Family::Ipv4, false);
-        let gone: BTreeSet<_> = b.inbox.missing(b.ids[0], 40).into_iter().collect();
+        let gone: BTreeSet<_> = b.adj_rib_in.missing(b.ids[0], 40).into_iter().collect();
         assert_eq!(gone, (20..40).map(|i| routes.prefix(i)).collect(), "{name}");
         let restart = a.session.negotiated().unwrap().graceful_restart.clone().unwrap();
         assert_eq!(restart.seconds > 0, daemon != "openbgpd", "{name}: OpenBGPD only helps others");

@@ -1,8 +1,8 @@
 //! What two emulated routers and a daemon between them do in each recording: router 0 says, the daemon passes on, router 1 is told.
 
 use drophammer_emulation::bgp::{
-    Encapsulation, EncapsulationKind, ExpectationId, Expected, GracefulRestartConfig, Inbox, NextHops, Outbox, Packing,
-    SessionConfig, Teller,
+    AdjRibIn, AdjRibOut, Encapsulation, EncapsulationKind, ExpectationId, Expected, GracefulRestartConfig, NextHops,
+    Packing, RouteSource, SessionConfig,
 };
 use drophammer_model::Instant;
 use drophammer_model::routes::{RouteAttributes, RouteRange, RouteTable, Routes};
@@ -134,7 +134,7 @@ fn families(scene: Scene) -> &'static [Family] {
 }
 
 /// What router 0 says once its session is up; `again`: after its restart.
-pub fn say(scene: Scene, outbox: &mut Outbox, again: bool) {
+pub fn say(scene: Scene, adj_rib_out: &mut AdjRibOut, again: bool) {
     for family in families(scene) {
         let all = routes(scene, *family, false);
         let count = if again { all.len() / 2 } else { all.len() };
@@ -143,19 +143,19 @@ pub fn say(scene: Scene, outbox: &mut Outbox, again: bool) {
             _ => Packing::default(),
         };
         let of = |path_id| Encapsulation { kind: kind(scene), path_id };
-        outbox.push(true, all, 0..count, packing, of(1));
+        adj_rib_out.push(true, all, 0..count, packing, of(1));
         if scene == Scene::Paths {
-            outbox.push(true, routes(scene, *family, true), 0..count, packing, of(2));
+            adj_rib_out.push(true, routes(scene, *family, true), 0..count, packing, of(2));
         }
         if scene == Scene::Restart {
-            outbox.end_of_rib(AfiSafi::IPV4_UNICAST);
+            adj_rib_out.end_of_rib(AfiSafi::IPV4_UNICAST);
         }
     }
 }
 
-/// What router 1 expects from now on. Of two paths to a prefix the inbox knows the last alone, so there what is said of them is not
+/// What router 1 expects from now on. Of two paths to a prefix the Adj-RIB-In knows the last alone, so there what is said of them is not
 /// compared.
-pub fn expect(scene: Scene, inbox: &mut Inbox, now: Instant) -> Vec<ExpectationId> {
+pub fn expect(scene: Scene, adj_rib_in: &mut AdjRibIn, now: Instant) -> Vec<ExpectationId> {
     let one = |family: &Family| {
         let all = routes(scene, *family, false);
         let hops = next_hops(0);
@@ -166,14 +166,18 @@ pub fn expect(scene: Scene, inbox: &mut Inbox, now: Instant) -> Vec<ExpectationI
         };
         let internal = scene.is_internal();
         let expected = Expected {
-            teller: if internal { Teller::Internal(config(scene, 0, false).router_id) } else { Teller::External },
+            source: if internal {
+                RouteSource::Internal(config(scene, 0, false).router_id)
+            } else {
+                RouteSource::External
+            },
             as_path_prefix: if internal { vec![] } else { vec![DAEMON_AS, asn(scene, 0)] },
             next_hop: hop,
             check_attributes: scene != Scene::Paths,
             times: false,
         };
         let distinguisher = (scene == Scene::Vpn).then_some(DISTINGUISHER);
-        inbox.expect_in(now, kind(scene).family(*family), distinguisher, all.clone(), 0..all.len(), expected)
+        adj_rib_in.expect_in(now, kind(scene).family(*family), distinguisher, all.clone(), 0..all.len(), expected)
     };
     families(scene).iter().map(one).collect()
 }

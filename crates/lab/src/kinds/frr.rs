@@ -172,8 +172,8 @@ fn ask(vty: &Path, command: &str) -> std::io::Result<String> {
 }
 
 /// Gives FRR an empty /etc/frr, so that the host's configuration has no say, and groups that exist in every user
-/// namespace. Once per lab; only the lab sees it.
-fn own_surroundings(state: &Path) -> Result<(), LabError> {
+/// namespace. Once per lab or guest; only those in it see it.
+pub(super) fn own_surroundings(state: &Path) -> Result<(), LabError> {
     let group = state.join("group");
     if group.exists() {
         return Ok(());

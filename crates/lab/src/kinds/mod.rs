@@ -5,6 +5,7 @@ pub mod external;
 pub mod frr;
 pub mod linux;
 pub mod openbgpd;
+pub mod uml;
 
 use crate::{DutKind, LabError, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
@@ -12,7 +13,8 @@ use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
-pub static KINDS: &[&dyn DutKind] = &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &external::External];
+pub static KINDS: &[&dyn DutKind] =
+    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &uml::Uml, &external::External];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {
@@ -137,6 +139,7 @@ pub(crate) mod tests_support {
         let port = |name: &str, ipv4: Addressing, ipv6: Addressing| PortConfig {
             name: name.into(),
             speed: Bandwidth(1_000_000_000),
+            medium: Default::default(),
             mtu: 1500,
             ipv4: Some(ipv4),
             ipv6: Some(ipv6),

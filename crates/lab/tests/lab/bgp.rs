@@ -132,6 +132,8 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let into_kernel = kind != "openbgpd";
     let mut dut = up_with(lab, kind, work, &with_bgp(super::ports(), 1))?;
     let daemon = if kind == "bird" { "bird" } else { "bgpd" };
+    // A guest is one process of ours.
+    let (ours, named) = if kind == "uml" { ("linux.uml", "uml") } else { (daemon, daemon) };
     let wanted = [counts().0, counts().1].map(u64::from);
     let fib = |dut: &mut Box<dyn Dut>| -> Result<[u64; 2], String> {
         let ask = |dut: &mut Box<dyn Dut>, f| dut.fib_routes(f).map_err(text)?.ok_or("no count of routes".to_owned());
@@ -153,7 +155,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
         if wanted[i] == 0 {
             continue;
         }
-        let cpu: Duration = dut.daemon_times().iter().map(|(_, time)| *time).sum();
+        let cpu = dut.cpu_time().ok_or("no processor time")?;
         let start = Instant::now();
         sender.ask(&format!("enable routes_{family}"));
         if into_kernel {
@@ -177,7 +179,7 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
                 &format!("{family}: {all} routes passed on, {right} of them right"),
             )
         })?;
-        let cpu = dut.daemon_times().iter().map(|(_, time)| *time).sum::<Duration>().saturating_sub(cpu);
+        let cpu = dut.cpu_time().ok_or("no processor time")?.saturating_sub(cpu);
         let took = start.elapsed().as_secs_f64();
         println!(
             "{kind}: {} {family} routes passed on after {took:.2} s, {:.2} s of processor",
@@ -209,10 +211,10 @@ pub fn speaks(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     })?;
     println!("{kind}: withdrawn in {:.2} s", start.elapsed().as_secs_f64());
     dut.check().map_err(text)?;
-    kill_ours(daemon)?;
+    kill_ours(ours)?;
     await_that(5, || {
         let error = dut.check().err().map(|e| e.to_string()).unwrap_or_default();
-        ensure(error.contains(daemon) && error.contains("signal: 9"), &format!("the dead daemon is noticed: {error}"))
+        ensure(error.contains(named) && error.contains("signal: 9"), &format!("the dead daemon is noticed: {error}"))
     })?;
     drop(receiver);
     dut.take_down().map_err(text)

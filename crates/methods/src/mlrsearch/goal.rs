@@ -72,11 +72,6 @@ impl SearchGoal {
         Self::base("NDR(0)")
     }
 
-    /// Partial drop rate as FD.io CSIT measures it: 0.5 % loss.
-    pub fn csit_pdr() -> Self {
-        Self::csit_ndr().partial_drop(0.005)
-    }
-
     /// No loss in 10 s; for continuous integration.
     pub fn ci_quick() -> Self {
         SearchGoal {

@@ -147,11 +147,6 @@ impl Search {
         self.goals.iter().filter_map(|(goal, chain)| GoalResult::read(goal, chain, &self.grid, &self.loads)).collect()
     }
 
-    /// Every load visited with its trials, ascending: (load in fps, trials).
-    pub fn visited(&self) -> impl Iterator<Item = (f64, &LoadStats)> {
-        self.loads.iter().map(|(i, s)| (self.grid.load(*i), s))
-    }
-
     /// Index and duration of the next trial; `None` when nothing is left to do.
     fn select(&mut self) -> Option<(u32, f64)> {
         for goal in 0..self.goals.len() {

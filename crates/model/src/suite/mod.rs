@@ -3,6 +3,7 @@
 
 mod addresses;
 mod bgp;
+mod blocks;
 mod dut_list;
 pub mod errors;
 mod expect;
@@ -18,12 +19,13 @@ mod typed;
 pub(crate) mod values;
 mod vlan_list;
 
-pub use addresses::is_lab_address;
 pub use bgp::{BgpConfig, PortBgp};
+pub use blocks::is_lab_address;
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
 pub use read::Overrides;
 
+use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate};
 use crate::size::PacketSize;
 use crate::traffic::{Arriving, Header};
@@ -143,6 +145,8 @@ pub struct PortConfig {
     pub name: String,
     /// Line speed from which percent loads and theoretical rates follow (RFC 2544 Appendix B).
     pub speed: Bandwidth,
+    /// What the line carries beside frames (layer 1).
+    pub medium: Medium,
     /// MTU in bytes (IP packet).
     pub mtu: u32,
     /// IPv4 addressing, if IPv4 is used.
@@ -167,7 +171,7 @@ pub struct VlanConfig {
 }
 
 /// A VLAN tag without priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VlanTag {
     /// EtherType: 0x8100 (IEEE 802.1Q, C-TAG), 0x88a8 (IEEE 802.1ad, S-TAG).
     pub tpid: u16,

@@ -76,7 +76,7 @@ pub struct ArrivingTunnel {
 }
 
 macro_rules! deviations {
-    ($($name:ident $text:literal $doc:literal,)*) => {
+    ($($name:ident $key:literal $text:literal $doc:literal,)*) => {
         /// How a frame that arrived differs from what must arrive. A frame counts once, by the outermost difference.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
@@ -88,6 +88,14 @@ macro_rules! deviations {
             /// All of them, in the order of the headers.
             pub const ALL: &'static [Deviation] = &[$(Deviation::$name,)*];
 
+            /// Their names in suites and records, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($key,)*];
+
+            /// Its name in suites and records.
+            pub fn name(self) -> &'static str {
+                match self { $(Deviation::$name => $key,)* }
+            }
+
             /// What it is, for people.
             pub fn text(self) -> &'static str {
                 match self { $(Deviation::$name => $text,)* }
@@ -96,27 +104,41 @@ macro_rules! deviations {
     };
 }
 deviations! {
-    VlanMissing "VLAN tag missing" "Fewer VLAN tags than must be there.",
-    VlanUnexpected "VLAN tag too many" "More VLAN tags than must be there.",
-    VlanId "wrong VLAN" "A tag with another VLAN identifier.",
-    VlanPriority "wrong VLAN priority" "A tag with another priority code point.",
-    LabelMissing "label missing" "Fewer MPLS labels than must be there.",
-    LabelUnexpected "label too many" "More MPLS labels than must be there.",
-    Label "wrong label" "Another MPLS label.",
-    LabelTc "wrong label TC" "A label with another traffic class.",
-    LabelTtl "wrong label TTL" "A label with another time to live.",
-    TunnelMissing "not in its tunnel" "The packet is not in the tunnel that it must be in.",
-    TunnelUnexpected "in a tunnel" "The packet is in a tunnel that it must not be in.",
-    TunnelKind "wrong kind of tunnel" "GRE instead of IP in IP, or the other way round.",
-    TunnelKey "wrong tunnel key" "Another GRE key, or none.",
-    TunnelAddress "wrong tunnel address" "Another source or destination of the outer packet.",
-    Dscp "wrong DSCP" "Another differentiated services codepoint.",
-    Ecn "wrong ECN" "Another explicit congestion notification.",
-    Ttl "wrong TTL" "Another time to live or hop limit.",
+    VlanMissing "vlan_missing" "VLAN tag missing" "Fewer VLAN tags than must be there.",
+    VlanUnexpected "vlan_unexpected" "VLAN tag too many" "More VLAN tags than must be there.",
+    VlanId "vlan_id" "wrong VLAN" "A tag with another VLAN identifier.",
+    VlanPriority "vlan_priority" "wrong VLAN priority" "A tag with another priority code point.",
+    LabelMissing "label_missing" "label missing" "Fewer MPLS labels than must be there.",
+    LabelUnexpected "label_unexpected" "label too many" "More MPLS labels than must be there.",
+    Label "label" "wrong label" "Another MPLS label.",
+    LabelTc "label_tc" "wrong label TC" "A label with another traffic class.",
+    LabelTtl "label_ttl" "wrong label TTL" "A label with another time to live.",
+    TunnelMissing "tunnel_missing" "not in its tunnel" "The packet is not in the tunnel that it must be in.",
+    TunnelUnexpected "tunnel_unexpected" "in a tunnel" "The packet is in a tunnel that it must not be in.",
+    TunnelKind "tunnel_kind" "wrong kind of tunnel" "GRE instead of IP in IP, or the other way round.",
+    TunnelKey "tunnel_key" "wrong tunnel key" "Another GRE key, or none.",
+    TunnelAddress "tunnel_address" "wrong tunnel address" "Another source or destination of the outer packet.",
+    Dscp "dscp" "wrong DSCP" "Another differentiated services codepoint.",
+    Ecn "ecn" "wrong ECN" "Another explicit congestion notification.",
+    Ttl "ttl" "wrong TTL" "Another time to live or hop limit.",
 }
 
 impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_what_records_say() {
+        assert_eq!(Deviation::ALL.len(), Deviation::NAMES.len());
+        for (deviation, name) in Deviation::ALL.iter().zip(Deviation::NAMES) {
+            assert_eq!(serde_json::to_value(deviation).unwrap(), *name);
+            assert_eq!(deviation.name(), *name);
+        }
     }
 }

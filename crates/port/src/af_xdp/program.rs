@@ -5,8 +5,9 @@
 //! test frame that came in at a queue without socket, with a VLAN tag, or after the socket is gone.
 
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Program, Value, Width, wire};
+use crate::bpf::plain::{ETHERNET, IP, Plain, UDP};
 use crate::bpf::{self, verdict};
-use drophammer_wire::signature::TEST_PORT;
+use drophammer_model::traffic::FieldName;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -22,7 +23,7 @@ fn assemble(map: i32) -> Vec<Instruction> {
     // Registers: 1 the context, 2 the frame, 3 its end, 4 how far we look, 5 what we look at, 6 the context, kept.
     let mut p = Program::default();
     let (ipv6, redirect, pass) = (p.label(), p.label(), p.label());
-    let udp = i32::from(drophammer_wire::ipv4::protocol::UDP);
+    let (four, six) = (Plain::new(false), Plain::new(true));
     // To `pass` when what we look at ends behind the frame.
     let bound = |p: &mut Program, bytes: i32| {
         p.set(4, Is(2));
@@ -32,27 +33,30 @@ fn assemble(map: i32) -> Vec<Instruction> {
     p.set(6, Is(1));
     p.load(Width::Word, 2, 1, 0);
     p.load(Width::Word, 3, 1, 4);
-    bound(&mut p, 14 + 20 + 8);
-    p.load(Width::Half, 5, 2, 12);
-    p.jump_if(If::Equal, 5, Value(wire(0x86dd)), ipv6);
-    p.jump_if(If::Unequal, 5, Value(wire(0x0800)), pass);
-    p.load(Width::Byte, 5, 2, 14);
-    p.jump_if(If::Unequal, 5, Value(0x45), pass);
-    p.load(Width::Byte, 5, 2, 14 + 9);
-    p.jump_if(If::Unequal, 5, Value(udp), pass);
+    // The shorter headers first, which every test frame is long enough for.
+    bound(&mut p, four.headers() as i32);
+    let ethertype = FieldName::Ethertype;
+    p.load(Width::Half, 5, 2, four.at(ETHERNET, ethertype));
+    p.jump_if(If::Equal, 5, Value(wire(six.value(ETHERNET, ethertype))), ipv6);
+    p.jump_if(If::Unequal, 5, Value(wire(four.value(ETHERNET, ethertype))), pass);
+    // Version and header length, which share a byte: no options.
+    p.load(Width::Byte, 5, 2, four.at(IP, FieldName::Version));
+    p.jump_if(If::Unequal, 5, Value(four.byte(IP, FieldName::Version).into()), pass);
+    p.load(Width::Byte, 5, 2, four.at(IP, FieldName::Protocol));
+    p.jump_if(If::Unequal, 5, Value(four.value(IP, FieldName::Protocol).into()), pass);
     // More fragments, or a fragment offset.
-    p.load(Width::Half, 5, 2, 14 + 6);
-    p.alu(Alu::And, 5, Value(wire(0x3fff)));
+    p.load(Width::Half, 5, 2, four.at(IP, FieldName::MoreFragments));
+    p.alu(Alu::And, 5, Value(wire(four.mask(IP, FieldName::MoreFragments))));
     p.jump_if(If::Unequal, 5, Value(0), pass);
-    p.load(Width::Half, 5, 2, 14 + 20 + 2);
-    p.jump_if(If::Equal, 5, Value(wire(TEST_PORT)), redirect);
+    p.load(Width::Half, 5, 2, four.at(UDP, FieldName::DestinationPort));
+    p.jump_if(If::Equal, 5, Value(wire(four.value(UDP, FieldName::DestinationPort))), redirect);
     p.jump(pass);
     p.here(ipv6);
-    bound(&mut p, 14 + 40 + 8);
-    p.load(Width::Byte, 5, 2, 14 + 6);
-    p.jump_if(If::Unequal, 5, Value(udp), pass);
-    p.load(Width::Half, 5, 2, 14 + 40 + 2);
-    p.jump_if(If::Unequal, 5, Value(wire(TEST_PORT)), pass);
+    bound(&mut p, six.headers() as i32);
+    p.load(Width::Byte, 5, 2, six.at(IP, FieldName::NextHeader));
+    p.jump_if(If::Unequal, 5, Value(six.value(IP, FieldName::NextHeader).into()), pass);
+    p.load(Width::Half, 5, 2, six.at(UDP, FieldName::DestinationPort));
+    p.jump_if(If::Unequal, 5, Value(wire(six.value(UDP, FieldName::DestinationPort))), pass);
     p.here(redirect);
     p.load(Width::Word, 2, 6, 16);
     p.set_map(1, map);

@@ -7,6 +7,7 @@ mod frame;
 
 use super::layout::{Maps, flow, state};
 use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width};
+use crate::bpf::plain::Plain;
 use crate::bpf::{SharedArray, verdict};
 use std::os::fd::AsRawFd;
 
@@ -41,6 +42,7 @@ struct Writer<'a> {
     p: Program,
     drop: Label,
     shape: Shape,
+    plain: Plain,
     maps: &'a Maps,
 }
 
@@ -48,7 +50,7 @@ struct Writer<'a> {
 pub fn assemble(shape: Shape, maps: &Maps) -> Vec<Instruction> {
     let mut p = Program::default();
     let drop = p.label();
-    let mut w = Writer { p, drop, shape, maps };
+    let mut w = Writer { p, drop, shape, plain: Plain::new(shape.ipv6), maps };
     w.is_due();
     w.find_frame();
     w.catch_up();

@@ -1,7 +1,9 @@
 //! The control plane: ARP, Neighbor Discovery, echo, and frames of its own.
 
 use super::Router;
+use super::forward::push_tags;
 use super::routing::TCP;
+use crate::interfaces::Interface;
 use crate::pool::Slot;
 use drophammer_emulation::compose::{self, Link};
 use drophammer_model::Instant;
@@ -13,30 +15,34 @@ use std::net::{IpAddr, Ipv6Addr};
 
 impl Router {
     /// Sends a frame of its own: `compose` fills the buffer.
-    pub(super) fn send(&mut self, now: Instant, port: usize, compose: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn send(&mut self, now: Instant, interface: usize, compose: impl FnOnce(&mut Vec<u8>)) {
+        let Interface { port, tags, .. } = &self.interfaces[interface];
+        let port = *port;
         if self.ports[port].down {
             return;
         }
         let slot: Slot = self.pool.take();
-        compose(self.pool.get_mut(slot).bytes_mut());
+        let frame = self.pool.get_mut(slot);
+        compose(frame.bytes_mut());
+        push_tags(frame, tags);
         self.departures.schedule_other(now, port, slot, false);
     }
 
     /// Asks for a neighbour: at its known address, or everybody on the link.
     pub(super) fn ask(&mut self, now: Instant, i: usize, known: Option<MacAddr>) {
         let neighbour = self.neighbours.get(i);
-        let (port, address) = (neighbour.port, neighbour.address);
-        let own = &self.ports[port];
+        let (interface, address) = (neighbour.interface, neighbour.address);
+        let own = &self.interfaces[interface];
         let source = own.mac;
         match address {
             IpAddr::V4(target) => {
                 let Some((sender, _)) = own.ipv4 else { return };
                 let link = Link { source, destination: known.unwrap_or(MacAddr::BROADCAST) };
-                self.send(now, port, |out| compose::arp(out, link, &arp::Repr::request(source, sender, target)));
+                self.send(now, interface, |out| compose::arp(out, link, &arp::Repr::request(source, sender, target)));
             }
             IpAddr::V6(target) => {
                 let sender = own.ipv6.map_or(own.link_local, |a| a.0);
-                self.send(now, port, |out| match known {
+                self.send(now, interface, |out| match known {
                     None => compose::solicitation(out, source, sender, target),
                     Some(destination) => {
                         let ask = ndp::Repr::NeighborSolicitation { target, source_mac: Some(source) };
@@ -50,41 +56,41 @@ impl Router {
     }
 
     /// A station said where it is. `asked`: it did so to this device, which is worth a new entry.
-    fn learn(&mut self, now: Instant, port: usize, address: IpAddr, mac: MacAddr, asked: bool) {
-        if mac.is_group() || mac == MacAddr::default() || !self.ports[port].on_link(address) {
+    fn learn(&mut self, now: Instant, interface: usize, address: IpAddr, mac: MacAddr, asked: bool) {
+        if mac.is_group() || mac == MacAddr::default() || !self.interfaces[interface].on_link(address) {
             return;
         }
-        let known = self.neighbours.find(port, address);
-        let entry = if asked { known.or_else(|| self.neighbours.intern(port, address)) } else { known };
+        let known = self.neighbours.find(interface, address);
+        let entry = if asked { known.or_else(|| self.neighbours.intern(interface, address)) } else { known };
         if let Some(i) = entry {
             self.neighbours.confirm(i, now, mac);
             self.serve_pending(now, i);
         }
     }
 
-    pub(super) fn take_arp(&mut self, now: Instant, port: usize, packet: &[u8]) {
+    pub(super) fn take_arp(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         self.truth.control += 1;
         let Ok(packet) = arp::Repr::parse(packet) else { return };
-        let Some((own, _)) = self.ports[port].ipv4 else { return };
+        let Some((own, _)) = self.interfaces[interface].ipv4 else { return };
         let mine = packet.target_ip == own;
-        self.learn(now, port, packet.sender_ip.into(), packet.sender_mac, mine);
+        self.learn(now, interface, packet.sender_ip.into(), packet.sender_mac, mine);
         if mine && packet.operation == arp::Operation::Request {
-            let source = self.ports[port].mac;
+            let source = self.interfaces[interface].mac;
             let link = Link { source, destination: packet.sender_mac };
-            self.send(now, port, |out| compose::arp(out, link, &arp::Repr::reply_to(&packet, source)));
+            self.send(now, interface, |out| compose::arp(out, link, &arp::Repr::reply_to(&packet, source)));
             self.truth.resolution_replies += 1;
         }
     }
 
     /// Takes an IPv4 packet for an address of this device.
-    pub(super) fn take_own_ipv4(&mut self, now: Instant, port: usize, from: MacAddr, packet: &[u8]) {
+    pub(super) fn take_own_ipv4(&mut self, now: Instant, interface: usize, from: MacAddr, packet: &[u8]) {
         let Ok((ip, payload)) = ipv4::Repr::parse(packet) else { return };
         if ip.protocol != protocol::ICMP {
             if ip.protocol == TCP {
-                self.take_tcp(now, port, packet);
+                self.take_tcp(now, interface, packet);
             }
             if ip.protocol == protocol::UDP {
-                self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
+                self.report4(now, interface, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
                     code: icmpv4::unreachable::PORT,
                     next_hop_mtu: 0,
                     original,
@@ -93,9 +99,9 @@ impl Router {
             return;
         }
         if let Ok(icmpv4::Repr::EchoRequest { identifier, sequence, data }) = icmpv4::Repr::parse(payload) {
-            let link = Link { source: self.ports[port].mac, destination: from };
+            let link = Link { source: self.interfaces[interface].mac, destination: from };
             let reply = icmpv4::Repr::EchoReply { identifier, sequence, data };
-            self.send(now, port, |out| {
+            self.send(now, interface, |out| {
                 compose::icmpv4(out, link, ip.destination, ip.source, ip.identification, &reply);
             });
             self.truth.echo_replies += 1;
@@ -103,7 +109,7 @@ impl Router {
     }
 
     /// Takes an IPv6 packet for an address of this device or for a group.
-    pub(super) fn take_own_ipv6(&mut self, now: Instant, port: usize, from: MacAddr, packet: &[u8]) {
+    pub(super) fn take_own_ipv6(&mut self, now: Instant, interface: usize, from: MacAddr, packet: &[u8]) {
         let group = packet[24] == 0xff;
         let Ok((ip, payload)) = ipv6::Repr::parse(packet) else {
             self.truth.ignored += 1;
@@ -112,14 +118,14 @@ impl Router {
         let message = match ip.next_header {
             protocol::ICMPV6 => icmpv6::Repr::parse(payload, ip.pseudo_header_sum()).ok(),
             protocol::UDP if !group => {
-                self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
+                self.report6(now, interface, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
                     code: icmpv6::unreachable::PORT,
                     original,
                 });
                 None
             }
             TCP if !group => {
-                self.take_tcp(now, port, packet);
+                self.take_tcp(now, interface, packet);
                 None
             }
             _ => None,
@@ -128,14 +134,14 @@ impl Router {
             Some(icmpv6::Repr::Ndp(message)) => {
                 self.truth.control += 1;
                 if ip.hop_limit == 255 {
-                    self.take_ndp(now, port, ip.source, from, message);
+                    self.take_ndp(now, interface, ip.source, from, message);
                 }
             }
             Some(icmpv6::Repr::EchoRequest { identifier, sequence, data }) if !group => {
                 self.truth.control += 1;
-                let link = Link { source: self.ports[port].mac, destination: from };
+                let link = Link { source: self.interfaces[interface].mac, destination: from };
                 let reply = icmpv6::Repr::EchoReply { identifier, sequence, data };
-                self.send(now, port, |out| compose::icmpv6(out, link, ip.destination, ip.source, 64, &reply));
+                self.send(now, interface, |out| compose::icmpv6(out, link, ip.destination, ip.source, 64, &reply));
                 self.truth.echo_replies += 1;
             }
             _ if group => self.truth.ignored += 1,
@@ -143,15 +149,15 @@ impl Router {
         }
     }
 
-    fn take_ndp(&mut self, now: Instant, port: usize, source: Ipv6Addr, from: MacAddr, message: ndp::Repr) {
-        let own = &self.ports[port];
+    fn take_ndp(&mut self, now: Instant, interface: usize, source: Ipv6Addr, from: MacAddr, message: ndp::Repr) {
+        let own = &self.interfaces[interface];
         let (mac, link_local, address) = (own.mac, own.link_local, own.ipv6.map(|a| a.0));
         match message {
             ndp::Repr::NeighborSolicitation { target, source_mac }
                 if target == link_local || Some(target) == address =>
             {
                 if let Some(mac) = source_mac.filter(|_| !source.is_unspecified()) {
-                    self.learn(now, port, source.into(), mac, true);
+                    self.learn(now, interface, source.into(), mac, true);
                 }
                 let solicited = !source.is_unspecified();
                 let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -163,14 +169,14 @@ impl Router {
                 let (router, over_ride, target_mac) = (true, true, Some(mac));
                 let reply = ndp::Repr::NeighborAdvertisement { router, solicited, over_ride, target, target_mac };
                 let link = Link { source: mac, destination };
-                self.send(now, port, |out| compose::icmpv6(out, link, target, to, 255, &icmpv6::Repr::Ndp(reply)));
+                self.send(now, interface, |out| compose::icmpv6(out, link, target, to, 255, &icmpv6::Repr::Ndp(reply)));
                 self.truth.resolution_replies += 1;
             }
             ndp::Repr::NeighborAdvertisement { over_ride, target, target_mac, .. } => {
-                let known = self.neighbour(port, target.into());
+                let known = self.neighbour(interface, target.into());
                 let told = target_mac.or(known).filter(|m| over_ride || known.is_none_or(|k| k == *m));
                 if let Some(mac) = told {
-                    self.learn(now, port, target.into(), mac, false);
+                    self.learn(now, interface, target.into(), mac, false);
                 }
             }
             _ => {}

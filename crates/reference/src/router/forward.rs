@@ -1,25 +1,25 @@
 //! The data plane: from the check of the header to the line.
 
 use super::Router;
-use super::header::{IP, dscp, flip, is_special4, port_at, udp_at};
-use crate::egress::Parked;
-use crate::faults::{REORDER_LIMIT, is_nth};
+use super::header::{Contents, IP, TAGS, contents, dscp, is_special4, port_at, tags};
 use crate::filter::Packet;
 use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
 use drophammer_model::Instant;
+use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::frame::Frame;
 use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A frame that the server has accepted.
-struct Served {
-    slot: Slot,
-    arrived: Instant,
+pub(super) struct Served {
+    pub slot: Slot,
+    pub arrived: Instant,
     /// End of service.
-    end: Instant,
-    port: usize,
+    pub end: Instant,
+    pub port: usize,
+    pub contents: Contents,
 }
 
 /// A frame that waits in its class.
@@ -27,16 +27,25 @@ pub(super) struct Waiting {
     slot: Slot,
     arrived: Instant,
     port: usize,
+    contents: Contents,
 }
 
-/// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short.
+/// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short with
+/// `tags` bytes of tags.
 #[inline(always)]
-fn trim(frame: &mut Frame, total: usize) {
-    let end = IP + total;
-    if frame.len() != end || end < ethernet::MIN_WITHOUT_FCS {
+fn trim(frame: &mut Frame, total: usize, tags: usize) {
+    let (end, shortest) = (IP + total, ethernet::MIN_WITHOUT_FCS - tags);
+    if frame.len() != end || end < shortest {
         let bytes = frame.bytes_mut();
         bytes.truncate(end);
-        bytes.resize(end.max(ethernet::MIN_WITHOUT_FCS), 0);
+        bytes.resize(end.max(shortest), 0);
+    }
+}
+
+/// Puts tags behind the MAC addresses.
+pub(super) fn push_tags(frame: &mut Frame, tags: &[u8]) {
+    if !tags.is_empty() {
+        frame.bytes_mut().splice(TAGS..TAGS, tags.iter().copied());
     }
 }
 
@@ -52,9 +61,40 @@ impl Router {
     /// Takes what the classes have served until `now` on its way.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
-            let Waiting { slot, arrived, port } = frame;
-            let udp = udp_at(self.pool.get(slot));
-            self.served(Served { slot, arrived, end, port }, udp);
+            let Waiting { slot, arrived, port, contents } = frame;
+            self.served(Served { slot, arrived, end, port, contents });
+        }
+    }
+
+    /// Takes a frame that is of no type that a port itself knows: one with tags goes to its sub-interface.
+    #[cold]
+    pub(super) fn take_tagged(
+        &mut self,
+        now: Instant,
+        port: usize,
+        from: MacAddr,
+        group: bool,
+        frame: &mut Frame,
+    ) -> bool {
+        let tags = tags(frame);
+        let length = tags.len();
+        let Some(interface) = self.by_tags.find(port, tags) else {
+            self.truth.ignored += 1;
+            self.truth.unknown_vlan += u64::from(length > 0);
+            return false;
+        };
+        frame.bytes_mut().drain(TAGS..TAGS + length);
+        match u16::from_be_bytes([frame[TAGS], frame[TAGS + 1]]) {
+            ethertype::IPV4 => self.take_ipv4(now, interface, from, group, frame),
+            ethertype::IPV6 => self.take_ipv6(now, interface, from, group, frame),
+            ethertype::ARP => {
+                self.take_arp(now, interface, &frame[IP..]);
+                false
+            }
+            _ => {
+                self.truth.ignored += 1;
+                false
+            }
         }
     }
 
@@ -138,8 +178,8 @@ impl Router {
             self.truth.dropped.unresolved += 1;
             return false;
         };
-        let out = self.neighbours.get(next_hop).port;
-        let mtu = self.ports[out].mtu;
+        let out = &self.interfaces[self.neighbours.get(next_hop).interface];
+        let (mtu, tags) = (out.mtu, out.tags.len());
         if total > mtu {
             self.truth.dropped.mtu += 1;
             if packet[6] & 0x40 != 0 {
@@ -151,7 +191,7 @@ impl Router {
             }
             return false;
         }
-        trim(frame, total);
+        trim(frame, total, tags);
         let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
         let before = u16::from_be_bytes([header[8], header[9]]);
         header[8] -= 1;
@@ -178,7 +218,7 @@ impl Router {
         source.copy_from_slice(&packet[8..24]);
         destination.copy_from_slice(&packet[24..40]);
         let (source, destination) = (Ipv6Addr::from(source), Ipv6Addr::from(destination));
-        if destination.is_multicast() || destination == self.ports[port].link_local {
+        if destination.is_multicast() || destination == self.interfaces[port].link_local {
             self.take_own_ipv6(now, port, from, packet);
             return false;
         }
@@ -242,15 +282,15 @@ impl Router {
             self.truth.dropped.unresolved += 1;
             return false;
         };
-        let out = self.neighbours.get(next_hop).port;
-        let mtu = self.ports[out].mtu;
+        let out = &self.interfaces[self.neighbours.get(next_hop).interface];
+        let (mtu, tags) = (out.mtu, out.tags.len());
         if total > mtu {
             self.truth.dropped.mtu += 1;
             let mtu = mtu as u32;
             self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
             return false;
         }
-        trim(frame, total);
+        trim(frame, total, tags);
         frame.head_mut()[IP + 7] -= 1;
         self.forward(now, port, next_hop, frame)
     }
@@ -264,23 +304,25 @@ impl Router {
             let slot = self.pool.adopt(frame);
             return self.resolve(now, ingress, next_hop, slot);
         };
-        let port = neighbour.port;
+        let out = &self.interfaces[neighbour.interface];
+        let port = out.port;
         let Some(end) = self.server.offer(now) else {
-            self.ports[ingress].counters.in_discards += 1;
+            self.ports[self.interfaces[ingress].port].counters.in_discards += 1;
             self.truth.dropped.buffer += 1;
             return true;
         };
-        address(frame, mac, self.ports[port].mac);
-        let udp = udp_at(frame);
+        address(frame, mac, out.mac);
+        let contents = contents(frame);
+        push_tags(frame, &out.tags);
         self.truth.queued += 1;
         let slot = self.pool.adopt(frame);
-        self.served(Served { slot, arrived: now, end, port }, udp)
+        self.served(Served { slot, arrived: now, end, port, contents })
     }
 
     fn resolve(&mut self, now: Instant, ingress: usize, next_hop: usize, slot: Slot) -> bool {
         let neighbour = self.neighbours.get_mut(next_hop);
         if let Some(mac) = neighbour.mac {
-            let out = neighbour.port;
+            let out = neighbour.interface;
             return self.serve(now, ingress, out, mac, slot);
         }
         if neighbour.pending.len() < self.pending_limit {
@@ -300,7 +342,7 @@ impl Router {
     pub(super) fn serve_pending(&mut self, now: Instant, next_hop: usize) {
         let neighbour = self.neighbours.get_mut(next_hop);
         let Some(mac) = neighbour.mac else { return };
-        let out = neighbour.port;
+        let out = neighbour.interface;
         let mut pending = std::mem::take(&mut neighbour.pending);
         for Pending { slot, ingress } in pending.drain(..) {
             self.serve(now, ingress, out, mac, slot);
@@ -308,23 +350,28 @@ impl Router {
         // Hands the room back, so that the next time allocates nothing.
         let neighbour = self.neighbours.get_mut(next_hop);
         neighbour.pending = pending;
+        let port = self.interfaces[out].port;
         for slot in std::mem::take(&mut neighbour.own) {
-            if self.ports[out].down {
+            if self.ports[port].down {
                 self.pool.release(slot);
                 continue;
             }
             self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&mac.0);
-            self.departures.schedule_other(now, out, slot, false);
+            self.departures.schedule_other(now, port, slot, false);
         }
     }
 
-    fn serve(&mut self, now: Instant, ingress: usize, port: usize, mac: MacAddr, slot: Slot) -> bool {
-        let source = self.ports[port].mac;
+    fn serve(&mut self, now: Instant, ingress: usize, out: usize, mac: MacAddr, slot: Slot) -> bool {
+        let (out, ingress) = (&self.interfaces[out], self.interfaces[ingress].port);
+        let port = out.port;
         let frame = self.pool.get_mut(slot);
-        address(frame, mac, source);
+        address(frame, mac, out.mac);
+        let (contents, dscp) = (contents(frame), dscp(frame));
+        push_tags(frame, &out.tags);
         if let Some(classes) = &mut self.classes {
-            let class = classes.of(dscp(frame));
-            if classes.offer(now, class, frame.len() + 4, Waiting { slot, arrived: now, port }).is_err() {
+            let class = classes.of(dscp);
+            let waiting = Waiting { slot, arrived: now, port, contents };
+            if classes.offer(now, class, frame.len() + 4, waiting).is_err() {
                 self.ports[ingress].counters.in_discards += 1;
                 self.discard(slot, |d| &mut d.buffer);
             }
@@ -335,22 +382,21 @@ impl Router {
             self.discard(slot, |d| &mut d.buffer);
             return true;
         };
-        let udp = udp_at(self.pool.get(slot));
-        self.served(Served { slot, arrived: now, end, port }, udp)
+        self.served(Served { slot, arrived: now, end, port, contents })
     }
 
-    /// The UDP header, if there is one, is at `udp`.
     #[inline(always)]
-    fn served(&mut self, served: Served, udp: Option<usize>) -> bool {
+    fn served(&mut self, served: Served) -> bool {
         let (slot, port) = (served.slot, served.port);
-        let Some(udp) = udp else {
+        if served.contents != Contents::Datagram && (served.contents == Contents::Other || !self.mistreats(port)) {
+            self.truth.test_frames += u64::from(served.contents == Contents::Transport);
             let ready = self.ready(served.end);
             if let Some(at) = self.line(port, ready, slot) {
                 self.departures.schedule_other(at, port, slot, true);
             }
             return false;
-        };
-        if !self.faulty && self.ports[port].parked.is_empty() {
+        }
+        if !self.mistreats(port) {
             self.truth.test_frames += 1;
             let ready = self.ready(served.end);
             if let Some(at) = self.line(port, ready, slot) {
@@ -362,18 +408,25 @@ impl Router {
         }
         // What is parked is waited for.
         let parks = self.faults.reorder.is_some() || self.ports.iter().any(|p| !p.parked.is_empty());
-        self.mistreat(served, udp);
-        !parks
+        let noticed = served.contents != Contents::Datagram;
+        self.mistreat(served);
+        !parks && !noticed
     }
 
-    fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
+    /// Must test frames to a port go through the faults?
+    #[inline(always)]
+    fn mistreats(&self, port: usize) -> bool {
+        self.faulty || !self.ports[port].parked.is_empty()
+    }
+
+    pub(super) fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
         *cause(&mut self.truth.dropped) += 1;
         self.truth.queued -= 1;
         self.pool.release(slot);
     }
 
     #[inline]
-    fn ready(&mut self, end: Instant) -> Instant {
+    pub(super) fn ready(&mut self, end: Instant) -> Instant {
         let ready = end + self.delay;
         if self.jitter.is_zero() {
             return ready;
@@ -383,7 +436,7 @@ impl Router {
     }
 
     #[inline(always)]
-    fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
+    pub(super) fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let out = &mut self.ports[port];
         if out.down {
             self.discard(slot, |d| &mut d.link_down);
@@ -395,87 +448,5 @@ impl Router {
             self.discard(slot, |d| &mut d.egress);
         }
         departure
-    }
-
-    /// Takes a UDP frame, whose UDP header starts at `udp`, through the faults and to the line.
-    #[cold]
-    fn mistreat(&mut self, served: Served, udp: usize) {
-        let Served { slot, arrived, end, mut port } = served;
-        self.truth.test_frames += 1;
-        let number = self.truth.test_frames;
-        // Before all drops: the load is what arrives.
-        let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
-        if is_nth(number, self.faults.drop_every) {
-            return self.discard(slot, |d| &mut d.fault_every);
-        }
-        if self.faults.drop_share > 0.0 && self.fault_random.chance(self.faults.drop_share) {
-            return self.discard(slot, |d| &mut d.fault_share);
-        }
-        if self.faults.drop_window.is_some_and(|(from, to)| from <= arrived && arrived < to) {
-            return self.discard(slot, |d| &mut d.fault_window);
-        }
-        if low.is_some_and(|f| is_nth(number, f.every)) {
-            return self.discard(slot, |d| &mut d.fault_low_load);
-        }
-        if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
-            let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
-            self.truth.corrupted +=
-                u64::from(flip(&mut self.pool.get_mut(slot).bytes_mut()[udp..], offset, corrupt.fix_checksum));
-        }
-        if let Some(wrong) = self.faults.misroute.filter(|m| is_nth(number, m.every) && m.to_port != port) {
-            port = wrong.to_port;
-            let mac = self.neighbours.any_on(port);
-            let frame = self.pool.get_mut(slot).head_mut();
-            frame[6..12].copy_from_slice(&self.ports[port].mac.0);
-            if let Some(mac) = mac {
-                frame[..6].copy_from_slice(&mac.0);
-            }
-            self.truth.misrouted += 1;
-        }
-        if let Some(wrong) = self.faults.wrong_next_hop.filter(|w| is_nth(number, w.every)) {
-            self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&wrong.mac.0);
-            self.truth.wrong_next_hop += 1;
-        }
-        let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));
-        let ready = self.ready(end);
-        if let Some(at) = self.line(port, ready, slot) {
-            if let Some(hold) = self.faults.hold.filter(|h| is_nth(number, h.every)) {
-                self.truth.held += 1;
-                self.departures.schedule_apart(at + hold.time, port, slot);
-            } else if let Some(r) = self.faults.reorder.filter(|r| is_nth(number, r.every) && r.positions > 0) {
-                let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
-                self.ports[port].parked.push_back(parked);
-            } else {
-                self.departures.schedule(at, port, slot, false);
-                self.pass(port, at);
-            }
-        }
-        if let Some(copy) = copy {
-            self.truth.duplicated += 1;
-            self.truth.queued += 1;
-            if let Some(at) = self.line(port, ready, copy) {
-                self.departures.schedule(at, port, copy, false);
-            }
-        }
-    }
-
-    /// A UDP frame takes its turn on `port` at `at`: the parked ones that it is the last to pass go behind it.
-    fn pass(&mut self, port: usize, at: Instant) {
-        let parked = &mut self.ports[port].parked;
-        let mut i = 0;
-        for _ in 0..parked.len() {
-            parked[i].to_pass -= 1;
-            if parked[i].to_pass > 0 && parked[i].limit > at {
-                i += 1;
-                continue;
-            }
-            let Some(frame) = parked.remove(i) else { return };
-            if frame.to_pass == 0 && frame.limit >= at {
-                self.truth.reordered += 1;
-            } else {
-                self.truth.reorder_expired += 1;
-            }
-            self.departures.schedule_apart(at.min(frame.limit), port, frame.slot);
-        }
     }
 }

@@ -1,11 +1,15 @@
 //! What the data plane looks at in a frame, and what a fault changes there.
 
 use super::routing::TCP;
+use drophammer_model::traffic::HeaderKind;
 use drophammer_wire::ipv4::protocol;
-use drophammer_wire::{checksum, ethernet, ipv4, ipv6, udp};
+use drophammer_wire::stack::{Checksum, ChecksumKind, Stop, locate};
+use drophammer_wire::{ethernet, ipv4, udp};
 use std::net::Ipv4Addr;
 
-/// Where the IP header starts.
+/// Where the tags are.
+pub(super) const TAGS: usize = 12;
+/// Where the IP header starts in a frame without tags.
 pub(super) const IP: usize = ethernet::LEN;
 
 /// Addresses that are neither source nor destination of anything that is forwarded: "this network", loopback, multicast,
@@ -25,45 +29,64 @@ pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
     matches!(protocol, TCP | protocol::UDP).then_some(u16::from_be_bytes([ports[2], ports[3]]))
 }
 
-/// Where the UDP header of a whole, well-formed test frame starts.
+/// What a transit frame carries, as far as faults and departures care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    /// A datagram, which nobody answers.
+    Datagram,
+    /// TCP, ICMP echo, or any transport behind more than one IP header and its options.
+    Transport,
+    /// Fragments, other protocols, what cannot be read.
+    Other,
+}
+
+/// What a frame without tags carries.
 #[inline(always)]
-pub(super) fn udp_at(frame: &[u8]) -> Option<usize> {
-    let frame: &[u8; IP + ipv4::LEN] = frame.first_chunk()?;
-    let at = match frame[12..14] {
-        [0x08, 0x00] => {
-            let fragment = u16::from_be_bytes([frame[IP + 6], frame[IP + 7]]) & 0x3fff != 0;
-            let header = usize::from(frame[IP] & 15) * 4;
-            let total = usize::from(u16::from_be_bytes([frame[IP + 2], frame[IP + 3]]));
-            (frame[IP + 9] == protocol::UDP && !fragment && total >= header + udp::LEN).then_some(IP + header)?
-        }
-        _ => {
-            let payload = usize::from(u16::from_be_bytes([frame[IP + 4], frame[IP + 5]]));
-            (frame[IP + 6] == protocol::UDP && payload >= udp::LEN).then_some(IP + ipv6::LEN)?
-        }
-    };
-    Some(at)
+pub(super) fn contents(frame: &[u8]) -> Contents {
+    if is_datagram(frame) { Contents::Datagram } else { contents_by_layers(frame) }
+}
+
+#[cold]
+fn contents_by_layers(frame: &[u8]) -> Contents {
+    if locate(frame).stop() == Stop::Transport { Contents::Transport } else { Contents::Other }
+}
+
+/// The short way to know the frames that are many: UDP behind an IP header without extensions.
+#[inline(always)]
+fn is_datagram(frame: &[u8]) -> bool {
+    let Some(frame) = frame.first_chunk::<{ IP + ipv4::LEN }>() else { return false };
+    if frame[12..14] == [0x08, 0x00] {
+        let fragment = u16::from_be_bytes([frame[IP + 6], frame[IP + 7]]) & 0x3fff != 0;
+        let header = usize::from(frame[IP] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([frame[IP + 2], frame[IP + 3]]));
+        frame[IP + 9] == protocol::UDP && !fragment && total >= header + udp::LEN
+    } else {
+        let payload = usize::from(u16::from_be_bytes([frame[IP + 4], frame[IP + 5]]));
+        frame[IP + 6] == protocol::UDP && payload >= udp::LEN
+    }
+}
+
+/// The tags of a frame, as they stand in it behind the MAC addresses; empty if there are none.
+pub(super) fn tags(frame: &[u8]) -> &[u8] {
+    let layers = locate(frame);
+    let last = layers.iter().skip(1).take_while(|layer| layer.kind == HeaderKind::Vlan).last();
+    // A tag is two bytes of type before the header, and the two that say which.
+    last.map_or(&[], |tag| &frame[TAGS..tag.offset() + 2])
 }
 
 /// Inverts all bits of one payload byte; false when there is no payload.
-pub(super) fn flip(datagram: &mut [u8], offset: usize, fix_checksum: bool) -> bool {
-    let length = usize::from(u16::from_be_bytes([datagram[4], datagram[5]])).min(datagram.len());
-    let Some(payload) = length.checked_sub(udp::LEN).filter(|l| *l > 0) else { return false };
-    let at = udp::LEN + offset % payload;
-    let word = |d: &[u8]| {
-        let even = at & !1;
-        // The last byte of an odd length is summed with a zero behind it.
-        u16::from_be_bytes([d[even], if even + 1 < length { d[even + 1] } else { 0 }])
-    };
-    let before = word(datagram);
-    datagram[at] ^= 0xff;
-    let after = word(datagram);
-    let field = u16::from_be_bytes([datagram[6], datagram[7]]);
-    if fix_checksum && field != 0 {
-        let field = match checksum::update(field, before, after) {
-            0 => 0xffff,
-            field => field,
-        };
-        datagram[6..8].copy_from_slice(&field.to_be_bytes());
+pub(super) fn flip(frame: &mut [u8], offset: usize, fix_checksum: bool) -> bool {
+    let layers = locate(frame);
+    let payload = layers.payload();
+    if payload.is_empty() {
+        return false;
+    }
+    let wrong: Vec<usize> = layers.wrong_checksums(frame).map(|c| c.header).collect();
+    let absent = |c: &Checksum, frame: &[u8]| c.kind == ChecksumKind::Udp && frame[c.at..c.at + 2] == [0, 0];
+    let right: Vec<_> = layers.checksums(frame).filter(|c| !wrong.contains(&c.header) && !absent(c, frame)).collect();
+    frame[payload.start + offset % payload.len()] ^= 0xff;
+    if fix_checksum {
+        right.iter().for_each(|checksum| checksum.write(frame));
     }
     true
 }

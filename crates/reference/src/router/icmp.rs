@@ -27,12 +27,12 @@ impl Router {
     pub(super) fn report4<'p>(
         &mut self,
         now: Instant,
-        port: usize,
+        interface: usize,
         to: MacAddr,
         packet: &'p [u8],
         message: impl FnOnce(&'p [u8]) -> icmpv4::Repr<'p>,
     ) {
-        let Some((own, _)) = self.ports[port].ipv4 else { return };
+        let Some((own, _)) = self.interfaces[interface].ipv4 else { return };
         let header = usize::from(packet[0] & 15) * 4;
         let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
         let is_error = packet[9] == protocol::ICMP && !matches!(packet.get(header), Some(0 | 8));
@@ -42,15 +42,15 @@ impl Router {
         let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
         // The header and 64 bits of what follows (RFC 792).
         let message = message(&packet[..packet.len().min(header.max(ipv4::LEN) + 8)]);
-        let link = Link { source: self.ports[port].mac, destination: to };
-        self.send(now, port, |out| compose::icmpv4(out, link, own, source, 0, &message));
+        let link = Link { source: self.interfaces[interface].mac, destination: to };
+        self.send(now, interface, |out| compose::icmpv4(out, link, own, source, 0, &message));
     }
 
     /// The same for IPv6 (RFC 4443 section 2.4 e).
     pub(super) fn report6<'p>(
         &mut self,
         now: Instant,
-        port: usize,
+        interface: usize,
         to: MacAddr,
         packet: &'p [u8],
         message: impl FnOnce(&'p [u8]) -> icmpv6::Repr<'p>,
@@ -62,27 +62,27 @@ impl Router {
         if is_error || source.is_unspecified() || source.is_multicast() || !self.may_report(now) {
             return;
         }
-        let own = self.ports[port].ipv6.map_or(self.ports[port].link_local, |a| a.0);
+        let own = self.interfaces[interface].ipv6.map_or(self.interfaces[interface].link_local, |a| a.0);
         let length = ipv6::LEN + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
         let message = message(&packet[..packet.len().min(length).min(ORIGINAL_V6)]);
-        let link = Link { source: self.ports[port].mac, destination: to };
-        self.send(now, port, |out| compose::icmpv6(out, link, own, source, 64, &message));
+        let link = Link { source: self.interfaces[interface].mac, destination: to };
+        self.send(now, interface, |out| compose::icmpv6(out, link, own, source, 64, &message));
     }
 
     /// The next hop of the frame in `slot` did not answer. Its Ethernet header still lacks addresses, so the report goes to
-    /// a neighbour known on the port that it came in by.
-    pub(super) fn report_unreachable_host(&mut self, now: Instant, port: usize, slot: Slot) {
-        let Some(to) = self.neighbours.any_on(port) else { return };
+    /// a neighbour known on the interface that it came in by.
+    pub(super) fn report_unreachable_host(&mut self, now: Instant, interface: usize, slot: Slot) {
+        let Some(to) = self.neighbours.any_on(interface) else { return };
         let frame = std::mem::take(self.pool.get_mut(slot));
         let packet = &frame[ethernet::LEN..];
         if frame[12] == 0x08 {
-            self.report4(now, port, to, packet, |original| icmpv4::Repr::DestinationUnreachable {
+            self.report4(now, interface, to, packet, |original| icmpv4::Repr::DestinationUnreachable {
                 code: icmpv4::unreachable::HOST,
                 next_hop_mtu: 0,
                 original,
             });
         } else {
-            self.report6(now, port, to, packet, |original| icmpv6::Repr::DestinationUnreachable {
+            self.report6(now, interface, to, packet, |original| icmpv6::Repr::DestinationUnreachable {
                 code: icmpv6::unreachable::ADDRESS,
                 original,
             });

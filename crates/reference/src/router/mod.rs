@@ -4,6 +4,7 @@ mod control;
 mod forward;
 mod header;
 mod icmp;
+mod mistreat;
 mod routing;
 
 use crate::classes::{ClassCounters, Classes};
@@ -12,6 +13,7 @@ use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
+use crate::interfaces::{self, ByTags, Interface};
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -23,17 +25,19 @@ use drophammer_model::Instant;
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::frame::Frame;
-use drophammer_wire::icmpv6::ndp;
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// A reference device; see the crate for what is exact about it.
 pub struct Router {
     ports: Vec<Port>,
+    /// That of each port at the index of the port, then the sub-interfaces.
+    interfaces: Vec<Interface>,
+    by_tags: ByTags,
     fib: Fib,
     speaker: Option<Box<Speaker>>,
-    /// Packets of the speaker, one behind the other, and where each ends and by which port it goes.
+    /// Packets of the speaker, one behind the other, and where each ends and by which interface it goes.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
     neighbours: Neighbours,
@@ -63,10 +67,6 @@ struct Port {
     mac: MacAddr,
     /// The link is down.
     down: bool,
-    ipv4: Option<(Ipv4Addr, u8)>,
-    ipv6: Option<(Ipv6Addr, u8)>,
-    link_local: Ipv6Addr,
-    mtu: usize,
     line: Line,
     parked: VecDeque<Parked>,
     counters: PortCounters,
@@ -89,8 +89,10 @@ impl Router {
         let room = |limit: Option<usize>| limit.unwrap_or(usize::MAX);
         let (all, ipv4, ipv6) = (room(config.fib_limit), room(config.fib_limit_ipv4), room(config.fib_limit_ipv6));
         let mut fib = Fib::new(Room { all, ipv4, ipv6 });
-        for (i, port) in config.ports.iter().enumerate() {
-            if let Some((address, len)) = port.ipv4 {
+        let interfaces = interfaces::interfaces(&config)?;
+        let by_tags = ByTags::new(&interfaces)?;
+        for (i, interface) in interfaces.iter().enumerate() {
+            if let Some((address, len)) = interface.ipv4 {
                 fib.add_own(address.into(), len, Target::Connected(i))?;
                 if len < 31 {
                     let broadcast =
@@ -98,26 +100,19 @@ impl Router {
                     fib.add_own(broadcast.into(), 32, Target::Broadcast)?;
                 }
             }
-            if let Some((address, len)) = port.ipv6 {
+            if let Some((address, len)) = interface.ipv6 {
                 fib.add_own(address.into(), len, Target::Connected(i))?;
             }
         }
-        for port in &config.ports {
-            for address in
-                [port.ipv4.map(|a| IpAddr::V4(a.0)), port.ipv6.map(|a| IpAddr::V6(a.0))].into_iter().flatten()
-            {
-                fib.add_own(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
-            }
+        for address in interfaces.iter().flat_map(Interface::addresses) {
+            fib.add_own(address, if address.is_ipv4() { 32 } else { 128 }, Target::Local)?;
         }
         let count = config.ports.len();
-        let speaker = config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp).map(Box::new)).transpose()?;
+        let speaker =
+            config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
             down: false,
-            ipv4: p.ipv4,
-            ipv6: p.ipv6,
-            link_local: ndp::link_local(p.mac),
-            mtu: p.mtu as usize,
             line: Line::new(p.speed, p.egress_buffer),
             parked: VecDeque::new(),
             counters: PortCounters::default(),
@@ -130,6 +125,8 @@ impl Router {
         let mut router = Router {
             classes,
             ports: ports.collect(),
+            interfaces,
+            by_tags,
             fib,
             speaker,
             spoken: (Vec::new(), Vec::new()),
@@ -163,7 +160,7 @@ impl Router {
     /// # Errors
     /// [`ConfigError`] when its port, length or families do not fit.
     pub fn add_route(&mut self, route: Route) -> Result<(), ConfigError> {
-        if route.port >= self.ports.len() {
+        if route.port >= self.interfaces.len() {
             return Err(ConfigError::NoSuchPort(route.port));
         }
         if route.prefix.is_ipv4() != route.next_hop.is_ipv4() {
@@ -239,9 +236,9 @@ impl Router {
         &self.filter.matches
     }
 
-    /// Where it believes a neighbour to be.
-    pub fn neighbour(&self, port: usize, address: IpAddr) -> Option<MacAddr> {
-        self.neighbours.find(port, address).and_then(|i| self.neighbours.get(i).mac)
+    /// Where it believes a neighbour on a port, or on the interface of this number, to be.
+    pub fn neighbour(&self, interface: usize, address: IpAddr) -> Option<MacAddr> {
+        self.neighbours.find(interface, address).and_then(|i| self.neighbours.get(i).mac)
     }
 
     /// Takes a frame (without FCS) whose last bit came in at `now`. What leaves because of it is given by
@@ -304,10 +301,7 @@ impl Router {
                 self.take_arp(now, port, packet);
                 false
             }
-            _ => {
-                self.truth.ignored += 1;
-                false
-            }
+            _ => self.take_tagged(now, port, header.source, group, frame),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the router does with routes: BGP's packets, the forwarding table, links that go and come.
 
-use super::{Port, Router};
-use crate::config::is_neighbour;
+use super::Router;
+use super::forward::push_tags;
 use crate::faults::is_nth;
 use crate::speaker::Speaker;
 use crate::table::Target;
@@ -12,13 +12,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The protocol number.
 pub(super) const TCP: u8 = 6;
-
-impl Port {
-    /// Can a neighbour on this link have this address?
-    pub(super) fn on_link(&self, address: IpAddr) -> bool {
-        matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) || is_neighbour(self.ipv4, self.ipv6, address)
-    }
-}
 
 impl Router {
     /// The link of a port goes down or comes up at `now`. While it is down nothing is received by it (such frames count as
@@ -34,14 +27,15 @@ impl Router {
         if was_down || up {
             return;
         }
-        self.with_speaker(|speaker, hops| speaker.link_down(now, port, hops));
+        let over = self.interfaces.iter().map(|interface| interface.port == port).collect::<Vec<_>>();
+        self.with_speaker(|speaker, hops| speaker.link_down(now, &over, hops));
         self.speak(now);
         self.install_routes(now);
     }
 
     /// A TCP segment for an address of the device.
-    pub(super) fn take_tcp(&mut self, now: Instant, port: usize, packet: &[u8]) {
-        let taken = self.with_speaker(|speaker, hops| speaker.receive(now, port, packet, hops));
+    pub(super) fn take_tcp(&mut self, now: Instant, interface: usize, packet: &[u8]) {
+        let taken = self.with_speaker(|speaker, hops| speaker.receive(now, interface, packet, hops));
         if taken == Some(true) {
             self.speak(now);
             self.install_routes(now);
@@ -52,10 +46,11 @@ impl Router {
         &mut self,
         act: impl FnOnce(&mut Speaker, &mut dyn FnMut(usize, IpAddr) -> Option<u32>) -> T,
     ) -> Option<T> {
-        let Router { speaker, ports, neighbours, truth, .. } = self;
+        let Router { speaker, interfaces, neighbours, truth, .. } = self;
         let speaker = speaker.as_mut()?;
-        let done = act(speaker, &mut |port, address| {
-            let neighbour = if ports[port].on_link(address) { neighbours.intern(port, address) } else { None };
+        let done = act(speaker, &mut |interface, address| {
+            let on_link = interfaces[interface].on_link(address);
+            let neighbour = if on_link { neighbours.intern(interface, address) } else { None };
             neighbour.map(|i| i as u32)
         });
         truth.bgp = speaker.truth();
@@ -69,14 +64,14 @@ impl Router {
         }
         let (mut bytes, mut ends) = std::mem::take(&mut self.spoken);
         self.with_speaker(|speaker, hops| {
-            speaker.poll(now, hops, &mut |port, packet| {
+            speaker.poll(now, hops, &mut |interface, packet| {
                 bytes.extend_from_slice(packet);
-                ends.push((port, bytes.len()));
+                ends.push((interface, bytes.len()));
             });
         });
         let mut start = 0;
-        for (port, end) in ends.drain(..) {
-            self.send_packet(now, port, &bytes[start..end]);
+        for (interface, end) in ends.drain(..) {
+            self.send_packet(now, interface, &bytes[start..end]);
             start = end;
         }
         bytes.clear();
@@ -85,7 +80,7 @@ impl Router {
 
     /// Sends an IP packet of its own to a neighbour. One whose MAC address is not known is asked for it, and the packet waits for the
     /// answer, behind as many others as of transit frames; what is more is lost, and TCP sends it again.
-    fn send_packet(&mut self, now: Instant, port: usize, packet: &[u8]) {
+    fn send_packet(&mut self, now: Instant, interface: usize, packet: &[u8]) {
         let destination: IpAddr = match packet.first().map(|b| b >> 4) {
             Some(4) if packet.len() >= 20 => Ipv4Addr::new(packet[16], packet[17], packet[18], packet[19]).into(),
             Some(6) if packet.len() >= 40 => {
@@ -95,21 +90,25 @@ impl Router {
             }
             _ => return,
         };
-        if !self.ports[port].on_link(destination) {
+        if !self.interfaces[interface].on_link(destination) {
             return;
         }
-        let Some(neighbour) = self.neighbours.intern(port, destination) else { return };
-        let (source, known) = (self.ports[port].mac, self.neighbours.get(neighbour).mac);
+        let Some(neighbour) = self.neighbours.intern(interface, destination) else { return };
+        let (source, known) = (self.interfaces[interface].mac, self.neighbours.get(neighbour).mac);
         let write = |frame: &mut Vec<u8>| {
             frame.resize(link::frame_len(packet), 0);
             link::write_frame(frame, Link { source, destination: known.unwrap_or_default() }, packet);
         };
         if known.is_some() {
-            return self.send(now, port, write);
+            return self.send(now, interface, write);
         }
-        if !self.ports[port].down && self.neighbours.get(neighbour).own.len() < self.pending_limit {
+        if !self.ports[self.interfaces[interface].port].down
+            && self.neighbours.get(neighbour).own.len() < self.pending_limit
+        {
             let slot = self.pool.take();
-            write(self.pool.get_mut(slot).bytes_mut());
+            let frame = self.pool.get_mut(slot);
+            write(frame.bytes_mut());
+            push_tags(frame, &self.interfaces[interface].tags);
             self.neighbours.get_mut(neighbour).own.push(slot);
         }
         if self.neighbours.start(neighbour, now) {

@@ -11,6 +11,7 @@ mod write;
 
 use crate::config::{BgpConfig, Config, ConfigError};
 use crate::faults::BgpFaults;
+use crate::interfaces::Interface;
 use crate::rib::{FibChange, PeerId, Rib, Timing};
 use crate::truth::BgpTruth;
 use drophammer_emulation::tcp::{ConnectionId, TcpConfig, TcpStack};
@@ -26,13 +27,13 @@ use std::net::IpAddr;
 const BUFFERS: usize = 256 << 20;
 const BUFFER: std::ops::RangeInclusive<usize> = 16 << 10..=256 << 10;
 
-/// What the speaker asks of the device: number of the neighbour with this address on the link of this port, `None` when
+/// What the speaker asks of the device: number of the neighbour with this address on the link of this interface, `None` when
 /// there can be none.
 pub(crate) type Hops<'a> = &'a mut dyn FnMut(usize, IpAddr) -> Option<u32>;
 
 /// The speaker.
 pub(crate) struct Speaker {
-    /// By port.
+    /// By interface.
     stacks: Vec<TcpStack>,
     peers: Vec<Peer>,
     by_address: HashMap<(usize, IpAddr), PeerId>,
@@ -53,17 +54,17 @@ impl Speaker {
     ///
     /// # Errors
     /// A peer on a port or address where none can be.
-    pub fn new(config: &Config, bgp: &BgpConfig) -> Result<Speaker, ConfigError> {
-        check(config, bgp)?;
+    pub fn new(config: &Config, bgp: &BgpConfig, interfaces: &[Interface]) -> Result<Speaker, ConfigError> {
+        check(interfaces, bgp)?;
         let one = BUFFERS / 2 / bgp.peers.len().max(1);
         let buffer = one.clamp(*BUFFER.start(), *BUFFER.end());
-        let mut stacks: Vec<TcpStack> = Vec::with_capacity(config.ports.len());
-        for port in &config.ports {
-            let mut tcp = TcpConfig::new(port.mtu as usize, config.seed);
+        let mut stacks: Vec<TcpStack> = Vec::with_capacity(interfaces.len());
+        for interface in interfaces {
+            let mut tcp = TcpConfig::new(interface.mtu, config.seed);
             (tcp.send_buffer, tcp.receive_buffer) = (buffer, buffer);
             tcp.ack_delay = Some(bgp.ack_delay).filter(|delay| !delay.is_zero());
             let mut stack = TcpStack::new(tcp);
-            for own in [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())].into_iter().flatten() {
+            for own in interface.addresses() {
                 stack.add_host(own);
                 stack.listen(own, bgp::PORT);
             }
@@ -85,7 +86,8 @@ impl Speaker {
             until_malformed: None,
             truth: BgpTruth::default(),
         };
-        let peers: Vec<Peer> = bgp.peers.iter().map(|peer| Peer::new(config, bgp, peer)).collect();
+        let peers: Vec<Peer> =
+            bgp.peers.iter().map(|peer| Peer::new(config.seed, bgp, peer, &interfaces[peer.port])).collect();
         let by_address = (0..).zip(&bgp.peers).map(|(id, peer)| ((peer.port, peer.address), id)).collect();
         let mut speaker = Speaker {
             stacks,
@@ -139,7 +141,7 @@ impl Speaker {
         true
     }
 
-    /// Does what is due until `now` and hands out the packets that leave, each with its port.
+    /// Does what is due until `now` and hands out the packets that leave, each with its interface.
     pub fn poll(&mut self, now: Instant, hops: Hops<'_>, out: &mut dyn FnMut(usize, &[u8])) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;
@@ -176,10 +178,10 @@ impl Speaker {
         Some(change)
     }
 
-    /// The link of a port went down: its sessions end without a word.
-    pub fn link_down(&mut self, now: Instant, port: usize, hops: Hops<'_>) {
+    /// The link under some interfaces went down (`over`: which): their sessions end without a word.
+    pub fn link_down(&mut self, now: Instant, over: &[bool], hops: Hops<'_>) {
         for id in 0..self.peers.len() {
-            if self.peers[id].port == port {
+            if over[self.peers[id].port] {
                 self.peers[id].session.abort(now);
                 self.mark(id as PeerId);
             }
@@ -259,7 +261,7 @@ impl Speaker {
     }
 }
 
-fn check(config: &Config, bgp: &BgpConfig) -> Result<(), ConfigError> {
+fn check(interfaces: &[Interface], bgp: &BgpConfig) -> Result<(), ConfigError> {
     let mut seen = HashMap::new();
     if bgp.asn == 0 || bgp.router_id.is_unspecified() {
         return Err(ConfigError::Limit("AS or BGP identifier 0"));
@@ -272,8 +274,11 @@ fn check(config: &Config, bgp: &BgpConfig) -> Result<(), ConfigError> {
         return Err(ConfigError::Limit("BGP peers"));
     }
     for peer in &bgp.peers {
-        let port = config.ports.get(peer.port).ok_or(ConfigError::NoSuchPort(peer.port))?;
-        if !port.is_neighbour(peer.address) || peer.asn == 0 || seen.insert((peer.port, peer.address), ()).is_some() {
+        let interface = interfaces.get(peer.port).ok_or(ConfigError::NoSuchPort(peer.port))?;
+        if !interface.is_neighbour(peer.address)
+            || peer.asn == 0
+            || seen.insert((peer.port, peer.address), ()).is_some()
+        {
             return Err(ConfigError::Peer(peer.address));
         }
     }

@@ -2,9 +2,10 @@
 
 use super::input::Source;
 use super::{Hops, Speaker, write};
-use crate::config::{BgpConfig, BgpPeer, Config};
+use crate::config::{BgpConfig, BgpPeer};
+use crate::interfaces::Interface;
 use crate::rib::{self, PeerId};
-use drophammer_emulation::bgp::session::{Session, State, Wish};
+use drophammer_emulation::bgp::session::{Session, State, TcpAction};
 use drophammer_emulation::bgp::{Closed, SessionConfig};
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId};
 use drophammer_model::Instant;
@@ -20,6 +21,7 @@ const AHEAD: usize = 32 << 10;
 
 /// A peer.
 pub(super) struct Peer {
+    /// Interface of its link.
     pub port: usize,
     pub address: IpAddr,
     client: bool,
@@ -80,14 +82,14 @@ impl Share {
 }
 
 impl Peer {
-    pub fn new(config: &Config, bgp: &BgpConfig, peer: &BgpPeer) -> Peer {
-        let port = &config.ports[peer.port];
+    /// On `interface`.
+    pub fn new(seed: u64, bgp: &BgpConfig, peer: &BgpPeer, interface: &Interface) -> Peer {
         let family = if peer.address.is_ipv4() { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST };
         let mut session = SessionConfig::new(bgp.asn, peer.asn, bgp.router_id);
         session.hold_time = bgp.hold_time;
         session.families = vec![family];
         session.passive = !peer.connect;
-        session.seed = config.seed;
+        session.seed = seed;
         if !peer.connect {
             // Whoever waits may do so at once.
             session.idle_hold = Duration::ZERO;
@@ -96,7 +98,7 @@ impl Peer {
             port: peer.port,
             address: peer.address,
             client: peer.client,
-            own: [port.ipv4.map(|a| a.0.into()), port.ipv6.map(|a| a.0.into())],
+            own: [interface.ipv4.map(|a| a.0.into()), interface.ipv6.map(|a| a.0.into())],
             session: Session::new(session),
             connection: None,
             up: false,
@@ -324,26 +326,26 @@ impl Speaker {
         }
     }
 
-    /// Carries out what the session wishes.
+    /// Carries out what the session wants of TCP.
     fn carry_out(&mut self, now: Instant, id: PeerId) {
         let Speaker { peers, stacks, by_connection, .. } = self;
         let peer = &mut peers[usize::from(id)];
         let (port, stack) = (peer.port, &mut stacks[peer.port]);
         loop {
             match peer.session.poll(now) {
-                Wish::None => return,
-                Wish::Listen => {}
-                Wish::Connect => {
+                TcpAction::None => return,
+                TcpAction::Listen => {}
+                TcpAction::Connect => {
                     if let Some(own) = peer.own[usize::from(peer.is_ipv6())] {
                         let connection = stack.connect(now, own, SocketAddr::new(peer.address, bgp::PORT));
                         peer.connection = Some(connection);
                         by_connection.insert((port, connection), id);
                     }
                 }
-                wish @ (Wish::Close | Wish::Abort) => {
+                action @ (TcpAction::Close | TcpAction::Abort) => {
                     let Some(connection) = peer.connection.take() else { continue };
                     by_connection.remove(&(port, connection));
-                    if wish == Wish::Close {
+                    if action == TcpAction::Close {
                         stack.close(connection)
                     } else {
                         stack.abort(connection)

@@ -267,7 +267,13 @@ fn unreach(value: &[u8]) -> Result<Nets<'_>, Notification> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netgauze_bgp_pkt::path_attribute::{AsPath, MpReach, MpUnreach, PathAttributeValue};
+    use netgauze_bgp_pkt::update::BgpUpdateMessage;
+    use netgauze_bgp_pkt::wire::deserializer::BgpParsingContext;
+    use netgauze_parse_utils::reader::SliceReader;
+    use netgauze_parse_utils::traits::ParseFromWithOneInput;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     /// An UPDATE of withdrawn routes, attributes and announced routes.
     fn body(withdrawn: &[u8], attributes: &[&[u8]], announced: &[u8]) -> Vec<u8> {
@@ -341,7 +347,73 @@ mod tests {
         assert_eq!(end(&[0, 0, 0, 0]), Ok(()), "an End-of-RIB");
     }
 
+    /// A prefix as it stands in an UPDATE, bits beyond its length zero.
+    fn emit(address: u128, bits: u32, len: u8) -> Vec<u8> {
+        let address = address >> (bits - u32::from(len)) << (bits - u32::from(len));
+        let bytes = (address << (128 - bits)).to_be_bytes();
+        [&[len], &bytes[..usize::from(len.div_ceil(8))]].concat()
+    }
+
     proptest! {
+        #[test]
+        fn netgauze_reads_the_same(
+            four in proptest::collection::vec((0x0a00_0000u32..0x7f00_0000, 8u8..=32), 0..40),
+            six in proptest::collection::vec((0x2000u128 << 112..0x4000 << 112, 3u8..=128), 0..40),
+            origin in 0u8..3, ases in proptest::collection::vec(any::<u32>(), 1..9), med: u32,
+        ) {
+            let four: Vec<_> = four.iter().flat_map(|(address, len)| emit((*address).into(), 32, *len)).collect();
+            let six: Vec<_> = six.iter().flat_map(|(address, len)| emit(*address, 128, *len)).collect();
+            let long = |code: u8, value: &[u8]| {
+                let len = (value.len() as u16).to_be_bytes();
+                [&[0x90, code, len[0], len[1]], value].concat()
+            };
+            let hop = "2001:2::2".parse::<Ipv6Addr>().unwrap();
+            let reach = long(14, &[&[0, 2, 1, 16], &hop.octets()[..], &[0], &six].concat());
+            let unreach = long(15, &[&[0, 2, 1], &six[..]].concat());
+            let mut path = vec![0x40, 2, 2 + 4 * ases.len() as u8, 2, ases.len() as u8];
+            path.extend(ases.iter().flat_map(|a| a.to_be_bytes()));
+            let med_bytes = [&[0x80, 4, 4], &med.to_be_bytes()[..]].concat();
+            let list: &[&[u8]] = &[&reach, &unreach, &[0x40, 1, 1, origin], &path, HOP, &med_bytes];
+            let body = body(&four, list, &four);
+
+            let ours = read(&body, false).unwrap();
+            let attributes = ours.attributes.unwrap();
+            let mut context = BgpParsingContext::new(true, HashMap::new(), HashMap::new(), true, true, true, true);
+            let theirs = BgpUpdateMessage::parse(&mut SliceReader::new(&body), &mut context).unwrap();
+            macro_rules! nets {
+                ($routes:expr) => { $routes.iter().map(|r| r.network().address().to_string()).collect::<Vec<_>>() };
+            }
+            prop_assert_eq!(all(ours.withdrawn[0]), nets!(theirs.withdraw_routes()));
+            prop_assert_eq!(all(ours.announced[0].0), nets!(theirs.nlri()));
+            let mut read = 0;
+            for attribute in theirs.path_attributes() {
+                read += 1;
+                match attribute.value() {
+                    PathAttributeValue::MpReach(MpReach::Ipv6Unicast { next_hop_global, nlri, .. }) => {
+                        prop_assert_eq!(ours.announced[1].1, Some((*next_hop_global).into()));
+                        prop_assert_eq!(all(ours.announced[1].0), nets!(nlri));
+                    }
+                    PathAttributeValue::MpUnreach(MpUnreach::Ipv6Unicast { nlri, .. }) => {
+                        prop_assert_eq!(all(ours.withdrawn[1]), nets!(nlri));
+                    }
+                    PathAttributeValue::Origin(theirs) => prop_assert_eq!(attributes.origin, *theirs as u8),
+                    PathAttributeValue::AsPath(AsPath::As4PathSegments(segments)) => {
+                        let theirs: Vec<_> = segments.iter().flat_map(|s| s.as_numbers()).copied().collect();
+                        prop_assert_eq!(&theirs, &ases);
+                        prop_assert_eq!(&attributes.as_path[2..], &path[5..]);
+                    }
+                    PathAttributeValue::NextHop(theirs) => {
+                        prop_assert_eq!(ours.announced[0].1, Some(theirs.next_hop().into()));
+                    }
+                    PathAttributeValue::MultiExitDiscriminator(theirs) => {
+                        prop_assert_eq!(attributes.med, Some(theirs.metric()));
+                    }
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+            prop_assert_eq!(read, 6);
+        }
+
         #[test]
         fn nothing_that_arrives_is_too_strange(
             noise in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..60, byte: u8, internal: bool,

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use drophammer_emulation::{HostAddress, HostConfig, HostStack};
+use drophammer_emulation::ping::{Echo, Ping, PingStats};
+use drophammer_emulation::protocol::Command;
+use drophammer_emulation::{Address, Device, DeviceConfig};
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_reference::{Config, PortConfig, Route, Router};
@@ -18,7 +20,7 @@ pub const SECOND: u64 = 1_000 * MS;
 
 pub struct Bench {
     pub router: Router,
-    pub hosts: Vec<HostStack>,
+    pub hosts: Vec<Device>,
     /// All that the router sent.
     pub sent: Vec<Sent>,
     /// All that the hosts sent.
@@ -65,14 +67,25 @@ pub fn config(ports: usize) -> Config {
     config
 }
 
-pub fn host(port: usize) -> HostStack {
-    HostStack::new(HostConfig {
-        mac: MacAddr::local(0x200 + port as u64),
-        ipv4: Some(HostAddress { address: net4(port, 2), prefix_len: 24, gateway: net4(port, 1) }),
-        ipv6: Some(HostAddress { address: net6(port, 2), prefix_len: 64, gateway: net6(port, 1) }),
-        seed: 7,
+pub fn host(port: usize) -> Device {
+    Device::new(DeviceConfig {
+        ipv4: Some(Address { address: net4(port, 2), prefix_len: 24, gateway: net4(port, 1) }),
+        ipv6: Some(Address { address: net6(port, 2), prefix_len: 64, gateway: net6(port, 1) }),
+        ..DeviceConfig::new(format!("port{port}"), MacAddr::local(0x200 + port as u64), 7)
     })
 }
+
+/// Lets a host ping its gateway; false when it does not use this family.
+pub fn ping(host: &mut Device, now: Instant, family: Family) -> bool {
+    host.command(now, "ping", &Command::Own(&Echo(family))).is_ok()
+}
+
+pub fn ping_stats(host: &Device, family: Family) -> Option<PingStats> {
+    host.protocol::<Ping>().and_then(|ping| ping.stats(family))
+}
+
+/// Bytes of bulk data that a host may send at a time.
+pub const BUDGET: usize = 64 << 10;
 
 impl Bench {
     /// Nobody knows anybody yet.
@@ -85,7 +98,7 @@ impl Bench {
     pub fn new(config: Config) -> Bench {
         let mut bench = Bench::cold(config);
         bench.wake_hosts(Instant(0));
-        assert!(bench.hosts.iter().all(HostStack::is_ready));
+        assert!(bench.hosts.iter().all(Device::is_ready));
         (bench.sent, bench.said) = (Vec::new(), Vec::new());
         bench
     }
@@ -94,7 +107,7 @@ impl Bench {
     pub fn wake_hosts(&mut self, now: Instant) {
         let mut said = Vec::new();
         for (i, host) in self.hosts.iter_mut().enumerate() {
-            host.poll(now, &mut |frame| said.push((i, frame.to_vec())));
+            host.poll(now, BUDGET, &mut |frame| said.push((i, frame.to_vec())));
         }
         for (i, frame) in said {
             self.router.receive(now, i, &frame);

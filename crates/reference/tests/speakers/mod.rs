@@ -1,9 +1,9 @@
 //! A reference device with an emulated BGP speaker on each port, in virtual time, on links that take none.
 
 use crate::common::{self, host, net4, net6};
-use drophammer_emulation::HostStack;
-use drophammer_emulation::bgp::session::{Session, State, Wish};
-use drophammer_emulation::bgp::{Closed, Inbox, NextHops, Outbox, SessionConfig};
+use drophammer_emulation::Device;
+use drophammer_emulation::bgp::session::{Session, State, TcpAction};
+use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Closed, NextHops, SessionConfig};
 use drophammer_emulation::compose::Link;
 use drophammer_emulation::tcp::{CloseReason, ConnState, ConnectionId, TcpConfig, TcpStack, link};
 use drophammer_model::Instant;
@@ -11,6 +11,12 @@ use drophammer_reference::{BgpConfig, BgpPeer, Config, Router};
 use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::message::{HEADER_LEN, emit_header, kind};
 use drophammer_wire::{MacAddr, bgp};
+use netgauze_bgp_pkt::path_attribute::{MpReach, MpUnreach, PathAttributeValue};
+use netgauze_bgp_pkt::update::BgpUpdateMessage;
+use netgauze_bgp_pkt::wire::deserializer::BgpParsingContext;
+use netgauze_parse_utils::reader::SliceReader;
+use netgauze_parse_utils::traits::ParseFromWithOneInput;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -50,6 +56,33 @@ fn nets(ipv6: bool, mut bytes: &[u8]) -> Vec<String> {
     all
 }
 
+/// Withdrawn and announced routes and the next hop of MP_REACH_NLRI as netgauze-bgp-pkt reads them: a reader that shares no code with
+/// the device or the tester.
+fn heard_by_netgauze(body: &[u8]) -> (Vec<String>, Vec<String>, Option<IpAddr>) {
+    macro_rules! nets {
+        ($routes:expr) => {
+            $routes.iter().map(|route| route.network().address().to_string())
+        };
+    }
+    let mut context = BgpParsingContext::new(true, HashMap::new(), HashMap::new(), true, true, true, true);
+    let update = BgpUpdateMessage::parse(&mut SliceReader::new(body), &mut context)
+        .unwrap_or_else(|e| panic!("netgauze cannot read it: {e}: {body:02x?}"));
+    let mut withdrawn: Vec<_> = nets!(update.withdraw_routes()).collect();
+    let mut announced: Vec<_> = nets!(update.nlri()).collect();
+    let mut next_hop = None;
+    for attribute in update.path_attributes() {
+        match attribute.value() {
+            PathAttributeValue::MpReach(MpReach::Ipv6Unicast { next_hop_global, nlri, .. }) => {
+                next_hop = Some((*next_hop_global).into());
+                announced.extend(nets!(nlri));
+            }
+            PathAttributeValue::MpUnreach(MpUnreach::Ipv6Unicast { nlri, .. }) => withdrawn.extend(nets!(nlri)),
+            _ => {}
+        }
+    }
+    (withdrawn, announced, next_hop)
+}
+
 fn heard(at: Instant, body: &[u8]) -> Heard {
     let count = |at: usize| usize::from(u16::from_be_bytes([body[at], body[at + 1]]));
     let withdrawn = count(0);
@@ -81,6 +114,8 @@ fn heard(at: Instant, body: &[u8]) -> Heard {
         }
         rest = &rest[head + len..];
     }
+    let ours = (told.withdrawn.clone(), told.announced.clone(), told.next_hop);
+    assert_eq!(ours, heard_by_netgauze(body), "{body:02x?}");
     told
 }
 
@@ -96,8 +131,8 @@ pub struct Speaker {
     pub heard: Vec<Heard>,
     /// What it hears is only checked, not kept.
     pub forgetful: bool,
-    pub outbox: Outbox,
-    pub inbox: Inbox,
+    pub adj_rib_out: AdjRibOut,
+    pub adj_rib_in: AdjRibIn,
     /// It takes no connection and opens none.
     pub quiet: bool,
     /// It judges UPDATEs, and ends the session for those that are malformed.
@@ -121,8 +156,8 @@ impl Speaker {
             out: Vec::new(),
             heard: Vec::new(),
             forgetful: false,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(),
+            adj_rib_out: AdjRibOut::new(),
+            adj_rib_in: AdjRibIn::new(),
             quiet: false,
             strict: false,
         }
@@ -142,17 +177,28 @@ impl Speaker {
         for _ in 0..20 {
             loop {
                 match self.session.poll(now) {
-                    Wish::None => break,
-                    Wish::Listen => {}
-                    Wish::Connect => {
+                    TcpAction::None => break,
+                    TcpAction::Listen => {}
+                    TcpAction::Connect => {
                         self.connection = Some(self.stack.connect(now, self.address, SocketAddr::new(dut, bgp::PORT)));
                     }
-                    Wish::Close => self.connection.take().into_iter().for_each(|c| self.stack.close(c)),
-                    Wish::Abort => self.connection.take().into_iter().for_each(|c| self.stack.abort(c)),
+                    TcpAction::Close => self.connection.take().into_iter().for_each(|c| self.stack.close(c)),
+                    TcpAction::Abort => self.connection.take().into_iter().for_each(|c| self.stack.abort(c)),
                 }
             }
             if let Some(c) = self.connection {
-                let Speaker { session, stack, heard: all, out, strict, forgetful, outbox, inbox, address, .. } = self;
+                let Speaker {
+                    session,
+                    stack,
+                    heard: all,
+                    out,
+                    strict,
+                    forgetful,
+                    adj_rib_out,
+                    adj_rib_in,
+                    address,
+                    ..
+                } = self;
                 let was = session.state();
                 if stack.state(c) == ConnState::Established && session.state() == State::Connect {
                     session.connected(now);
@@ -160,7 +206,7 @@ impl Speaker {
                 stack.receive_with(c, &mut |bytes| {
                     session.receive(now, bytes, &mut |body, agreed| {
                         if *strict || *forgetful {
-                            inbox.update(now, body, agreed)?;
+                            adj_rib_in.update(now, body, agreed)?;
                         }
                         if !*forgetful {
                             all.push(heard(now, body));
@@ -189,19 +235,19 @@ impl Speaker {
                             });
                             out.drain(..sent);
                         }
-                        if let Some(agreed) = session.negotiated().cloned().filter(|_| !outbox.is_empty())
+                        if let Some(agreed) = session.negotiated().cloned().filter(|_| !adj_rib_out.is_empty())
                             && session.state() == State::Established
                         {
                             let next_hops = match *address {
                                 IpAddr::V4(own) => NextHops { ipv4: Some(own), ..NextHops::default() },
                                 IpAddr::V6(own) => NextHops { ipv6: Some(own), ..NextHops::default() },
                             };
-                            stack.send_with(c, &mut |room| outbox.write(now, &agreed, next_hops, room));
+                            stack.send_with(c, &mut |room| adj_rib_out.write(now, &agreed, next_hops, room));
                         }
                     }
                 }
                 if was == State::Established && session.state() != was {
-                    inbox.session_lost(now);
+                    adj_rib_in.session_lost(now);
                 }
             }
             self.stack.poll(now, out);
@@ -216,7 +262,7 @@ impl Speaker {
 pub struct World {
     pub now: Instant,
     pub router: Router,
-    pub hosts: Vec<HostStack>,
+    pub hosts: Vec<Device>,
     pub speakers: Vec<Speaker>,
     ipv6: bool,
     /// Test frames that came by each port.
@@ -295,7 +341,7 @@ impl World {
             for port in 0..self.hosts.len() {
                 let dut = self.dut(port);
                 let mut said = Vec::new();
-                self.hosts[port].poll(now, &mut |frame| said.push(frame.to_vec()));
+                self.hosts[port].poll(now, common::BUDGET, &mut |frame| said.push(frame.to_vec()));
                 let speaker = &mut self.speakers[port];
                 if !speaker.quiet {
                     let addresses = Link { source: speaker.mac, destination: MacAddr::local(0x100 + port as u64) };

@@ -113,7 +113,7 @@ pub fn record([netns, routers]: &[Netns; 2], folder: &Path) -> Result<(), String
         for (speaker, (port, family)) in speakers.iter_mut().zip(SESSIONS) {
             let routes = Arc::new(plan::routes(family));
             let count = if port == 0 { routes.len() } else { plan::SECOND };
-            speaker.outbox.announce(routes, 0..count, Packing::default());
+            speaker.adj_rib_out.advertise(routes, 0..count, Packing::default());
         }
         // A file is whole when every route is in it; before, it may be half written.
         let wanted = SESSIONS.map(|(port, family)| if port == 0 { plan::routes(family).len() } else { plan::SECOND });

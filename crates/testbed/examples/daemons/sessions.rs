@@ -106,16 +106,17 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
     until(&mut all, "both sessions", LIMIT, |all| all.iter().all(Speaker::established))
         .map_err(|e| format!("{e}\n{}", logs(work.path())))?;
     let now = all[1].now();
-    let ids = scenes::expect(scene, &mut all[1].inbox, now);
-    scenes::say(scene, &mut all[0].outbox, false);
-    let right = |s: &Speaker<'_>| ids.iter().all(|id| s.inbox.is_complete(*id) && s.inbox.report(*id).is_right());
-    let told = |s: &Speaker<'_>| ids.iter().map(|id| s.inbox.report(*id)).collect::<Vec<_>>();
+    let ids = scenes::expect(scene, &mut all[1].adj_rib_in, now);
+    scenes::say(scene, &mut all[0].adj_rib_out, false);
+    let right =
+        |s: &Speaker<'_>| ids.iter().all(|id| s.adj_rib_in.is_complete(*id) && s.adj_rib_in.report(*id).is_right());
+    let told = |s: &Speaker<'_>| ids.iter().map(|id| s.adj_rib_in.report(*id)).collect::<Vec<_>>();
     let whole = |s: &Speaker<'_>| match scene {
-        Scene::Paths => s.inbox.totals().announcements >= 40,
+        Scene::Paths => s.adj_rib_in.totals().announcements >= 40,
         _ => right(s),
     };
     let arrived = until(&mut all, "all routes at router 1", LIMIT, |all| whole(&all[1]));
-    arrived.map_err(|e| format!("{e}: {:?} {:?}\n{}", told(&all[1]), all[1].inbox.totals(), logs(work.path())))?;
+    arrived.map_err(|e| format!("{e}: {:?} {:?}\n{}", told(&all[1]), all[1].adj_rib_in.totals(), logs(work.path())))?;
     match scene {
         Scene::Refresh => {
             let before = all[1].session.received().route_refreshes;
@@ -125,7 +126,7 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
             let enhanced = all[1].session.negotiated().is_some_and(|n| n.enhanced_route_refresh);
             let marks = before + if enhanced { 2 } else { 0 };
             until(&mut all, "all routes again", LIMIT, |all| {
-                let again = ids.iter().all(|id| all[1].inbox.report(*id).announcements >= 80);
+                let again = ids.iter().all(|id| all[1].adj_rib_in.report(*id).received >= 80);
                 again && right(&all[1]) && all[1].session.received().route_refreshes >= marks
             })
             .map_err(|e| format!("{e}: {:?}\n{}", all[1].session.received(), logs(work.path())))?;
@@ -133,11 +134,11 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
         Scene::Restart => {
             all[0].crash(scenes::config(scene, 0, true));
             until(&mut all, "the session again", LIMIT, |all| all[0].established())?;
-            if !right(&all[1]) || all[1].inbox.totals().withdrawals > 0 {
+            if !right(&all[1]) || all[1].adj_rib_in.totals().withdrawals > 0 {
                 return Err(format!("routes went during the restart: {:?}", told(&all[1])));
             }
-            scenes::say(scene, &mut all[0].outbox, true);
-            until(&mut all, "the other half gone", LIMIT, |all| all[1].inbox.totals().withdrawals >= 20)
+            scenes::say(scene, &mut all[0].adj_rib_out, true);
+            until(&mut all, "the other half gone", LIMIT, |all| all[1].adj_rib_in.totals().withdrawals >= 20)
                 .map_err(|e| format!("{e}: {:?}", told(&all[1])))?;
         }
         _ => {}

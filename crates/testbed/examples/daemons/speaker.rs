@@ -1,6 +1,6 @@
-//! An emulated router over the kernel's TCP: session, outbox and inbox, and all messages of both sides kept.
+//! An emulated router over the kernel's TCP: session, Adj-RIB-Out and Adj-RIB-In, and all messages of both sides kept.
 
-use drophammer_emulation::bgp::{Closed, Inbox, NextHops, Outbox, Session, SessionConfig, State, Wish};
+use drophammer_emulation::bgp::{AdjRibIn, AdjRibOut, Closed, NextHops, Session, SessionConfig, State, TcpAction};
 use drophammer_lab::Netns;
 use drophammer_model::Instant;
 use drophammer_wire::bgp::message::MAX_LEN_EXTENDED;
@@ -16,8 +16,8 @@ pub type Said = (Duration, bool, Vec<u8>);
 pub struct Speaker<'a> {
     netns: &'a Netns,
     pub session: Session,
-    pub outbox: Outbox,
-    pub inbox: Inbox,
+    pub adj_rib_out: AdjRibOut,
+    pub adj_rib_in: AdjRibIn,
     pub said: Vec<Said>,
     daemon: SocketAddr,
     hops: NextHops,
@@ -33,8 +33,8 @@ impl<'a> Speaker<'a> {
         let mut speaker = Speaker {
             netns,
             session: Session::new(config),
-            outbox: Outbox::new(),
-            inbox: Inbox::new(),
+            adj_rib_out: AdjRibOut::new(),
+            adj_rib_in: AdjRibIn::new(),
             said: Vec::new(),
             daemon: SocketAddr::new(daemon, PORT),
             hops,
@@ -84,10 +84,10 @@ impl<'a> Speaker<'a> {
         let now = self.now();
         loop {
             match self.session.poll(now) {
-                Wish::None => break,
-                Wish::Listen => {}
-                Wish::Connect => self.connect()?,
-                Wish::Close | Wish::Abort => self.stream = None,
+                TcpAction::None => break,
+                TcpAction::Listen => {}
+                TcpAction::Connect => self.connect()?,
+                TcpAction::Close | TcpAction::Abort => self.stream = None,
             }
         }
         // First what it has to say, so that the order of messages is that of their causes.
@@ -99,7 +99,7 @@ impl<'a> Speaker<'a> {
 
     fn write(&mut self) {
         let now = self.now();
-        let Speaker { session, outbox, unsent, said, .. } = self;
+        let Speaker { session, adj_rib_out, unsent, said, .. } = self;
         let mut buffer = vec![0; MAX_LEN_EXTENDED];
         loop {
             let mut bytes = session.write(now, &mut buffer);
@@ -107,7 +107,7 @@ impl<'a> Speaker<'a> {
                 && session.state() == State::Established
                 && let Some(agreed) = session.negotiated()
             {
-                bytes = outbox.write(now, agreed, self.hops, &mut buffer);
+                bytes = adj_rib_out.write(now, agreed, self.hops, &mut buffer);
                 if bytes > 0 {
                     session.wrote(now);
                 }
@@ -148,8 +148,8 @@ impl<'a> Speaker<'a> {
         }
         let (now, at) = (self.now(), self.begun.elapsed());
         self.held.extend_from_slice(&fresh);
-        let Speaker { session, inbox, held, said, .. } = self;
-        let consumed = session.receive(now, held, &mut |body, agreed| inbox.update(now, body, agreed));
+        let Speaker { session, adj_rib_in, held, said, .. } = self;
+        let consumed = session.receive(now, held, &mut |body, agreed| adj_rib_in.update(now, body, agreed));
         messages(&held[..consumed], &mut |message| said.push((at, true, message.to_vec())));
         held.drain(..consumed);
         if over {

@@ -92,7 +92,7 @@ impl BgpRouting<'_> {
             .filter_map(|watch| {
                 let watch = &self.state.watches[*watch];
                 let (routers, router) = self.bench.rig.hosts.session(watch.observer)?;
-                Some(routers.inbox(router).report(watch.id))
+                Some(routers.adj_rib_in(router).report(watch.id))
             })
             .collect();
         let since = |at: Instant| at.since(begun).as_secs_f64();
@@ -122,7 +122,7 @@ impl RoutingState {
     fn taken(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
             let (routers, router) = hosts.session(*peer)?;
-            Some(routers.taken(router))
+            Some(routers.acknowledged_bytes(router))
         };
         self.wanted.iter().filter_map(of).sum()
     }
@@ -131,7 +131,7 @@ impl RoutingState {
     fn updates(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &usize| {
             let (routers, router) = hosts.session(*peer)?;
-            Some(routers.inbox(router).totals().updates)
+            Some(routers.adj_rib_in(router).totals().updates)
         };
         self.wanted.iter().filter_map(of).sum()
     }
@@ -141,7 +141,7 @@ impl RoutingState {
         let of = |watch: &WatchIndex| {
             let watch = &self.watches[*watch];
             let (routers, router) = hosts.session(watch.observer)?;
-            let report = routers.inbox(router).report(watch.id);
+            let report = routers.adj_rib_in(router).report(watch.id);
             Some(u64::from(report.missing) + u64::from(report.unexpected) + u64::from(report.wrong))
         };
         watches.iter().filter_map(of).sum()
@@ -160,7 +160,7 @@ impl RoutingState {
         for watch in watches {
             let watch = &self.watches[*watch];
             let Some((routers, router)) = hosts.session(watch.observer) else { continue };
-            let (count, first) = routers.inbox(router).moved_since(watch.id, begin);
+            let (count, first) = routers.adj_rib_in(router).moved_since(watch.id, begin);
             routes += u64::from(count);
             example = example.or(first);
         }

@@ -30,7 +30,9 @@ impl RoutingState {
     }
 
     pub(super) fn said(&self, hosts: &Hosts) -> bool {
-        self.speaking.iter().all(|peer| hosts.session(*peer).is_none_or(|(routers, router)| routers.said(router)))
+        self.speaking
+            .iter()
+            .all(|peer| hosts.session(*peer).is_none_or(|(routers, router)| routers.all_acknowledged(router)))
     }
 
     /// Sessions that were asked to end, and have.
@@ -44,8 +46,8 @@ impl RoutingState {
         watches.iter().all(|watch| {
             let watch = &self.watches[*watch];
             hosts.session(watch.observer).is_none_or(|(routers, router)| {
-                let inbox = routers.inbox(router);
-                inbox.is_complete(watch.id) && inbox.report(watch.id).wrong == 0
+                let adj_rib_in = routers.adj_rib_in(router);
+                adj_rib_in.is_complete(watch.id) && adj_rib_in.report(watch.id).wrong == 0
             })
         })
     }
@@ -54,7 +56,7 @@ impl RoutingState {
     pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &PeerIndex| {
             let (routers, router) = hosts.session(*peer)?;
-            let (told, said) = (routers.inbox(router).totals(), routers.outbox_progress(router));
+            let (told, said) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
             Some(told.bytes + told.updates + said.bytes)
         };
         self.wanted.iter().filter_map(of).sum()

@@ -1,7 +1,7 @@
 //! An emulated host with TCP on a real interface, and a kernel on the other end of a veth pair.
 
 use drophammer_emulation::compose::Link;
-use drophammer_emulation::hosts::{HostAddress, HostConfig, HostStack};
+use drophammer_emulation::device::{Address, Device, DeviceConfig};
 use drophammer_emulation::tcp::{ConnState, TcpConfig, TcpStack, link};
 use drophammer_lab::{Lab, LabOptions, Netns};
 use drophammer_model::quantity::Instant;
@@ -44,7 +44,7 @@ pub fn ethtool(arguments: &[&str]) -> Result<(), String> {
 /// A port with the hosts behind it.
 pub struct Station {
     pub tcp: TcpStack,
-    pub host: HostStack,
+    pub host: Device,
     clock: SystemClock,
     port: AfPacket,
     queue: Vec<Vec<u8>>,
@@ -63,11 +63,10 @@ impl Station {
         else {
             return Err("families".into());
         };
-        let host = HostStack::new(HostConfig {
-            mac: MacAddr::local(77),
-            ipv4: Some(HostAddress { address: own4, prefix_len: 24, gateway: gateway4 }),
-            ipv6: Some(HostAddress { address: own6, prefix_len: 64, gateway: gateway6 }),
-            seed: 1,
+        let host = Device::new(DeviceConfig {
+            ipv4: Some(Address { address: own4, prefix_len: 24, gateway: gateway4 }),
+            ipv6: Some(Address { address: own6, prefix_len: 64, gateway: gateway6 }),
+            ..DeviceConfig::new("station", MacAddr::local(77), 1)
         });
         let mut tcp = TcpStack::new(config);
         tcp.add_host(own4.into());
@@ -98,7 +97,7 @@ impl Station {
     /// Sends what is due.
     fn send(&mut self) -> Result<(), String> {
         let now = self.clock.now();
-        self.host.poll(now, &mut |f| self.queue.push(f.to_vec()));
+        self.host.poll(now, 64 << 10, &mut |f| self.queue.push(f.to_vec()));
         let gateways = [Family::Ipv4, Family::Ipv6].map(|f| self.host.gateway_mac(f).unwrap_or(MacAddr::BROADCAST));
         let links = gateways.map(|destination| Link { source: self.host.mac(), destination });
         let (mut filled, mut lost, refused, port) = (0, None, &mut self.refused, &mut self.port);

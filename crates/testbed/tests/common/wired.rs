@@ -2,22 +2,42 @@
 
 #![allow(dead_code)] // each user has its part
 
-use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, Routers, Teller};
+use drophammer_emulation::bgp::{ExpectationId, Expected, NextHops, Packing, PeerConfig, RouteSource, Routers};
+use drophammer_emulation::{Address, Device, DeviceConfig};
 use drophammer_model::Instant;
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::Family;
+use drophammer_wire::MacAddr;
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 const AS: [u32; 2] = [65_001, 65_000];
 
+/// One side: a device whose routers are at hand.
+pub struct Side(Device);
+
+impl Deref for Side {
+    type Target = Routers;
+
+    fn deref(&self) -> &Routers {
+        self.0.protocol().expect("it speaks BGP")
+    }
+}
+
+impl DerefMut for Side {
+    fn deref_mut(&mut self) -> &mut Routers {
+        self.0.protocol_mut().expect("it speaks BGP")
+    }
+}
+
 /// Sender and verifier with an established session.
 pub struct Pair {
-    pub routers: [Routers; 2],
+    pub routers: [Side; 2],
     now: Instant,
-    /// Packets under way, end to end, and where each ends: as those of a burst, they are bounded by the window.
+    /// Frames under way, end to end, and where each ends: as those of a burst, they are bounded by the window.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     addresses: [IpAddr; 2],
@@ -39,6 +59,7 @@ fn config(side: usize, addresses: [IpAddr; 2], family: Family) -> PeerConfig {
         families: vec![if family == Family::Ipv4 { AfiSafi::IPV4_UNICAST } else { AfiSafi::IPV6_UNICAST }],
         next_hops,
         passive: side == 1,
+        protection: Default::default(),
     }
 }
 
@@ -47,7 +68,23 @@ impl Pair {
         let texts =
             if family == Family::Ipv4 { ["198.18.1.2", "198.18.1.1"] } else { ["2001:2:0:1::2", "2001:2:0:1::1"] };
         let addresses = texts.map(|t| t.parse().expect("an address"));
-        let routers = [0, 1].map(|side| Routers::new(1500, side as u64, vec![config(side, addresses, family)]));
+        let routers = [0, 1].map(|side| {
+            let macs = [MacAddr::local(side as u64), MacAddr::local(1 - side as u64)];
+            let mut device = DeviceConfig::new(format!("side{side}"), macs[0], side as u64);
+            match (addresses[side], addresses[1 - side]) {
+                (IpAddr::V4(address), IpAddr::V4(gateway)) => {
+                    device.ipv4 = Some(Address { address, prefix_len: 24, gateway });
+                }
+                (IpAddr::V6(address), IpAddr::V6(gateway)) => {
+                    device.ipv6 = Some(Address { address, prefix_len: 64, gateway });
+                }
+                _ => unreachable!("one family"),
+            }
+            let mut device = Device::new(device);
+            device.fix_gateway(macs[1]);
+            device.add_protocol(Box::new(Routers::new(side as u64, vec![config(side, addresses, family)])));
+            Side(device)
+        });
         let mut pair = Pair { routers, now: Instant(1), bytes: Vec::new(), ends: Vec::new(), addresses };
         pair.routers.iter_mut().for_each(|r| r.start(Instant(1), 0));
         pair.run_until(|pair| pair.routers.iter().all(|r| r.established(0)))?;
@@ -62,20 +99,20 @@ impl Pair {
             quiet += 1;
             for from in 0..2 {
                 let (bytes, ends) = (&mut self.bytes, &mut self.ends);
-                self.routers[from].poll(self.now, 64 << 10, &mut |packet| {
-                    bytes.extend_from_slice(packet);
+                self.routers[from].0.poll(self.now, 64 << 10, &mut |frame| {
+                    bytes.extend_from_slice(frame);
                     ends.push(bytes.len());
                 });
                 let mut start = 0;
                 for end in self.ends.drain(..) {
-                    self.routers[1 - from].receive(self.now, &self.bytes[start..end]);
+                    self.routers[1 - from].0.receive(self.now, &self.bytes[start..end], &mut |_| {});
                     (start, quiet) = (end, 0);
                 }
                 self.bytes.clear();
             }
             if quiet > 0 {
                 // Nobody says anything: on to whoever wants to first.
-                let next = self.routers.iter().filter_map(Routers::next_deadline).min().unwrap_or(self.now);
+                let next = self.routers.iter().filter_map(|side| side.0.next_deadline()).min().unwrap_or(self.now);
                 self.now = self.now.max(next);
             }
             if quiet > 100_000 {
@@ -88,19 +125,19 @@ impl Pair {
     /// Announces all routes at the sender; the verifier expects them from now on.
     pub fn announce(&mut self, routes: &Arc<Routes>) -> ExpectationId {
         let expected = Expected {
-            teller: Teller::Peer,
+            source: RouteSource::Peer,
             as_path_prefix: vec![AS[0]],
             next_hop: Some(self.addresses[0]),
             check_attributes: true,
             times: true,
         };
-        let id = self.routers[1].inbox_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
-        self.routers[0].outbox(0).announce(routes.clone(), 0..routes.len(), Packing::default());
+        let id = self.routers[1].adj_rib_in_mut(0).expect(self.now, routes.clone(), 0..routes.len(), expected);
+        self.routers[0].adj_rib_out(0).advertise(routes.clone(), 0..routes.len(), Packing::default());
         id
     }
 
     pub fn messages(&self) -> u64 {
-        self.routers[0].outbox_progress(0).messages
+        self.routers[0].advertised(0).messages
     }
 }
 
@@ -108,8 +145,8 @@ impl Pair {
 pub fn verify(routes: &Arc<Routes>) -> Result<Pair, String> {
     let mut pair = Pair::new(routes.family())?;
     let id = pair.announce(routes);
-    pair.run_until(|pair| pair.routers[1].inbox(0).is_complete(id))?;
-    let (report, totals) = (pair.routers[1].inbox(0).report(id), pair.routers[1].inbox(0).totals());
+    pair.run_until(|pair| pair.routers[1].adj_rib_in(0).is_complete(id))?;
+    let (report, totals) = (pair.routers[1].adj_rib_in(0).report(id), pair.routers[1].adj_rib_in(0).totals());
     let right = report.is_right() && report.present == routes.len() && totals.unexpected == 0;
     if right { Ok(pair) } else { Err(format!("{report:?}, {totals:?}")) }
 }

@@ -248,7 +248,7 @@ proptest! {
     fn lanes_make_no_difference(
         ports in 2usize..6, also in 0u8..4, counted in 0u8..4,
         flows in proptest::collection::vec((0u8..3, 0usize..6, 0usize..6, any::<bool>(), 1u8..4), 1..20),
-        load in loads(), size in proptest::sample::select(&["64", "128", "imix"]), faults in all_faults(), lanes in 2usize..6, blocks: bool
+        load in loads(), size in proptest::sample::select(&["64", "128", "imix"]), faults in all_faults(), lanes in 2usize..6
     ) {
         let mut flows: Vec<_> =
             flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
@@ -261,8 +261,7 @@ proptest! {
         }
         let spec = trial(flows, load, size);
         let one = carried_out(&spec, Layout::one(ports), &faults);
-        let layout = if blocks { Layout::blocks(ports, lanes) } else { Layout::round_robin(ports, lanes) };
-        let many = carried_out(&spec, layout.for_flows(&spec.flows), &faults);
+        let many = carried_out(&spec, Layout::round_robin(ports, lanes).for_flows(&spec.flows), &faults);
         by_destination_as_by_flow(&one);
         prop_assert_eq!(of_all_lanes(one), of_all_lanes(many));
     }
@@ -283,7 +282,7 @@ fn every_count_is_carried_over() {
         assert!(counts.iter().all(|n| *n > 0) && g.last_loss_ns.is_some() && g.max_reordering_extent > 0, "{g:#?}");
     }
     assert!(one.health.stale > 0);
-    for layout in [Layout::round_robin(4, 4), Layout::round_robin(4, 3), Layout::blocks(4, 2)] {
+    for layout in [Layout::round_robin(4, 4), Layout::round_robin(4, 3), Layout::round_robin(4, 2)] {
         let lanes = layout.lanes() as u64;
         let many = carried_out(&spec, layout, &faults);
         let health = &many.health;
@@ -296,13 +295,11 @@ fn every_count_is_carried_over() {
 #[test]
 fn a_layout_has_no_lane_without_a_port() {
     for (ports, lanes) in [(1, 1), (2, 1), (2, 2), (2, 9), (5, 3), (8, 3), (3, 0)] {
-        for layout in [Layout::round_robin(ports, lanes), Layout::blocks(ports, lanes)] {
-            assert_eq!(layout.lanes(), lanes.clamp(1, ports));
-            let used: std::collections::BTreeSet<_> = (0..ports).map(|port| layout.lane_of(port)).collect();
-            assert_eq!(used.into_iter().collect::<Vec<_>>(), (0..layout.lanes()).collect::<Vec<_>>());
-        }
+        let layout = Layout::round_robin(ports, lanes);
+        assert_eq!(layout.lanes(), lanes.clamp(1, ports));
+        let used: std::collections::BTreeSet<_> = (0..ports).map(|port| layout.lane_of(port)).collect();
+        assert_eq!(used.into_iter().collect::<Vec<_>>(), (0..layout.lanes()).collect::<Vec<_>>());
     }
     let lanes = |layout: Layout| (0..4).map(|port| layout.lane_of(port)).collect::<Vec<_>>();
-    assert_eq!(lanes(Layout::blocks(4, 2)), [0, 0, 1, 1]);
     assert_eq!(lanes(Layout::round_robin(4, 2)), [0, 1, 0, 1]);
 }

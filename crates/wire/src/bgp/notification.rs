@@ -161,12 +161,6 @@ impl Notification {
         Notification { code: code::CEASE, subcode, data }
     }
 
-    /// The same reason as a hard reset (RFC 8538): the peer shall not keep routes.
-    pub fn hard(&self) -> Notification {
-        let data = [&[self.code, self.subcode][..], &self.data].concat();
-        Notification { code: code::CEASE, subcode: cease::HARD_RESET, data }
-    }
-
     /// The reason inside a hard reset; `None` when this is none or its data is too short to say.
     pub fn inside_hard_reset(&self) -> Option<Notification> {
         match *self.data {
@@ -314,7 +308,8 @@ mod tests {
         let shutdown = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN, "maintenance");
         assert_eq!(written(&shutdown)[16..], *b"\x00\x21\x03\x06\x02\x0bmaintenance");
         assert_eq!(shutdown.to_string(), "Cease / Administrative Shutdown (6/2): \"maintenance\"");
-        let hard = shutdown.hard();
+        let data = [&[shutdown.code, shutdown.subcode][..], &shutdown.data].concat();
+        let hard = Notification::new(code::CEASE, cease::HARD_RESET, data);
         assert_eq!(hard.data[..3], [6, 2, 11]);
         assert_eq!(hard.inside_hard_reset(), Some(shutdown));
         assert_eq!(

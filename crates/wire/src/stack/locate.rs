@@ -3,7 +3,7 @@
 use super::extensions;
 use super::layers::{Layer, Layers, Stop};
 use super::number::*;
-use crate::{ethernet, ipv4, ipv6, signature, udp};
+use crate::{ethernet, ipv4, ipv6, udp};
 use drophammer_model::traffic::HeaderKind;
 
 /// What the header before says of the next one.
@@ -165,18 +165,4 @@ fn read_echo(bytes: &[u8], types: [u8; 2]) -> Result<Read, Stop> {
         Some(kind) if !types.contains(kind) => Err(Stop::Unknown),
         _ => fixed(bytes, HeaderKind::IcmpEcho, 8, |_| Next::Nothing(Stop::Transport)),
     }
-}
-
-impl Layers {
-    /// The last 12 bytes of the payload, where a test frame has its signature. The bytes are not judged: that takes the
-    /// key of the trial.
-    #[inline]
-    pub fn signature<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8; signature::LEN]> {
-        frame.get(self.payload())?.last_chunk()
-    }
-}
-
-/// [`Layers::signature`] of a frame whose headers are not known yet.
-pub fn signature_of(frame: &[u8]) -> Option<&[u8; signature::LEN]> {
-    locate(frame).signature(frame)
 }

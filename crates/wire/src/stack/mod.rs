@@ -22,7 +22,7 @@ pub use compile::{Compiled, Payload, compile, fit};
 pub use decode::{Decoded, decode};
 pub use error::{Cause, StackError};
 pub use layers::{Layer, Layers, MAX_LAYERS, Stop};
-pub use locate::{locate, signature_of};
+pub use locate::locate;
 pub use place::Place;
 
 #[cfg(test)]

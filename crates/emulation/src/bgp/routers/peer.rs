@@ -3,9 +3,9 @@
 use super::port_of;
 use super::pressure::Meter;
 use crate::bgp::collision::{self, Initiator};
-use crate::bgp::session::{Session, State, Wish};
-use crate::bgp::{Cause, Closed, Inbox, NextHops, Outbox, SessionConfig};
-use crate::tcp::{CloseReason, ConnState, ConnectionId, TcpStack};
+use crate::bgp::session::{Session, State, TcpAction};
+use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, NextHops, SessionConfig};
+use crate::tcp::{CloseReason, ConnState, ConnectionId, Protection, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,10 +32,12 @@ pub struct PeerConfig {
     pub next_hops: NextHops,
     /// Never connects, only waits for the DUT to do so.
     pub passive: bool,
+    /// TCP MD5 and GTSM.
+    pub protection: Protection,
 }
 
 /// A second session, on a connection that the DUT opened while the first was busy (RFC 4271 section 6.8).
-struct Rival {
+struct Colliding {
     session: Session,
     connection: ConnectionId,
 }
@@ -46,9 +48,9 @@ pub(super) struct Peer {
     pub connection: Option<ConnectionId>,
     /// Did the DUT open `connection`?
     accepted: bool,
-    rival: Option<Rival>,
-    pub outbox: Outbox,
-    pub inbox: Inbox,
+    colliding: Option<Colliding>,
+    pub adj_rib_out: AdjRibOut,
+    pub adj_rib_in: AdjRibIn,
     up: bool,
     pub asked_to_end: bool,
     pub losses: u32,
@@ -56,6 +58,10 @@ pub(super) struct Peer {
     pub meter: Meter,
     pub busy: bool,
     pub scheduled: Option<Instant>,
+    /// The session was started since the last poll; until then what arrives belongs to an earlier one.
+    pub starts: bool,
+    /// Bytes of this router that the DUT's TCP has not acknowledged.
+    pub unacknowledged: usize,
 }
 
 /// Time between two attempts to connect, and from the end of a session to the next attempt: a tester is impatient.
@@ -75,9 +81,9 @@ impl Peer {
             session: Session::new(session),
             connection: None,
             accepted: false,
-            rival: None,
-            outbox: Outbox::new(),
-            inbox: Inbox::new(),
+            colliding: None,
+            adj_rib_out: AdjRibOut::new(),
+            adj_rib_in: AdjRibIn::new(),
             up: false,
             asked_to_end: false,
             losses: 0,
@@ -85,18 +91,30 @@ impl Peer {
             meter: Meter::default(),
             busy: false,
             scheduled: None,
+            starts: false,
+            unacknowledged: 0,
             config,
         }
     }
 
-    /// Its connection, and the one that competes with it.
-    pub fn connections(&self) -> [Option<ConnectionId>; 2] {
-        [self.connection, self.rival.as_ref().map(|rival| rival.connection)]
+    /// What it is.
+    pub fn config(&self) -> &PeerConfig {
+        &self.config
     }
 
-    /// When the outbox wants to go on, where a pace keeps it back.
-    pub fn outbox_deadline(&self, now: Instant) -> Option<Instant> {
-        self.outbox.next_deadline(now).filter(|due| self.up && *due > now)
+    /// Its connections are gone without a word.
+    pub fn forget_connections(&mut self) {
+        (self.connection, self.colliding, self.unacknowledged) = (None, None, 0);
+    }
+
+    /// Its connection, and the one that competes with it.
+    pub fn connections(&self) -> [Option<ConnectionId>; 2] {
+        [self.connection, self.colliding.as_ref().map(|colliding| colliding.connection)]
+    }
+
+    /// When the Adj-RIB-Out wants to go on, where a pace keeps it back.
+    pub fn adj_rib_out_deadline(&self, now: Instant) -> Option<Instant> {
+        self.adj_rib_out.next_deadline(now).filter(|due| self.up && *due > now)
     }
 
     /// A connection that the DUT opened.
@@ -111,12 +129,12 @@ impl Peer {
                 self.accepted = true;
                 return;
             }
-        } else if self.session.state() >= State::OpenSent && !self.accepted && self.rival.is_none() {
+        } else if self.session.state() >= State::OpenSent && !self.accepted && self.colliding.is_none() {
             let config = self.session.config().clone();
             let mut session = Session::new(config);
             session.start(now);
             if session.connected(now) {
-                self.rival = Some(Rival { session, connection });
+                self.colliding = Some(Colliding { session, connection });
                 return;
             }
         }
@@ -127,6 +145,9 @@ impl Peer {
     /// Does what can be done now; true when there is more to say than `quota` allows.
     pub fn serve(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
         let mut more = false;
+        if std::mem::take(&mut self.starts) {
+            self.carry_out(now, stack);
+        }
         // Each round may be the reason for another: an OPEN for an answer, an answer for a close.
         for _ in 0..16 {
             let before = self.session.state();
@@ -146,13 +167,13 @@ impl Peer {
 
     /// Takes what has come in, and learns of the end of the connection behind it.
     pub fn read(&mut self, now: Instant, stack: &mut TcpStack) {
-        let Some(connection) = self.connection else { return };
+        let Some(connection) = self.connection.filter(|_| !self.starts) else { return };
         if stack.state(connection) == ConnState::Established && self.session.state() == State::Connect {
             self.session.connected(now);
         }
-        let Peer { session, inbox, .. } = self;
+        let Peer { session, adj_rib_in, .. } = self;
         stack.receive_with(connection, &mut |bytes| {
-            session.receive(now, bytes, &mut |body, agreed| inbox.update(now, body, agreed))
+            session.receive(now, bytes, &mut |body, agreed| adj_rib_in.update(now, body, agreed))
         });
         let how = match stack.state(connection) {
             ConnState::Connecting | ConnState::Established => None,
@@ -170,14 +191,16 @@ impl Peer {
 
     /// Something has come from the DUT.
     pub fn heard(&mut self, now: Instant, stack: &TcpStack) {
+        self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
         self.meter.heard(now, self.connection, stack);
     }
 
     /// All that can be sent now has been.
     pub fn sent(&mut self, now: Instant, stack: &TcpStack) {
+        self.unacknowledged = self.connection.map_or(0, |c| stack.unacknowledged(c));
         let agreed = self.session.negotiated().filter(|_| self.up);
         let says = self.connection.zip(agreed).map(|(connection, agreed)| (connection, agreed.max_send));
-        self.meter.sent(now, says, &self.outbox, stack);
+        self.meter.sent(now, says, &self.adj_rib_out, stack);
     }
 
     /// Notes that the session came up or ended.
@@ -187,9 +210,9 @@ impl Peer {
             self.asked_to_end = false;
         }
         if self.up && !established {
-            self.inbox.session_lost(now);
+            self.adj_rib_in.session_lost(now);
             // What was said is forgotten by the DUT, and what was not belongs to a session that is no more.
-            self.outbox.clear();
+            self.adj_rib_out.clear();
             if !std::mem::take(&mut self.asked_to_end) {
                 self.losses += 1;
                 self.lost_by = self.session.ended().cloned();
@@ -200,7 +223,7 @@ impl Peer {
 
     /// Control messages, then UPDATEs. True when there is room and something for it left.
     fn write(&mut self, now: Instant, stack: &mut TcpStack, quota: usize) -> bool {
-        let Peer { session, outbox, config, .. } = self;
+        let Peer { session, adj_rib_out, config, .. } = self;
         let Some(connection) = self.connection else { return false };
         if stack.state(connection) == ConnState::Connecting {
             return false;
@@ -217,29 +240,29 @@ impl Peer {
         }
         for family in &config.families {
             if session.refresh_requested(*family) {
-                outbox.refresh(*family, session.negotiated().is_some_and(|agreed| agreed.enhanced_route_refresh));
+                adj_rib_out.refresh(*family, session.negotiated().is_some_and(|agreed| agreed.enhanced_route_refresh));
             }
         }
-        let Some(agreed) = session.negotiated().filter(|_| !outbox.is_empty()) else { return false };
+        let Some(agreed) = session.negotiated().filter(|_| !adj_rib_out.is_empty()) else { return false };
         let most = quota.max(agreed.max_send);
         let room_before = stack.can_send(connection);
         let written = stack.send_with(connection, &mut |room| {
             let end = room.len().min(most);
-            outbox.write(now, agreed, config.next_hops, &mut room[..end])
+            adj_rib_out.write(now, agreed, config.next_hops, &mut room[..end])
         });
         if written > 0 {
             session.wrote(now);
         }
-        written > 0 && room_before > most && outbox.next_deadline(now).is_some_and(|due| due <= now)
+        written > 0 && room_before > most && adj_rib_out.next_deadline(now).is_some_and(|due| due <= now)
     }
 
     /// Two connections: one has to go.
     fn settle_collision(&mut self, now: Instant, stack: &mut TcpStack) {
-        let Some(rival) = &mut self.rival else { return };
-        let Rival { session, connection } = rival;
-        let inbox = &mut self.inbox;
+        let Some(colliding) = &mut self.colliding else { return };
+        let Colliding { session, connection } = colliding;
+        let adj_rib_in = &mut self.adj_rib_in;
         stack.receive_with(*connection, &mut |bytes| {
-            session.receive(now, bytes, &mut |body, agreed| inbox.update(now, body, agreed))
+            session.receive(now, bytes, &mut |body, agreed| adj_rib_in.update(now, body, agreed))
         });
         let over = !matches!(stack.state(*connection), ConnState::Established);
         // Before it says yes to one that has to go.
@@ -254,36 +277,36 @@ impl Peer {
                 stack.close(own);
                 stack.remove(own);
             }
-            if let Some(rival) = self.rival.take() {
-                let mut session = rival.session;
+            if let Some(colliding) = self.colliding.take() {
+                let mut session = colliding.session;
                 std::mem::swap(&mut self.session, &mut session);
-                self.connection = Some(rival.connection);
+                self.connection = Some(colliding.connection);
                 self.accepted = true;
             }
         } else if lost == Some(Initiator::Remote) || over || session.state() == State::Idle {
             stack.send_with(*connection, &mut |room| session.write(now, room));
             stack.close(*connection);
             stack.remove(*connection);
-            self.rival = None;
+            self.colliding = None;
         }
     }
 
-    /// Carries out what the session wishes.
+    /// Carries out what the session wants of TCP.
     pub fn carry_out(&mut self, now: Instant, stack: &mut TcpStack) {
         loop {
             match self.session.poll(now) {
-                Wish::None => return,
+                TcpAction::None => return,
                 // Its port is always open.
-                Wish::Listen => {}
-                Wish::Connect => {
+                TcpAction::Listen => {}
+                TcpAction::Connect => {
                     if self.connection.is_none() {
                         self.connection = Some(stack.connect(now, self.config.address, port_of(self.config.dut)));
                         self.accepted = false;
                     }
                 }
-                wish @ (Wish::Close | Wish::Abort) => {
+                action @ (TcpAction::Close | TcpAction::Abort) => {
                     let Some(connection) = self.connection.take() else { continue };
-                    if wish == Wish::Close {
+                    if action == TcpAction::Close {
                         stack.close(connection)
                     } else {
                         stack.abort(connection)

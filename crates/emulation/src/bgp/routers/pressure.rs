@@ -1,6 +1,6 @@
 //! Where the time goes in which a router has something to say: kept back by the DUT, or by the tester itself.
 
-use crate::bgp::Outbox;
+use crate::bgp::AdjRibOut;
 use crate::tcp::{ConnectionId, TcpStack};
 use drophammer_model::Instant;
 use std::ops::{Add, Sub};
@@ -103,13 +103,19 @@ impl Meter {
     }
 
     /// All that can be sent at `now` has been. `longest` is that of a message in bytes; without a connection the session is down.
-    pub fn sent(&mut self, now: Instant, says: Option<(ConnectionId, usize)>, outbox: &Outbox, stack: &TcpStack) {
+    pub fn sent(
+        &mut self,
+        now: Instant,
+        says: Option<(ConnectionId, usize)>,
+        adj_rib_out: &AdjRibOut,
+        stack: &TcpStack,
+    ) {
         self.count(now);
         let Some((connection, longest)) = says else {
             self.turn = Turn::Nobody;
             return;
         };
-        self.turn = match outbox.next_deadline(now) {
+        self.turn = match adj_rib_out.next_deadline(now) {
             _ if stack.unsent(connection) > 0 => Turn::Room,
             Some(due) if due <= now && stack.can_send(connection) < longest => Turn::Room,
             Some(due) if due <= now => Turn::Behind,
@@ -128,13 +134,13 @@ mod tests {
     fn each_turn_has_its_account() {
         let ms = |n: u64| Instant(n * 1_000_000);
         let time = Duration::from_millis;
-        let (stack, outbox) = (TcpStack::new(Default::default()), Outbox::new());
+        let (stack, adj_rib_out) = (TcpStack::new(Default::default()), AdjRibOut::new());
         let mut meter = Meter { turn: Turn::Room, until: ms(10), ..Meter::default() };
         assert_eq!(meter.read(ms(15)), Pressure { held: time(5), ..Pressure::default() });
         // Room was made, and nobody looked for 3 ms.
         meter.heard(ms(17), None, &stack);
         assert_eq!(meter.read(ms(20)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
-        meter.sent(ms(20), None, &outbox, &stack);
+        meter.sent(ms(20), None, &adj_rib_out, &stack);
         assert_eq!(meter.read(ms(99)), Pressure { held: time(7), late: time(3), ..Pressure::default() });
         // What is due later is not late before.
         let mut meter = Meter { turn: Turn::Own(ms(30)), until: ms(10), ..Meter::default() };

@@ -1,29 +1,95 @@
 //! Two sets of routers on one link, in virtual time: the second one plays the DUT.
 
 use super::*;
-use crate::bgp::{ExpectationId, Expected, NextHops, Packing, Teller};
+use crate::bgp::{ExpectationId, Expected, NextHops, Packing, RouteSource};
+use crate::compose::Link;
+use crate::device::{Address, Device, DeviceConfig};
+use crate::tcp::{Protection, link};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
+use drophammer_wire::MacAddr;
 use drophammer_wire::bgp::{AfiSafi, notification::code};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+mod protection;
+
 const HOLD: Duration = Duration::from_secs(9);
+
+type Check = Box<dyn Fn(&[u8])>;
+type Change = Box<dyn Fn(&mut [u8])>;
 
 /// The tester and the DUT, and the packets between them.
 struct World {
     now: Instant,
-    sides: [Routers; 2],
+    sides: [Side; 2],
     wire: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     latency: Duration,
     packets: u64,
     /// Is the packet of this number lost?
     lost: fn(u64) -> bool,
+    /// Looks at each packet that is sent.
+    check: Option<Check>,
+    /// What the way does to each packet.
+    change: Option<Change>,
+}
+
+/// The device of one side, seen as its routers.
+struct Side {
+    device: Device,
+}
+
+const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 0]), MacAddr([2, 0, 0, 0, 0, 1])];
+
+impl Deref for Side {
+    type Target = Routers;
+
+    fn deref(&self) -> &Routers {
+        self.device.protocol().unwrap()
+    }
+}
+
+impl DerefMut for Side {
+    fn deref_mut(&mut self) -> &mut Routers {
+        self.device.protocol_mut().unwrap()
+    }
+}
+
+impl Side {
+    /// Takes an IP packet; false when it is not of TCP for one of these routers.
+    fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let mut frame = vec![0; link::frame_len(packet)];
+        let own = self.device.mac();
+        let ends = Link { source: MACS[usize::from(own == MACS[0])], destination: own };
+        link::write_frame(&mut frame, ends, packet);
+        let before = self.device.tcp().segments_received();
+        // What is not TCP's would be answered, if at all, at once.
+        self.device.receive(now, &frame, &mut |_| panic!("an answer that is not TCP's"));
+        self.device.tcp().segments_received() > before
+    }
+
+    /// Lets the routers work; gives the IP packets that they send.
+    fn poll(&mut self, now: Instant, quota: usize, out: &mut dyn FnMut(&[u8])) {
+        self.device.poll(now, quota, &mut |frame| {
+            assert_eq!(frame[..6], MACS[usize::from(frame[11] == 0)].0);
+            out(&frame[14..]);
+        });
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.device.next_deadline()
+    }
 }
 
 /// Routers of one side; those of the other have the addresses with the other `side`.
-fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Routers {
+fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Side {
+    protected(side, count, passive, seed, &Protection::default())
+}
+
+/// The same with protected sessions.
+fn protected(side: u8, count: u16, passive: bool, seed: u64, protection: &Protection) -> Side {
     let address = |side, i: u16| Ipv4Addr::new(198, 18 + side, (i >> 8) as u8, i as u8 + 1);
     let config = |i| PeerConfig {
         address: address(side, i).into(),
@@ -35,8 +101,14 @@ fn routers(side: u8, count: u16, passive: bool, seed: u64) -> Routers {
         families: vec![AfiSafi::IPV4_UNICAST],
         next_hops: NextHops { ipv4: Some(address(side, i)), ..NextHops::default() },
         passive,
+        protection: protection.clone(),
     };
-    Routers::new(1500, seed, (0..count).map(config).collect())
+    let own = Address { address: address(side, 0), prefix_len: 8, gateway: address(1 - side, 0) };
+    let mac = MACS[usize::from(side)];
+    let mut device = Device::new(DeviceConfig { ipv4: Some(own), ..DeviceConfig::new("side", mac, seed) });
+    device.fix_gateway(MACS[usize::from(1 - side)]);
+    device.add_protocol(Box::new(Routers::new(seed, (0..count).map(config).collect())));
+    Side { device }
 }
 
 impl World {
@@ -48,6 +120,8 @@ impl World {
             latency: Duration::from_millis(1),
             packets: 0,
             lost: |_| false,
+            check: None,
+            change: None,
         }
     }
 
@@ -62,16 +136,19 @@ impl World {
     }
 
     /// Lets them work until `enough`, for `time` at most. Was it enough?
-    fn run(&mut self, time: Duration, enough: impl Fn(&[Routers; 2]) -> bool) -> bool {
+    fn run(&mut self, time: Duration, enough: impl Fn(&[Side; 2]) -> bool) -> bool {
         let end = self.now + time;
         loop {
-            let World { now, sides, wire, latency, packets, lost } = self;
+            let World { now, sides, wire, latency, packets, lost, check, change } = self;
             let mut next = end;
             for (at, side) in sides.iter_mut().enumerate() {
                 side.poll(*now, 64 << 10, &mut |packet| {
                     *packets += 1;
+                    check.iter().for_each(|check| check(packet));
                     if !lost(*packets) {
-                        wire.insert((*now + *latency, *packets), (1 - at, packet.to_vec()));
+                        let mut packet = packet.to_vec();
+                        change.iter().for_each(|change| change(&mut packet));
+                        wire.insert((*now + *latency, *packets), (1 - at, packet));
                     }
                 });
                 next = next.min(side.next_deadline().unwrap_or(end));
@@ -107,22 +184,22 @@ impl World {
     fn expect(&mut self, peer: usize, routes: &Arc<Routes>) -> ExpectationId {
         let from = self.sides[0].session(peer).config();
         let expected = Expected {
-            teller: Teller::Peer,
+            source: RouteSource::Peer,
             as_path_prefix: vec![from.local_as],
             next_hop: Some(Ipv4Addr::new(198, 18, (peer >> 8) as u8, peer as u8 + 1).into()),
             check_attributes: true,
             times: true,
         };
         let now = self.now;
-        self.sides[1].inbox_mut(peer).expect(now, routes.clone(), 0..routes.len(), expected)
+        self.sides[1].adj_rib_in_mut(peer).expect(now, routes.clone(), 0..routes.len(), expected)
     }
 
-    fn announce(&mut self, peer: usize, routes: &Arc<Routes>) {
-        self.sides[0].outbox(peer).announce(routes.clone(), 0..routes.len(), Packing::default());
+    fn advertise(&mut self, peer: usize, routes: &Arc<Routes>) {
+        self.sides[0].adj_rib_out(peer).advertise(routes.clone(), 0..routes.len(), Packing::default());
     }
 }
 
-fn all_up(sides: &[Routers; 2]) -> bool {
+fn all_up(sides: &[Side; 2]) -> bool {
     sides.iter().all(|side| (0..side.len()).all(|peer| side.established(peer)))
 }
 
@@ -136,21 +213,21 @@ fn routes_go_from_one_to_the_other_and_are_taken_back() {
     let all = routes(5_000, 3);
     let id = world.expect(0, &all);
     // Said as soon as there is a session.
-    world.announce(0, &all);
-    assert!(!world.sides[0].said(0));
-    assert!(world.run(Duration::from_secs(2), |sides| sides[1].inbox(0).is_complete(id)));
-    let report = world.sides[1].inbox(0).report(id);
-    assert_eq!((report.present, report.missing, report.announcements), (5_000, 0, 5_000));
-    // A MED is right from the speaker itself, and not from the router behind it that an inbox is made for.
+    world.advertise(0, &all);
+    assert!(!world.sides[0].all_acknowledged(0));
+    assert!(world.run(Duration::from_secs(2), |sides| sides[1].adj_rib_in(0).is_complete(id)));
+    let report = world.sides[1].adj_rib_in(0).report(id);
+    assert_eq!((report.present, report.missing, report.received), (5_000, 0, 5_000));
+    // A MED is right from the speaker itself, and not from the router behind it that an Adj-RIB-In is made for.
     assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
-    assert!(world.run(Duration::from_secs(1), |sides| sides[0].said(0)), "acknowledged");
-    assert_eq!((world.sides[0].outbox_progress(0).announced, world.sides[1].inbox(0).totals().unexpected), (5_000, 0));
+    assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)), "acknowledged");
+    assert_eq!((world.sides[0].advertised(0).advertised, world.sides[1].adj_rib_in(0).totals().unexpected), (5_000, 0));
     // A part goes again, a latency after it was said.
     let now = world.now;
-    world.sides[1].inbox_mut(0).change(now, id, 1_000..2_000, false);
-    world.sides[0].outbox(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
-    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
-    let times = world.sides[1].inbox(0).times(id).unwrap();
+    world.sides[1].adj_rib_in_mut(0).change(now, id, 1_000..2_000, false);
+    world.sides[0].adj_rib_out(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).is_complete(id)));
+    let times = world.sides[1].adj_rib_in(0).times(id).unwrap();
     assert!(times.iter().enumerate().all(|(i, us)| *us == if (1_000..2_000).contains(&i) { 1_000 } else { u32::MAX }));
     assert_eq!(world.sides[0].losses(0), (0, None));
 }
@@ -160,24 +237,21 @@ fn who_is_asked_says_again_what_it_has_announced_and_not_withdrawn() {
     let mut world = World::started(1, [false, true]);
     assert!(world.up(4.0));
     let all = routes(5_000, 3);
-    world.announce(0, &all);
-    world.sides[0].outbox(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
-    assert!(world.run(Duration::from_secs(1), |sides| sides[0].said(0)));
+    world.advertise(0, &all);
+    world.sides[0].adj_rib_out(0).withdraw(all.clone(), 1_000..2_000, Packing::default());
+    assert!(world.run(Duration::from_secs(1), |sides| sides[0].all_acknowledged(0)));
     world.wait(0.1);
     // Who listens only now has heard nothing of them.
     let id = world.expect(0, &all);
     let now = world.now;
-    world.sides[1].inbox_mut(0).change(now, id, 1_000..2_000, false);
-    assert_eq!(world.sides[1].inbox(0).present(id), 0);
+    world.sides[1].adj_rib_in_mut(0).change(now, id, 1_000..2_000, false);
+    assert_eq!(world.sides[1].adj_rib_in(0).present(id), 0);
     assert!(!world.sides[1].request_refresh(0, AfiSafi::IPV6_UNICAST), "not agreed on");
     assert!(world.sides[1].request_refresh(0, AfiSafi::IPV4_UNICAST));
-    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     world.wait(0.1);
-    assert_eq!(world.sides[1].inbox(0).present(id), 4_000);
-    assert_eq!(
-        (world.sides[0].outbox_progress(0).announced, world.sides[0].outbox_progress(0).withdrawn),
-        (9_000, 1_000)
-    );
+    assert_eq!(world.sides[1].adj_rib_in(0).present(id), 4_000);
+    assert_eq!((world.sides[0].advertised(0).advertised, world.sides[0].advertised(0).withdrawn), (9_000, 1_000));
     // Both know the marks of RFC 7313.
     assert_eq!(world.sides[1].session(0).received().route_refreshes, 2);
     assert_eq!(world.sides[0].losses(0), (0, None));
@@ -189,8 +263,8 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     assert!(world.up(4.0));
     let all = routes(100, 4);
     let id = world.expect(0, &all);
-    world.announce(0, &all);
-    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
+    world.advertise(0, &all);
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     let now = world.now;
     world.sides[0].stop(now, 0);
     assert!(!world.sides[0].idle(0), "it has not said it yet");
@@ -199,7 +273,7 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     let (losses, cause) = world.sides[1].losses(0);
     let Some(Cause::PeerNotification(said)) = cause else { panic!("{cause:?}") };
     assert_eq!((losses, said.code, said.subcode), (1, code::CEASE, cease::ADMINISTRATIVE_SHUTDOWN));
-    assert_eq!((world.sides[1].inbox(0).present(id), world.sides[0].losses(0)), (0, (0, None)));
+    assert_eq!((world.sides[1].adj_rib_in(0).present(id), world.sides[0].losses(0)), (0, (0, None)));
     // The other one tries, in vain; the second pair is not touched.
     world.wait(20.0);
     assert!(world.sides[0].idle(0) && !world.sides[1].established(0));
@@ -209,10 +283,10 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     assert!(world.up(3.0));
     // What was said is forgotten, so it has to be said again.
     world.wait(1.0);
-    assert_eq!(world.sides[1].inbox(0).present(id), 0);
-    world.announce(0, &all);
-    assert!(world.run(Duration::from_secs(1), |sides| sides[1].inbox(0).is_complete(id)));
-    world.sides[1].forget(0);
+    assert_eq!(world.sides[1].adj_rib_in(0).present(id), 0);
+    world.advertise(0, &all);
+    assert!(world.run(Duration::from_secs(1), |sides| sides[1].adj_rib_in(0).is_complete(id)));
+    world.sides[1].clear_tables(0);
     assert_eq!(world.sides[1].losses(0), (0, None));
 }
 
@@ -254,7 +328,7 @@ fn of_two_that_connect_at_the_same_time_one_session_comes_about() {
             world.wait(30.0);
             for side in &world.sides {
                 (0..3).for_each(|peer| assert_eq!((side.established(peer), side.losses(peer).0), (true, 0)));
-                assert_eq!((side.by_connection.len(), side.stack.connections()), (3, 3), "nothing is left over");
+                assert_eq!((side.by_connection.len(), side.device.tcp().connections()), (3, 3), "nothing is left over");
             }
         }
     }
@@ -288,13 +362,13 @@ fn two_hundred_speak_at_the_same_time_each_with_its_own() {
     assert!(world.up(5.0));
     let tables: Vec<_> = (0..200).map(|peer| routes(30, peer)).collect();
     let ids: Vec<_> = tables.iter().enumerate().map(|(peer, table)| world.expect(peer, table)).collect();
-    tables.iter().enumerate().for_each(|(peer, table)| world.announce(peer, table));
+    tables.iter().enumerate().for_each(|(peer, table)| world.advertise(peer, table));
     let complete =
-        |sides: &[Routers; 2]| ids.iter().enumerate().all(|(peer, id)| sides[1].inbox(peer).is_complete(*id));
+        |sides: &[Side; 2]| ids.iter().enumerate().all(|(peer, id)| sides[1].adj_rib_in(peer).is_complete(*id));
     assert!(world.run(Duration::from_secs(2), complete));
     for (peer, id) in ids.iter().enumerate() {
-        let (report, totals) = (world.sides[1].inbox(peer).report(*id), world.sides[1].inbox(peer).totals());
-        assert_eq!((report.present, report.announcements, totals.unexpected), (30, 30, 0));
+        let (report, totals) = (world.sides[1].adj_rib_in(peer).report(*id), world.sides[1].adj_rib_in(peer).totals());
+        assert_eq!((report.present, report.received, totals.unexpected), (30, 30, 0));
         assert_eq!((report.wrong_next_hop, report.wrong_as_path), (0, 0));
     }
     let now = world.now;
@@ -318,10 +392,10 @@ fn lost_packets_delay_and_nothing_more() {
         assert!(world.up(40.0));
         let (before, all) = (world.packets, routes(3_000, 8));
         let id = world.expect(1, &all);
-        world.announce(1, &all);
-        assert!(world.run(Duration::from_secs(120), |sides| sides[1].inbox(1).is_complete(id)));
-        let report = world.sides[1].inbox(1).report(id);
-        assert_eq!((report.present, report.wrong_as_path, report.announcements), (3_000, 0, 3_000));
+        world.advertise(1, &all);
+        assert!(world.run(Duration::from_secs(120), |sides| sides[1].adj_rib_in(1).is_complete(id)));
+        let report = world.sides[1].adj_rib_in(1).report(id);
+        assert_eq!((report.present, report.wrong_as_path, report.received), (3_000, 0, 3_000));
         assert_eq!(world.sides[0].losses(1), (0, None), "{}", world.packets - before);
     }
 }
@@ -332,9 +406,9 @@ fn a_link_that_is_cut_runs_into_the_hold_timer_on_both_sides() {
     assert!(world.up(4.0));
     let all = routes(50, 9);
     let id = world.expect(0, &all);
-    world.announce(0, &all);
+    world.advertise(0, &all);
     world.wait(1.0);
-    assert_eq!(world.sides[1].inbox(0).present(id), 50);
+    assert_eq!(world.sides[1].adj_rib_in(0).present(id), 50);
     let cut = world.now;
     world.lost = |_| true;
     world.wire.clear();
@@ -343,7 +417,7 @@ fn a_link_that_is_cut_runs_into_the_hold_timer_on_both_sides() {
         let (losses, cause) = side.losses(0);
         assert_eq!((losses, cause), (1, Some(&Cause::HoldTimerExpired(HOLD))));
     }
-    let skyline = world.sides[1].inbox(0).skyline();
+    let skyline = world.sides[1].adj_rib_in(0).skyline();
     let (gone, left) = *skyline.last().unwrap();
     // The last KEEPALIVE was up to a third of the hold time old.
     assert!(
@@ -381,8 +455,8 @@ fn the_time_that_a_window_is_closed_is_held_and_that_of_a_pace_is_nobodys() {
     let begun = world.now;
     // The last word of the handshake may wait for its answer.
     let before = world.sides[0].pressure(0, begun);
-    world.announce(0, &all);
-    assert!(world.run(Duration::from_secs(20), |sides| sides[0].said(0)));
+    world.advertise(0, &all);
+    assert!(world.run(Duration::from_secs(20), |sides| sides[0].all_acknowledged(0)));
     let (took, at) = (world.now.since(begun), world.now);
     let pressure = world.sides[0].pressure(0, at) - before;
     // Each window takes a round trip of 2 ms; the last answer comes without one that waits.
@@ -391,14 +465,14 @@ fn the_time_that_a_window_is_closed_is_held_and_that_of_a_pace_is_nobodys() {
     assert!(sum + Duration::from_micros(100) >= took, "{pressure:?} of {took:?}");
     assert!(pressure.held > took / 2 && pressure.late < took / 20, "{pressure:?} of {took:?}");
     assert!(pressure.unanswered <= Duration::from_millis(2), "{pressure:?}");
-    assert_eq!(world.sides[0].taken(0), world.sides[0].outbox_progress(0).bytes);
-    assert!(world.run(Duration::from_secs(2), |sides| sides[1].inbox(0).is_complete(id)));
+    assert_eq!(world.sides[0].acknowledged_bytes(0), world.sides[0].advertised(0).bytes);
+    assert!(world.run(Duration::from_secs(2), |sides| sides[1].adj_rib_in(0).is_complete(id)));
     // Ten messages, 10 ms from each to the next.
     let before = world.sides[0].pressure(0, world.now);
     let packing = Packing { routes_per_update: 10, pace: Some(1_000.0), ..Packing::default() };
-    world.sides[0].outbox(0).withdraw(all, 0..100, packing);
+    world.sides[0].adj_rib_out(0).withdraw(all, 0..100, packing);
     let begun = world.now;
-    assert!(world.run(Duration::from_secs(20), |sides| sides[0].said(0)));
+    assert!(world.run(Duration::from_secs(20), |sides| sides[0].all_acknowledged(0)));
     assert!(world.now.since(begun) > Duration::from_millis(90));
     let pressure = world.sides[0].pressure(0, world.now) - before;
     assert_eq!(pressure.held, Duration::ZERO);

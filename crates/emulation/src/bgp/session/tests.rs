@@ -60,8 +60,8 @@ fn written(session: &mut Session, now: Instant) -> Vec<(u8, Vec<u8>)> {
     messages
 }
 
-fn wishes(session: &mut Session, now: Instant) -> Vec<Wish> {
-    std::iter::from_fn(|| Some(session.poll(now)).filter(|wish| *wish != Wish::None)).collect()
+fn tcp_actions(session: &mut Session, now: Instant) -> Vec<TcpAction> {
+    std::iter::from_fn(|| Some(session.poll(now)).filter(|action| *action != TcpAction::None)).collect()
 }
 
 /// A session in `state` at 1 s, what it had to say written.
@@ -71,10 +71,10 @@ fn session_in(state: State, config: SessionConfig) -> Session {
         return session;
     }
     session.start(at(1.));
-    wishes(&mut session, at(1.));
+    tcp_actions(&mut session, at(1.));
     if state == State::Active {
         session.closed(at(1.), Closed::Refused);
-        wishes(&mut session, at(1.));
+        tcp_actions(&mut session, at(1.));
     }
     if state >= State::OpenSent {
         assert!(session.connected(at(1.)));
@@ -94,12 +94,12 @@ fn session_in(state: State, config: SessionConfig) -> Session {
 /// The NOTIFICATION that it ends with, then the connection is closed, and it starts again after the IdleHoldTime.
 fn ends_with(session: &mut Session, now: Instant) -> (u8, u8, Vec<u8>) {
     assert_eq!(session.state(), State::Idle);
-    assert!(wishes(session, now).is_empty(), "not before the NOTIFICATION is written");
+    assert!(tcp_actions(session, now).is_empty(), "not before the NOTIFICATION is written");
     let (kind, body) = written(session, now).pop().unwrap();
     assert_eq!(kind, self::kind::NOTIFICATION);
-    assert_eq!(wishes(session, now), [Wish::Close]);
+    assert_eq!(tcp_actions(session, now), [TcpAction::Close]);
     assert_eq!(session.next_deadline(), Some(now + session.config().idle_hold));
-    assert_eq!(wishes(session, now + session.config().idle_hold), [Wish::Connect]);
+    assert_eq!(tcp_actions(session, now + session.config().idle_hold), [TcpAction::Connect]);
     assert_eq!(session.state(), State::Connect);
     (body[0], body[1], body[2..].to_vec())
 }
@@ -110,7 +110,7 @@ fn an_active_speaker_comes_up_step_by_step() {
     assert_eq!((session.state(), session.next_deadline()), (State::Idle, None));
     session.start(at(1.));
     assert_eq!((session.state(), session.next_deadline()), (State::Connect, Some(Instant(0))));
-    assert_eq!(wishes(&mut session, at(1.)), [Wish::Connect]);
+    assert_eq!(tcp_actions(&mut session, at(1.)), [TcpAction::Connect]);
     assert!(session.connected(at(2.)));
     assert_eq!(session.state(), State::OpenSent);
     assert_eq!(session.next_deadline(), Some(at(2.) + LARGE_HOLD_TIME));
@@ -134,13 +134,13 @@ fn a_passive_speaker_waits_for_ever() {
     let mut session = Session::new(SessionConfig { passive: true, ..config() });
     session.start(at(1.));
     assert_eq!(session.state(), State::Active);
-    assert_eq!(wishes(&mut session, at(1.)), [Wish::Listen]);
+    assert_eq!(tcp_actions(&mut session, at(1.)), [TcpAction::Listen]);
     assert_eq!(session.next_deadline(), None);
     assert!(session.connected(at(500.)));
     assert!(!session.connected(at(500.)), "one is enough");
     session.closed(at(501.), Closed::ByPeer);
     assert_eq!((session.state(), session.ended()), (State::Active, Some(&Cause::TcpClosed)));
-    assert_eq!(wishes(&mut session, at(501.)), [Wish::Listen]);
+    assert_eq!(tcp_actions(&mut session, at(501.)), [TcpAction::Listen]);
     assert_eq!(session.next_deadline(), None);
 }
 
@@ -148,11 +148,11 @@ fn a_passive_speaker_waits_for_ever() {
 fn attempts_are_repeated_with_jitter() {
     let mut session = Session::new(config());
     session.start(at(0.));
-    wishes(&mut session, at(0.));
+    tcp_actions(&mut session, at(0.));
     let mut times = Vec::new();
     for _ in 0..50 {
         let now = session.next_deadline().unwrap();
-        assert_eq!(wishes(&mut session, now), [Wish::Abort, Wish::Connect]);
+        assert_eq!(tcp_actions(&mut session, now), [TcpAction::Abort, TcpAction::Connect]);
         assert_eq!((session.state(), session.ended()), (State::Connect, Some(&Cause::TimedOut)));
         times.push(now);
     }
@@ -167,10 +167,10 @@ fn a_refused_attempt_leads_to_active_and_then_to_the_next_one() {
     let mut session = session_in(State::Connect, config());
     session.closed(at(2.), Closed::Refused);
     assert_eq!((session.state(), session.ended()), (State::Active, Some(&Cause::Refused)));
-    assert_eq!(wishes(&mut session, at(2.)), [Wish::Listen]);
+    assert_eq!(tcp_actions(&mut session, at(2.)), [TcpAction::Listen]);
     let next = session.next_deadline().unwrap();
     assert!(next > at(5.) && next <= at(7.));
-    assert_eq!(wishes(&mut session, next), [Wish::Connect], "there is no attempt to abort");
+    assert_eq!(tcp_actions(&mut session, next), [TcpAction::Connect], "there is no attempt to abort");
     assert_eq!(session.state(), State::Connect);
 }
 
@@ -207,7 +207,7 @@ fn a_connection_that_is_lost() {
         }
         if after == State::Idle {
             assert_eq!(session.next_deadline(), Some(at(3.)));
-            assert_eq!(wishes(&mut session, at(3.)), [Wish::Connect]);
+            assert_eq!(tcp_actions(&mut session, at(3.)), [TcpAction::Connect]);
         }
     }
 }
@@ -241,7 +241,7 @@ fn a_notification_ends_it_in_any_state_without_an_answer() {
         let Some(Cause::PeerNotification(said)) = session.ended() else { panic!("{:?}", session.ended()) };
         assert_eq!((said.code, said.subcode, said.text().as_deref()), (6, 2, Some("bye")));
         assert_eq!((session.state(), written(&mut session, at(2.))), (State::Idle, vec![]));
-        assert_eq!(wishes(&mut session, at(2.)), [Wish::Close]);
+        assert_eq!(tcp_actions(&mut session, at(2.)), [TcpAction::Close]);
     }
 }
 
@@ -251,11 +251,11 @@ fn silence_ends_it() {
         let mut session = session_in(state, config());
         let end = at(1. + hold);
         while let Some(next) = session.next_deadline().filter(|next| *next < end) {
-            assert_eq!(wishes(&mut session, next), []);
+            assert_eq!(tcp_actions(&mut session, next), []);
             written(&mut session, next);
         }
         assert_eq!(session.state(), state);
-        assert_eq!(wishes(&mut session, end), []);
+        assert_eq!(tcp_actions(&mut session, end), []);
         assert_eq!(session.ended(), Some(&Cause::HoldTimerExpired(Duration::from_secs_f64(hold))));
         assert_eq!(ends_with(&mut session, end), (4, 0, vec![]));
     }
@@ -266,19 +266,19 @@ fn whatever_is_heard_keeps_it_alive_and_what_is_sent_saves_keepalives() {
     for heard in [keepalive(), update(), message(kind::ROUTE_REFRESH, &[0, 1, 0, 1])] {
         let mut session = session_in(State::Established, config());
         feed(&mut session, at(25.), &heard);
-        wishes(&mut session, at(54.9));
+        tcp_actions(&mut session, at(54.9));
         assert_eq!(session.state(), State::Established);
-        wishes(&mut session, at(55.));
+        tcp_actions(&mut session, at(55.));
         assert_eq!(session.state(), State::Idle);
     }
     let mut session = session_in(State::Established, config());
     for second in 2..60 {
         feed(&mut session, at(f64::from(second)), &keepalive());
         session.wrote(at(f64::from(second)));
-        wishes(&mut session, at(f64::from(second) + 0.5));
+        tcp_actions(&mut session, at(f64::from(second) + 0.5));
         assert!(!session.wants_write());
     }
-    assert_eq!(wishes(&mut session, at(71.)), []);
+    assert_eq!(tcp_actions(&mut session, at(71.)), []);
     assert_eq!(written(&mut session, at(71.)), [(kind::KEEPALIVE, vec![])]);
 }
 
@@ -286,7 +286,7 @@ fn whatever_is_heard_keeps_it_alive_and_what_is_sent_saves_keepalives() {
 fn with_hold_time_zero_nothing_expires() {
     let mut session = session_in(State::Established, SessionConfig { hold_time: Duration::ZERO, ..config() });
     assert_eq!(session.next_deadline(), None);
-    assert_eq!(wishes(&mut session, at(1e6)), []);
+    assert_eq!(tcp_actions(&mut session, at(1e6)), []);
     assert_eq!((session.state(), session.wants_write()), (State::Established, false));
 }
 
@@ -295,7 +295,7 @@ fn keepalives_do_not_pile_up() {
     let mut session = session_in(State::Established, config());
     for _ in 0..2 {
         let next = session.next_deadline().unwrap();
-        wishes(&mut session, next);
+        tcp_actions(&mut session, next);
     }
     let now = at(25.);
     assert_eq!(session.write(now, &mut [0; 18]), 0, "whole messages only");

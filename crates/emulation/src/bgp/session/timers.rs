@@ -1,6 +1,6 @@
 //! The timers of a session.
 
-use super::{Cause, Session, State, Wish};
+use super::{Cause, Session, State, TcpAction};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::notification::{Notification, code};
 use std::time::Duration;
@@ -95,13 +95,13 @@ impl Session {
         }
         if due(self.timers.connect_retry) {
             if self.state == State::Connect {
-                self.wishes.push_back(Wish::Abort);
+                self.tcp_actions.push_back(TcpAction::Abort);
                 self.go(now, State::Connect, Some(Cause::TimedOut));
             } else {
                 self.go(now, State::Connect, None);
             }
             self.timers.start_connect_retry(now, self.config.connect_retry);
-            self.wishes.push_back(Wish::Connect);
+            self.tcp_actions.push_back(TcpAction::Connect);
         }
         if due(self.timers.idle_hold) {
             self.timers.idle_hold = None;
@@ -113,7 +113,7 @@ impl Session {
     pub(super) fn abort_unwritten(&mut self) {
         if self.timers.linger.take().is_some() {
             self.out.clear();
-            self.wishes.push_back(Wish::Abort);
+            self.tcp_actions.push_back(TcpAction::Abort);
         }
     }
 

@@ -3,9 +3,12 @@
 use super::super::layout::{addresses, flow, state};
 use super::{FLOW, FRAME, SEQUENCE, SOURCE_HIGH, SOURCE_LOW, STACK, SUM, TIME, Writer, at};
 use crate::bpf::assembler::{Alu, If, Is, Register, Value, Width};
-use drophammer_wire::{ethernet, ipv4, ipv6, signature, udp};
+use crate::bpf::plain::{IP, UDP};
+use drophammer_model::traffic::FieldName;
+use drophammer_wire::signature;
 
-const _: () = assert!(signature::LEN == 12 && udp::LEN == 8);
+// A double word and a word.
+const _: () = assert!(signature::LEN == 12);
 
 /// Longest walk to a number below `count`. The network is less than four times as wide, so a walk of this length has a
 /// chance of 10^-28.
@@ -14,12 +17,11 @@ const WALK: i32 = 224;
 impl Writer<'_> {
     /// The unchanging bytes and the addresses; leaves the addresses' sum on the stack.
     pub(super) fn write_headers(&mut self) {
-        let words = if self.shape.ipv6 { 8 } else { 6 };
-        for word in 0..words {
+        for word in 0..self.plain.headers().div_ceil(8) {
             self.p.load(Width::Long, 1, FLOW, at(flow::HEAD + word));
             self.p.store(Width::Long, FRAME, at(word), 1);
         }
-        let ip = ethernet::LEN as i16;
+        let [source, destination] = [FieldName::Source, FieldName::Destination].map(|field| self.plain.at(IP, field));
         self.address(flow::SOURCES);
         self.p.store(Width::Long, STACK, SOURCE_LOW, 0);
         self.p.store(Width::Long, STACK, SOURCE_HIGH, 1);
@@ -28,7 +30,7 @@ impl Writer<'_> {
             // Destination in 1, 0; source in 3, 2; all in wire order.
             self.p.load(Width::Long, 2, STACK, SOURCE_LOW);
             self.p.load(Width::Long, 3, STACK, SOURCE_HIGH);
-            let places = [(3, ip + 8), (2, ip + 16), (1, ip + 24), (0, ip + 32)];
+            let places = [(3, source), (2, source + 8), (1, destination), (0, destination + 8)];
             for (register, place) in places {
                 self.p.big_endian(register, 64);
                 self.p.store(Width::Long, FRAME, place, register);
@@ -43,7 +45,8 @@ impl Writer<'_> {
             self.low_half(0);
             self.p.alu(Alu::Or, 2, Is(0));
             self.p.big_endian(2, 64);
-            self.p.store(Width::Long, FRAME, ip + 12, 2);
+            // Both addresses: the destination follows the source.
+            self.p.store(Width::Long, FRAME, source, 2);
             self.p.set(5, Value(0));
             self.add_halves(5, 2, 4);
         }
@@ -170,8 +173,8 @@ impl Writer<'_> {
         self.p.store(Width::Word, FRAME, place + 8, 2);
         self.p.set(0, Is(2));
         self.add_halves(0, 1, 3);
-        let udp_at = ethernet::LEN + if self.shape.ipv6 { ipv6::LEN } else { ipv4::LEN };
-        if (self.shape.signature_at - udp_at) % 2 == 1 {
+        // Within the datagram, whose header has an even length.
+        if (self.shape.signature_at - self.plain.headers()) % 2 == 1 {
             self.fold(0, 1);
             self.p.big_endian(0, 16);
         }
@@ -201,15 +204,13 @@ impl Writer<'_> {
 
     /// Register 0 holds the signature's sum.
     pub(super) fn write_checksums(&mut self) {
-        let ip = ethernet::LEN as i16;
-        let datagram = ip + if self.shape.ipv6 { ipv6::LEN } else { ipv4::LEN } as i16;
         self.p.load(Width::Long, 5, STACK, SUM);
         if !self.shape.ipv6 {
             self.p.load(Width::Long, 2, FLOW, at(flow::IP_SUM));
             self.p.alu(Alu::Add, 2, Is(5));
             self.fold(2, 1);
             self.p.alu(Alu::Xor, 2, Value(0xffff));
-            self.p.store(Width::Half, FRAME, ip + 10, 2);
+            self.p.store(Width::Half, FRAME, self.plain.at(IP, FieldName::HeaderChecksum), 2);
         }
         self.p.load(Width::Long, 2, FLOW, at(flow::UDP_SUM));
         self.p.alu(Alu::Add, 2, Is(5));
@@ -220,6 +221,6 @@ impl Writer<'_> {
         self.p.jump_if(If::Unequal, 2, Value(0), not_zero);
         self.p.set(2, Value(0xffff));
         self.p.here(not_zero);
-        self.p.store(Width::Half, FRAME, datagram + 6, 2);
+        self.p.store(Width::Half, FRAME, self.plain.at(UDP, FieldName::Checksum), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! Echo requests to the gateway: does the DUT still answer, and how fast?
 
 use drophammer_model::Instant;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// How many requests may be under way before the oldest is forgotten.
@@ -28,15 +29,29 @@ pub struct PingStats {
 pub struct Pinger {
     /// What was counted.
     pub stats: PingStats,
+    /// Whom it pings, and from which address.
+    pub gateway: IpAddr,
+    /// See `gateway`.
+    pub own: IpAddr,
+    /// The gateway's link-layer address was not known at the last attempt.
+    pub waits: bool,
     identifier: u16,
     due: Instant,
-    sent: [Option<(u16, Instant)>; WINDOW],
+    sent: Box<[Option<(u16, Instant)>; WINDOW]>,
 }
 
 impl Pinger {
     /// None sent yet; `identifier` marks the requests as ours.
-    pub fn new(identifier: u16) -> Pinger {
-        Pinger { stats: PingStats::default(), identifier, due: Instant(0), sent: [None; WINDOW] }
+    pub fn new(identifier: u16, own: IpAddr, gateway: IpAddr) -> Pinger {
+        Pinger {
+            stats: PingStats::default(),
+            gateway,
+            own,
+            waits: false,
+            identifier,
+            due: Instant(0),
+            sent: Box::new([None; WINDOW]),
+        }
     }
 
     /// Wants one more request to be sent.
@@ -86,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_request_counts_once() {
-        let mut pinger = Pinger::new(7);
+        let mut pinger = Pinger::new(7, [198, 18, 0, 1].into(), [198, 18, 0, 2].into());
         pinger.stats.asked = 2;
         assert_eq!(pinger.depart(Instant(100)), (7, 0));
         assert!(pinger.is_due());

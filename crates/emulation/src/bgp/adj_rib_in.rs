@@ -1,30 +1,31 @@
-//! What a router re-advertises, held against what must come: prefix by prefix, attribute by attribute. A route costs three bits.
+//! Routes that a peer advertises, held against those that must come: prefix by prefix, attribute by attribute. A route costs three bits.
 
-mod bitmap;
-mod expectation;
 mod skyline;
 mod verdict;
+mod watched;
 
 use super::Negotiated;
+use crate::expectation::Verification;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::bgp::update::{Context, Fault, Nlri, PathIds, Treatment, Update, nlri, walker};
 use drophammer_wire::bgp::{AfiSafi, Notification};
-use expectation::Expectation;
 use skyline::Skyline;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use verdict::{Verdict, judge};
+pub use watched::RoutePart;
+use watched::Watched;
 
 /// Prefixes that nobody expects are remembered up to this number, and only counted beyond it.
 const MOST_UNEXPECTED: usize = 10_000;
 
 /// Whose routes they are that the session's peer tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Teller {
+pub enum RouteSource {
     /// Its own: its MED comes with them, and to an internal peer its LOCAL_PREF.
     #[default]
     Peer,
@@ -38,7 +39,7 @@ pub enum Teller {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// Whose they are: what must come of MED, LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST.
-    pub teller: Teller,
+    pub source: RouteSource,
     /// ASes before the path of [`drophammer_model::routes::RouteAttributes`]: those that have added themselves on the way.
     pub as_path_prefix: Vec<u32>,
     /// Next hop, the global one in IPv6; `None`: any.
@@ -49,47 +50,28 @@ pub struct Expected {
     pub times: bool,
 }
 
-/// Names an expectation of one inbox.
+/// Names an expectation of one Adj-RIB-In.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExpectationId(usize);
 
-/// How an expectation stands.
+/// How an expectation of routes stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Routes that must be there.
-    pub expected: u32,
-    /// Of these, those that are.
-    pub present: u32,
-    /// Of these, those that are not.
-    pub missing: u32,
-    /// Routes of the expectation that are there and must be gone.
-    pub unexpected: u32,
-    /// Routes that are there with a wrong next hop, path or attribute.
-    pub wrong: u32,
-    /// Announcements with a wrong next hop, since the beginning.
+    /// What is there, missing, wrong and unexpected.
+    pub routes: Verification,
+    /// Advertisements with a wrong next hop, since the beginning.
     pub wrong_next_hop: u64,
-    /// Announcements with a wrong AS path, since the beginning.
+    /// Advertisements with a wrong AS path, since the beginning.
     pub wrong_as_path: u64,
-    /// Announcements with another wrong attribute, since the beginning.
+    /// Advertisements with another wrong attribute, since the beginning.
     pub wrong_attributes: u64,
-    /// Withdrawals of routes that must be there, since the beginning.
-    pub withdrawn_in_error: u64,
-    /// Announcements, since the beginning.
-    pub announcements: u64,
-    /// Of these, those of routes that were there already.
-    pub repeated: u64,
-    /// Withdrawals, since the beginning.
-    pub withdrawals: u64,
-    /// When a route came or went for the first time since the beginning or the last change.
-    pub first_at: Option<Instant>,
-    /// When one did for the last time.
-    pub last_at: Option<Instant>,
 }
 
-impl Verified {
-    /// All there, nothing else, nothing wrong with what is there?
-    pub fn is_right(&self) -> bool {
-        self.missing == 0 && self.unexpected == 0 && self.wrong == 0
+impl std::ops::Deref for Verified {
+    type Target = Verification;
+
+    fn deref(&self) -> &Verification {
+        &self.routes
     }
 }
 
@@ -118,8 +100,8 @@ pub struct Totals {
 
 /// Expectations, and what has come of them.
 #[derive(Default)]
-pub struct Inbox {
-    expectations: Vec<Expectation>,
+pub struct AdjRibIn {
+    expectations: Vec<Watched>,
     unexpected: BTreeSet<Prefix>,
     totals: Totals,
     ends_of_rib: Vec<(AfiSafi, Instant)>,
@@ -189,10 +171,10 @@ impl Judged {
     }
 }
 
-impl Inbox {
+impl AdjRibIn {
     /// Nothing is expected.
-    pub fn new() -> Inbox {
-        Inbox::default()
+    pub fn new() -> AdjRibIn {
+        AdjRibIn::default()
     }
 
     /// From `now` on the routes `part` must come.
@@ -214,7 +196,7 @@ impl Inbox {
         part: Range<u32>,
         expected: Expected,
     ) -> ExpectationId {
-        self.expectations.push(Expectation::new(now, family, distinguisher, routes, part, expected));
+        self.expectations.push(Watched::new(now, family, distinguisher, routes, part, expected));
         ExpectationId(self.expectations.len() - 1)
     }
 
@@ -285,14 +267,15 @@ impl Inbox {
                 return None;
             }
             // Many expectations are parts of the same routes.
-            let routes = Arc::as_ptr(&one.routes);
+            let RoutePart { routes, part } = one.routes.keys();
+            let known = Arc::as_ptr(routes);
             let index = match last {
-                Some((known, index)) if known == routes => index,
-                _ => one.routes.index_of(prefix),
+                Some((same, index)) if same == known => index,
+                _ => routes.index_of(prefix),
             };
-            last = Some((routes, index));
-            let index = index.filter(|i| one.part.contains(i))?;
-            Some((at, index - one.part.start))
+            last = Some((known, index));
+            let index = index.filter(|i| part.contains(i))?;
+            Some((at, index - part.start))
         })
     }
 
@@ -315,13 +298,14 @@ impl Inbox {
             return;
         };
         let one = &mut self.expectations[at];
-        let group = one.routes.group_of(one.part.start + i);
+        let RoutePart { routes, part } = one.routes.keys();
+        let group = routes.group_of(part.start + i);
         let verdict = match self.judged.of {
             Some((of, judged, verdict)) if (of, judged) == (at, group) => verdict,
             _ => {
                 let session = verdict::Of { ibgp: context.ibgp, peer_id: self.peer_id };
                 let sent = &mut self.judged.sent;
-                one.routes.attributes_into(group, sent);
+                routes.attributes_into(group, sent);
                 let judge = |update: &Update<'_>| judge(update, one.family, sent, &one.expected, session);
                 let verdict = match update {
                     Some(update) => judge(update),
@@ -332,7 +316,7 @@ impl Inbox {
                 verdict
             }
         };
-        self.present += u32::from(one.announced(now, i, verdict));
+        self.present += u32::from(one.received(now, i, verdict));
     }
 
     #[inline]
@@ -340,14 +324,14 @@ impl Inbox {
         self.totals.withdrawals += 1;
         let Some(prefix) = Prefix::masked(route.address(), route.length) else { return };
         match self.find(route, &prefix) {
-            Some((at, i)) => self.present -= u32::from(self.expectations[at].withdrawn(now, i)),
+            Some((at, i)) => self.present -= u32::from(self.expectations[at].routes.withdrawn(now, i)),
             None => _ = self.unexpected.remove(&prefix),
         }
     }
 
     /// The session has ended: nothing is present any more.
     pub fn session_lost(&mut self, now: Instant) {
-        self.expectations.iter_mut().for_each(|one| one.lost(now));
+        self.expectations.iter_mut().for_each(|one| one.routes.lost(now));
         self.unexpected.clear();
         self.ends_of_rib.clear();
         self.totals.sessions_lost += 1;
@@ -364,28 +348,28 @@ impl Inbox {
 
     /// Some of the routes that must be there and are not.
     pub fn missing(&self, id: ExpectationId, limit: usize) -> Vec<Prefix> {
-        self.expectations[id.0].missing().take(limit).collect()
+        self.expectations[id.0].routes.missing().take(limit).collect()
     }
 
     /// Some of the routes that are there and must not be: of no expectation (of these 10,000 are remembered), or to be gone.
     pub fn unexpected(&self, limit: usize) -> Vec<Prefix> {
-        let gone = self.expectations.iter().flat_map(Expectation::unexpected);
+        let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
         self.unexpected.iter().copied().chain(gone).take(limit).collect()
     }
 
     /// Is all there that must be, and nothing of the expectations that must be gone?
     pub fn complete(&self) -> bool {
-        self.expectations.iter().all(Expectation::is_complete)
+        self.expectations.iter().all(|one| one.routes.is_complete())
     }
 
     /// Is it so in one expectation?
     pub fn is_complete(&self, id: ExpectationId) -> bool {
-        self.expectations[id.0].is_complete()
+        self.expectations[id.0].routes.is_complete()
     }
 
     /// Routes that are present in an expectation, wanted or not.
     pub fn present(&self, id: ExpectationId) -> u32 {
-        self.expectations[id.0].present()
+        self.expectations[id.0].routes.present()
     }
 
     /// All that has come.
@@ -401,12 +385,12 @@ impl Inbox {
     /// When each route of an expectation came or went for the last time, in µs since the expectation or its last change began;
     /// `u32::MAX`: not since then. `None` where times are not kept.
     pub fn times(&self, id: ExpectationId) -> Option<&[u32]> {
-        self.expectations[id.0].times()
+        self.expectations[id.0].routes.times()
     }
 
     /// How many routes of an expectation came or went at `since` or later, and the first of them. None where times are not kept.
     pub fn moved_since(&self, id: ExpectationId, since: Instant) -> (u32, Option<Prefix>) {
-        let mut moved = self.expectations[id.0].moved_since(since);
+        let mut moved = self.expectations[id.0].routes.moved_since(since);
         let first = moved.next();
         (u32::from(first.is_some()) + moved.count() as u32, first)
     }
@@ -423,5 +407,5 @@ impl Inbox {
 }
 
 #[cfg(test)]
-#[path = "inbox_tests.rs"]
+#[path = "adj_rib_in_tests.rs"]
 mod tests;

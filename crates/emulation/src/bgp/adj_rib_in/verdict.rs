@@ -1,6 +1,6 @@
 //! Are the attributes of a group of routes those that must come?
 
-use super::{Expected, Teller};
+use super::{Expected, RouteSource};
 use drophammer_model::routes::RouteAttributes;
 use drophammer_wire::bgp::AfiSafi;
 use drophammer_wire::bgp::update::walker::Received;
@@ -30,7 +30,7 @@ pub(super) struct Of {
     pub peer_id: Option<Ipv4Addr>,
 }
 
-/// LOCAL_PREF that the outbox sends where the routes have none.
+/// LOCAL_PREF that the Adj-RIB-Out sends where the routes have none.
 const LOCAL_PREF: u32 = 100;
 
 /// Holds `update` against the attributes that its routes were sent with.
@@ -50,18 +50,18 @@ pub(super) fn judge(
         let ases = expected.as_path_prefix.iter().chain(&sent.as_path).copied();
         path.is_sequence() && as_path::merged(path, received.as4_path).eq(ases)
     });
-    let med = match (expected.teller, session.ibgp, received.med, sent.med) {
-        (Teller::Peer, ..) => received.med != sent.med,
+    let med = match (expected.source, session.ibgp, received.med, sent.med) {
+        (RouteSource::Peer, ..) => received.med != sent.med,
         // A reflector does not change it (RFC 4456 section 10). None means the same as 0 (RFC 4271 section 9.1.2.2 c), which FRR writes.
-        (Teller::Internal(_), true, received, sent) => received.unwrap_or(0) != sent.unwrap_or(0),
+        (RouteSource::Internal(_), true, received, sent) => received.unwrap_or(0) != sent.unwrap_or(0),
         // RFC 4271 section 5.1.4: it may be passed on within the AS, and may be taken away.
-        (Teller::External, true, received, sent) => received.is_some() && received != sent,
+        (RouteSource::External, true, received, sent) => received.is_some() && received != sent,
         // The same section: the MED of one AS is not told to another. One of the router's own may be.
         (_, false, Some(received), Some(sent)) => received == sent && sent != 0,
         (_, false, ..) => false,
     };
     let attributes = med
-        || (session.ibgp && !internal(received, expected.teller, sent, session.peer_id))
+        || (session.ibgp && !internal(received, expected.source, sent, session.peer_id))
         || received.origin != Some(sent.origin.code())
         || !same::<4, u32>(received.communities, &sent.communities, u32::from_be_bytes)
         || !same::<12, [u32; 3]>(received.large_communities, &sent.large_communities, |bytes| {
@@ -72,19 +72,21 @@ pub(super) fn judge(
 }
 
 /// Are LOCAL_PREF, ORIGINATOR_ID and CLUSTER_LIST those that must come from an internal peer?
-fn internal(received: &Received<'_>, teller: Teller, sent: &RouteAttributes, peer_id: Option<Ipv4Addr>) -> bool {
+fn internal(received: &Received<'_>, source: RouteSource, sent: &RouteAttributes, peer_id: Option<Ipv4Addr>) -> bool {
     let own = sent.local_pref.unwrap_or(LOCAL_PREF);
     // The cluster of a single reflector has the reflector's identifier (RFC 4456 section 7).
     let cluster = peer_id.map(|id| id.octets());
     let through = cluster.as_ref().is_some_and(|id| received.cluster_list == id);
     let bare = (received.originator_id, received.cluster_list) == (None, &[]);
-    match teller {
-        Teller::Peer => received.local_pref == Some(own) && bare,
+    match source {
+        RouteSource::Peer => received.local_pref == Some(own) && bare,
         // RFC 4271 section 5.1.5: it is there, and its value is the router's to choose. Nothing was reflected; where the router marks the
         // route all the same, as OpenBGPD does for clients, it is the one that brought it into the AS.
-        Teller::External => received.local_pref.is_some() && (bare || through && received.originator_id == peer_id),
+        RouteSource::External => {
+            received.local_pref.is_some() && (bare || through && received.originator_id == peer_id)
+        }
         // RFC 4456 sections 8 and 10.
-        Teller::Internal(originator) => {
+        RouteSource::Internal(originator) => {
             received.local_pref == Some(own) && received.originator_id == Some(originator) && through
         }
     }

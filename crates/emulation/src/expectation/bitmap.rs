@@ -1,4 +1,4 @@
-//! One bit per route.
+//! One bit per key.
 
 use std::ops::Range;
 
@@ -61,19 +61,26 @@ impl Bitmap {
         self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones()).sum()
     }
 
+    /// Bits that are set, in order.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().zip((0..).step_by(64)).flat_map(|(word, base)| ones(*word, base))
+    }
+
     /// Bits that are set here and not there, in order.
     pub fn without<'a>(&'a self, other: &'a Bitmap) -> impl Iterator<Item = u32> + 'a {
-        self.words.iter().zip(&other.words).zip((0..).step_by(64)).flat_map(|((a, b), base)| {
-            let mut left = a & !b;
-            std::iter::from_fn(move || {
-                (left != 0).then(|| {
-                    let bit = left.trailing_zeros();
-                    left &= left - 1;
-                    base + bit
-                })
-            })
-        })
+        self.words.iter().zip(&other.words).zip((0..).step_by(64)).flat_map(|((a, b), base)| ones(a & !b, base))
     }
+}
+
+/// Numbers of the bits of a word whose first one is `base`.
+fn ones(mut word: u64, base: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        (word != 0).then(|| {
+            let bit = word.trailing_zeros();
+            word &= word - 1;
+            base + bit
+        })
+    })
 }
 
 #[cfg(test)]
@@ -98,6 +105,7 @@ mod tests {
             }
             let expected: Vec<u32> = set.iter().copied().filter(|i| *i >= n / 2).collect();
             prop_assert_eq!(bits.without(&other).collect::<Vec<_>>(), expected.clone());
+            prop_assert_eq!(bits.numbers().collect::<Vec<_>>(), set.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(bits.first(), set.first().copied());
             prop_assert_eq!(bits.common(&other) as usize, set.len() - expected.len());
         }

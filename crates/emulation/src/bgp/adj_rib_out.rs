@@ -1,7 +1,7 @@
 //! Routes that wait to be sent, and their UPDATEs as they are written into the send buffer: memory per job, not per route.
 
 use super::Negotiated;
-use super::standing::Standing;
+use super::advertised::Advertised;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
 use drophammer_model::trial::Family;
@@ -15,17 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How routes are put into messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Packing {
-    /// Routes in a message, at most; 0: as many as fit into 4096 bytes. A message has routes of one group only.
-    pub routes_per_update: u16,
-    /// Routes per second; `None`: as fast as the peer takes them.
-    pub pace: Option<f64>,
-    /// Times that the speaker's AS stands in the AS path beside the first; towards its own AS, where it does not stand there, the LOCAL_PREF
-    /// is so much lower.
-    pub prepend: u8,
-}
+pub use drophammer_model::routes::Packing;
 
 /// What routes are sent as, beside their prefixes and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,8 +109,8 @@ impl NextHops {
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Announced routes.
-    pub announced: u64,
+    /// Advertised routes.
+    pub advertised: u64,
     /// Withdrawn routes.
     pub withdrawn: u64,
     /// Messages.
@@ -139,7 +129,7 @@ enum Job {
 }
 
 struct RouteJob {
-    announce: bool,
+    advertise: bool,
     routes: Arc<Routes>,
     /// Those that are left.
     part: Range<u32>,
@@ -189,9 +179,9 @@ struct Encoded {
 
 /// Jobs in their order, each written as far as the buffer and its pace let it.
 #[derive(Default)]
-pub struct Outbox {
+pub struct AdjRibOut {
     jobs: VecDeque<Job>,
-    standing: Standing,
+    advertised: Advertised,
     /// Number of the job at the front.
     front: u64,
     encoded: Encoded,
@@ -200,14 +190,14 @@ pub struct Outbox {
     paced_until: Option<Instant>,
 }
 
-impl Outbox {
+impl AdjRibOut {
     /// Nothing to send.
-    pub fn new() -> Outbox {
-        Outbox::default()
+    pub fn new() -> AdjRibOut {
+        AdjRibOut::default()
     }
 
-    /// Announces the routes `part`, as far as they exist.
-    pub fn announce(&mut self, routes: Arc<Routes>, part: Range<u32>, packing: Packing) {
+    /// Advertises the routes `part`, as far as they exist.
+    pub fn advertise(&mut self, routes: Arc<Routes>, part: Range<u32>, packing: Packing) {
         self.push(true, routes, part, packing, Encapsulation::default());
     }
 
@@ -216,10 +206,10 @@ impl Outbox {
         self.push(false, routes, part, packing, Encapsulation::default());
     }
 
-    /// Announces (or withdraws) them with labels, as VPN routes, or with a path identifier.
+    /// Advertises (or withdraws) them with labels, as VPN routes, or with a path identifier.
     pub fn push(
         &mut self,
-        announce: bool,
+        advertise: bool,
         routes: Arc<Routes>,
         part: Range<u32>,
         packing: Packing,
@@ -227,15 +217,15 @@ impl Outbox {
     ) {
         let part = part.start..part.end.min(routes.len());
         if !part.is_empty() {
-            match announce {
-                true => self.standing.announce(&routes, part.clone(), packing, encapsulation),
-                false => self.standing.withdraw(&routes, &part, encapsulation),
+            match advertise {
+                true => self.advertised.advertise(&routes, part.clone(), packing, encapsulation),
+                false => self.advertised.withdraw(&routes, &part, encapsulation),
             }
-            self.jobs.push_back(Job::Routes(RouteJob { announce, routes, part, packing, encapsulation, since: None }));
+            self.jobs.push_back(Job::Routes(RouteJob { advertise, routes, part, packing, encapsulation, since: None }));
         }
     }
 
-    /// Announces all again that is announced in `family`, behind what waits (RFC 2918 section 4); `marked`: between the marks of
+    /// Advertises all again that is advertised in `family`, behind what waits (RFC 2918 section 4); `marked`: between the marks of
     /// its beginning and its end (RFC 7313 section 4).
     pub fn refresh(&mut self, family: AfiSafi, marked: bool) {
         let mark = |jobs: &mut VecDeque<Job>, subtype| {
@@ -246,9 +236,9 @@ impl Outbox {
             }
         };
         mark(&mut self.jobs, subtype::BEGIN);
-        for (routes, part, packing, encapsulation) in self.standing.of(family) {
+        for (routes, part, packing, encapsulation) in self.advertised.of(family) {
             let routes = routes.clone();
-            let job = RouteJob { announce: true, routes, part, packing, encapsulation, since: None };
+            let job = RouteJob { advertise: true, routes, part, packing, encapsulation, since: None };
             self.jobs.push_back(Job::Routes(job));
         }
         mark(&mut self.jobs, subtype::END);
@@ -266,9 +256,9 @@ impl Outbox {
         }
     }
 
-    /// Forgets all that waits, and what was announced.
+    /// Forgets all that waits, and what was advertised.
     pub fn clear(&mut self) {
-        self.standing.clear();
+        self.advertised.clear();
         self.front += self.jobs.len() as u64;
         self.jobs.clear();
         self.paced_until = None;
@@ -284,7 +274,7 @@ impl Outbox {
         self.sent
     }
 
-    /// When [`Outbox::write`] has something again: `now` or earlier while it has; `None` when nothing waits.
+    /// When [`AdjRibOut::write`] has something again: `now` or earlier while it has; `None` when nothing waits.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
         match self.jobs.front()? {
             Job::Routes(job) => Some(job.due(self.paced_until).unwrap_or(now)),
@@ -378,19 +368,19 @@ fn write_routes(
         0 => u32::MAX,
         asked => asked,
     };
-    let counter = if job.announce { &mut sent.announced } else { &mut sent.withdrawn };
+    let counter = if job.advertise { &mut sent.advertised } else { &mut sent.withdrawn };
     let parts = |prefix: Prefix| (prefix.address(), prefix.length());
     let mut prefixes = job.routes.iter(job.part.clone()).map(parts);
     let (mut at, mut group_end) = (0, 0);
     while !job.part.is_empty() {
         // Counted over the whole job: a message's first route goes on where the last message ended.
         frame.labels = match labels {
-            _ if !job.announce => Labels::Withdrawn,
+            _ if !job.advertise => Labels::Withdrawn,
             Labels::Counting(first) => Labels::Counting(first.wrapping_add(job.part.start)),
             other => other,
         };
         let mut end = job.part.end;
-        if job.announce {
+        if job.advertise {
             if job.part.start >= group_end {
                 let group = job.routes.group_of(job.part.start);
                 group_end = job.routes.group(group).end;
@@ -402,12 +392,12 @@ fn write_routes(
             }
             end = end.min(group_end);
         }
-        let (attributes, next_hop): (&[u8], &[u8]) = match job.announce {
+        let (attributes, next_hop): (&[u8], &[u8]) = match job.advertise {
             true => (&encoded.attributes, &encoded.next_hop[..encoded.next_hop_len]),
             false => (&[], &[]),
         };
         let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
-        let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.announce) else {
+        let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.advertise) else {
             sent.skipped += u64::from(end - job.part.start);
             job.part.start = end;
             prefixes = job.routes.iter(job.part.clone()).map(parts);
@@ -427,7 +417,7 @@ fn write_routes(
         }
         // A copy of its own stays in registers.
         let mut next = prefixes.clone();
-        let packed = match job.announce {
+        let packed = match job.advertise {
             true => packer.announce(room, most, &mut next),
             false => packer.withdraw(room, most, &mut next),
         };
@@ -483,5 +473,5 @@ impl Encoded {
 }
 
 #[cfg(test)]
-#[path = "outbox_tests.rs"]
+#[path = "adj_rib_out_tests.rs"]
 mod tests;

@@ -32,13 +32,13 @@ fn next_hops() -> NextHops {
 }
 
 /// All messages, through a buffer of `room` bytes.
-fn drain(outbox: &mut Outbox, agreed: &Negotiated, room: usize) -> Vec<Vec<u8>> {
+fn drain(adj_rib_out: &mut AdjRibOut, agreed: &Negotiated, room: usize) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     let mut buffer = vec![0; room];
-    while !outbox.is_empty() {
-        let bytes = outbox.write(Instant(5), agreed, next_hops(), &mut buffer);
+    while !adj_rib_out.is_empty() {
+        let bytes = adj_rib_out.write(Instant(5), agreed, next_hops(), &mut buffer);
         let mut rest = &buffer[..bytes];
-        assert!(bytes > 0 || outbox.is_empty(), "stuck");
+        assert!(bytes > 0 || adj_rib_out.is_empty(), "stuck");
         while let Some(message) = drophammer_wire::bgp::frame(rest, agreed.max_send).unwrap() {
             messages.push(rest[..message.message_len()].to_vec());
             rest = &rest[message.message_len()..];
@@ -77,12 +77,12 @@ proptest! {
         let packing = Packing { routes_per_update, pace: None, prepend: 0 };
         let part = skip..count + 7;
         let fill = || {
-            let mut outbox = Outbox::new();
-            outbox.push(announce, routes.clone(), part.clone(), packing, Encapsulation { kind, path_id: 9 });
-            outbox
+            let mut adj_rib_out = AdjRibOut::new();
+            adj_rib_out.push(announce, routes.clone(), part.clone(), packing, Encapsulation { kind, path_id: 9 });
+            adj_rib_out
         };
-        let mut outbox = fill();
-        let messages = drain(&mut outbox, &agreed, room);
+        let mut adj_rib_out = fill();
+        let messages = drain(&mut adj_rib_out, &agreed, room);
         prop_assert_eq!(&messages, &drain(&mut fill(), &agreed, 4096), "the buffer leaves no trace");
         let family = kind.family(routes.family());
         let context = Context {
@@ -119,9 +119,9 @@ proptest! {
             }
         }
         prop_assert_eq!(next, count.max(skip));
-        let sent = outbox.progress();
+        let sent = adj_rib_out.progress();
         let n = u64::from(count.saturating_sub(skip));
-        prop_assert_eq!((sent.announced, sent.withdrawn), if announce { (n, 0) } else { (0, n) });
+        prop_assert_eq!((sent.advertised, sent.withdrawn), if announce { (n, 0) } else { (0, n) });
         prop_assert_eq!((sent.messages, sent.skipped), (messages.len() as u64, 0));
         prop_assert_eq!(sent.bytes, messages.iter().map(|m| m.len() as u64).sum::<u64>());
     }
@@ -130,69 +130,77 @@ proptest! {
 #[test]
 fn messages_are_as_full_as_they_can_be() {
     let one_group = AttributePattern { routes_per_group: GroupSizes::Fixed(u32::MAX), ..Default::default() };
-    let mut outbox = Outbox::new();
-    outbox.announce(range(false, 5000, one_group), 0..5000, Packing::default());
-    let sizes: Vec<_> = drain(&mut outbox, &agreed(false, true), 4096).iter().map(Vec::len).collect();
+    let mut adj_rib_out = AdjRibOut::new();
+    adj_rib_out.advertise(range(false, 5000, one_group), 0..5000, Packing::default());
+    let sizes: Vec<_> = drain(&mut adj_rib_out, &agreed(false, true), 4096).iter().map(Vec::len).collect();
     assert_eq!(sizes.len(), 5);
     assert!(sizes[..4].iter().all(|size| *size > 4090), "{sizes:?}");
-    outbox.announce(
+    adj_rib_out.advertise(
         range(false, 5000, one_group),
         0..5000,
         Packing { routes_per_update: 5000, pace: None, prepend: 0 },
     );
-    assert_eq!(outbox.write(Instant(1), &agreed(false, true), next_hops(), &mut [0; 4096]), 0, "it waits for room");
-    assert_eq!(drain(&mut outbox, &agreed(false, true), 65_535).len(), 1, "extended messages where they are asked for");
+    assert_eq!(
+        adj_rib_out.write(Instant(1), &agreed(false, true), next_hops(), &mut [0; 4096]),
+        0,
+        "it waits for room"
+    );
+    assert_eq!(
+        drain(&mut adj_rib_out, &agreed(false, true), 65_535).len(),
+        1,
+        "extended messages where they are asked for"
+    );
 }
 
 #[test]
 fn a_pace_is_kept() {
-    let mut outbox = Outbox::new();
+    let mut adj_rib_out = AdjRibOut::new();
     let agreed = agreed(false, false);
-    outbox.announce(
+    adj_rib_out.advertise(
         range(true, 10, Default::default()),
         0..10,
         Packing { routes_per_update: 2, pace: Some(1000.0), prepend: 0 },
     );
     let start = Instant(7_000_000);
-    assert_eq!(outbox.next_deadline(start), Some(start));
+    assert_eq!(adj_rib_out.next_deadline(start), Some(start));
     let mut buffer = [0; 4096];
     for n in 0..5 {
-        let due = outbox.next_deadline(start).unwrap();
+        let due = adj_rib_out.next_deadline(start).unwrap();
         assert_eq!(due, start + Duration::from_millis(2 * n));
         if n > 0 {
-            assert_eq!(outbox.write(Instant(due.0 - 1), &agreed, next_hops(), &mut buffer), 0);
+            assert_eq!(adj_rib_out.write(Instant(due.0 - 1), &agreed, next_hops(), &mut buffer), 0);
         }
-        assert!(outbox.write(due, &agreed, next_hops(), &mut buffer) > 0);
-        assert_eq!(outbox.progress().announced, 2 * (n + 1));
+        assert!(adj_rib_out.write(due, &agreed, next_hops(), &mut buffer) > 0);
+        assert_eq!(adj_rib_out.progress().advertised, 2 * (n + 1));
     }
-    assert_eq!(outbox.next_deadline(start), None);
+    assert_eq!(adj_rib_out.next_deadline(start), None);
 }
 
 #[test]
 fn a_pace_goes_on_from_job_to_job() {
-    let (mut outbox, agreed) = (Outbox::new(), agreed(false, false));
+    let (mut adj_rib_out, agreed) = (AdjRibOut::new(), agreed(false, false));
     let paced = Packing { pace: Some(1000.0), ..Packing::default() };
     for _ in 0..2 {
         // Each of these is one message.
-        outbox.withdraw(range(true, 100, Default::default()), 0..100, paced);
+        adj_rib_out.withdraw(range(true, 100, Default::default()), 0..100, paced);
     }
-    outbox.withdraw(range(true, 100, Default::default()), 0..10, Packing::default());
-    outbox.withdraw(range(true, 100, Default::default()), 0..7, paced);
+    adj_rib_out.withdraw(range(true, 100, Default::default()), 0..10, Packing::default());
+    adj_rib_out.withdraw(range(true, 100, Default::default()), 0..7, paced);
     let (start, mut buffer) = (Instant(7_000_000), [0; 4096]);
     let ms = |n| start + Duration::from_millis(n);
-    assert!(outbox.write(start, &agreed, next_hops(), &mut buffer) > 0);
-    assert_eq!((outbox.progress().withdrawn, outbox.next_deadline(start)), (100, Some(ms(100))));
-    assert_eq!(outbox.write(ms(99), &agreed, next_hops(), &mut buffer), 0);
+    assert!(adj_rib_out.write(start, &agreed, next_hops(), &mut buffer) > 0);
+    assert_eq!((adj_rib_out.progress().withdrawn, adj_rib_out.next_deadline(start)), (100, Some(ms(100))));
+    assert_eq!(adj_rib_out.write(ms(99), &agreed, next_hops(), &mut buffer), 0);
     // The job without a pace goes behind the one before it.
-    assert!(outbox.write(ms(100), &agreed, next_hops(), &mut buffer) > 0);
-    assert_eq!((outbox.progress().withdrawn, outbox.next_deadline(ms(100))), (210, Some(ms(200))));
+    assert!(adj_rib_out.write(ms(100), &agreed, next_hops(), &mut buffer) > 0);
+    assert_eq!((adj_rib_out.progress().withdrawn, adj_rib_out.next_deadline(ms(100))), (210, Some(ms(200))));
     // Who begins late is not hurried.
-    assert!(outbox.write(ms(900), &agreed, next_hops(), &mut buffer) > 0);
-    outbox.withdraw(range(true, 100, Default::default()), 0..1, paced);
-    assert_eq!(outbox.next_deadline(ms(900)), Some(ms(907)));
-    outbox.clear();
-    outbox.withdraw(range(true, 100, Default::default()), 0..1, paced);
-    assert_eq!(outbox.next_deadline(ms(900)), Some(ms(900)), "what was before is forgotten");
+    assert!(adj_rib_out.write(ms(900), &agreed, next_hops(), &mut buffer) > 0);
+    adj_rib_out.withdraw(range(true, 100, Default::default()), 0..1, paced);
+    assert_eq!(adj_rib_out.next_deadline(ms(900)), Some(ms(907)));
+    adj_rib_out.clear();
+    adj_rib_out.withdraw(range(true, 100, Default::default()), 0..1, paced);
+    assert_eq!(adj_rib_out.next_deadline(ms(900)), Some(ms(900)), "what was before is forgotten");
 }
 
 #[test]
@@ -202,34 +210,34 @@ fn what_cannot_be_sent_is_counted() {
         let theirs = SessionConfig { families: vec![ALL[0]], ..SessionConfig::new(2, 1, [2; 4].into()) };
         Negotiated::from_opens(&config, theirs.open()).unwrap()
     };
-    let mut outbox = Outbox::new();
-    outbox.announce(range(true, 10, Default::default()), 0..10, Packing::default());
-    outbox.end_of_rib(AfiSafi::IPV6_UNICAST);
-    assert!(drain(&mut outbox, &only_v4, 4096).is_empty());
-    assert_eq!(outbox.progress().skipped, 10);
-    outbox.announce(range(true, 10, Default::default()), 0..10, Packing::default());
+    let mut adj_rib_out = AdjRibOut::new();
+    adj_rib_out.advertise(range(true, 10, Default::default()), 0..10, Packing::default());
+    adj_rib_out.end_of_rib(AfiSafi::IPV6_UNICAST);
+    assert!(drain(&mut adj_rib_out, &only_v4, 4096).is_empty());
+    assert_eq!(adj_rib_out.progress().skipped, 10);
+    adj_rib_out.advertise(range(true, 10, Default::default()), 0..10, Packing::default());
     let v4_alone = NextHops { ipv6: None, ..next_hops() };
-    assert_eq!(outbox.write(Instant(1), &agreed(false, false), v4_alone, &mut [0; 4096]), 0);
-    assert_eq!((outbox.progress().skipped, outbox.is_empty()), (20, true));
+    assert_eq!(adj_rib_out.write(Instant(1), &agreed(false, false), v4_alone, &mut [0; 4096]), 0);
+    assert_eq!((adj_rib_out.progress().skipped, adj_rib_out.is_empty()), (20, true));
     let long = RouteAttributes { as_path: vec![70_000; 1200], ..Default::default() };
     let routes = [("1.0.0.0/8", long), ("2.0.0.0/8", RouteAttributes::default())];
     let table = RouteTable::new("t", Family::Ipv4, routes.map(|(p, a)| (p.parse().unwrap(), a)));
-    outbox.announce(Arc::new(table.into()), 0..2, Packing::default());
-    assert_eq!(drain(&mut outbox, &agreed(false, false), 4096).len(), 1);
-    assert_eq!((outbox.progress().skipped, outbox.progress().announced), (21, 1));
+    adj_rib_out.advertise(Arc::new(table.into()), 0..2, Packing::default());
+    assert_eq!(drain(&mut adj_rib_out, &agreed(false, false), 4096).len(), 1);
+    assert_eq!((adj_rib_out.progress().skipped, adj_rib_out.progress().advertised), (21, 1));
 }
 
 #[test]
 fn jobs_keep_their_order() {
-    let mut outbox = Outbox::new();
+    let mut adj_rib_out = AdjRibOut::new();
     let routes = range(false, 10, Default::default());
-    outbox.raw(vec![0xff; 5000]);
-    outbox.announce(routes.clone(), 0..10, Packing::default());
-    outbox.withdraw(routes.clone(), 2..3, Packing::default());
-    outbox.end_of_rib(AfiSafi::IPV4_UNICAST);
+    adj_rib_out.raw(vec![0xff; 5000]);
+    adj_rib_out.advertise(routes.clone(), 0..10, Packing::default());
+    adj_rib_out.withdraw(routes.clone(), 2..3, Packing::default());
+    adj_rib_out.end_of_rib(AfiSafi::IPV4_UNICAST);
     let mut buffer = vec![0; 20_000];
-    let bytes = outbox.write(Instant(1), &agreed(false, false), next_hops(), &mut buffer);
-    assert!(outbox.is_empty());
+    let bytes = adj_rib_out.write(Instant(1), &agreed(false, false), next_hops(), &mut buffer);
+    assert!(adj_rib_out.is_empty());
     assert!(buffer[..5000].iter().all(|byte| *byte == 0xff));
     let mut kinds = Vec::new();
     let mut rest = &buffer[5000..bytes];
@@ -240,19 +248,19 @@ fn jobs_keep_their_order() {
         rest = &rest[message.message_len()..];
     }
     assert_eq!(kinds, [(10, 0, None), (0, 1, None), (0, 0, Some(AfiSafi::IPV4_UNICAST))]);
-    outbox.announce(routes, 0..10, Packing::default());
-    outbox.clear();
-    assert!(outbox.is_empty() && outbox.next_deadline(Instant(1)).is_none());
+    adj_rib_out.advertise(routes, 0..10, Packing::default());
+    adj_rib_out.clear();
+    assert!(adj_rib_out.is_empty() && adj_rib_out.next_deadline(Instant(1)).is_none());
 }
 
 #[test]
 fn an_internal_speaker_adds_no_as_and_a_preference() {
     let config = |id| SessionConfig::new(65_001, 65_001, Ipv4Addr::from(id));
     let internal = Negotiated::from_opens(&config(1), config(2).open()).unwrap();
-    let mut outbox = Outbox::new();
+    let mut adj_rib_out = AdjRibOut::new();
     let pattern = AttributePattern { as_path: Amount::Fixed(0), ..Default::default() };
-    outbox.announce(range(false, 1, pattern), 0..1, Packing::default());
-    let messages = drain(&mut outbox, &internal, 4096);
+    adj_rib_out.advertise(range(false, 1, pattern), 0..1, Packing::default());
+    let messages = drain(&mut adj_rib_out, &internal, 4096);
     let context = Context { four_octet_as: true, ibgp: true, path_ids: PathIds::NONE };
     let update = Update::parse(&messages[0][19..], &context).unwrap();
     assert_eq!((update.attributes.as_path.unwrap().length(), update.attributes.local_pref), (0, Some(100)));

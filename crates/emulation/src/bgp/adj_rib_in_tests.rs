@@ -1,7 +1,7 @@
 //! Right is right, and each kind of wrong is found.
 
 use super::*;
-use crate::bgp::{NextHops, Outbox, Packing, SessionConfig};
+use crate::bgp::{AdjRibOut, NextHops, Packing, SessionConfig};
 use drophammer_model::routes::{AttributePattern, GroupSizes, Origin, RouteAttributes, RouteRange, RouteTable};
 use drophammer_wire::bgp::notification::code;
 use proptest::prelude::*;
@@ -24,15 +24,15 @@ fn next_hops() -> NextHops {
 
 /// Bodies of the UPDATEs of routes.
 fn bodies(routes: &Arc<Routes>, part: Range<u32>, announce: bool, routes_per_update: u16) -> Vec<Vec<u8>> {
-    let mut outbox = Outbox::new();
+    let mut adj_rib_out = AdjRibOut::new();
     let packing = Packing { routes_per_update, pace: None, prepend: 0 };
     match announce {
-        true => outbox.announce(routes.clone(), part, packing),
-        false => outbox.withdraw(routes.clone(), part, packing),
+        true => adj_rib_out.advertise(routes.clone(), part, packing),
+        false => adj_rib_out.withdraw(routes.clone(), part, packing),
     }
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        let bytes = outbox.write(Instant(0), &agreed(), next_hops(), &mut buffer);
+        let bytes = adj_rib_out.write(Instant(0), &agreed(), next_hops(), &mut buffer);
         let mut rest = &buffer[..bytes];
         while let Some(message) = drophammer_wire::bgp::frame(rest, 4096).unwrap() {
             all.push(message.body.to_vec());
@@ -44,13 +44,13 @@ fn bodies(routes: &Arc<Routes>, part: Range<u32>, announce: bool, routes_per_upd
     }
 }
 
-fn feed(inbox: &mut Inbox, at: u64, bodies: &[Vec<u8>]) {
-    bodies.iter().for_each(|body| inbox.update(Instant(at), body, &agreed()).unwrap());
+fn feed(adj_rib_in: &mut AdjRibIn, at: u64, bodies: &[Vec<u8>]) {
+    bodies.iter().for_each(|body| adj_rib_in.update(Instant(at), body, &agreed()).unwrap());
 }
 
 fn expected(times: bool) -> Expected {
-    let teller = Teller::Peer;
-    Expected { teller, as_path_prefix: vec![65_001], next_hop: Some(HOP.into()), check_attributes: true, times }
+    let source = RouteSource::Peer;
+    Expected { source, as_path_prefix: vec![65_001], next_hop: Some(HOP.into()), check_attributes: true, times }
 }
 
 /// Groups like the Internet's, without MED, which a router would not pass on.
@@ -67,25 +67,25 @@ proptest! {
         steps in prop::collection::vec((any::<bool>(), 0u32..400, 0u32..400, any::<bool>()), 1..12),
     ) {
         let routes = internet(count);
-        let mut inbox = Inbox::new();
+        let mut adj_rib_in = AdjRibIn::new();
         let half = count / 2;
         let ids = [
-            inbox.expect(Instant(0), routes.clone(), 0..half, expected(false)),
-            inbox.expect(Instant(0), routes.clone(), half..count, expected(false)),
+            adj_rib_in.expect(Instant(0), routes.clone(), 0..half, expected(false)),
+            adj_rib_in.expect(Instant(0), routes.clone(), half..count, expected(false)),
         ];
         let (mut there, mut wanted) = (vec![false; count as usize], vec![true; count as usize]);
         for (come, a, b, change) in steps {
             let part = a.min(b).min(count)..a.max(b).min(count);
             if change {
-                ids.iter().for_each(|id| inbox.change(Instant(0), *id, part.clone(), come));
+                ids.iter().for_each(|id| adj_rib_in.change(Instant(0), *id, part.clone(), come));
                 part.for_each(|i| wanted[i as usize] = come);
             } else {
-                feed(&mut inbox, 1, &bodies(&routes, part.clone(), come, per_update));
+                feed(&mut adj_rib_in, 1, &bodies(&routes, part.clone(), come, per_update));
                 part.for_each(|i| there[i as usize] = come);
             }
             let count_of = |of: &dyn Fn(usize) -> bool, part: Range<u32>| part.filter(|i| of(*i as usize)).count() as u32;
             for (id, part) in ids.iter().zip([0..half, half..count]) {
-                let report = inbox.report(*id);
+                let report = adj_rib_in.report(*id);
                 prop_assert_eq!(report.expected, count_of(&|i| wanted[i], part.clone()));
                 prop_assert_eq!(report.present, count_of(&|i| wanted[i] && there[i], part.clone()));
                 prop_assert_eq!(report.missing, count_of(&|i| wanted[i] && !there[i], part.clone()));
@@ -93,14 +93,14 @@ proptest! {
                 prop_assert_eq!(report.wrong, 0);
                 let missing: Vec<_> =
                     part.filter(|i| wanted[*i as usize] && !there[*i as usize]).map(|i| routes.prefix(i)).collect();
-                prop_assert_eq!(inbox.missing(*id, usize::MAX), missing);
+                prop_assert_eq!(adj_rib_in.missing(*id, usize::MAX), missing);
             }
-            prop_assert_eq!(inbox.complete(), wanted == there);
+            prop_assert_eq!(adj_rib_in.complete(), wanted == there);
         }
-        prop_assert_eq!(inbox.totals().unexpected, 0);
-        inbox.session_lost(Instant(2));
-        prop_assert!(ids.iter().all(|id| inbox.present(*id) == 0));
-        prop_assert!(inbox.skyline().last().is_none_or(|(_, n)| *n == 0));
+        prop_assert_eq!(adj_rib_in.totals().unexpected, 0);
+        adj_rib_in.session_lost(Instant(2));
+        prop_assert!(ids.iter().all(|id| adj_rib_in.present(*id) == 0));
+        prop_assert!(adj_rib_in.skyline().last().is_none_or(|(_, n)| *n == 0));
     }
 }
 
@@ -108,13 +108,13 @@ proptest! {
 fn verdict(sent: RouteAttributes, came: RouteAttributes, change: impl Fn(&mut Expected)) -> Verified {
     let prefix = "20.0.0.0/8".parse().unwrap();
     let table = |attributes| Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])));
-    let mut inbox = Inbox::new();
-    let mut expected = Expected { as_path_prefix: vec![65_001, 10], teller: Teller::External, ..expected(false) };
+    let mut adj_rib_in = AdjRibIn::new();
+    let mut expected = Expected { as_path_prefix: vec![65_001, 10], source: RouteSource::External, ..expected(false) };
     change(&mut expected);
-    let id = inbox.expect(Instant(0), table(sent), 0..1, expected);
-    feed(&mut inbox, 1, &bodies(&table(came), 0..1, true, 0));
-    assert!(inbox.complete(), "it is there, right or wrong");
-    inbox.report(id)
+    let id = adj_rib_in.expect(Instant(0), table(sent), 0..1, expected);
+    feed(&mut adj_rib_in, 1, &bodies(&table(came), 0..1, true, 0));
+    assert!(adj_rib_in.complete(), "it is there, right or wrong");
+    adj_rib_in.report(id)
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn each_kind_of_wrong() {
     assert_eq!(wrong(&elsewhere, keep), [1, 0, 0]);
     assert_eq!(wrong(&elsewhere, &|e| e.next_hop = None), [0, 0, 0]);
     assert_eq!(wrong(&same, &|e| e.as_path_prefix = vec![65_000, 65_001]), [0, 1, 0]);
-    let straight: &dyn Fn(&mut Expected) = &|e| (e.as_path_prefix, e.teller) = (vec![65_001], Teller::Peer);
+    let straight: &dyn Fn(&mut Expected) = &|e| (e.as_path_prefix, e.source) = (vec![65_001], RouteSource::Peer);
     assert_eq!(wrong(&sent, straight), [0, 0, 0], "the speaker's own MED");
     assert_eq!(wrong(&RouteAttributes { med: None, ..sent.clone() }, straight), [0, 0, 1]);
     let other = RouteAttributes { as_path: vec![], origin: Origin::Egp, ..Default::default() };
@@ -155,22 +155,22 @@ fn each_kind_of_wrong() {
 
 /// One route, sent with this MED and LOCAL_PREF 90, as it comes from the internal peer 0.0.0.2 with these attributes beside ORIGIN and an
 /// empty AS_PATH: is it right?
-fn inside(teller: Teller, med: Option<u32>, came: &[&[u8]]) -> bool {
+fn inside(source: RouteSource, med: Option<u32>, came: &[&[u8]]) -> bool {
     let prefix = "20.0.0.0/8".parse().unwrap();
     let sent = RouteAttributes { med, local_pref: Some(90), ..Default::default() };
     let routes = Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, sent)])));
     let config = |id: u32| SessionConfig::new(65_000, 65_000, Ipv4Addr::from(id));
     let agreed = Negotiated::from_opens(&config(1), config(2).open()).unwrap();
-    let mut inbox = Inbox::new();
-    let expected = Expected { teller, check_attributes: true, ..Expected::default() };
-    let id = inbox.expect(Instant(0), routes, 0..1, expected);
+    let mut adj_rib_in = AdjRibIn::new();
+    let expected = Expected { source, check_attributes: true, ..Expected::default() };
+    let id = adj_rib_in.expect(Instant(0), routes, 0..1, expected);
     let attributes = [&[0x40, 1, 1, 0, 0x40, 2, 0, 0x40, 3, 4, 198, 18, 1, 2], &came.concat()[..]].concat();
     let body = [&[0, 0], &(attributes.len() as u16).to_be_bytes()[..], &attributes, &[8, 20]].concat();
-    inbox.update(Instant(1), &body, &agreed).unwrap();
-    let report = inbox.report(id);
+    adj_rib_in.update(Instant(1), &body, &agreed).unwrap();
+    let report = adj_rib_in.report(id);
     assert_eq!((report.wrong_as_path, report.wrong_next_hop), (0, 0));
     // Without LOCAL_PREF it does not count at all (RFC 7606 section 3 d).
-    assert_eq!(report.present + inbox.totals().treated_as_withdraw as u32, 1);
+    assert_eq!(report.present + adj_rib_in.totals().treated_as_withdraw as u32, 1);
     report.is_right()
 }
 
@@ -182,8 +182,8 @@ fn what_an_internal_peer_must_and_must_not_add() {
     let [origin, stranger]: [&[u8]; 2] = [&[0x80, 9, 4, 0, 0, 0, 7], &[0x80, 9, 4, 0, 0, 0, 8]];
     let [through, elsewhere]: [&[u8]; 2] = [&[0x80, 10, 4, 0, 0, 0, 2], &[0x80, 10, 4, 0, 0, 0, 3]];
     let twice: &[u8] = &[0x80, 10, 8, 0, 0, 0, 2, 0, 0, 0, 2];
-    let reflected = Teller::Internal(Ipv4Addr::new(0, 0, 0, 7));
-    for (teller, came, right) in [
+    let reflected = RouteSource::Internal(Ipv4Addr::new(0, 0, 0, 7));
+    for (source, came, right) in [
         (reflected, vec![med, pref, origin, through], true),
         (reflected, vec![pref, origin, through], false),
         (reflected, vec![med, origin, through], false),
@@ -195,22 +195,22 @@ fn what_an_internal_peer_must_and_must_not_add() {
         (reflected, vec![med, pref, origin, twice], false),
         (reflected, vec![med, pref], false),
         // The MED may stay or go; the preference is the router's own.
-        (Teller::External, vec![med, other], true),
-        (Teller::External, vec![pref], true),
-        (Teller::External, vec![med], false),
-        (Teller::External, vec![&[0x80, 4, 4, 0, 0, 0, 6], pref], false),
+        (RouteSource::External, vec![med, other], true),
+        (RouteSource::External, vec![pref], true),
+        (RouteSource::External, vec![med], false),
+        (RouteSource::External, vec![&[0x80, 4, 4, 0, 0, 0, 6], pref], false),
         // Marked, and by nobody but the reflector.
-        (Teller::External, vec![med, pref, own, through], true),
-        (Teller::External, vec![med, pref, own], false),
-        (Teller::External, vec![med, pref, origin, through], false),
-        (Teller::External, vec![med, pref, own, elsewhere], false),
-        (Teller::External, vec![med, pref, origin], false),
-        (Teller::External, vec![med, pref, through], false),
-        (Teller::Peer, vec![med, pref], true),
-        (Teller::Peer, vec![med, other], false),
-        (Teller::Peer, vec![med, pref, origin, through], false),
+        (RouteSource::External, vec![med, pref, own, through], true),
+        (RouteSource::External, vec![med, pref, own], false),
+        (RouteSource::External, vec![med, pref, origin, through], false),
+        (RouteSource::External, vec![med, pref, own, elsewhere], false),
+        (RouteSource::External, vec![med, pref, origin], false),
+        (RouteSource::External, vec![med, pref, through], false),
+        (RouteSource::Peer, vec![med, pref], true),
+        (RouteSource::Peer, vec![med, other], false),
+        (RouteSource::Peer, vec![med, pref, origin, through], false),
     ] {
-        assert_eq!(inside(teller, Some(5), &came), right, "{teller:?}: {came:x?}");
+        assert_eq!(inside(source, Some(5), &came), right, "{source:?}: {came:x?}");
     }
     let zero: &[u8] = &[0x80, 4, 4, 0, 0, 0, 0];
     for (sent, came, right) in
@@ -228,87 +228,87 @@ fn a_wrong_route_that_is_mended_is_right() {
         let attributes = RouteAttributes { as_path: vec![asn], ..Default::default() };
         Arc::new(Routes::from(RouteTable::new("t", Family::Ipv4, [(prefix, attributes)])))
     };
-    let mut inbox = Inbox::new();
-    let id = inbox.expect(Instant(0), table(7), 0..1, expected(false));
-    feed(&mut inbox, 1, &bodies(&table(8), 0..1, true, 0));
-    assert_eq!((inbox.report(id).wrong, inbox.report(id).is_right()), (1, false));
-    feed(&mut inbox, 2, &bodies(&table(7), 0..1, true, 0));
-    let report = inbox.report(id);
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect(Instant(0), table(7), 0..1, expected(false));
+    feed(&mut adj_rib_in, 1, &bodies(&table(8), 0..1, true, 0));
+    assert_eq!((adj_rib_in.report(id).wrong, adj_rib_in.report(id).is_right()), (1, false));
+    feed(&mut adj_rib_in, 2, &bodies(&table(7), 0..1, true, 0));
+    let report = adj_rib_in.report(id);
     assert_eq!((report.wrong, report.wrong_as_path, report.repeated, report.is_right()), (0, 1, 1, true));
-    feed(&mut inbox, 3, &bodies(&table(8), 0..1, true, 0));
-    feed(&mut inbox, 4, &bodies(&table(7), 0..1, false, 0));
-    let report = inbox.report(id);
+    feed(&mut adj_rib_in, 3, &bodies(&table(8), 0..1, true, 0));
+    feed(&mut adj_rib_in, 4, &bodies(&table(7), 0..1, false, 0));
+    let report = adj_rib_in.report(id);
     assert_eq!((report.wrong, report.missing, report.withdrawn_in_error), (0, 1, 1));
 }
 
 #[test]
 fn times_and_changes() {
     let routes = internet(100);
-    let mut inbox = Inbox::new();
-    let id = inbox.expect(Instant(1_000_000), routes.clone(), 0..100, expected(true));
-    assert_eq!(inbox.times(id).unwrap(), [u32::MAX; 100]);
-    feed(&mut inbox, 3_000_000, &bodies(&routes, 0..50, true, 0));
-    feed(&mut inbox, 5_000_000, &bodies(&routes, 50..100, true, 1));
-    let times = inbox.times(id).unwrap();
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect(Instant(1_000_000), routes.clone(), 0..100, expected(true));
+    assert_eq!(adj_rib_in.times(id).unwrap(), [u32::MAX; 100]);
+    feed(&mut adj_rib_in, 3_000_000, &bodies(&routes, 0..50, true, 0));
+    feed(&mut adj_rib_in, 5_000_000, &bodies(&routes, 50..100, true, 1));
+    let times = adj_rib_in.times(id).unwrap();
     assert!(times[..50] == [2000; 50] && times[50..] == [4000; 50], "{times:?}");
-    let report = inbox.report(id);
+    let report = adj_rib_in.report(id);
     assert_eq!((report.first_at, report.last_at), (Some(Instant(3_000_000)), Some(Instant(5_000_000))));
-    assert_eq!(inbox.skyline(), [(Instant(3_000_000), 50), (Instant(5_000_000), 100)]);
-    inbox.change(Instant(6_000_000), id, 0..10, false);
-    assert!(!inbox.complete());
-    assert_eq!(inbox.unexpected(3).len(), 3);
-    feed(&mut inbox, 6_250_000, &bodies(&routes, 0..10, false, 0));
-    assert!(inbox.complete() && inbox.report(id).withdrawn_in_error == 0);
-    let times = inbox.times(id).unwrap();
+    assert_eq!(adj_rib_in.skyline(), [(Instant(3_000_000), 50), (Instant(5_000_000), 100)]);
+    adj_rib_in.change(Instant(6_000_000), id, 0..10, false);
+    assert!(!adj_rib_in.complete());
+    assert_eq!(adj_rib_in.unexpected(3).len(), 3);
+    feed(&mut adj_rib_in, 6_250_000, &bodies(&routes, 0..10, false, 0));
+    assert!(adj_rib_in.complete() && adj_rib_in.report(id).withdrawn_in_error == 0);
+    let times = adj_rib_in.times(id).unwrap();
     assert!(times[..10] == [250; 10] && times[10..] == [u32::MAX; 90]);
     // Those that moved, from an instant on; nothing that was before the last change is known.
-    let moved = |since| inbox.moved_since(id, Instant(since));
+    let moved = |since| adj_rib_in.moved_since(id, Instant(since));
     assert_eq!((moved(0), moved(6_250_000)), ((10, Some(routes.prefix(0))), (10, Some(routes.prefix(0)))));
     assert_eq!(moved(6_251_000), (0, None));
-    inbox.session_lost(Instant(7_000_000));
-    let report = inbox.report(id);
+    adj_rib_in.session_lost(Instant(7_000_000));
+    let report = adj_rib_in.report(id);
     assert_eq!((report.missing, report.present, report.last_at), (90, 0, Some(Instant(7_000_000))));
-    let times = inbox.times(id).unwrap();
+    let times = adj_rib_in.times(id).unwrap();
     assert!(times[..10] == [250; 10] && times[10..] == [1000; 90]);
-    assert_eq!(inbox.totals().sessions_lost, 1);
+    assert_eq!(adj_rib_in.totals().sessions_lost, 1);
 }
 
 #[test]
 fn what_nobody_expects() {
     let routes = internet(40_000);
-    let mut inbox = Inbox::new();
-    let id = inbox.expect(Instant(0), routes.clone(), 0..10, expected(false));
-    feed(&mut inbox, 1, &bodies(&routes, 0..40_000, true, 0));
-    assert_eq!(inbox.totals().unexpected, 39_990);
-    assert_eq!(inbox.unexpected(usize::MAX).len(), MOST_UNEXPECTED);
-    assert!(inbox.complete() && inbox.report(id).is_right());
-    feed(&mut inbox, 2, &bodies(&routes, 10..40_000, false, 0));
-    assert_eq!(inbox.unexpected(usize::MAX), []);
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect(Instant(0), routes.clone(), 0..10, expected(false));
+    feed(&mut adj_rib_in, 1, &bodies(&routes, 0..40_000, true, 0));
+    assert_eq!(adj_rib_in.totals().unexpected, 39_990);
+    assert_eq!(adj_rib_in.unexpected(usize::MAX).len(), MOST_UNEXPECTED);
+    assert!(adj_rib_in.complete() && adj_rib_in.report(id).is_right());
+    feed(&mut adj_rib_in, 2, &bodies(&routes, 10..40_000, false, 0));
+    assert_eq!(adj_rib_in.unexpected(usize::MAX), []);
 }
 
 #[test]
 fn errors_and_ends_of_rib() {
     let routes = internet(3);
-    let mut inbox = Inbox::new();
-    let id = inbox.expect(Instant(0), routes.clone(), 0..3, expected(false));
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect(Instant(0), routes.clone(), 0..3, expected(false));
     let good = bodies(&routes, 0..3, true, 0);
-    feed(&mut inbox, 1, &good);
-    assert_eq!(inbox.report(id).present, 3);
+    feed(&mut adj_rib_in, 1, &good);
+    assert_eq!(adj_rib_in.report(id).present, 3);
     // ORIGIN 9: all of it counts as withdrawn (RFC 7606).
     for body in &good {
         let mut bad = body.clone();
         assert_eq!(bad[4..7], [0x40, 1, 1]);
         bad[7] = 9;
-        inbox.update(Instant(2), &bad, &agreed()).unwrap();
+        adj_rib_in.update(Instant(2), &bad, &agreed()).unwrap();
     }
-    let report = inbox.report(id);
+    let report = adj_rib_in.report(id);
     assert_eq!((report.present, report.withdrawn_in_error), (0, 3));
-    let totals = inbox.totals();
+    let totals = adj_rib_in.totals();
     assert_eq!((totals.treated_as_withdraw, totals.fault.unwrap().kind), (good.len() as u64, 1));
-    assert_eq!(inbox.update(Instant(3), &[0, 0, 0, 9], &agreed()).unwrap_err().code, code::UPDATE);
-    inbox.update(Instant(4), &[0; 4], &agreed()).unwrap();
-    assert_eq!(inbox.end_of_rib(AfiSafi::IPV4_UNICAST), Some(Instant(4)));
-    assert_eq!(inbox.end_of_rib(AfiSafi::IPV6_UNICAST), None);
+    assert_eq!(adj_rib_in.update(Instant(3), &[0, 0, 0, 9], &agreed()).unwrap_err().code, code::UPDATE);
+    adj_rib_in.update(Instant(4), &[0; 4], &agreed()).unwrap();
+    assert_eq!(adj_rib_in.end_of_rib(AfiSafi::IPV4_UNICAST), Some(Instant(4)));
+    assert_eq!(adj_rib_in.end_of_rib(AfiSafi::IPV6_UNICAST), None);
 }
 
 #[test]
@@ -318,10 +318,10 @@ fn a_route_both_ways_in_a_message_is_there() {
     ));
     let mut body = bodies(&routes, 0..1, true, 0).remove(0);
     body.splice(..2, [0, 2, 8, 20]);
-    let mut inbox = Inbox::new();
-    let id = inbox.expect(Instant(0), routes, 0..1, expected(false));
-    inbox.update(Instant(1), &body, &agreed()).unwrap();
-    assert_eq!((inbox.report(id).present, inbox.report(id).withdrawals), (1, 1));
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect(Instant(0), routes, 0..1, expected(false));
+    adj_rib_in.update(Instant(1), &body, &agreed()).unwrap();
+    assert_eq!((adj_rib_in.report(id).present, adj_rib_in.report(id).withdrawn), (1, 1));
 }
 
 #[test]
@@ -333,25 +333,25 @@ fn attributes_that_come_again_are_judged_the_same() {
     };
     let first = bodies(&routes, 0..1, true, 0).remove(0);
     let route = &first[first.len() - 4..];
-    let mut inbox = Inbox::new();
-    let id = inbox.expect(Instant(0), routes.clone(), 0..4, expected(false));
+    let mut adj_rib_in = AdjRibIn::new();
+    let id = adj_rib_in.expect(Instant(0), routes.clone(), 0..4, expected(false));
     // What is mandatory is missing; that matters only to the second one, which announces.
     let incomplete = [0x40, 1, 1, 0];
-    feed(&mut inbox, 1, &[body(&[8, 30], &incomplete, &[]), body(&[], &incomplete, route)]);
-    assert_eq!((inbox.report(id).present, inbox.totals().treated_as_withdraw), (0, 1));
+    feed(&mut adj_rib_in, 1, &[body(&[8, 30], &incomplete, &[]), body(&[], &incomplete, route)]);
+    assert_eq!((adj_rib_in.report(id).present, adj_rib_in.totals().treated_as_withdraw), (0, 1));
     // Another group's routes under the attributes of the first one are wrong, however they come.
     let groups: Vec<u32> = (0..4).map(|i| routes.group_of(i)).collect();
     assert!(groups[3] != groups[0]);
     let other = bodies(&routes, 3..4, true, 0).remove(0);
     let mixed = [&first[..first.len() - 4], &other[other.len() - 4..]].concat();
-    feed(&mut inbox, 2, &[first.clone(), mixed, first]);
-    let report = inbox.report(id);
+    feed(&mut adj_rib_in, 2, &[first.clone(), mixed, first]);
+    let report = adj_rib_in.report(id);
     assert_eq!((report.present, report.wrong, report.wrong_as_path), (2, 1, 1));
     // A route that cannot be read ends the session under known attributes too.
     let mut long = bodies(&routes, 0..1, true, 0).remove(0);
     let at = long.len() - 4;
     long[at] = 33;
-    assert_eq!(inbox.update(Instant(3), &long, &agreed()).unwrap_err().subcode, 10);
+    assert_eq!(adj_rib_in.update(Instant(3), &long, &agreed()).unwrap_err().subcode, 10);
 }
 
 proptest! {
@@ -364,10 +364,10 @@ proptest! {
         let tables = ["20.0.0.0/24", "2a00::/48"].map(|first| {
             Arc::new(Routes::from(RouteRange::uniform(first.parse().unwrap(), 12, 1, pattern).unwrap()))
         });
-        let mut boxes = [Inbox::new(), Inbox::new()];
+        let mut boxes = [AdjRibIn::new(), AdjRibIn::new()];
         let expected = Expected { next_hop: None, ..expected(false) };
-        for inbox in &mut boxes {
-            tables.iter().for_each(|routes| _ = inbox.expect(Instant(0), routes.clone(), 0..12, expected.clone()));
+        for adj_rib_in in &mut boxes {
+            tables.iter().for_each(|routes| _ = adj_rib_in.expect(Instant(0), routes.clone(), 0..12, expected.clone()));
         }
         for (i, v6, announce, damage) in steps {
             let mut body = bodies(&tables[usize::from(v6)], i..i + 1, announce, 0).remove(0);

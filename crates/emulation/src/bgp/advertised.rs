@@ -1,18 +1,18 @@
-//! What a speaker has announced and not withdrawn since: what it has to say again when its peer asks (RFC 2918).
+//! What a speaker has advertised and not withdrawn since: what it has to say again when its peer asks (RFC 2918).
 
-use super::outbox::{Encapsulation, EncapsulationKind, Packing};
+use super::adj_rib_out::{Encapsulation, EncapsulationKind, Packing};
 use drophammer_model::routes::Routes;
 use drophammer_wire::bgp::AfiSafi;
 use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Announced routes, as parts of their ranges.
+/// Advertised routes, as parts of their ranges.
 #[derive(Default)]
-pub(super) struct Standing(Vec<Announced>);
+pub(super) struct Advertised(Vec<Group>);
 
-/// Routes of one range that were announced in the same way.
-struct Announced {
+/// Routes of one range that were advertised in the same way.
+struct Group {
     routes: Arc<Routes>,
     packing: Packing,
     encapsulation: Encapsulation,
@@ -20,37 +20,42 @@ struct Announced {
     parts: Vec<Range<u32>>,
 }
 
-impl Standing {
-    /// `part` is announced; it takes the place of what was announced of it before.
-    pub fn announce(&mut self, routes: &Arc<Routes>, part: Range<u32>, packing: Packing, encapsulation: Encapsulation) {
+impl Advertised {
+    /// `part` is advertised; it takes the place of what was advertised of it before.
+    pub fn advertise(
+        &mut self,
+        routes: &Arc<Routes>,
+        part: Range<u32>,
+        packing: Packing,
+        encapsulation: Encapsulation,
+    ) {
         self.withdraw(routes, &part, encapsulation);
         // Told again it is as fast as the peer takes it.
         let packing = Packing { pace: None, ..packing };
-        let like = |a: &&mut Announced| {
-            Arc::ptr_eq(&a.routes, routes) && a.packing == packing && a.encapsulation == encapsulation
-        };
+        let like =
+            |a: &&mut Group| Arc::ptr_eq(&a.routes, routes) && a.packing == packing && a.encapsulation == encapsulation;
         match self.0.iter_mut().find(like) {
-            Some(announced) => add(&mut announced.parts, part),
-            None => self.0.push(Announced { routes: routes.clone(), packing, encapsulation, parts: vec![part] }),
+            Some(advertised) => add(&mut advertised.parts, part),
+            None => self.0.push(Group { routes: routes.clone(), packing, encapsulation, parts: vec![part] }),
         }
     }
 
-    /// `part` is withdrawn, however it was announced.
+    /// `part` is withdrawn, however it was advertised.
     pub fn withdraw(&mut self, routes: &Arc<Routes>, part: &Range<u32>, encapsulation: Encapsulation) {
-        for announced in &mut self.0 {
-            if Arc::ptr_eq(&announced.routes, routes) && same_routes(announced.encapsulation, encapsulation) {
-                remove(&mut announced.parts, part);
+        for advertised in &mut self.0 {
+            if Arc::ptr_eq(&advertised.routes, routes) && same_routes(advertised.encapsulation, encapsulation) {
+                remove(&mut advertised.parts, part);
             }
         }
-        self.0.retain(|announced| !announced.parts.is_empty());
+        self.0.retain(|advertised| !advertised.parts.is_empty());
     }
 
-    /// Nothing is announced any more.
+    /// Nothing is advertised any more.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// All that is announced in `family`, in the order in which it was.
+    /// All that is advertised in `family`, in the order in which it was.
     pub fn of(&self, family: AfiSafi) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
         let of_family = self.0.iter().filter(move |a| a.encapsulation.kind.family(a.routes.family()) == family);
         of_family.flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
@@ -94,8 +99,8 @@ mod tests {
     use drophammer_model::trial::Family;
     use proptest::prelude::*;
 
-    /// One route at a time: by which packing it was announced last.
-    fn slow(standing: &Standing, count: u32) -> Vec<Option<u8>> {
+    /// One route at a time: by which packing it was advertised last.
+    fn slow(standing: &Advertised, count: u32) -> Vec<Option<u8>> {
         let mut all = vec![None; count as usize];
         for (_, part, packing, _) in standing.of(AfiSafi::IPV4_UNICAST) {
             for route in part {
@@ -111,11 +116,11 @@ mod tests {
             said in prop::collection::vec((any::<bool>(), 0u32..40, 1u32..20, 0u8..3, 1u32..5), 0..60)
         ) {
             let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 64, 1).unwrap().into());
-            let (mut standing, mut expected) = (Standing::default(), vec![None; 64]);
-            for (announce, start, len, prepend, pace) in said {
+            let (mut standing, mut expected) = (Advertised::default(), vec![None; 64]);
+            for (advertise, start, len, prepend, pace) in said {
                 let (part, packing) = (start..start + len, Packing { prepend, pace: Some(pace.into()), ..Packing::default() });
-                let told = if announce {
-                    standing.announce(&routes, part.clone(), packing, Encapsulation::default());
+                let told = if advertise {
+                    standing.advertise(&routes, part.clone(), packing, Encapsulation::default());
                     Some(prepend)
                 } else {
                     standing.withdraw(&routes, &part, Encapsulation::default());
@@ -123,8 +128,8 @@ mod tests {
                 };
                 part.for_each(|route| expected[route as usize] = told);
                 prop_assert_eq!(slow(&standing, 64), expected.clone());
-                for announced in &standing.0 {
-                    prop_assert!(announced.parts.windows(2).all(|two| two[0].end < two[1].start), "{:?}", announced.parts);
+                for advertised in &standing.0 {
+                    prop_assert!(advertised.parts.windows(2).all(|two| two[0].end < two[1].start), "{:?}", advertised.parts);
                 }
             }
         }
@@ -139,10 +144,10 @@ mod tests {
             communities: [0; 8],
         };
         let as_vpn = |label, distinguisher, path_id| Encapsulation { kind: vpn(label, distinguisher), path_id };
-        let mut standing = Standing::default();
-        standing.announce(&routes, 0..10, Packing::default(), Encapsulation::default());
+        let mut standing = Advertised::default();
+        standing.advertise(&routes, 0..10, Packing::default(), Encapsulation::default());
         for (label, distinguisher, path_id) in [(1, 1, 0), (1, 2, 0), (1, 1, 7)] {
-            standing.announce(&routes, 0..10, Packing::default(), as_vpn(label, distinguisher, path_id));
+            standing.advertise(&routes, 0..10, Packing::default(), as_vpn(label, distinguisher, path_id));
         }
         standing.withdraw(&routes, &(2..10), as_vpn(9, 1, 0));
         let parts = |family| standing.of(family).map(|(_, part, ..)| (part.start, part.end)).collect::<Vec<_>>();

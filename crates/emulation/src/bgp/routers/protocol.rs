@@ -1,0 +1,151 @@
+//! BGP as a protocol of a device.
+
+use super::{PeerConfig, Routers};
+use crate::bgp::Packing;
+use crate::protocol::{Command, Input, Match, Output, Protocol, ProtocolKind, Refused, State};
+use crate::tcp::TcpStack;
+use drophammer_model::Instant;
+use drophammer_model::routes::Routes;
+use drophammer_wire::bgp;
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// In the list of protocols. Its configuration is a `Vec<PeerConfig>`.
+pub const KIND: ProtocolKind = ProtocolKind {
+    name: NAME,
+    summary: "BGP-4 speakers that advertise tables of routes and verify those that they receive",
+    standard: false,
+    create: |device, config: &dyn Any| match config.downcast_ref::<Vec<PeerConfig>>() {
+        Some(peers) if !peers.is_empty() => {
+            for (index, peer) in peers.iter().enumerate() {
+                peer.protection.check().map_err(|e| Refused::new(NAME, format!("peer {index}: {e}")))?;
+            }
+            Ok(Box::new(Routers::new(device.seed, peers.clone())))
+        }
+        _ => Err(Refused::new(NAME, "its configuration is a list of peers that is not empty")),
+    },
+};
+
+const NAME: &str = "bgp";
+
+/// What BGP does on command, given as [`Command::Own`]. Peers are counted from 0, in the order of the configuration.
+#[derive(Clone, Debug)]
+pub enum BgpCommand {
+    /// Starts the session of one peer.
+    Start(usize),
+    /// Ends the session of one peer with a Cease (Administrative Shutdown); it stays down.
+    Stop(usize),
+    /// Advertises routes to one peer.
+    Advertise {
+        /// Which peer.
+        peer: usize,
+        /// The routes.
+        routes: Arc<Routes>,
+        /// Which of them.
+        part: Range<u32>,
+        /// How they are packed.
+        packing: Packing,
+    },
+    /// Withdraws routes from one peer.
+    Withdraw {
+        /// Which peer.
+        peer: usize,
+        /// The routes.
+        routes: Arc<Routes>,
+        /// Which of them.
+        part: Range<u32>,
+        /// How they are packed.
+        packing: Packing,
+    },
+}
+
+impl BgpCommand {
+    fn peer(&self) -> usize {
+        match self {
+            BgpCommand::Start(peer) | BgpCommand::Stop(peer) => *peer,
+            BgpCommand::Advertise { peer, .. } | BgpCommand::Withdraw { peer, .. } => *peer,
+        }
+    }
+}
+
+impl Protocol for Routers {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self) -> &[Match] {
+        &[Match::TcpPort(bgp::PORT)]
+    }
+
+    fn attach(&mut self, tcp: &mut TcpStack) {
+        Routers::attach(self, tcp);
+    }
+
+    fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>) {
+        match input {
+            Input::Connections(ready) => self.read(now, ready, out.tcp),
+            Input::Accepted { listener, connection } => self.take_connection(now, listener, connection, out.tcp),
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self, now: Instant, budget: usize, out: &mut Output<'_>) {
+        self.work(now, budget, out);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        if !self.busy.is_empty() {
+            return Some(Instant(0));
+        }
+        self.timers.peek().map(|timer| timer.0.0)
+    }
+
+    fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused> {
+        let own = match command {
+            Command::Start => {
+                (0..self.len()).for_each(|peer| self.start(now, peer));
+                return Ok(());
+            }
+            Command::Stop => {
+                (0..self.len()).for_each(|peer| self.stop(now, peer));
+                return Ok(());
+            }
+            Command::Own(own) => own.downcast_ref::<BgpCommand>().ok_or_else(|| Refused::unknown(NAME))?,
+        };
+        if own.peer() >= self.len() {
+            let reason = format!("there is no peer {}: the device has {} peers, from 0 on", own.peer(), self.len());
+            return Err(Refused::new(NAME, reason));
+        }
+        match own {
+            BgpCommand::Start(peer) => self.start(now, *peer),
+            BgpCommand::Stop(peer) => self.stop(now, *peer),
+            BgpCommand::Advertise { peer, routes, part, packing } => {
+                self.adj_rib_out(*peer).advertise(routes.clone(), part.clone(), *packing);
+            }
+            BgpCommand::Withdraw { peer, routes, part, packing } => {
+                self.adj_rib_out(*peer).withdraw(routes.clone(), part.clone(), *packing);
+            }
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        let sum = |of: fn(&Routers, usize) -> u64| (0..self.len()).map(|peer| of(self, peer)).sum();
+        State {
+            sessions: self.len() as u32,
+            up: (0..self.len()).filter(|peer| self.established(*peer)).count() as u32,
+            counters: vec![
+                ("sessions_lost", sum(|r, peer| r.losses(peer).0.into())),
+                ("md5_missing", self.refusals.md5_missing),
+                ("md5_wrong", self.refusals.md5_wrong),
+                ("ttl_low", self.refusals.ttl_low),
+                ("updates_sent", sum(|r, peer| r.session(peer).sent().updates)),
+                ("updates_received", sum(|r, peer| r.session(peer).received().updates)),
+                ("routes_advertised", sum(|r, peer| r.advertised(peer).advertised)),
+                ("routes_withdrawn", sum(|r, peer| r.advertised(peer).withdrawn)),
+                ("routes_received", sum(|r, peer| r.adj_rib_in(peer).totals().announcements)),
+            ],
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The devices of one port.
+
+use super::dispatch::Arrived;
+use super::registry::{Collision, Registry, last_of};
+use super::{Device, MOST_ADDRESSES, Out};
+use crate::protocol::{Command, Protocol, Refused};
+use drophammer_model::Instant;
+use drophammer_wire::MacAddr;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
+
+/// A device of one collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(u32);
+
+/// Devices get turns in one poll until they have sent so many budgets; the others are next in the next poll.
+const BUDGETS: usize = 16;
+
+struct Entry {
+    device: Device,
+    /// Is it in the queue of those that are due?
+    due: bool,
+    /// Its earliest entry in the heap.
+    scheduled: Option<Instant>,
+}
+
+/// The devices of one port: frames find theirs by tags and address, and those with nothing to do cost nothing.
+#[derive(Default)]
+pub struct Devices {
+    entries: Vec<Entry>,
+    registry: Registry,
+    due: VecDeque<u32>,
+    /// When devices want to be polled; some entries are out of date.
+    deadlines: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// Memory that is used again.
+    found: Vec<u32>,
+    unclaimed: u64,
+}
+
+impl Devices {
+    /// None.
+    pub fn new() -> Devices {
+        Devices::default()
+    }
+
+    /// Adds a device.
+    ///
+    /// # Errors
+    /// A device has its MAC address, or one of its addresses, with the same tags.
+    pub fn add(&mut self, device: Device) -> Result<DeviceId, Collision> {
+        let index = self.entries.len() as u32;
+        if let Err((first, what)) = self.registry.add(index, &device) {
+            return Err(self.collision(first, &device, what));
+        }
+        self.entries.push(Entry { device, due: false, scheduled: None });
+        self.schedule(index, Instant(0));
+        Ok(DeviceId(index))
+    }
+
+    fn collision(&self, first: u32, second: &Device, what: String) -> Collision {
+        let first = self.entries[first as usize].device.config().name.clone();
+        Collision { first, second: second.config().name.clone(), what, tags: second.config().tags }
+    }
+
+    /// Gives a device `count` further addresses from `first` on; see [`Device::add_addresses`]. False when there cannot be so many.
+    ///
+    /// # Errors
+    /// Another device has one of them, with the same tags.
+    pub fn add_addresses(&mut self, id: DeviceId, first: IpAddr, count: u32) -> Result<bool, Collision> {
+        let device = &self.entries[id.0 as usize].device;
+        let Some(last) = last_of(first, count).filter(|_| count <= MOST_ADDRESSES) else { return Ok(false) };
+        let tags = device.config().tags;
+        if let Err((owner, what)) = self.registry.check(tags, id.0, first, last) {
+            return Err(self.collision(owner, device, what));
+        }
+        self.registry.insert(tags, id.0, first, last);
+        Ok(self.entries[id.0 as usize].device.add_addresses(first, count))
+    }
+
+    /// Adds a protocol to a device; see [`Device::add_protocol`].
+    pub fn add_protocol(&mut self, id: DeviceId, protocol: Box<dyn Protocol>) {
+        let device = &mut self.entries[id.0 as usize].device;
+        self.registry.join(device.config().tags, id.0, protocol.matches());
+        device.add_protocol(protocol);
+        self.mark(id.0);
+    }
+
+    /// Number of devices.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All devices, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (DeviceId, &Device)> {
+        (0..).map(DeviceId).zip(self.entries.iter().map(|entry| &entry.device))
+    }
+
+    /// A device.
+    ///
+    /// # Panics
+    /// `id` is of another collection.
+    pub fn get(&self, id: DeviceId) -> &Device {
+        &self.entries[id.0 as usize].device
+    }
+
+    /// Protocol of this type of a device, to be told what to do.
+    pub fn protocol_mut<P: Protocol>(&mut self, id: DeviceId) -> Option<&mut P> {
+        self.mark(id.0);
+        self.entries[id.0 as usize].device.protocol_mut()
+    }
+
+    /// Gives a command to a protocol of a device.
+    ///
+    /// # Errors
+    /// See [`Device::command`].
+    pub fn command(&mut self, now: Instant, id: DeviceId, name: &str, command: &Command<'_>) -> Result<(), Refused> {
+        self.mark(id.0);
+        self.entries[id.0 as usize].device.command(now, name, command)
+    }
+
+    /// See [`Device::fix_gateway`].
+    pub fn fix_gateway(&mut self, id: DeviceId, mac: MacAddr) {
+        self.entries[id.0 as usize].device.fix_gateway(mac);
+        self.mark(id.0);
+    }
+
+    /// Frames that concerned no device.
+    pub fn unclaimed(&self) -> u64 {
+        self.unclaimed
+    }
+
+    /// Takes a frame that arrived at `now`, and sends what answers it at once. False when it concerns no device.
+    pub fn receive(&mut self, now: Instant, frame: &[u8], out: Out<'_>) -> bool {
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        let arrived = Arrived::read(frame);
+        if let Some(arrived) = &arrived {
+            self.registry.find(arrived, &mut found);
+            for index in &found {
+                self.entries[*index as usize].device.take(now, arrived, out);
+                self.schedule(*index, now);
+            }
+        }
+        let claimed = !found.is_empty();
+        self.unclaimed += u64::from(!claimed);
+        self.found = found;
+        claimed
+    }
+
+    /// Polls the devices that are due, each with `budget` (see [`Device::poll`]). It stops when much was sent; the others are first at the
+    /// next call, which is due at once.
+    pub fn poll(&mut self, now: Instant, budget: usize, out: Out<'_>) {
+        while let Some(Reverse((at, index))) = self.deadlines.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+            self.deadlines.pop();
+            let entry = &mut self.entries[index as usize];
+            if entry.scheduled == Some(at) {
+                entry.scheduled = None;
+                self.mark(index);
+            }
+        }
+        let mut sent = 0;
+        for _ in 0..self.due.len() {
+            let Some(index) = self.due.pop_front() else { break };
+            let entry = &mut self.entries[index as usize];
+            entry.due = false;
+            entry.device.poll(now, budget, &mut |frame| {
+                sent += frame.len();
+                out(frame);
+            });
+            self.schedule(index, now);
+            if sent / BUDGETS > budget {
+                break;
+            }
+        }
+    }
+
+    /// When [`Devices::poll`] wants to be called again; `Instant(0)` for at once. `None` while nothing is to be done unasked.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.due.is_empty() {
+            return Some(Instant(0));
+        }
+        self.deadlines.peek().map(|Reverse((at, _))| *at)
+    }
+
+    fn mark(&mut self, index: u32) {
+        if !std::mem::replace(&mut self.entries[index as usize].due, true) {
+            self.due.push_back(index);
+        }
+    }
+
+    /// Notes when a device wants to be polled.
+    fn schedule(&mut self, index: u32, now: Instant) {
+        let entry = &mut self.entries[index as usize];
+        match entry.device.next_deadline() {
+            Some(at) if at <= now => self.mark(index),
+            Some(at) if entry.scheduled.is_none_or(|scheduled| at < scheduled) => {
+                entry.scheduled = Some(at);
+                self.deadlines.push(Reverse((at, index)));
+            }
+            _ => {}
+        }
+    }
+}

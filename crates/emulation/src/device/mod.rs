@@ -1,0 +1,251 @@
+//! An emulated device: what the DUT sees on one of its links. It has a link layer (MAC address, VLAN tags), IP addresses, a
+//! gateway, TCP, and a list of protocols.
+//!
+//! It takes whole frames without FCS and gives whole frames without FCS. It reads Ethernet, tags, IP and UDP, and hands what it
+//! finds to the protocols that match it. Arbitrary bytes never panic; frames that are not what they claim are counted.
+//! [`Devices`] are those of one port.
+
+mod addresses;
+mod devices;
+mod dispatch;
+pub mod neighbours;
+pub(crate) mod output;
+mod registry;
+pub(crate) mod resolution;
+pub mod tags;
+#[cfg(test)]
+mod tests;
+
+pub use addresses::{Address, Addresses, MOST as MOST_ADDRESSES};
+pub use devices::{DeviceId, Devices};
+pub use output::Oddities;
+pub use registry::Collision;
+pub use resolution::REFRESH;
+pub use tags::{Tag, Tags};
+
+use crate::protocol::{Command, Match, Output, PROTOCOLS, Protocol, Refused};
+use crate::tcp::{ConnectionId, TcpConfig, TcpStack};
+use drophammer_model::Instant;
+use drophammer_model::trial::Family;
+use drophammer_wire::MacAddr;
+use output::Link;
+use std::any::Any;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceConfig {
+    /// Name for messages.
+    pub name: String,
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// VLAN tags of its frames.
+    pub tags: Tags,
+    /// IPv4, if used.
+    pub ipv4: Option<Address<Ipv4Addr>>,
+    /// IPv6, if used.
+    pub ipv6: Option<Address<Ipv6Addr>>,
+    /// Seed of all that it chooses: identifiers, sequence numbers, ports.
+    pub seed: u64,
+    /// Its TCP.
+    pub tcp: TcpConfig,
+}
+
+impl DeviceConfig {
+    /// A device without addresses and tags on a link of 1500 bytes.
+    pub fn new(name: impl Into<String>, mac: MacAddr, seed: u64) -> DeviceConfig {
+        DeviceConfig {
+            name: name.into(),
+            mac,
+            tags: Tags::NONE,
+            ipv4: None,
+            ipv6: None,
+            seed,
+            // Frames of a peer in the same kernel may carry sums that its interface was to finish; Ethernet has its own.
+            tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, seed) },
+        }
+    }
+}
+
+/// Where frames go that a device sends.
+pub type Out<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// A protocol on a device.
+struct Bound {
+    protocol: Box<dyn Protocol>,
+    matches: Vec<Match>,
+}
+
+/// An emulated device.
+pub struct Device {
+    config: DeviceConfig,
+    link: Link,
+    tcp: TcpStack,
+    protocols: Vec<Bound>,
+    /// Memory that is used again.
+    ready: Vec<ConnectionId>,
+}
+
+impl Device {
+    /// A device with the standard protocols (ARP, Neighbor Discovery, ping). It asks for its gateways at the first [`Device::poll`].
+    pub fn new(config: DeviceConfig) -> Device {
+        let mut device = Device {
+            link: Link {
+                mac: config.mac,
+                tags: config.tags,
+                addresses: Addresses::new(config.mac, config.ipv4, config.ipv6),
+                neighbours: Default::default(),
+                oddities: Oddities::default(),
+                scratch: Vec::with_capacity(2048),
+            },
+            tcp: TcpStack::new(config.tcp),
+            protocols: Vec::new(),
+            ready: Vec::new(),
+            config,
+        };
+        for kind in PROTOCOLS.iter().filter(|kind| kind.standard) {
+            let protocol = (kind.create)(&device.config, &()).expect("a standard protocol needs no configuration");
+            device.bind(protocol);
+        }
+        device
+    }
+
+    /// What it was made from.
+    pub fn config(&self) -> &DeviceConfig {
+        &self.config
+    }
+
+    /// Its Ethernet address.
+    pub fn mac(&self) -> MacAddr {
+        self.link.mac
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> &Addresses {
+        &self.link.addresses
+    }
+
+    /// Gives it `count` further addresses, `first` and those that follow: it answers requests, solicitations and pings for
+    /// them as for its own. Takes up to [`MOST_ADDRESSES`] at a time; false when the count is 0, too large, or the range leaves the
+    /// address space. They have an effect where the device uses their family; the gateway among them stays the gateway.
+    pub fn add_addresses(&mut self, first: IpAddr, count: u32) -> bool {
+        self.link.addresses.add(first, count)
+    }
+
+    /// Adds a protocol. One of the same name is replaced, and then the device's TCP begins anew: its connections are forgotten.
+    pub fn add_protocol(&mut self, protocol: Box<dyn Protocol>) {
+        let before = self.protocols.len();
+        self.protocols.retain(|bound| bound.protocol.name() != protocol.name());
+        if self.protocols.len() < before {
+            self.tcp = TcpStack::new(self.config.tcp);
+            self.protocols.iter_mut().for_each(|bound| bound.protocol.attach(&mut self.tcp));
+        }
+        self.bind(protocol);
+    }
+
+    fn bind(&mut self, mut protocol: Box<dyn Protocol>) {
+        protocol.attach(&mut self.tcp);
+        let matches = protocol.matches().to_vec();
+        self.protocols.push(Bound { protocol, matches });
+    }
+
+    /// Its protocols.
+    pub fn protocols(&self) -> impl Iterator<Item = &dyn Protocol> {
+        self.protocols.iter().map(|bound| &*bound.protocol)
+    }
+
+    /// Its protocol of this type.
+    pub fn protocol<P: Protocol>(&self) -> Option<&P> {
+        self.protocols.iter().find_map(|bound| (&*bound.protocol as &dyn Any).downcast_ref())
+    }
+
+    /// The same, to be changed.
+    pub fn protocol_mut<P: Protocol>(&mut self) -> Option<&mut P> {
+        self.protocols.iter_mut().find_map(|bound| (&mut *bound.protocol as &mut dyn Any).downcast_mut())
+    }
+
+    /// Gives a command to the protocol of this name.
+    ///
+    /// # Errors
+    /// The device has no such protocol, or it refuses.
+    pub fn command(&mut self, now: Instant, protocol: &str, command: &Command<'_>) -> Result<(), Refused> {
+        match self.protocols.iter_mut().find(|bound| bound.protocol.name() == protocol) {
+            Some(bound) => bound.protocol.command(now, command),
+            None => {
+                let known: Vec<_> = self.protocols().map(Protocol::name).collect();
+                let reason = format!("{} has no protocol `{protocol}`, only {}", self.config.name, known.join(", "));
+                Err(Refused::new("device", reason))
+            }
+        }
+    }
+
+    /// Everything goes to this station; nobody is asked for its address.
+    pub fn fix_gateway(&mut self, mac: MacAddr) {
+        self.link.neighbours.fix(mac);
+    }
+
+    fn gateway(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::Ipv4 => self.config.ipv4.map(|a| a.gateway.into()),
+            Family::Ipv6 => self.config.ipv6.map(|a| a.gateway.into()),
+        }
+    }
+
+    /// Last known Ethernet address of the gateway; `None` until it has answered once, or without this family.
+    pub fn gateway_mac(&self, family: Family) -> Option<MacAddr> {
+        self.gateway(family).and_then(|gateway| self.link.neighbours.mac(gateway))
+    }
+
+    /// When the gateway's address was last confirmed by the gateway.
+    pub fn gateway_confirmed(&self, family: Family) -> Option<Instant> {
+        self.gateway(family).and_then(|gateway| self.link.neighbours.get(gateway)).map(|n| n.confirmed)
+    }
+
+    /// Is the gateway of every family in use known?
+    pub fn is_ready(&self) -> bool {
+        [Family::Ipv4, Family::Ipv6]
+            .into_iter()
+            .filter_map(|family| self.gateway(family))
+            .all(|gateway| self.link.neighbours.mac(gateway).is_some())
+    }
+
+    /// What it could not take.
+    pub fn oddities(&self) -> Oddities {
+        self.link.oddities
+    }
+
+    /// TCP of the device.
+    pub fn tcp(&self) -> &TcpStack {
+        &self.tcp
+    }
+
+    /// When [`Device::poll`] wants to be called again; `Instant(0)` for at once. `None` while nothing is to be done unasked.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if self.link.neighbours.has_wanted() || self.tcp.has_news() {
+            return Some(Instant(0));
+        }
+        let protocols = self.protocols.iter().filter_map(|bound| bound.protocol.next_deadline()).min();
+        [protocols, self.tcp.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Does what is due and sends what waits, of bulk data about `budget` bytes per session at most.
+    pub fn poll(&mut self, now: Instant, budget: usize, frames: Out<'_>) {
+        // A close or a first segment leaves at once; more data waits for the next call.
+        for round in 0..2 {
+            self.tcp_news(now, frames, true);
+            let Device { link, tcp, protocols, .. } = self;
+            let mut out = Output { tcp, link, frames };
+            for bound in protocols.iter_mut() {
+                if round == 0 || bound.protocol.next_deadline().is_some_and(|at| at <= now) {
+                    bound.protocol.poll(now, budget, &mut out);
+                }
+            }
+            out.send_tcp(now);
+            self.neighbour_news(now, frames);
+            let busy = |bound: &Bound| bound.protocol.next_deadline().is_some_and(|at| at <= now);
+            if !self.tcp.has_news() && !self.protocols.iter().any(busy) {
+                break;
+            }
+        }
+    }
+}

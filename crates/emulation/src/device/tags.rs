@@ -1,0 +1,160 @@
+//! VLAN tags of a device (IEEE 802.1Q, 802.1ad).
+
+use drophammer_wire::ethernet;
+use std::fmt;
+
+/// One VLAN tag: 16 bits of TPID, then 3 bits of priority, the drop eligible indicator and 12 bits of VLAN identifier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag {
+    /// Tag protocol identifier, one of [`TPIDS`].
+    pub tpid: u16,
+    /// VLAN identifier, 0 to 4094.
+    pub vid: u16,
+}
+
+/// TPID of a customer tag (802.1Q).
+pub const DOT1Q: u16 = ethernet::ethertype::VLAN;
+/// TPID of a service tag (802.1ad).
+pub const DOT1AD: u16 = 0x88a8;
+/// TPIDs that are taken for a tag: 802.1Q, 802.1ad, and the one of QinQ before 802.1ad.
+pub const TPIDS: [u16; 3] = [DOT1Q, DOT1AD, 0x9100];
+/// Tags that a frame may have at most.
+pub const MOST_TAGS: usize = 2;
+/// Bytes of a tag.
+pub const TAG_LEN: usize = 4;
+
+/// The tags of a device, outer first: none, one or two. Priorities do not tell devices apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tags {
+    len: u8,
+    tags: [Tag; MOST_TAGS],
+}
+
+impl Tags {
+    /// No tag.
+    pub const NONE: Tags = Tags { len: 0, tags: [Tag { tpid: 0, vid: 0 }; MOST_TAGS] };
+
+    /// These tags, outer first.
+    ///
+    /// # Errors
+    /// More than two tags, a TPID that is none, a VLAN identifier above 4094.
+    pub fn new(tags: &[Tag]) -> Result<Tags, String> {
+        if tags.len() > MOST_TAGS {
+            return Err(format!("{} VLAN tags: a device has at most {MOST_TAGS}", tags.len()));
+        }
+        let mut all = Tags { len: tags.len() as u8, ..Tags::NONE };
+        for (place, tag) in all.tags.iter_mut().zip(tags) {
+            if !TPIDS.contains(&tag.tpid) {
+                return Err(format!("TPID 0x{:04x} is no VLAN tag: use 0x8100, 0x88a8 or 0x9100", tag.tpid));
+            }
+            if tag.vid > 4094 {
+                return Err(format!("VLAN {} is out of range: use 0 to 4094", tag.vid));
+            }
+            *place = *tag;
+        }
+        Ok(all)
+    }
+
+    /// One 802.1Q tag.
+    ///
+    /// # Errors
+    /// A VLAN identifier above 4094.
+    pub fn dot1q(vid: u16) -> Result<Tags, String> {
+        Tags::new(&[Tag { tpid: DOT1Q, vid }])
+    }
+
+    /// The tags, outer first.
+    pub fn as_slice(&self) -> &[Tag] {
+        &self.tags[..usize::from(self.len)]
+    }
+
+    /// Bytes that they take in a frame.
+    pub fn len_bytes(&self) -> usize {
+        usize::from(self.len) * TAG_LEN
+    }
+
+    /// Reads the tags of a frame behind its addresses: `(tags, EtherType or length, payload)`. A third tag is payload. `None`
+    /// when the frame ends before its EtherType.
+    #[inline]
+    pub fn read(frame: &[u8]) -> Option<(Tags, u16, &[u8])> {
+        let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+        let mut tags = Tags::NONE;
+        let mut at = ethernet::LEN - 2;
+        loop {
+            let kind = word(at)?;
+            if usize::from(tags.len) == MOST_TAGS || !TPIDS.contains(&kind) {
+                return Some((tags, kind, &frame[at + 2..]));
+            }
+            tags.tags[usize::from(tags.len)] = Tag { tpid: kind, vid: word(at + 2)? & 0xfff };
+            tags.len += 1;
+            at += TAG_LEN;
+        }
+    }
+
+    /// Writes tags and `ethertype` behind the addresses of a frame; returns where the payload begins.
+    ///
+    /// # Panics
+    /// When the frame is shorter than that.
+    #[inline]
+    pub fn write(&self, frame: &mut [u8], ethertype: u16) -> usize {
+        let mut at = ethernet::LEN - 2;
+        for tag in self.as_slice() {
+            frame[at..at + 2].copy_from_slice(&tag.tpid.to_be_bytes());
+            frame[at + 2..at + 4].copy_from_slice(&tag.vid.to_be_bytes());
+            at += TAG_LEN;
+        }
+        frame[at..at + 2].copy_from_slice(&ethertype.to_be_bytes());
+        at + 2
+    }
+}
+
+impl fmt::Display for Tags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_slice() {
+            [] => f.write_str("untagged"),
+            [tag] => write!(f, "VLAN {}", tag.vid),
+            tags => {
+                f.write_str("VLANs ")?;
+                for (i, tag) in tags.iter().enumerate() {
+                    write!(f, "{}{}", if i == 0 { "" } else { "." }, tag.vid)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_written_and_read_again() {
+        let two = Tags::new(&[Tag { tpid: DOT1AD, vid: 7 }, Tag { tpid: DOT1Q, vid: 4094 }]).unwrap();
+        for tags in [Tags::NONE, Tags::dot1q(1).unwrap(), two] {
+            let mut frame = vec![0xee; 60];
+            let at = tags.write(&mut frame, 0x0800);
+            assert_eq!(at, 14 + tags.len_bytes());
+            let (read, ethertype, payload) = Tags::read(&frame).unwrap();
+            assert_eq!((read, ethertype, payload.len()), (tags, 0x0800, 60 - at));
+            (0..at).for_each(|len| assert_eq!(Tags::read(&frame[..len]), None));
+        }
+        // The priority is not part of the identity.
+        let mut frame = vec![0; 60];
+        Tags::dot1q(5).unwrap().write(&mut frame, 0x86dd);
+        frame[14] |= 0xe0;
+        assert_eq!(Tags::read(&frame).unwrap().0, Tags::dot1q(5).unwrap());
+    }
+
+    #[test]
+    fn tags_that_cannot_be_are_refused() {
+        let tag = Tag { tpid: DOT1Q, vid: 1 };
+        assert!(Tags::new(&[tag; 3]).unwrap_err().contains("at most 2"));
+        assert!(Tags::dot1q(4095).unwrap_err().contains("4095 is out of range"));
+        assert!(Tags::new(&[Tag { tpid: 0x0800, vid: 1 }]).unwrap_err().contains("0x0800"));
+        assert_eq!(
+            format!("{} {} {}", Tags::NONE, Tags::dot1q(9).unwrap(), Tags::new(&[tag; 2]).unwrap()),
+            "untagged VLAN 9 VLANs 1.1"
+        );
+    }
+}

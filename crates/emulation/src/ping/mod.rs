@@ -1,0 +1,223 @@
+//! Ping (RFC 792, RFC 4443): answers echo requests for all addresses of its device, and sends them to the gateway when it is asked to.
+
+mod session;
+
+pub use session::PingStats;
+
+use crate::device::DeviceConfig;
+use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, ProtocolKind, Refused, State};
+use drophammer_model::Instant;
+use drophammer_model::trial::Family;
+use drophammer_wire::ipv4::protocol;
+use drophammer_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6};
+use session::Pinger;
+use std::any::Any;
+use std::net::IpAddr;
+
+/// In the list of protocols. It needs no configuration.
+pub const KIND: ProtocolKind = ProtocolKind {
+    name: NAME,
+    summary: "answers echo requests, and pings the gateway on command",
+    standard: true,
+    create: |device, _: &dyn Any| Ok(Box::new(Ping::new(device))),
+};
+
+const NAME: &str = "ping";
+/// Echo requests and replies of both families.
+const MATCHES: [Match; 5] = [Match::Icmp(8), Match::Icmp(0), Match::Icmpv6(128), Match::Icmpv6(129), Match::Neighbour];
+/// 56 bytes of data, as `ping` sends by default.
+const DATA: [u8; 56] = [0x2a; 56];
+
+/// One echo request to the gateway, sent by the next poll or as soon as the gateway is resolved. Given as [`Command::Own`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo(pub Family);
+
+/// Ping of one device.
+pub struct Ping {
+    v4: Option<Pinger>,
+    v6: Option<Pinger>,
+    requests_answered: u64,
+}
+
+impl Ping {
+    /// Answers, and sends nothing unasked.
+    pub fn new(device: &DeviceConfig) -> Ping {
+        let seed = device.seed;
+        let identifier = (seed ^ seed >> 16 ^ seed >> 32 ^ seed >> 48) as u16;
+        Ping {
+            v4: device.ipv4.map(|a| Pinger::new(identifier, a.address.into(), a.gateway.into())),
+            v6: device.ipv6.map(|a| Pinger::new(identifier.wrapping_add(1), a.address.into(), a.gateway.into())),
+            requests_answered: 0,
+        }
+    }
+
+    /// What came of the pings of `family`; absent when the device does not use it.
+    pub fn stats(&self, family: Family) -> Option<PingStats> {
+        match family {
+            Family::Ipv4 => self.v4.as_ref().map(|p| p.stats),
+            Family::Ipv6 => self.v6.as_ref().map(|p| p.stats),
+        }
+    }
+
+    fn take(&mut self, now: Instant, packet: &Packet<'_>, out: &mut Output<'_>) -> Result<(), Malformed> {
+        match (packet.source, packet.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => match icmpv4::Repr::parse(packet.payload)? {
+                icmpv4::Repr::EchoRequest { identifier, sequence, data } if out.addresses().owns_v4(destination) => {
+                    self.requests_answered += 1;
+                    let reply = icmpv4::Repr::EchoReply { identifier, sequence, data };
+                    let header = ipv4::Repr {
+                        tos: 0,
+                        identification: packet.identification,
+                        dont_fragment: false,
+                        ttl: 64,
+                        protocol: protocol::ICMP,
+                        source: destination,
+                        destination: source,
+                        payload_len: reply.len(),
+                    };
+                    out.ipv4(packet.link_source, &header, |payload| reply.emit(payload));
+                }
+                icmpv4::Repr::EchoReply { identifier, sequence, .. } => {
+                    arrive(&mut self.v4, now, packet.source, identifier, sequence);
+                }
+                _ => {}
+            },
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                match icmpv6::Repr::parse(packet.payload, packet.pseudo_sum)? {
+                    icmpv6::Repr::EchoRequest { identifier, sequence, data } => {
+                        // A ping to a group is answered by the device's own address.
+                        let own = out.addresses().ipv6.map_or(destination, |a| a.address);
+                        let source_own = if out.addresses().owns_v6(destination) { destination } else { own };
+                        self.requests_answered += 1;
+                        let reply = icmpv6::Repr::EchoReply { identifier, sequence, data };
+                        let header = ipv6::Repr {
+                            traffic_class: 0,
+                            flow_label: 0,
+                            next_header: protocol::ICMPV6,
+                            hop_limit: 64,
+                            source: source_own,
+                            destination: source,
+                            payload_len: reply.len(),
+                        };
+                        let sum = header.pseudo_header_sum();
+                        out.ipv6(packet.link_source, &header, |payload| reply.emit(payload, sum));
+                    }
+                    icmpv6::Repr::EchoReply { identifier, sequence, .. } => {
+                        arrive(&mut self.v6, now, packet.source, identifier, sequence);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, now: Instant, out: &mut Output<'_>) {
+        for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
+            while pinger.is_due() {
+                let Some(to) = out.neighbours().mac(pinger.gateway) else {
+                    pinger.waits = true;
+                    break;
+                };
+                let (identifier, sequence) = pinger.depart(now);
+                match (pinger.own, pinger.gateway) {
+                    (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                        let echo = icmpv4::Repr::EchoRequest { identifier, sequence, data: &DATA };
+                        let header = ipv4::Repr {
+                            tos: 0,
+                            identification: sequence,
+                            dont_fragment: false,
+                            ttl: 64,
+                            protocol: protocol::ICMP,
+                            source,
+                            destination,
+                            payload_len: echo.len(),
+                        };
+                        out.ipv4(to, &header, |payload| echo.emit(payload));
+                    }
+                    (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                        let echo = icmpv6::Repr::EchoRequest { identifier, sequence, data: &DATA };
+                        let header = ipv6::Repr {
+                            traffic_class: 0,
+                            flow_label: 0,
+                            next_header: protocol::ICMPV6,
+                            hop_limit: 64,
+                            source,
+                            destination,
+                            payload_len: echo.len(),
+                        };
+                        let sum = header.pseudo_header_sum();
+                        out.ipv6(to, &header, |payload| echo.emit(payload, sum));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn arrive(pinger: &mut Option<Pinger>, now: Instant, source: IpAddr, identifier: u16, sequence: u16) {
+    if let Some(pinger) = pinger.as_mut().filter(|p| p.gateway == source) {
+        pinger.arrive(now, identifier, sequence);
+    }
+}
+
+impl Protocol for Ping {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn matches(&self) -> &[Match] {
+        &MATCHES
+    }
+
+    fn receive(&mut self, now: Instant, input: Input<'_>, out: &mut Output<'_>) {
+        match input {
+            Input::Packet(packet) if self.take(now, &packet, out).is_err() => out.malformed(),
+            Input::Neighbour(address) => {
+                for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
+                    pinger.waits &= pinger.gateway != address;
+                }
+                self.send(now, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self, now: Instant, _: usize, out: &mut Output<'_>) {
+        self.send(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let due = |pinger: &Option<Pinger>| pinger.as_ref().filter(|p| p.is_due() && !p.waits).map(Pinger::due);
+        [due(&self.v4), due(&self.v6)].into_iter().flatten().min()
+    }
+
+    fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused> {
+        let Command::Own(own) = command else { return Err(Refused::unknown(NAME)) };
+        let Some(Echo(family)) = own.downcast_ref::<Echo>() else { return Err(Refused::unknown(NAME)) };
+        let pinger = match family {
+            Family::Ipv4 => &mut self.v4,
+            Family::Ipv6 => &mut self.v6,
+        };
+        let Some(pinger) = pinger else {
+            return Err(Refused::new(NAME, format!("the device has no {family} address: give it one and a gateway")));
+        };
+        pinger.ask(now);
+        Ok(())
+    }
+
+    fn state(&self) -> State {
+        let sum = |of: fn(&PingStats) -> u64| [&self.v4, &self.v6].into_iter().flatten().map(|p| of(&p.stats)).sum();
+        State {
+            sessions: 0,
+            up: 0,
+            counters: vec![
+                ("requests_answered", self.requests_answered),
+                ("requests_sent", sum(|s| s.sent)),
+                ("replies_received", sum(|s| s.received)),
+            ],
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! User Mode Linux: a whole kernel as a process of this machine, with VLAN devices of its own and FRR inside.
+//!
+//! Its ports are taps in the tester's namespace. What runs inside is this program once more, as the guest's first process
+//! ([`guest`]): it configures the kernel, starts the daemons and answers questions over a tap of its own, `m0`.
+
+mod agent;
+mod dut;
+pub mod guest;
+
+use super::frr;
+use crate::{Dut, DutKind, Lab, LabError, configuration, process, router};
+use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
+use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
+use dut::{Boot, UmlDut};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+static SPEC: KindSpec = KindSpec {
+    name: "uml",
+    summary: "User Mode Linux: a kernel of its own in a process, with VLAN sub-interfaces and QinQ, and FRR inside",
+    capabilities: Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        vlans: Vlans::Own,
+        vlan_tags: 2,
+        counters: &[Counters::Interfaces, Counters::Ip],
+        ..Capabilities::ROUTER
+    },
+    needs: &[
+        ("linux.uml", "user-mode-linux"),
+        ("modprobe", "kmod"),
+        ("ip", "iproute2"),
+        ("ethtool", "ethtool"),
+        ("zebra", "frr"),
+        ("staticd", "frr"),
+    ],
+    params: &[
+        ParamSpec::new("memory", ParamKind::Count, "512", "512", "memory of the guest in MiB, 64 at least"),
+        ParamSpec::new(
+            "routing",
+            ParamKind::Choice(&["frr", "static"]),
+            "frr",
+            "frr",
+            "who puts routes into the kernel: FRR (zebra, staticd, bgpd), or ip(8) and nobody for BGP",
+        ),
+        configuration::CONFIG,
+        configuration::TEMPLATE,
+    ],
+};
+
+/// Least memory of a guest, in MiB.
+const LEAST_MEMORY: u64 = 64;
+
+/// What the guest is told by its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Job {
+    /// Who puts routes into the kernel.
+    routing: Routing,
+    /// What it is to be.
+    role: RouterRole,
+    /// Configuration files, `(name, text)`.
+    files: Vec<(String, String)>,
+    /// Are these the user's?
+    own: bool,
+    /// Modules of the guest's kernel.
+    modules: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Routing {
+    Frr,
+    Static,
+}
+
+/// Kind `uml`.
+pub struct Uml;
+
+fn routing(dut: &DutConfig) -> Routing {
+    match dut.params.text("routing").as_deref() {
+        Some("static") => Routing::Static,
+        _ => Routing::Frr,
+    }
+}
+
+impl DutKind for Uml {
+    fn spec(&self) -> &'static KindSpec {
+        &SPEC
+    }
+
+    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        let unusable = |what: String, remedy: &str| Err(LabError::Unusable { what, remedy: remedy.into() });
+        let memory = memory(dut);
+        if memory < LEAST_MEMORY {
+            let what = format!("`{}` has {memory} MiB of memory, in which its kernel does not start", dut.name);
+            return unusable(what, &format!("write `memory: {LEAST_MEMORY}` or more"));
+        }
+        match routing(dut) {
+            Routing::Frr => frr::files(dut, role),
+            Routing::Static if configuration::is_own(dut) => unusable(
+                format!("`{}` has a configuration file and nobody to read it", dut.name),
+                "remove `routing: static`",
+            ),
+            Routing::Static if role.bgp.is_some() => unusable(
+                format!("`{}` with `routing: static` speaks no BGP, but the suite has `bgp:`", dut.name),
+                "remove `routing: static`",
+            ),
+            Routing::Static => Ok(vec![router::routes_file(role)]),
+        }
+    }
+
+    fn start(
+        &self,
+        lab: &mut Lab,
+        dut: &DutConfig,
+        role: &RouterRole,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Box<dyn Dut>, LabError> {
+        let kernel = process::find("linux.uml", "user-mode-linux")?;
+        dut::refuse_without_taps()?;
+        let job = Job {
+            routing: routing(dut),
+            role: role.clone(),
+            files: self.configuration(dut, role)?,
+            own: configuration::is_own(dut),
+            modules: dut::modules()?,
+        };
+        let boot = Boot { kernel: &kernel, memory: memory(dut), job };
+        UmlDut::bring_up(lab, dut, boot, work_dir, stop).map(|dut| Box::new(dut) as Box<dyn Dut>)
+    }
+}
+
+fn memory(dut: &DutConfig) -> u64 {
+    dut.params.count("memory").unwrap_or(512)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
+    use drophammer_model::suite::{ParamValue, Params};
+
+    fn dut(params: &[(&str, ParamValue)]) -> DutConfig {
+        let params = params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        DutConfig { name: "guest".into(), kind: SPEC.name.into(), params: Params(params) }
+    }
+
+    #[test]
+    fn routes_name_the_sub_interfaces() {
+        let role = RouterRole::of(&with_vlans(two_ports()));
+        let files = Uml.configuration(&dut(&[]), &role).unwrap();
+        assert_eq!(files.len(), 1);
+        assert!(files[0].1.lines().any(|l| l == "ip route 198.18.48.64/26 198.18.32.34 d0.s100.200"), "{}", files[0].1);
+        let by_ip = Uml.configuration(&dut(&[("routing", ParamValue::Text("static".into()))]), &role).unwrap();
+        assert!(by_ip[0].1.contains("route add 198.18.48.0/26 via 198.18.32.2 dev d0.100"), "{}", by_ip[0].1);
+        let role = RouterRole::of(&two_ports_with_bgp(1));
+        assert_eq!(Uml.configuration(&dut(&[]), &role).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        let refused = |params: &[(&str, ParamValue)]| {
+            Uml.check(&dut(params), &RouterRole::of(&two_ports_with_bgp(1))).unwrap_err().to_string()
+        };
+        let fixed = ("routing", ParamValue::Text("static".into()));
+        let error = refused(&[("memory", ParamValue::Count(8))]);
+        assert!(error.contains("8 MiB") && error.contains("`memory: 64`"), "{error}");
+        let error = refused(std::slice::from_ref(&fixed));
+        assert!(error.contains("speaks no BGP") && error.contains("remove `routing: static`"), "{error}");
+        let error = refused(&[fixed, ("config", ParamValue::Text("/dev/null".into()))]);
+        assert!(error.contains("nobody to read it"), "{error}");
+    }
+
+    #[test]
+    fn the_guest_is_told_everything_by_its_file() {
+        let role = RouterRole::of(&with_vlans(two_ports_with_bgp(2)));
+        let files = vec![("frr.conf".into(), "hostname x\n".into())];
+        let job = Job { routing: Routing::Frr, role, files, own: false, modules: "/usr/lib/uml/modules".into() };
+        let text = serde_json::to_string(&job).unwrap();
+        assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    }
+}

@@ -1,0 +1,49 @@
+//! Questions to a guest: one line per connection, answered by one line of JSON.
+
+use crate::LabError;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// The tap of the management network, and its interface in the guest.
+pub(super) const INTERFACE: &str = "m0";
+/// The tester's address on it. Suites refuse link-local addresses, so no port can have this network.
+pub(super) const TESTER: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
+/// The guest's address on it.
+pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 2);
+/// Length of the prefix that both share.
+pub(super) const PREFIX: u8 = 30;
+/// Port on which the guest listens.
+pub(super) const PORT: u16 = 7077;
+
+/// How long a connection may take. A guest answers an attempt at once or is not there yet.
+const CONNECT: Duration = Duration::from_millis(200);
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The answer that says why a question has none.
+pub(super) fn refusal(why: &str) -> Value {
+    json!({ "error": why })
+}
+
+/// Asks the guest.
+///
+/// # Errors
+/// [`LabError::Io`] when it does not answer, [`LabError::Unusable`] with what it says against it.
+pub(super) fn ask(question: &str) -> Result<Value, LabError> {
+    let failed = |e: std::io::Error| LabError::io("the guest does not answer")(e);
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::from((GUEST, PORT)), CONNECT).map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+    stream.write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|e| failed(e.into()))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(why) => Err(LabError::Unusable {
+            what: format!("the guest: {why}"),
+            remedy: "see uml.log in the folder of the run".into(),
+        }),
+        None => Ok(answer),
+    }
+}

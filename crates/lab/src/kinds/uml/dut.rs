@@ -1,0 +1,309 @@
+//! The outside: starts the guest, joins its taps to the tester, asks it, ends it.
+
+use super::{Job, Routing, SPEC, agent};
+use crate::cpu;
+use crate::dut::{TesterInterface, Where};
+use crate::process::Daemon;
+use crate::program::{flatten, tap_lines};
+use crate::topology::tester_interface;
+use crate::wait::{self, Look};
+use crate::{Dut, Lab, LabError, Netns, bgp, probe};
+use drophammer_model::environment::DutRecord;
+use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
+use drophammer_model::trial::Family;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Time in which a guest must be ready: it boots in 3 s on an idle machine.
+const READY: Duration = Duration::from_secs(60);
+/// And so much longer for each BGP neighbour.
+const NEIGHBOUR: Duration = Duration::from_millis(40);
+/// Time in which a guest that was told to halt must be gone.
+const HALT: Duration = Duration::from_secs(3);
+/// Where taps are made.
+const TAPS: &str = "/dev/net/tun";
+/// Folder of the modules of Debian's kernel, one subfolder per version.
+const MODULES: &str = "/usr/lib/uml/modules";
+
+/// What a guest is started with.
+pub(super) struct Boot<'a> {
+    pub(super) kernel: &'a Path,
+    /// In MiB.
+    pub(super) memory: u64,
+    pub(super) job: Job,
+}
+
+/// A guest that is up.
+pub(super) struct UmlDut {
+    daemon: Option<Daemon>,
+    tester: Netns,
+    interfaces: Vec<TesterInterface>,
+    cpu: usize,
+    record: DutRecord,
+    routing: Routing,
+}
+
+/// Refuses where this process may not make taps.
+pub(super) fn refuse_without_taps() -> Result<(), LabError> {
+    let opened = OpenOptions::new().read(true).write(true).open(TAPS);
+    opened.map(drop).map_err(|e| LabError::Forbidden {
+        what: format!("a router of kind `{}` needs taps, but {TAPS} cannot be opened: {e}", SPEC.name),
+        remedy: "run as root, let this user read and write the device, or load the module (`modprobe tun`)".into(),
+    })
+}
+
+/// Folder of the modules of the guest's kernel.
+pub(super) fn modules() -> Result<String, LabError> {
+    match Path::new(MODULES).is_dir() {
+        true => Ok(MODULES.into()),
+        false => Err(LabError::Unusable {
+            what: format!("the modules of User Mode Linux are not in {MODULES}"),
+            remedy: "install the Debian package `user-mode-linux`".into(),
+        }),
+    }
+}
+
+impl UmlDut {
+    /// Starts a guest and returns when it plays its role.
+    pub(super) fn bring_up(
+        lab: &Lab,
+        dut: &DutConfig,
+        boot: Boot,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<UmlDut, LabError> {
+        let shared = lab.shared();
+        let state = shared.fresh_state(&dut.name)?;
+        let job = &boot.job;
+        let mut config = BTreeMap::new();
+        for (name, text) in &job.files {
+            let path = work_dir.join(name);
+            fs::write(&path, text).map_err(LabError::file("write", &path))?;
+            config.insert(name.clone(), text.clone());
+        }
+        // A copy in a folder that the guest sees, whatever becomes of the program's own file.
+        let (init, told) = (state.join("init"), state.join("job.json"));
+        fs::copy("/proc/self/exe", &init).map_err(LabError::file("write", &init))?;
+        fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(LabError::file("protect", &init))?;
+        let text =
+            serde_json::to_string_pretty(job).map_err(|e| LabError::file("write", &told)(std::io::Error::from(e)))?;
+        fs::write(&told, text).map_err(LabError::file("write", &told))?;
+
+        let tester = Netns::tester(shared)?;
+        let ports = job.role.interfaces.len();
+        let mut command = tester.command(boot.kernel);
+        // The guest's memory is a file without name there: the lab's tmpfs, whatever the host has in /dev/shm.
+        command.env("TMPDIR", &state).current_dir(&state);
+        command.arg(format!("mem={}M", boot.memory));
+        command.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "selinux=0", "panic=1"]);
+        command.args(["con=null", "con0=null,fd:1", "ssl=null", "umid=guest"]);
+        command.arg(format!("uml_dir={}/", state.display()));
+        for (i, interface) in job.role.interfaces.iter().enumerate() {
+            command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
+        }
+        command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
+        command.arg(format!("init={}", init.display())).arg("--").arg(super::guest::SUBCOMMAND).arg(&told);
+        let cpu = shared.cpus.dut;
+        let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
+        let record = DutRecord {
+            name: dut.name.clone(),
+            kind: SPEC.name.into(),
+            confinement: format!(
+                "User Mode Linux with {} MiB, a process on processor {cpu}; its ports are the far ends of taps, whose near ends are \
+                 the tester's interfaces",
+                boot.memory
+            ),
+            config,
+            ..DutRecord::default()
+        };
+        let interfaces = (0..ports).map(interface).collect();
+        let mut up = UmlDut { daemon: None, tester, interfaces, cpu, record, routing: job.routing };
+        let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
+        let limit = READY + NEIGHBOUR * neighbours;
+        up.make_taps(&job.role)?;
+        up.daemon = Some(up.tester.run(|| {
+            cpu::pin(0, cpu)?;
+            Daemon::start("uml", command, work_dir)
+        })??);
+        let kernel = up.await_guest(limit, stop)?;
+        up.record.version = match up.routing {
+            Routing::Frr => {
+                let zebra = crate::process::find("zebra", "frr")?;
+                let frr = super::frr::version(crate::process::command(&zebra, &shared.mark))?;
+                format!("{frr}, User Mode Linux {kernel}")
+            }
+            Routing::Static => format!("User Mode Linux {kernel}"),
+        };
+        Ok(up)
+    }
+
+    /// Makes the taps and sets the tester's ends up, before the guest takes them: its driver gives an interface up for ever when
+    /// something that it sends is refused, as a tap refuses while it is down.
+    fn make_taps(&self, role: &RouterRole) -> Result<(), LabError> {
+        let mut lines: Vec<String> = self.taps().map(|name| format!("tuntap add dev {name} mode tap")).collect();
+        lines.extend(tap_lines(&self.interfaces, role));
+        lines.push(format!("address add {}/{} dev {}", agent::TESTER, agent::PREFIX, agent::INTERFACE));
+        lines.push(format!("link set {} up", agent::INTERFACE));
+        self.tester.ip(&lines)?;
+        // The guest passes on what a tap leaves for it to finish, checksums and segmentation, as if it were whole.
+        self.interfaces.iter().try_for_each(|interface| {
+            self.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None).map(drop)
+        })
+    }
+
+    fn taps(&self) -> impl Iterator<Item = &str> {
+        self.interfaces.iter().map(|i| i.name.as_str()).chain([agent::INTERFACE])
+    }
+
+    /// Waits until the guest says that it plays its role. Returns the release of its kernel.
+    fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
+        let ready = self.wait(limit, stop, |dut| match agent::ask("ready") {
+            Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.link_not_up()) {
+                (Some(why), _) => Look::NotYet(why.to_owned()),
+                (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
+                (None, None) => Look::Ready(told.get("kernel").and_then(Value::as_str).unwrap_or_default().to_owned()),
+            }),
+            Err(e @ LabError::Io { .. }) => Ok(Look::NotYet(e.to_string())),
+            Err(e) => Err(e),
+        });
+        ready.map_err(|e| {
+            let logs = agent::ask("logs").ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
+            e.with_log(&logs.unwrap_or_default())
+        })
+    }
+
+    fn wait<T>(
+        &mut self,
+        limit: Duration,
+        stop: &dyn Fn() -> bool,
+        mut look: impl FnMut(&UmlDut) -> Result<Look<T>, LabError>,
+    ) -> Result<T, LabError> {
+        let result = wait::until(limit, stop, || {
+            self.check_process()?;
+            look(self)
+        });
+        let log = self.daemon.as_ref().map(Daemon::log_tail).unwrap_or_default();
+        result.map_err(|e| e.with_log(&log))
+    }
+
+    fn check_process(&mut self) -> Result<(), LabError> {
+        self.daemon.as_mut().map_or(Ok(()), Daemon::check)
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Daemon::pid)
+    }
+
+    fn link_not_up(&self) -> Option<String> {
+        let carrier = |name: &str| fs::read_to_string(self.tester.sys(&format!("class/net/{name}/carrier")));
+        // One that the tester has switched off has no carrier to be read, and is not the DUT's doing.
+        let without = |name: &String| carrier(name).is_ok_and(|c| c.trim() != "1");
+        self.interfaces.iter().map(|i| i.name.clone()).find(without)
+    }
+
+    /// Numbers that the guest tells by name.
+    fn numbers(&self, question: &str) -> Vec<(String, Value)> {
+        let told = agent::ask(question).unwrap_or_default();
+        told.as_object().map(|o| o.iter().map(|(k, v)| (k.clone(), v.clone())).collect()).unwrap_or_default()
+    }
+
+    /// Ends every process of the guest and removes the taps.
+    fn remove(&mut self) -> Result<(), LabError> {
+        if let Some(daemon) = self.daemon.take() {
+            // The process leads a group; guests' processes are its children and do not all end with it.
+            let _ = killpg(Pid::from_raw(daemon.pid().cast_signed()), Signal::SIGKILL);
+        }
+        let there = |name: &&str| self.tester.sys(&format!("class/net/{name}")).exists();
+        let lines: Vec<_> = self.taps().filter(there).map(|name| format!("link del {name}")).collect();
+        if lines.is_empty() { Ok(()) } else { self.tester.ip(&lines) }
+    }
+}
+
+impl Drop for UmlDut {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+impl Dut for UmlDut {
+    fn interfaces(&self) -> &[TesterInterface] {
+        &self.interfaces
+    }
+
+    fn record(&self) -> DutRecord {
+        self.record.clone()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        self.check_process()?;
+        if let Some(link) = self.link_not_up() {
+            return Err(LabError::Unusable {
+                what: format!("{link} of the DUT lost its carrier"),
+                remedy: "see the logs of the DUT in the folder of the run".into(),
+            });
+        }
+        // One that has just ended does not answer, which is the lesser part of it.
+        agent::ask("check").map(drop).or_else(|e| self.check_process().and(Err(e)))
+    }
+
+    /// Of the whole guest, kernel and daemons.
+    fn cpu_time(&mut self) -> Option<Duration> {
+        probe::tree_time(self.pid()?)
+    }
+
+    /// As the guest's kernel counts it.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        match self.routing {
+            Routing::Frr => {
+                self.numbers("memory").into_iter().filter_map(|(name, v)| Some((name, v.as_u64()?))).collect()
+            }
+            Routing::Static => {
+                let resident = self.pid().and_then(probe::resident);
+                resident.map(|bytes| ("linux.uml".to_owned(), bytes)).into_iter().collect()
+            }
+        }
+    }
+
+    fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
+        let told = agent::ask("fib")?;
+        Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
+    }
+
+    fn stolen(&mut self) -> Option<Duration> {
+        probe::stolen(self.cpu)
+    }
+
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = BTreeMap::new();
+        self.interfaces.iter().try_for_each(|i| probe::interface(&self.tester, &i.name, &mut counters))?;
+        flatten("", &agent::ask("counters")?, &mut counters);
+        Ok(counters)
+    }
+
+    /// What the guest sends is received by the tap, which counts what it has no room for.
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+        let dropped = |i: &TesterInterface| probe::interface_counter(&self.tester, &i.name, "rx_dropped");
+        self.interfaces.iter().try_fold(0, |sum, i| Ok(sum + dropped(i)?)).map(Some)
+    }
+
+    fn drops_at_tester_tx_are_dut(&self) -> bool {
+        true
+    }
+
+    fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
+        // One that does not listen is ended all the same.
+        if agent::ask("halt").is_ok()
+            && let Some(daemon) = self.daemon.take()
+        {
+            daemon.await_end(HALT);
+        }
+        self.remove()
+    }
+}

@@ -1,0 +1,285 @@
+//! The inside: this program as the first process of a guest.
+//!
+//! The guest's root is the host's file system, read-only; everything that is written lies on tmpfs.
+
+use super::super::frr;
+use super::{Job, Routing, agent};
+use crate::process::{self, Daemon};
+use crate::topology::{ROUTER, ROUTER_IPV6};
+use crate::wait::{self, Look};
+use crate::{LabError, bgp, mounts, netns, probe, router};
+use drophammer_model::trial::Family;
+use nix::mount::{MsFlags, mount};
+use nix::sys::reboot::{RebootMode, reboot};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// First argument of this program when it is to be a guest's first process; what follows is given by the lab. Its `main` must
+/// lead to [`run`].
+pub const SUBCOMMAND: &str = "uml-guest";
+
+/// Folders that the guest has for itself.
+const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
+/// Folder of configurations, sockets and logs, on the guest's tmpfs.
+const STATE: &str = "/run/drophammer";
+/// How long zebra may take until it listens.
+const START: Duration = Duration::from_secs(20);
+/// A question comes at once, or its asker is gone.
+const QUESTION: Duration = Duration::from_secs(1);
+
+/// Is the guest until it is told to halt: `JOB`. Returns only where it could not become one.
+///
+/// # Errors
+/// What stood in the way. The guest is switched off then, for nothing else runs in it.
+pub fn run(arguments: &[OsString]) -> Result<(), String> {
+    if std::process::id() != 1 {
+        return Err("this is the first process of a User Mode Linux guest; the lab starts it".into());
+    }
+    // The kernel adds words of its own (`console=tty0`).
+    let [job, ..] = arguments else { return Err("the guest is started by the lab: JOB".into()) };
+    if let Err(e) = Guest::start(Path::new(job)).and_then(|mut guest| guest.serve()) {
+        // Nobody else reads what the process returns: the console is the log of the guest.
+        eprintln!("the guest cannot go on: {e}");
+        halt();
+    }
+    Ok(())
+}
+
+fn halt() {
+    let _ = reboot(RebootMode::RB_POWER_OFF);
+}
+
+struct Guest {
+    job: Job,
+    daemons: Vec<Daemon>,
+}
+
+impl Guest {
+    /// Configures the kernel and starts the daemons.
+    fn start(job: &Path) -> Result<Guest, LabError> {
+        // Before /run is covered, in which it lies.
+        let text = fs::read_to_string(job).map_err(LabError::file("read", job))?;
+        let job: Job = serde_json::from_str(&text).map_err(|e| LabError::file("read", job)(std::io::Error::from(e)))?;
+        surroundings()?;
+        modules(&job)?;
+        sysctls()?;
+        ip(&interfaces(&job))?;
+        let mut guest = Guest { job, daemons: Vec::new() };
+        match guest.job.routing {
+            Routing::Static => ip(&router::route_lines(&guest.job.role))?,
+            Routing::Frr => guest.frr()?,
+        }
+        Ok(guest)
+    }
+
+    fn frr(&mut self) -> Result<(), LabError> {
+        let state = Path::new(STATE);
+        frr::own_surroundings(state)?;
+        for (name, text) in &self.job.files {
+            let path = state.join(name);
+            fs::write(&path, text).map_err(LabError::file("write", &path))?;
+        }
+        let zebra = process::find("zebra", "frr")?;
+        self.daemon("zebra", &zebra)?;
+        // Who finds zebra not listening tries again only ten seconds later.
+        let socket = state.join(frr::ZEBRA_SOCKET);
+        wait::until(START, &|| false, || {
+            self.check()?;
+            Ok(match UnixStream::connect(&socket) {
+                Ok(_) => Look::Ready(()),
+                Err(e) => Look::NotYet(format!("zebra does not listen: {e}")),
+            })
+        })?;
+        self.daemon("staticd", &process::find("staticd", "frr")?)?;
+        if frr::speaks_bgp(&self.job.role, &self.job.files) {
+            // Not by name: OpenBGPD's program is called so too.
+            self.daemon("bgpd", &zebra.with_file_name("bgpd"))?;
+        }
+        Ok(())
+    }
+
+    fn daemon(&mut self, name: &str, program: &Path) -> Result<(), LabError> {
+        let state = Path::new(STATE);
+        let config: Option<PathBuf> = frr::config_of(name, self.job.own).map(|file| state.join(file));
+        let mut command = command(program);
+        command.args(frr::arguments(name, config.as_deref(), state));
+        self.daemons.push(Daemon::start(name, command, state)?);
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        self.daemons.iter_mut().try_for_each(Daemon::check)
+    }
+
+    /// Answers questions until it is told to halt.
+    fn serve(&mut self) -> Result<(), LabError> {
+        let listener = TcpListener::bind((agent::GUEST, agent::PORT)).map_err(LabError::io("cannot listen on m0"))?;
+        loop {
+            let (stream, _) = listener.accept().map_err(LabError::io("cannot listen on m0"))?;
+            // An asker that goes away is no reason to end.
+            if let Ok(Some(question)) = self.question(&stream) {
+                let answer = self.answer(&question).unwrap_or_else(|e| agent::refusal(&e.to_string()));
+                let _ = (&stream).write_all(format!("{answer}\n").as_bytes());
+                if question == "halt" {
+                    halt();
+                }
+            }
+        }
+    }
+
+    fn question(&self, stream: &TcpStream) -> std::io::Result<Option<String>> {
+        stream.set_read_timeout(Some(QUESTION))?;
+        let mut line = String::new();
+        let read = BufReader::new(stream).read_line(&mut line)?;
+        Ok((read > 0).then(|| line.trim().to_owned()))
+    }
+
+    fn answer(&mut self, question: &str) -> Result<Value, LabError> {
+        Ok(match question {
+            "ready" => {
+                self.check()?;
+                json!({ "waiting": self.not_ready()?, "kernel": crate::environment::kernel_release() })
+            }
+            "check" => {
+                self.check()?;
+                json!({})
+            }
+            "logs" => json!({ "logs": self.daemons.iter().map(Daemon::log_tail).collect::<Vec<_>>().join("\n") }),
+            "counters" => json!(self.counters()?),
+            "cpu" => json!(self.each(|pid| probe::process_time(pid).map(|t| t.as_secs_f64()))),
+            "memory" => json!(self.each(probe::resident)),
+            "fib" => json!({
+                "ipv4": probe::own_fib_routes(Family::Ipv4),
+                "ipv6": probe::own_fib_routes(Family::Ipv6),
+            }),
+            "halt" => json!({}),
+            other => agent::refusal(&format!("there is no question `{other}`")),
+        })
+    }
+
+    /// In words what is still missing; `None` when the role is played.
+    fn not_ready(&self) -> Result<Option<String>, LabError> {
+        let role = &self.job.role;
+        if !self.job.own {
+            let asked =
+                |option: &str| netns::ip_json(&process::output(ip_command(&["-j", option, "route", "show"])?, None)?);
+            if let Some(missing) = router::missing_of(role, asked)? {
+                return Ok(Some(missing));
+            }
+        }
+        let Some(bgp) = &role.bgp else { return Ok(None) };
+        Ok(frr::not_told(&Path::new(STATE).join("bgpd.vty"), &bgp::locals(bgp)).or_else(|| bgp::deaf_here(bgp)))
+    }
+
+    fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = probe::own_ip()?;
+        for (at, _, _) in self.job.role.places() {
+            probe::own_interface(&router::interface_at(&self.job.role, at), &mut counters)?;
+        }
+        Ok(counters)
+    }
+
+    fn each<T>(&self, ask: impl Fn(u32) -> Option<T>) -> BTreeMap<String, T> {
+        self.daemons.iter().filter_map(|d| Some((d.name().to_owned(), ask(d.pid())?))).collect()
+    }
+}
+
+/// Folders of the guest's own. The folder of the state is made last.
+fn surroundings() -> Result<(), LabError> {
+    let none: Option<&str> = None;
+    for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys")] {
+        mount(Some(kind), target, Some(kind), MsFlags::empty(), none)
+            .map_err(LabError::io(format!("cannot mount {target}")))?;
+    }
+    OWN.iter().try_for_each(|folder| mounts::empty_over(Path::new(folder)))?;
+    fs::create_dir_all(STATE).map_err(LabError::file("create", Path::new(STATE)))
+}
+
+/// Loads what is no part of Debian's kernel.
+fn modules(job: &Job) -> Result<(), LabError> {
+    let folder = Path::new(STATE).join("modules");
+    let library = folder.join("lib");
+    fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
+    let link = library.join("modules");
+    std::os::unix::fs::symlink(&job.modules, &link).map_err(LabError::file("create", &link))?;
+    let places = || job.role.places();
+    let ipv6 = places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()));
+    let vlans = places().any(|(_, tags, _)| !tags.is_empty());
+    for (_, module) in [(ipv6, "ipv6"), (vlans, "8021q")].iter().filter(|(wanted, _)| *wanted) {
+        let mut load = command(&process::find("modprobe", "kmod")?);
+        load.arg("-d").arg(&folder).arg(module);
+        process::output(load, None)?;
+    }
+    Ok(())
+}
+
+fn sysctls() -> Result<(), LabError> {
+    let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6[..] } else { &[] };
+    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| {
+        let path = Path::new("/proc/sys").join(key);
+        fs::write(&path, value).map_err(LabError::file("write", &path))
+    })?;
+    // As for routers in namespaces: Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise.
+    let _ = fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string());
+    Ok(())
+}
+
+/// Lines of ip(8) that name the interfaces, set them up and give them addresses. The management network is the last of the kernel's.
+fn interfaces(job: &Job) -> Vec<String> {
+    let ports = job.role.interfaces.len();
+    let mut lines = vec!["link set lo up".to_owned()];
+    let names = (0..ports).map(router::dut_interface).chain([agent::INTERFACE.to_owned()]);
+    for (i, name) in names.enumerate() {
+        lines.push(format!("link set vec{i} name {name}"));
+        lines.push(format!("link set {name} up"));
+    }
+    lines.push(format!("address add {}/{} dev {}", agent::GUEST, agent::PREFIX, agent::INTERFACE));
+    lines.extend(router::vlan_lines(&job.role));
+    lines.extend(router::address_lines(&job.role));
+    lines
+}
+
+fn command(program: &Path) -> Command {
+    process::command(program, "guest")
+}
+
+fn ip_command(arguments: &[&str]) -> Result<Command, LabError> {
+    let mut command = command(&process::find("ip", "iproute2")?);
+    command.args(arguments);
+    Ok(command)
+}
+
+fn ip(lines: &[String]) -> Result<(), LabError> {
+    process::output(ip_command(&["-batch", "-"])?, Some(&(lines.join("\n") + "\n"))).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::tests_support::{two_ports, with_vlans};
+    use drophammer_model::role::RouterRole;
+
+    #[test]
+    fn the_last_interface_of_the_kernel_is_that_of_the_questions() {
+        let role = RouterRole::of(&with_vlans(two_ports()));
+        let job = Job { routing: Routing::Static, role, files: Vec::new(), own: false, modules: String::new() };
+        let lines = interfaces(&job);
+        let place = |line: &str| lines.iter().position(|l| l == line).unwrap_or_else(|| panic!("{line} in {lines:?}"));
+        assert!(place("link set vec1 name d1") < place("link set vec2 name m0"));
+        assert!(place("link set m0 up") < place("address add 169.254.77.2/30 dev m0"));
+        assert!(place("link set d0.s100.200 up") < place("address add 198.18.32.33/27 dev d0.s100.200"));
+    }
+
+    #[test]
+    fn nobody_else_is_a_guest() {
+        assert!(run(&["job".into()]).unwrap_err().contains("the lab starts it"));
+    }
+}

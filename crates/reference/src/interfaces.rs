@@ -1,0 +1,129 @@
+//! Interfaces: those of the ports, and VLAN sub-interfaces of these.
+
+use crate::config::{Config, ConfigError};
+use drophammer_model::suite::VlanTag;
+use drophammer_wire::MacAddr;
+use drophammer_wire::ethernet::ethertype;
+use drophammer_wire::icmpv6::ndp;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Most tags of a sub-interface.
+const MAX_TAGS: usize = 2;
+/// Bytes of a tag.
+const TAG: usize = 4;
+
+/// A VLAN sub-interface: IP behind one tag or two on a port. It has the MAC address and the MTU of its port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubInterface {
+    /// Its port.
+    pub port: usize,
+    /// One tag or two, the outermost first. Frames arrive with any priority and leave with priority 0.
+    pub tags: Vec<VlanTag>,
+    /// IPv4 address and length of the connected prefix.
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    /// IPv6 address and length of the connected prefix; a link-local address is there in any case.
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+}
+
+/// An interface with IP.
+pub(crate) struct Interface {
+    pub port: usize,
+    pub mac: MacAddr,
+    pub ipv4: Option<(Ipv4Addr, u8)>,
+    pub ipv6: Option<(Ipv6Addr, u8)>,
+    pub link_local: Ipv6Addr,
+    pub mtu: usize,
+    /// Its tags as they stand in a frame, behind the MAC addresses.
+    pub tags: Vec<u8>,
+}
+
+impl Interface {
+    /// Can a neighbour on this link have this address?
+    pub fn on_link(&self, address: IpAddr) -> bool {
+        matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) || self.is_neighbour(address)
+    }
+
+    /// Is an address within one of the connected prefixes, and not the device's own?
+    pub fn is_neighbour(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(a) => self.ipv4.is_some_and(|(own, len)| {
+                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(32 - u32::from(len)).unwrap_or(0) == 0
+            }),
+            IpAddr::V6(a) => self.ipv6.is_some_and(|(own, len)| {
+                a != own && (a.to_bits() ^ own.to_bits()).checked_shr(128 - u32::from(len)).unwrap_or(0) == 0
+            }),
+        }
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        [self.ipv4.map(|a| IpAddr::V4(a.0)), self.ipv6.map(|a| IpAddr::V6(a.0))].into_iter().flatten()
+    }
+}
+
+/// The interfaces of a device: that of each port in their order, then the sub-interfaces in theirs.
+pub(crate) fn interfaces(config: &Config) -> Result<Vec<Interface>, ConfigError> {
+    let mut all: Vec<Interface> = Vec::with_capacity(config.ports.len() + config.sub_interfaces.len());
+    for (port, p) in config.ports.iter().enumerate() {
+        let (mac, ipv4, ipv6, mtu) = (p.mac, p.ipv4, p.ipv6, p.mtu as usize);
+        all.push(Interface { port, mac, ipv4, ipv6, link_local: ndp::link_local(mac), mtu, tags: Vec::new() });
+    }
+    for sub in &config.sub_interfaces {
+        let port = config.ports.get(sub.port).ok_or(ConfigError::NoSuchPort(sub.port))?;
+        if !(1..=MAX_TAGS).contains(&sub.tags.len()) {
+            return Err(ConfigError::Tags { port: sub.port, why: "it has one tag or two" });
+        }
+        if sub.tags.iter().any(|tag| !(1..=4094).contains(&tag.vid)) {
+            return Err(ConfigError::Tags { port: sub.port, why: "a VLAN identifier is 1 to 4094" });
+        }
+        if sub.tags.iter().any(|tag| ![ethertype::VLAN, ethertype::SERVICE_VLAN].contains(&tag.tpid)) {
+            return Err(ConfigError::Tags { port: sub.port, why: "the type of a tag is 0x8100 or 0x88a8" });
+        }
+        let tags = sub.tags.iter().flat_map(|tag| [tag.tpid.to_be_bytes(), tag.vid.to_be_bytes()].concat());
+        all.push(Interface {
+            port: sub.port,
+            mac: port.mac,
+            ipv4: sub.ipv4,
+            ipv6: sub.ipv6,
+            link_local: ndp::link_local(port.mac),
+            mtu: port.mtu as usize,
+            tags: tags.collect(),
+        });
+    }
+    Ok(all)
+}
+
+/// Which sub-interface the tags of a frame lead to.
+pub(crate) struct ByTags(HashMap<(usize, [u8; MAX_TAGS * TAG]), usize>);
+
+impl ByTags {
+    /// Of all interfaces of a device.
+    ///
+    /// # Errors
+    /// Two on one port have the same tags.
+    pub fn new(interfaces: &[Interface]) -> Result<ByTags, ConfigError> {
+        let mut map = HashMap::new();
+        for (i, interface) in interfaces.iter().enumerate().filter(|(_, interface)| !interface.tags.is_empty()) {
+            let mut key = [0; MAX_TAGS * TAG];
+            key[..interface.tags.len()].copy_from_slice(&interface.tags);
+            if map.insert((interface.port, key), i).is_some() {
+                return Err(ConfigError::Tags { port: interface.port, why: "another one has the same tags" });
+            }
+        }
+        Ok(ByTags(map))
+    }
+
+    /// The interface behind `tags`, as they stand in a frame, on `port`.
+    pub fn find(&self, port: usize, tags: &[u8]) -> Option<usize> {
+        let mut key = [0; MAX_TAGS * TAG];
+        key.get_mut(..tags.len())?.copy_from_slice(tags);
+        // Priority and drop eligibility do not tell VLANs apart.
+        for tag in key.as_chunks_mut::<TAG>().0 {
+            tag[2] &= 0x0f;
+        }
+        self.0.get(&(port, key)).copied()
+    }
+}

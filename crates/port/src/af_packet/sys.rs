@@ -124,6 +124,7 @@ impl Headers {
     #[inline]
     pub fn received(&mut self, i: usize) -> Arrived {
         let message = &mut self.messages[i];
+        #[allow(clippy::unnecessary_cast)] // it is a `u32` with other C libraries
         let told = (message.msg_hdr.msg_controllen as usize / 8).min(CONTROL / 8);
         message.msg_hdr.msg_controllen = CONTROL as _;
         let (wall, tag) = read_control(&self.control[i][..told]);

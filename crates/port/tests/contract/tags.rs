@@ -54,7 +54,8 @@ fn pass(bench: &Bench, from: &mut dyn Port, to: &mut dyn Port, frames: &[Vec<u8>
         Ok(())
     })?;
     if bench.name == "af_xdp" {
-        (came.sort(), wanted.sort());
+        came.sort();
+        wanted.sort();
     }
     for (i, (came, wanted)) in came.iter().zip(&wanted).enumerate() {
         let head = |f: &[u8]| format!("{} bytes, {:02x?}", f.len(), &f[..f.len().min(24)]);

@@ -100,7 +100,7 @@ fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
     let seed = secret();
     let host = |(index, link): (usize, &Link)| {
         let mut host = PortConfig::new(host_mac(seed, index), ports[index].info().mtu);
-        link.give(&mut host);
+        link.give(&mut host.devices[0]);
         host
     };
     let config = Config { seed, ports: job.links.iter().enumerate().map(host).collect() };
@@ -140,7 +140,7 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     match rig.hosts.unresolved() {
         None => Ok(()),
         Some(_) if stopped() => Err(Failure { exit: Exit::Interrupted, text: "stopped by the user".into() }),
-        Some(port) => Err(Failure::environment(job.unanswered(port))),
+        Some(at) => Err(Failure::environment(job.unanswered(at.port))),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::router::word;
 use crate::{LabError, Netns};
 use drophammer_model::role::{BgpRole, PeerGroup};
+use drophammer_model::suite::Secret;
 use drophammer_model::trial::Family;
 use minijinja::{Value, context};
 use std::fs;
@@ -17,7 +18,7 @@ fn name(group: &PeerGroup) -> String {
     format!("p{}{vlan}_{}", group.at.port, word(group.family))
 }
 
-/// What templates see as `bgp`: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, and `groups` with `name`, `family`,
+/// What templates see as `bgp`: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `md5` (the key, or none), `gtsm`, and `groups` with `name`, `family`,
 /// `asn`, `internal`, `local` and `peers`.
 pub(crate) fn context(bgp: &BgpRole) -> Value {
     let group = |g: &PeerGroup| {
@@ -30,7 +31,9 @@ pub(crate) fn context(bgp: &BgpRole) -> Value {
     let groups: Vec<Value> = bgp.groups.iter().map(group).collect();
     let hold = bgp.hold.as_secs();
     // A third of the Hold Time (RFC 4271 section 4.4).
-    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self => bgp.next_hop_self, groups }
+    let md5 = bgp.protection.md5.as_ref().map(Secret::expose);
+    let (next_hop_self, gtsm) = (bgp.next_hop_self, bgp.protection.gtsm);
+    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self, md5, gtsm, groups }
 }
 
 /// Peers on all interfaces.

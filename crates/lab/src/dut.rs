@@ -13,7 +13,10 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -252,6 +255,29 @@ impl NamespaceDut {
             self.record.config.insert(name.clone(), text.clone());
         }
         Ok(())
+    }
+
+    /// Keeps the files that `render` makes of a role, without what is secret in it. Returns the folder where daemons find them as they
+    /// are: the same, or `state` where a file has a secret, which goes with the lab.
+    pub(crate) fn keep_but_secrets(
+        &mut self,
+        work_dir: &Path,
+        state: &Path,
+        role: &RouterRole,
+        render: &dyn Fn(&RouterRole) -> Result<Vec<(String, String)>, LabError>,
+    ) -> Result<PathBuf, LabError> {
+        let shown = render(&role.without_secrets())?;
+        self.keep(work_dir, &shown)?;
+        let whole = render(role)?;
+        if whole == shown {
+            return Ok(work_dir.to_path_buf());
+        }
+        for (name, text) in &whole {
+            let path = state.join(name);
+            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+            file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", &path))?;
+        }
+        Ok(state.to_path_buf())
     }
 
     /// Starts a daemon in the DUT's namespace, on the DUT's processor.

@@ -13,6 +13,8 @@ pub enum Need {
     Bgp,
     /// Forwarding by routes of BGP, not by static ones alone.
     BgpForwarding,
+    /// TCP MD5 (RFC 2385) and GTSM (RFC 5082) for the sessions of BGP.
+    BgpProtection,
     /// VLAN sub-interfaces with one tag (IEEE 802.1Q).
     Vlan,
     /// VLAN sub-interfaces with two tags (IEEE 802.1ad).
@@ -21,7 +23,8 @@ pub enum Need {
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 6] = [Need::Ipv4, Need::Ipv6, Need::Bgp, Need::BgpForwarding, Need::Vlan, Need::Qinq];
+    pub const ALL: [Need; 7] =
+        [Need::Ipv4, Need::Ipv6, Need::Bgp, Need::BgpForwarding, Need::BgpProtection, Need::Vlan, Need::Qinq];
 
     /// The word for lists and messages: `ipv4-router`, `bgp`.
     pub const fn word(self) -> &'static str {
@@ -30,6 +33,7 @@ impl Need {
             Need::Ipv6 => "ipv6-router",
             Need::Bgp => "bgp",
             Need::BgpForwarding => "bgp-forwarding",
+            Need::BgpProtection => "bgp-protection",
             Need::Vlan => "vlan",
             Need::Qinq => "qinq",
         }
@@ -90,6 +94,8 @@ pub struct Capabilities {
     pub bgp: bool,
     /// Routes of BGP are forwarded by.
     pub bgp_forwarding: bool,
+    /// TCP MD5 and GTSM for the sessions of BGP.
+    pub bgp_protection: bool,
     /// Who makes VLAN sub-interfaces.
     pub vlans: Vlans,
     /// Most tags of a sub-interface; 0 without VLANs.
@@ -109,6 +115,7 @@ impl Capabilities {
         ipv6: true,
         bgp: false,
         bgp_forwarding: false,
+        bgp_protection: false,
         vlans: Vlans::None,
         vlan_tags: 0,
         placement: Placement::Lab,
@@ -123,9 +130,16 @@ impl Capabilities {
             Need::Ipv6 => self.ipv6,
             Need::Bgp => self.bgp,
             Need::BgpForwarding => self.bgp_forwarding,
+            Need::BgpProtection => self.bgp_protection,
             Need::Vlan => self.vlan_tags >= 1,
             Need::Qinq => self.vlan_tags >= 2,
         }
+    }
+
+    /// The first of `needs` that keeps it from playing a role. A router without BGP plays the role without, so nothing needs protection.
+    pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
+        let lacks = |need: &Need| !self.has(*need) && (*need != Need::BgpProtection || self.bgp);
+        needs.iter().copied().find(lacks)
     }
 
     /// Everything that it can do, in words.

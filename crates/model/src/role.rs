@@ -1,7 +1,7 @@
 //! The role of a DUT as data: what a router must be configured with to stand between the ports of a suite.
 
 use crate::capabilities::Need;
-use crate::suite::{Addressing, PortConfig, VlanTag};
+use crate::suite::{Addressing, BgpProtection, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -76,6 +76,9 @@ pub struct BgpRole {
     pub hold: Duration,
     /// What it tells internal peers of external routes has itself as next hop (RFC 4271 section 5.1.3).
     pub next_hop_self: bool,
+    /// Protection of all sessions. It is part of no record.
+    #[serde(skip)]
+    pub protection: BgpProtection,
     /// Its peers.
     pub groups: Vec<PeerGroup>,
 }
@@ -120,7 +123,18 @@ impl RouterRole {
         needs.extend(addresses().any(|a| a.address.is_ipv6()).then_some(Need::Ipv6));
         needs.extend((tags >= 1).then_some(Need::Vlan));
         needs.extend((tags >= 2).then_some(Need::Qinq));
+        let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
+        needs.extend(protected.then_some(Need::BgpProtection));
         needs
+    }
+
+    /// The same with nothing secret in it, for files that are kept.
+    pub fn without_secrets(&self) -> RouterRole {
+        let mut role = self.clone();
+        if let Some(bgp) = &mut role.bgp {
+            bgp.protection = bgp.protection.without_secrets();
+        }
+        role
     }
 
     /// Every interface and sub-interface with its tags and addresses, an interface before its sub-interfaces.
@@ -193,7 +207,13 @@ impl BgpRole {
                 groups.push(PeerGroup { at, family, asn, internal, local: addressing.dut, peers });
             }
         }
-        Some(BgpRole { asn: first.dut_as, hold: first.hold, next_hop_self: first.next_hop_self, groups })
+        Some(BgpRole {
+            asn: first.dut_as,
+            hold: first.hold,
+            next_hop_self: first.next_hop_self,
+            protection: first.protection.clone(),
+            groups,
+        })
     }
 }
 
@@ -282,7 +302,15 @@ mod tests {
         let mut ports = ports();
         for (port, asn) in ports.iter_mut().zip([65000, 65002]) {
             let (families, hold) = (vec![Family::Ipv4, Family::Ipv6], Duration::from_secs(90));
-            port.bgp = Some(PortBgp { asn, dut_as: 65000, peers: 3, hold, families, next_hop_self: true });
+            port.bgp = Some(PortBgp {
+                asn,
+                dut_as: 65000,
+                peers: 3,
+                hold,
+                families,
+                next_hop_self: true,
+                protection: Default::default(),
+            });
         }
         ports[1].bgp.as_mut().unwrap().families = vec![Family::Ipv6];
         let role = RouterRole::of(&ports);

@@ -1,7 +1,8 @@
 //! What a rig has behind its ports.
 
-use drophammer_emulation::bgp::PeerConfig;
-use drophammer_emulation::device::Address;
+use drophammer_emulation::bgp::{PeerConfig, Routers};
+use drophammer_emulation::device::{Address, Device, DeviceId, Devices, Tags};
+use drophammer_emulation::tcp::TcpConfig;
 use drophammer_wire::MacAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,52 +15,119 @@ pub struct Config {
     pub ports: Vec<PortConfig>,
 }
 
-/// The host behind one port, and the routers at its addresses.
+/// The emulated devices behind one port.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
     /// MTU of the link in bytes.
     pub mtu: u32,
-    /// MAC address of the host.
+    /// The devices, at least one. Test frames leave from the MAC address of the first one, and must arrive there, whatever
+    /// their tags.
+    pub devices: Vec<DeviceConfig>,
+    /// MAC address of the DUT at the other end of the link. When it is set, no device asks for it by ARP or Neighbor
+    /// Discovery.
+    pub dut: Option<MacAddr>,
+}
+
+/// An emulated device, and the routers at its addresses.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// MAC address. Devices with different tags may have the same one.
     pub mac: MacAddr,
-    /// IPv4 address of the host and its gateway.
+    /// VLAN tags of its frames.
+    pub tags: Tags,
+    /// IPv4 address and gateway.
     pub ipv4: Option<Address<Ipv4Addr>>,
-    /// IPv6 address of the host and its gateway.
+    /// IPv6 address and gateway.
     pub ipv6: Option<Address<Ipv6Addr>>,
-    /// MAC address of the device at the other end of the link. When it is set, the host does not ask for it by ARP or
-    /// Neighbor Discovery.
-    pub device: Option<MacAddr>,
     /// BGP sessions of the emulated routers. They are not started.
     pub routers: Vec<PeerConfig>,
-    /// Further addresses that the host answers for: the first address and their number.
+    /// Further addresses that the device answers for: the first address and their number.
     pub also: Vec<(IpAddr, u32)>,
 }
 
 impl Config {
-    /// Does it fit `ports` ports?
+    /// Does it fit `ports` ports, and can its devices be told apart?
     ///
     /// # Errors
-    /// What does not.
+    /// What does not fit.
     pub fn check(&self, ports: usize) -> Result<(), String> {
         if self.ports.len() != ports {
             return Err(format!("{} ports are configured, and there are {ports}", self.ports.len()));
         }
+        let mut macs: Vec<(MacAddr, usize)> = Vec::new();
         for (i, port) in self.ports.iter().enumerate() {
-            if let Some(other) = self.ports[..i].iter().position(|other| other.mac == port.mac) {
-                return Err(format!("the hosts on ports {other} and {i} have the same MAC address, {}", port.mac));
-            }
+            port.devices(self.seed, i)?;
+            macs.extend(port.devices.iter().map(|device| (device.mac, i)));
         }
-        Ok(())
+        macs.sort_unstable();
+        match macs.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1 != pair[1].1) {
+            Some(pair) => {
+                let (mac, first, second) = (pair[0].0, pair[0].1, pair[1].1);
+                Err(format!("devices on ports {first} and {second} have the same MAC address, {mac}"))
+            }
+            None => Ok(()),
+        }
     }
 }
 
 impl PortConfig {
-    /// A host without IP address on a link with this MTU.
+    /// A device without IP address on a link with this MTU.
     pub fn new(mac: MacAddr, mtu: u32) -> PortConfig {
-        PortConfig { mtu, mac, ipv4: None, ipv6: None, device: None, routers: Vec::new(), also: Vec::new() }
+        PortConfig { mtu, devices: vec![DeviceConfig::new(mac)], dut: None }
+    }
+
+    /// MAC address of test frames.
+    ///
+    /// # Panics
+    /// Where there is no device.
+    pub fn mac(&self) -> MacAddr {
+        self.devices[0].mac
+    }
+
+    /// The devices of port `index` and their numbers.
+    ///
+    /// # Errors
+    /// There is none, two of them cannot be told apart, addresses that cannot be.
+    pub(crate) fn devices(&self, seed: u64, index: usize) -> Result<(Devices, Vec<DeviceId>), String> {
+        if self.devices.is_empty() {
+            return Err(format!("port {index} has no device; give it one, without addresses if need be"));
+        }
+        let mut devices = Devices::new();
+        let mut ids = Vec::new();
+        for (number, config) in (0..).zip(&self.devices) {
+            let seed = seed.wrapping_add(index as u64).wrapping_add(number << 32);
+            let name = format!("port {index}, device {number}");
+            let device = Device::new(drophammer_emulation::DeviceConfig {
+                tags: config.tags,
+                ipv4: config.ipv4,
+                ipv6: config.ipv6,
+                tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(self.mtu as usize, seed) },
+                ..drophammer_emulation::DeviceConfig::new(name.clone(), config.mac, seed)
+            });
+            let id = devices.add(device).map_err(|e| e.to_string())?;
+            ids.push(id);
+            self.dut.iter().for_each(|mac| devices.fix_gateway(id, *mac));
+            if !config.routers.is_empty() {
+                devices.add_protocol(id, Box::new(Routers::new(seed, config.routers.clone())));
+            }
+            for (first, count) in &config.also {
+                if !devices.add_addresses(id, *first, *count).map_err(|e| e.to_string())? {
+                    return Err(format!("{name} cannot have {count} addresses from {first} on"));
+                }
+            }
+        }
+        Ok((devices, ids))
     }
 }
 
-/// MAC address of the emulated host on port `index`. It differs from the interface's own, so the kernel drops test frames at
+impl DeviceConfig {
+    /// A device without IP address and tags.
+    pub fn new(mac: MacAddr) -> DeviceConfig {
+        DeviceConfig { mac, tags: Tags::NONE, ipv4: None, ipv6: None, routers: Vec::new(), also: Vec::new() }
+    }
+}
+
+/// MAC address of the emulated devices on port `index`. It differs from the interface's own, so the kernel drops test frames at
 /// once instead of routing them.
 pub fn host_mac(seed: u64, index: usize) -> MacAddr {
     MacAddr::local((seed & 0xff_ffff) << 16 | (index as u64 + 1))

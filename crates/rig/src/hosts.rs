@@ -2,15 +2,14 @@
 
 use crate::config::{Config, PortConfig};
 use drophammer_emulation::bgp::Routers;
-use drophammer_emulation::device::{Device, DeviceConfig, DeviceId, Devices};
-use drophammer_emulation::tcp::TcpConfig;
+use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::{Packing, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
-use drophammer_traffic::{Control, Layout, Neighbour, SendFrame};
+use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, VlanNeighbour};
 use drophammer_wire::MacAddr;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +18,8 @@ use std::time::Duration;
 /// The emulated devices on one port, and the frames that they want to send.
 struct Host {
     devices: Devices,
-    /// The host that the DUT forwards to; the BGP routers are at its addresses.
-    id: DeviceId,
+    /// Their numbers, in the order of the configuration; at least one.
+    ids: Vec<DeviceId>,
     queue: VecDeque<Vec<u8>>,
     /// Frames that have left.
     sent: u64,
@@ -32,11 +31,31 @@ struct Host {
 /// Index of a BGP session among all of a rig.
 pub type SessionIndex = usize;
 
-/// Hosts of all ports.
+/// Where the router of a BGP session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouterPlace {
+    /// Its port.
+    pub port: PortIndex,
+    /// Index of its device on the port.
+    pub device: usize,
+    /// Its number among the routers of the device.
+    pub router: usize,
+}
+
+/// A device to which the DUT has not told its MAC address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unresolved {
+    /// Its port.
+    pub port: PortIndex,
+    /// Its tags.
+    pub tags: Tags,
+}
+
+/// The emulated devices of all ports.
 pub struct Hosts {
     hosts: Vec<Host>,
-    /// Port of each session, and its number there.
-    sessions: Vec<(PortIndex, usize)>,
+    /// Where each session is.
+    sessions: Vec<RouterPlace>,
 }
 
 /// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
@@ -49,97 +68,93 @@ pub(crate) const FULL: Duration = Duration::from_micros(100);
 const IDLE: Duration = Duration::from_millis(500);
 
 impl Hosts {
-    /// A host per port of `config`.
+    /// The devices of `config`.
+    ///
+    /// # Panics
+    /// Where [`Config::check`] refuses it.
     pub fn new(config: &Config) -> Hosts {
         let mut sessions = Vec::new();
         let host = |(index, port): (usize, &PortConfig)| {
-            let seed = config.seed.wrapping_add(index as u64);
-            let device = DeviceConfig {
-                ipv4: port.ipv4,
-                ipv6: port.ipv6,
-                tcp: TcpConfig { verify_checksums: false, ..TcpConfig::new(port.mtu as usize, seed) },
-                ..DeviceConfig::new(format!("port {index}"), port.mac, seed)
-            };
-            let mut devices = Devices::new();
-            let id = devices.add(Device::new(device)).expect("the first device collides with none");
-            let mut host = Host { devices, id, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.device };
-            port.device.iter().for_each(|mac| host.devices.fix_gateway(id, *mac));
-            if !port.routers.is_empty() {
-                sessions.extend((0..port.routers.len()).map(|router| (index, router)));
-                host.set_routers(Routers::new(seed, port.routers.clone()));
+            let (devices, ids) = port.devices(config.seed, index).unwrap_or_else(|e| panic!("{e}"));
+            for (device, config) in port.devices.iter().enumerate() {
+                let routers = 0..config.routers.len();
+                sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
-            host.add_addresses(&port.also);
-            host
+            Host { devices, ids, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.dut }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         Hosts { hosts, sessions }
     }
 
-    /// BGP sessions of the configuration, those of a port one after the other, in the order of the ports.
+    /// BGP sessions of the configuration: in the order of the ports, of the devices of a port, of the routers of a device.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Port of a session, and its number among those of the port.
-    pub fn place(&self, session: SessionIndex) -> (PortIndex, usize) {
+    /// Where the router of a session is.
+    pub fn place(&self, session: SessionIndex) -> RouterPlace {
         self.sessions[session]
     }
 
     /// The routers that a session is one of, and its number among them.
     pub fn session(&self, session: SessionIndex) -> Option<(&Routers, usize)> {
-        let (port, router) = self.sessions[session];
-        self.routers(port).map(|routers| (routers, router))
+        let RouterPlace { port, device, router } = self.sessions[session];
+        self.hosts.get(port)?.routers(device).map(|routers| (routers, router))
     }
 
     /// The same, to be told what to do.
     pub fn session_mut(&mut self, session: SessionIndex) -> Option<(&mut Routers, usize)> {
-        let (port, router) = self.sessions[session];
-        self.routers_mut(port).map(|routers| (routers, router))
+        let RouterPlace { port, device, router } = self.sessions[session];
+        self.hosts.get_mut(port)?.routers_mut(device).map(|routers| (routers, router))
     }
 
-    /// Puts `routers` behind a port, whose host answers for the addresses of `also`: first and count.
+    /// Puts `routers` on the first device of a port, which gets the addresses of `also` too: first and count.
+    ///
+    /// # Panics
+    /// Where another device has one of them.
     pub fn set_routers(&mut self, port: PortIndex, routers: Routers, also: &[(IpAddr, u32)]) {
-        let host = &mut self.hosts[port];
-        host.add_addresses(also);
-        host.set_routers(routers);
+        let Host { devices, ids, .. } = &mut self.hosts[port];
+        for (first, count) in also {
+            devices.add_addresses(ids[0], *first, *count).unwrap_or_else(|e| panic!("{e}"));
+        }
+        devices.add_protocol(ids[0], Box::new(routers));
     }
 
-    /// The routers behind a port, if there are any.
+    /// The routers on the first device of a port, if there are any.
     pub fn routers(&self, port: PortIndex) -> Option<&Routers> {
-        self.hosts.get(port).and_then(Host::routers)
+        self.hosts.get(port)?.routers(0)
     }
 
     /// The same, to be told what to do.
     pub fn routers_mut(&mut self, port: PortIndex) -> Option<&mut Routers> {
-        self.hosts.get_mut(port).and_then(Host::routers_mut)
+        self.hosts.get_mut(port)?.routers_mut(0)
     }
 
-    /// The DUT has this address on `port`; it is not asked for it.
+    /// Does `act` at `port`, unless it is the link's, which is the port's to switch.
+    pub fn run(&mut self, now: Instant, port: PortIndex, act: &Act) {
+        if let Some(host) = self.hosts.get_mut(port) {
+            host.run(now, act);
+        }
+    }
+
+    /// The DUT has this address on `port`; no device asks for it.
     pub fn fix(&mut self, port: PortIndex, mac: MacAddr) {
-        let host = &mut self.hosts[port];
-        host.fixed = Some(mac);
-        host.devices.fix_gateway(host.id, mac);
+        let Host { devices, ids, fixed, .. } = &mut self.hosts[port];
+        *fixed = Some(mac);
+        ids.iter().for_each(|id| devices.fix_gateway(*id, mac));
     }
 
-    /// What each port knows of its link.
+    /// What each port knows of its link. Of several devices with the same tags the first one counts whose gateway has told its address.
     pub fn neighbours(&self) -> Vec<Neighbour> {
-        self.hosts
-            .iter()
-            .map(|Host { devices, id, fixed, .. }| {
-                let device = devices.get(*id);
-                Neighbour {
-                    mac: device.mac(),
-                    device_ipv4: fixed.or_else(|| device.gateway_mac(Family::Ipv4)),
-                    device_ipv6: fixed.or_else(|| device.gateway_mac(Family::Ipv6)),
-                    vlans: Vec::new(),
-                }
-            })
-            .collect()
+        self.hosts.iter().map(Host::neighbour).collect()
     }
 
-    /// The first port on which the device has not told its address.
-    pub fn unresolved(&self) -> Option<PortIndex> {
-        self.hosts.iter().position(|host| !host.devices.get(host.id).is_ready())
+    /// The first device to which the DUT has not told its address.
+    pub fn unresolved(&self) -> Option<Unresolved> {
+        self.hosts.iter().enumerate().find_map(|(port, host)| {
+            let waits = |(_, device): &(DeviceId, &Device)| !device.is_ready();
+            host.devices.iter().find(waits).map(|(_, device)| Unresolved { port, tags: device.config().tags })
+        })
     }
 
     /// A frame for the host on `port`.
@@ -184,22 +199,44 @@ impl Host {
         devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
     }
 
-    fn add_addresses(&mut self, ranges: &[(IpAddr, u32)]) {
-        for (first, count) in ranges {
-            self.devices.add_addresses(self.id, *first, *count).expect("a single device collides with none");
+    fn routers(&self, device: usize) -> Option<&Routers> {
+        self.devices.get(*self.ids.get(device)?).protocol()
+    }
+
+    fn routers_mut(&mut self, device: usize) -> Option<&mut Routers> {
+        self.devices.protocol_mut(*self.ids.get(device)?)
+    }
+
+    fn run(&mut self, now: Instant, act: &Act) {
+        let Some(device) = act.device() else { return };
+        if let Some(routers) = self.routers_mut(device) {
+            act.run(now, routers);
         }
     }
 
-    fn set_routers(&mut self, routers: Routers) {
-        self.devices.add_protocol(self.id, Box::new(routers));
-    }
-
-    fn routers(&self) -> Option<&Routers> {
-        self.devices.get(self.id).protocol()
-    }
-
-    fn routers_mut(&mut self) -> Option<&mut Routers> {
-        self.devices.protocol_mut(self.id)
+    fn neighbour(&self) -> Neighbour {
+        let Host { devices, ids, fixed, .. } = self;
+        let mut neighbour = Neighbour { mac: devices.get(ids[0]).mac(), ..Neighbour::default() };
+        let mut numbers: HashMap<Vec<u16>, usize> = HashMap::new();
+        for (_, device) in devices.iter() {
+            let gateway = |family| fixed.or_else(|| device.gateway_mac(family));
+            let (ipv4, ipv6) = (gateway(Family::Ipv4), gateway(Family::Ipv6));
+            let vids: Vec<u16> = device.config().tags.as_slice().iter().map(|tag| tag.vid).collect();
+            let (known4, known6) = if vids.is_empty() {
+                (&mut neighbour.device_ipv4, &mut neighbour.device_ipv6)
+            } else {
+                let vlans = &mut neighbour.vlans;
+                let number = *numbers.entry(vids).or_insert_with_key(|vids| {
+                    vlans.push(VlanNeighbour { vids: vids.clone(), ..VlanNeighbour::default() });
+                    vlans.len() - 1
+                });
+                let vlan = &mut vlans[number];
+                (&mut vlan.device_ipv4, &mut vlan.device_ipv6)
+            };
+            *known4 = known4.or(ipv4);
+            *known6 = known6.or(ipv6);
+        }
+        neighbour
     }
 }
 
@@ -262,9 +299,11 @@ pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
 /// Something that a router or the link of its port does.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Router `router` of the port advertises routes, or withdraws them.
+    /// A router advertises routes, or withdraws them.
     Advertise {
-        /// Which.
+        /// Index of its device on the port.
+        device: usize,
+        /// Its number among the routers of the device.
         router: usize,
         /// Advertises, or withdraws?
         advertise: bool,
@@ -275,17 +314,30 @@ pub enum Act {
         /// How.
         packing: Packing,
     },
-    /// Router ends its session.
-    Stop(usize),
+    /// A router ends its session.
+    Stop {
+        /// Index of its device on the port.
+        device: usize,
+        /// Its number among the routers of the device.
+        router: usize,
+    },
     /// The link goes down or up.
     Link(bool),
 }
 
 impl Act {
-    /// Does it, unless it is the link's, which is the port's to switch.
-    pub fn run(&self, now: Instant, routers: &mut Routers) {
+    /// The device that does it; `None` for what the link does.
+    fn device(&self) -> Option<usize> {
         match self {
-            Act::Advertise { router, advertise, routes, part, packing } => {
+            Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
+            Act::Link(_) => None,
+        }
+    }
+
+    /// Does it with the routers of its device.
+    fn run(&self, now: Instant, routers: &mut Routers) {
+        match self {
+            Act::Advertise { router, advertise, routes, part, packing, .. } => {
                 let adj_rib_out = routers.adj_rib_out(*router);
                 if *advertise {
                     adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
@@ -293,7 +345,7 @@ impl Act {
                     adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
                 }
             }
-            Act::Stop(router) => routers.stop(now, *router),
+            Act::Stop { router, .. } => routers.stop(now, *router),
             Act::Link(_) => {}
         }
     }
@@ -328,10 +380,9 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
         for (port, act) in self.acts.get(event).into_iter().flatten() {
             let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| at == port) else { continue };
             own = true;
-            match (act, host.routers_mut()) {
-                (Act::Link(up), _) => self.links.push((*port, *up)),
-                (act, Some(routers)) => act.run(now, routers),
-                (_, None) => {}
+            match act {
+                Act::Link(up) => self.links.push((*port, *up)),
+                act => host.run(now, act),
             }
         }
         Ok(own)
@@ -356,7 +407,7 @@ mod tests {
     fn what_a_full_port_refuses_waits_for_room() {
         let mut port = PortConfig::new(host_mac(1, 0), 1500);
         let (address, gateway) = ([198, 18, 1, 2].into(), [198, 18, 1, 1].into());
-        port.ipv4 = Some(Address { address, prefix_len: 24, gateway });
+        port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
         let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
         let mut poll = |now: u64, room: bool| {
             let mut offered = Vec::new();

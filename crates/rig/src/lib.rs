@@ -13,10 +13,10 @@ mod processors;
 mod rig;
 mod serving;
 
-pub use config::{Config, PortConfig, host_mac};
-pub use drophammer_emulation::device::Address;
+pub use config::{Config, DeviceConfig, PortConfig, host_mac};
+pub use drophammer_emulation::device::{Address, Tag, Tags};
 pub use drophammer_traffic::{CONTINUOUS, FlowCounts, GroupCounts, Live, PlanError, Snapshot, Timing};
-pub use hosts::{Act, Acts, HostControl, Hosts, LaneHosts, SessionIndex};
+pub use hosts::{Act, Acts, HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;
 pub use metrics::{Metrics, SessionMetrics};
 pub use open::open;

@@ -93,7 +93,7 @@ impl Rig {
     /// A rig of these ports with what `config` says behind them.
     ///
     /// # Panics
-    /// When `config` is of more or fewer ports.
+    /// When `config` is of more or fewer ports, or [`Config::check`] refuses it otherwise.
     pub fn new(ports: Ports, config: &Config) -> Rig {
         assert_eq!(ports.len(), config.ports.len(), "each port is configured");
         let hosts = Hosts::new(config);
@@ -146,9 +146,7 @@ impl Rig {
             return self.ports.get(port).set_link(*up);
         }
         let now = self.now();
-        if let Some(routers) = self.hosts.routers_mut(port) {
-            act.run(now, routers);
-        }
+        self.hosts.run(now, port, act);
         Ok(())
     }
 

@@ -23,8 +23,8 @@ fn config() -> Config {
     let port = |i: usize| {
         let (address, gateway) = (HOSTS[i], HOSTS[i ^ 1]);
         let mut port = PortConfig::new(host_mac(5, i), 1_500);
-        port.ipv4 = Some(Address { address, prefix_len: 24, gateway });
-        port.routers = vec![PeerConfig {
+        port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
+        port.devices[0].routers = vec![PeerConfig {
             address: address.into(),
             dut: gateway.into(),
             asn: 65_001 + i as u32,
@@ -104,6 +104,7 @@ fn traffic_that_nobody_ends_goes_on_beside_sessions() {
     }
     let range = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 1_000, 1, AttributePattern::internet(1)).unwrap();
     let advertise = Act::Advertise {
+        device: 0,
         router: 0,
         advertise: true,
         routes: Arc::new(Routes::Range(range)),
@@ -161,7 +162,7 @@ fn a_trial_is_one_use_of_it() {
 fn what_cannot_be_is_refused() {
     let mut rig = rig();
     let mut twins = config();
-    twins.ports[1].mac = twins.ports[0].mac;
+    twins.ports[1].devices[0].mac = twins.ports[0].mac();
     let said = rig.apply(&twins).unwrap_err().to_string();
     assert!(said.contains("ports 0 and 1 have the same MAC address"), "{said}");
     let one = Config { seed: 5, ports: config().ports[..1].to_vec() };

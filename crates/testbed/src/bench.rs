@@ -1,5 +1,6 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
+use crate::learning::learning;
 use crate::observer::{Observer, Progress};
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
@@ -7,9 +8,9 @@ use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::record::{Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
-use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
-use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing};
+use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -107,6 +108,7 @@ pub struct Bench<'a> {
     /// The device under test.
     pub device: Box<dyn Device + 'a>,
     pub(crate) views: Vec<PortView>,
+    ports: Vec<PortConfig>,
     tolerance: Tolerance,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
@@ -135,20 +137,24 @@ impl<'a> Bench<'a> {
             })
             .collect();
         let tolerance = Tolerance::of(session.profile);
-        Bench { dut: dut.to_owned(), test: String::new(), rig, device, views, tolerance, session, observer }
+        let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
+        Bench { dut, test, rig, device, views, ports, tolerance, session, observer }
     }
 
-    /// Waits until the device has told its addresses on every port and forwards `families` between the ports of each
-    /// pair in both directions without loss: then it is ready, whatever its daemons say.
+    /// Waits until the device has told its addresses on every port and sub-interface, and forwards `families` between those of
+    /// each pair of ports in both directions without loss: then it is ready, whatever its daemons say.
     ///
     /// # Errors
     /// What it does not do.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
         let deadline = self.rig.now() + READY;
         let mut port_failure = None;
-        while let Some(port) = self.rig.hosts.unresolved() {
+        while let Some(Unresolved { port, tags }) = self.rig.hosts.unresolved() {
             if self.rig.now() > deadline {
-                let name = &self.views[port].name;
+                let mut name = self.views[port].name.clone();
+                if !tags.as_slice().is_empty() {
+                    name = format!("{name}, {tags}");
+                }
                 let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
                 return Err(TestError::Failed(format!(
                     "the device does not answer ARP or neighbour discovery on port {name} within {} s{cause}",
@@ -160,7 +166,7 @@ impl<'a> Bench<'a> {
                 other => other?,
             }
         }
-        let probe = self.probe(families);
+        let probe = learning(&self.ports, families);
         if probe.flows.is_empty() {
             return self.device.forwards().map_err(TestError::Failed);
         }
@@ -169,8 +175,13 @@ impl<'a> Bench<'a> {
                 Ok(result) if result.lost() == 0 => return self.device.forwards().map_err(TestError::Failed),
                 Ok(result) => {
                     let lossy = result.groups.iter().filter(|g| g.lost > 0);
-                    let lossy: Vec<_> =
-                        lossy.map(|g| format!("{}: {} of {} frames", g.group, g.received, g.offered)).collect();
+                    let wrong = |g: &GroupCounts| {
+                        let all = g.deviations.iter().map(|(how, frames)| format!(", {frames} with {}", how.text()));
+                        all.collect::<String>()
+                    };
+                    let told =
+                        |g: &GroupCounts| format!("{}: {} of {} frames{}", g.group, g.received, g.offered, wrong(g));
+                    let lossy: Vec<_> = lossy.map(told).collect();
                     let lossy = lossy.join(", ");
                     format!("the device does not forward the probe at 2,000 fps without loss ({lossy})")
                 }
@@ -185,31 +196,6 @@ impl<'a> Bench<'a> {
                 Err(Failure::Port(_)) => {}
                 other => other?,
             }
-        }
-    }
-
-    /// Learning frames (RFC 2544 section 23 b): every destination of every pair once and more, slowly.
-    fn probe(&self, families: &[Family]) -> TrialSpec {
-        let mut flows = Vec::new();
-        for a in (0..self.views.len() & !1).step_by(2) {
-            for (from, to) in [(a, a + 1), (a + 1, a)] {
-                for family in families {
-                    let range = |port: usize| self.views[port].addressing(*family).map(|x| x.destinations);
-                    let (Some(sources), Some(destinations)) = (range(from), range(to)) else { continue };
-                    let group = format!("{family} {} to {}", self.views[from].name, self.views[to].name);
-                    flows.push(FlowSpec::new(group, from, to, sources, destinations));
-                }
-            }
-        }
-        TrialSpec {
-            purpose: "learning frames".into(),
-            size: drophammer_model::PacketSize::Fixed(drophammer_model::FrameSize::Frame(128)),
-            flows,
-            load: Load::Constant { rate_pps: 2_000.0 },
-            duration_s: 0.2,
-            bin_s: None,
-            drain_s: 0.3,
-            events: vec![],
         }
     }
 

@@ -1,32 +1,49 @@
 //! What a suite says of ports, as the rig's configuration.
 
 use drophammer_emulation::bgp::{NextHops, PeerConfig};
-use drophammer_emulation::device::Address;
-use drophammer_model::suite::{PortBgp, PortConfig};
+use drophammer_emulation::tcp::Protection;
+use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
-use drophammer_rig::{Config, host_mac};
+use drophammer_rig::{Address, Config, DeviceConfig, Tag, Tags, host_mac};
 use drophammer_wire::MacAddr;
 use drophammer_wire::bgp::AfiSafi;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A host per port with its addresses of `families`. Without families the hosts have no addresses: a loop needs none.
+/// A device per port and one per VLAN sub-interface, with their addresses of `families`. Without families they have no
+/// addresses: a loop needs none. All devices of a port have its MAC address.
 pub fn hosts(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
     let host = |(index, port): (usize, &PortConfig)| {
         let mut host = drophammer_rig::PortConfig::new(host_mac(seed, index), port.mtu);
-        for a in families.iter().filter_map(|family| port.addressing(*family)) {
-            match (a.host, a.dut) {
-                (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                    host.ipv4 = Some(Address { address, prefix_len: a.prefix_len, gateway });
-                }
-                (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                    host.ipv6 = Some(Address { address, prefix_len: a.prefix_len, gateway });
-                }
-                _ => {}
-            }
-        }
+        address(&mut host.devices[0], families.iter().filter_map(|family| port.addressing(*family)));
+        host.devices.extend(port.vlans.iter().map(|vlan| {
+            let mut device = DeviceConfig { tags: tags(vlan), ..DeviceConfig::new(host_mac(seed, index)) };
+            address(&mut device, families.iter().filter_map(|family| vlan.addressing(*family)));
+            device
+        }));
         host
     };
     Config { seed, ports: ports.iter().enumerate().map(host).collect() }
+}
+
+/// Gives `device` the host's side of each addressing.
+fn address<'a>(device: &mut DeviceConfig, addressing: impl Iterator<Item = &'a Addressing>) {
+    for a in addressing {
+        match (a.host, a.dut) {
+            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
+                device.ipv4 = Some(Address { address, prefix_len: a.prefix_len, gateway });
+            }
+            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
+                device.ipv6 = Some(Address { address, prefix_len: a.prefix_len, gateway });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The tags of a sub-interface.
+fn tags(vlan: &VlanConfig) -> Tags {
+    let tags: Vec<_> = vlan.tags.iter().map(|tag| Tag { tpid: tag.tpid, vid: tag.vid }).collect();
+    Tags::new(&tags).expect("a suite has tags that can be")
 }
 
 /// The same with the emulated BGP routers of the ports that have them.
@@ -34,7 +51,7 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
     let mut config = hosts(ports, families, seed);
     for (index, port) in ports.iter().enumerate() {
         let Some(bgp) = &port.bgp else { continue };
-        let host = &mut config.ports[index];
+        let host = &mut config.ports[index].devices[0];
         for family in [Family::Ipv4, Family::Ipv6] {
             let Some(addressing) = port.addressing(family) else { continue };
             let addresses = port.peers(family);
@@ -51,8 +68,8 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
 /// Hosts of a loop without DUT: each port faces the other one of its pair.
 pub fn joined_in_pairs(ports: &[PortConfig], seed: u64) -> Config {
     let mut config = hosts(ports, &[], seed);
-    let macs: Vec<MacAddr> = config.ports.iter().map(|port| port.mac).collect();
-    config.ports.iter_mut().enumerate().for_each(|(i, port)| port.device = Some(macs[i ^ 1]));
+    let macs: Vec<MacAddr> = config.ports.iter().map(drophammer_rig::PortConfig::mac).collect();
+    config.ports.iter_mut().enumerate().for_each(|(i, port)| port.dut = Some(macs[i ^ 1]));
     config
 }
 
@@ -88,6 +105,10 @@ pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4A
         families: vec![unicast(family)],
         next_hops: next_hops(address),
         passive: false,
-        protection: Default::default(),
+        protection: Protection {
+            md5_key: bgp.protection.md5.as_ref().map(|key| key.expose().as_bytes().to_vec()),
+            // The DUT is on the link.
+            ttl_security_hops: bgp.protection.gtsm.then_some(1),
+        },
     }
 }

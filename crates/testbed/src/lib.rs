@@ -8,6 +8,7 @@ pub mod config;
 pub mod deviations;
 pub mod device;
 pub mod kinds;
+mod learning;
 pub mod mrt;
 pub mod observer;
 pub mod real;

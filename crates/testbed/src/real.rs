@@ -160,7 +160,7 @@ pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Ve
                 driver: info.driver.clone(),
                 mtu: info.mtu,
                 speed_bps: config.speed.0,
-                mac: host.mac.to_string(),
+                mac: host.mac().to_string(),
                 addresses: addresses.map(|a| format!("{} -> {}", a.host, a.dut)).collect(),
             }
         })

@@ -313,7 +313,7 @@ impl Runner<'_> {
         let ports = Ports::real(open, clock, self.processors);
         let mut config = self.config();
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
-            port.device = interface.dut_mac.map(drophammer_wire::MacAddr);
+            port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
         let mut record = device.record();
         record.ports = real::port_records(&self.suite.ports, &ports, &config);

@@ -5,7 +5,7 @@ use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_fra
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::is_lab_address;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
-use drophammer_rig::{Address, CONTINUOUS, PortConfig};
+use drophammer_rig::{Address, CONTINUOUS, DeviceConfig};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -36,15 +36,15 @@ pub struct Link {
 }
 
 impl Link {
-    /// Gives `host` its address.
-    pub fn give(&self, host: &mut PortConfig) {
+    /// Gives `device` its address.
+    pub fn give(&self, device: &mut DeviceConfig) {
         let prefix_len = self.prefix_len;
         match (self.address, self.gateway) {
             (IpAddr::V4(address), IpAddr::V4(gateway)) => {
-                host.ipv4 = Some(Address { address, prefix_len, gateway });
+                device.ipv4 = Some(Address { address, prefix_len, gateway });
             }
             (IpAddr::V6(address), IpAddr::V6(gateway)) => {
-                host.ipv6 = Some(Address { address, prefix_len, gateway });
+                device.ipv6 = Some(Address { address, prefix_len, gateway });
             }
             _ => {}
         }

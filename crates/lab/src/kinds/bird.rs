@@ -12,7 +12,7 @@ use std::path::Path;
 static SPEC: KindSpec = KindSpec {
     name: "bird",
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
-    capabilities: Capabilities { bgp: true, bgp_forwarding: true, ..kinds::IN_NAMESPACE },
+    capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[configuration::CONFIG, configuration::TEMPLATE],
 };
@@ -52,13 +52,13 @@ impl DutKind for Bird {
         let version = format!("{told}, Linux {}", kernel_release());
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
-        router.keep(work_dir, &self.configuration(dut, role)?)?;
+        let state = lab.shared().fresh_state(&dut.name)?;
+        let configs = router.keep_but_secrets(work_dir, &state, role, &|role| self.configuration(dut, role))?;
         if configuration::is_own(dut) {
             router.routes_of_the_user();
         }
-        let state = lab.shared().fresh_state(&dut.name)?;
         let mut command = router.netns().command(&program);
-        command.arg("-f").arg("-c").arg(work_dir.join("bird.conf"));
+        command.arg("-f").arg("-c").arg(configs.join("bird.conf"));
         command.arg("-s").arg(state.join("bird.ctl")).arg("-P").arg(state.join("bird.pid"));
         router.daemon("bird", command, work_dir)?;
         router.ready(stop)

@@ -19,7 +19,7 @@ use std::time::Duration;
 static SPEC: KindSpec = KindSpec {
     name: "frr",
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
-    capabilities: Capabilities { bgp: true, bgp_forwarding: true, ..kinds::IN_NAMESPACE },
+    capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[configuration::CONFIG, configuration::TEMPLATE],
 };
@@ -66,8 +66,8 @@ impl DutKind for Frr {
         own_surroundings(&lab.shared().state)?;
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
-        let configs = files(dut, role)?;
-        router.keep(work_dir, &configs)?;
+        let configs = router.keep_but_secrets(work_dir, &state, role, &|role| files(dut, role))?;
+        let speaks_bgp = speaks_bgp(role, &files(dut, role)?);
         let own = configuration::is_own(dut);
         if own {
             router.routes_of_the_user();
@@ -75,14 +75,14 @@ impl DutKind for Frr {
         let socket = state.join(ZEBRA_SOCKET);
         let start = |name: &str, program: &Path, router: &mut NamespaceDut| {
             let mut command = router.netns().command(program);
-            command.args(arguments(name, config_of(name, own).map(|file| work_dir.join(file)).as_deref(), &state));
+            command.args(arguments(name, config_of(name, own).map(|file| configs.join(file)).as_deref(), &state));
             router.daemon(name, command, work_dir)
         };
         start("zebra", &zebra, &mut router)?;
         // Who finds zebra not listening tries again only ten seconds later.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &mut router)?;
-        if speaks_bgp(role, &configs) {
+        if speaks_bgp {
             start("bgpd", &bgpd, &mut router)?;
         }
         if let Some(bgp) = &role.bgp {

@@ -44,7 +44,7 @@ pub(crate) fn with_own_vlans() -> String {
 /// Refuses a role that a kind cannot play, naming the kinds of the lab that can.
 pub(crate) fn refuse_unless_able(kind: &KindSpec, role: &RouterRole) -> Result<(), LabError> {
     let needs = role.needs();
-    let Some(need) = needs.iter().find(|need| !kind.capabilities.has(**need)) else { return Ok(()) };
+    let Some(need) = kind.capabilities.lacks(&needs) else { return Ok(()) };
     let able = KINDS.iter().map(|k| k.spec()).filter(|k| needs.iter().all(|need| k.capabilities.has(*need)));
     Err(LabError::Unusable {
         what: format!("the ports ask for `{need}`, which a router of kind `{}` cannot do", kind.name),
@@ -95,7 +95,15 @@ pub(crate) mod tests_support {
         for (port, asn) in ports.iter_mut().zip(65001..) {
             let families = vec![Family::Ipv4, Family::Ipv6];
             let hold = Duration::from_secs(90);
-            port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold, families, next_hop_self: false });
+            port.bgp = Some(PortBgp {
+                asn,
+                dut_as: 65000,
+                peers,
+                hold,
+                families,
+                next_hop_self: false,
+                protection: Default::default(),
+            });
         }
         ports
     }

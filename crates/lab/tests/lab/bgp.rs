@@ -18,7 +18,15 @@ fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig> {
     for (port, asn) in ports.iter_mut().zip(65001..) {
         let families = vec![Family::Ipv4, Family::Ipv6];
         let hold = Duration::from_secs(90);
-        port.bgp = Some(PortBgp { asn, dut_as: 65000, peers, hold, families, next_hop_self: false });
+        port.bgp = Some(PortBgp {
+            asn,
+            dut_as: 65000,
+            peers,
+            hold,
+            families,
+            next_hop_self: false,
+            protection: Default::default(),
+        });
     }
     ports
 }

@@ -3,6 +3,7 @@
 use super::addresses::{Prefix, to_address, to_number};
 use super::errors::Problems;
 use super::fields::Fields;
+use super::protection::{BgpProtection, Secret, wrong_key};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, resolve};
 use super::{Addressing, ParamValue, PortConfig, Profile};
@@ -32,6 +33,9 @@ pub struct BgpConfig {
     /// What the DUT tells internal peers of external routes has itself as next hop (RFC 4271 section 5.1.3).
     #[serde(default)]
     pub next_hop_self: bool,
+    /// Protection of all sessions. It is part of no record.
+    #[serde(skip)]
+    pub protection: BgpProtection,
 }
 
 /// BGP on one port.
@@ -50,6 +54,9 @@ pub struct PortBgp {
     /// Towards internal peers the DUT is the next hop of external routes.
     #[serde(default)]
     pub next_hop_self: bool,
+    /// Protection of the sessions. It is part of no record.
+    #[serde(skip)]
+    pub protection: BgpProtection,
 }
 
 impl PortBgp {
@@ -72,7 +79,7 @@ pub(crate) const MAX_PEERS: u64 = 10_000;
 const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
 
 /// Keys of the section.
-pub(crate) static PARAMS: [ParamSpec; 7] = [
+pub(crate) static PARAMS: [ParamSpec; 9] = [
     ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
     ParamSpec::new(
         "tester_as",
@@ -111,6 +118,18 @@ pub(crate) static PARAMS: [ParamSpec; 7] = [
         "false",
         "false",
         "the DUT tells internal peers of external routes with itself as next hop (RFC 4271 section 5.1.3)",
+    ),
+    ParamSpec::optional(
+        "md5",
+        ParamKind::Text,
+        "key by which both sides sign their segments: TCP MD5 (RFC 2385); stored configurations do not show it; default: none",
+    ),
+    ParamSpec::new(
+        "gtsm",
+        ParamKind::Flag,
+        "false",
+        "false",
+        "both sides send TTL or hop limit 255 and take no segment with less (RFC 5082)",
     ),
 ];
 
@@ -159,6 +178,16 @@ pub(crate) fn read(
         _ => Vec::new(),
     };
     let next_hop_self = matches!(given.get("next_hop_self").map(|g| &g.value), Some(ParamValue::Flag(true)));
+    let md5 = match given.get("md5").map(|g| &g.value) {
+        Some(ParamValue::Text(key)) => {
+            if let Some(why) = wrong_key(key) {
+                problems.add(span("md5"), format!("`md5` cannot be a key of TCP MD5: {why}"), "write another key");
+            }
+            Some(Secret::new(key.clone()))
+        }
+        _ => None,
+    };
+    let gtsm = matches!(given.get("gtsm").map(|g| &g.value), Some(ParamValue::Flag(true)));
     let ports = ports?;
     for name in internal.iter().filter(|name| ports.iter().all(|p| p.name != **name)) {
         let known: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
@@ -187,6 +216,7 @@ pub(crate) fn read(
         hold_time: hold_time?,
         internal,
         next_hop_self,
+        protection: BgpProtection { md5, gtsm },
     };
     check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
     for port in ports.iter() {
@@ -206,6 +236,7 @@ pub(crate) fn read(
             hold: config.hold_time,
             families: config.families.clone(),
             next_hop_self: config.next_hop_self,
+            protection: config.protection.clone(),
         });
     }
     Some(config)

@@ -82,7 +82,7 @@ fn one<'n>(
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
     if let Some(ports) = around.ports.filter(|_| runs) {
         let needs = RouterRole::of(ports).needs();
-        if let Some(need) = needs.iter().find(|need| !spec.capabilities.has(**need)) {
+        if let Some(need) = spec.capabilities.lacks(&needs) {
             problems.add(
                 &kind_node.span,
                 format!("the ports ask for `{need}`, which routers of kind `{kind}` cannot do"),

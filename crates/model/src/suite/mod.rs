@@ -11,6 +11,7 @@ mod fields;
 mod flow_list;
 pub mod params;
 mod port_list;
+mod protection;
 mod raw;
 pub mod read;
 pub mod schema;
@@ -23,6 +24,7 @@ pub use bgp::{BgpConfig, PortBgp};
 pub use blocks::is_lab_address;
 pub use errors::{SuiteError, SuiteErrors};
 pub use params::{ParamValue, Params};
+pub use protection::{BgpProtection, Secret};
 pub use read::Overrides;
 
 use crate::medium::Medium;

@@ -75,6 +75,7 @@ static FRR: KindSpec = KindSpec {
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
+        bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
         ..Capabilities::ROUTER

@@ -3,21 +3,21 @@
 use super::RoutingState;
 use drophammer_model::routes::{Change, RouteAction};
 use drophammer_model::trial::PortIndex;
-use drophammer_rig::{Act, Hosts};
+use drophammer_rig::{Act, Hosts, RouterPlace};
 
 impl RoutingState {
     /// What an action is at the ports.
     pub(super) fn act(hosts: &Hosts, action: &RouteAction) -> (PortIndex, Act) {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
-                let (port, router) = hosts.place(*peer);
+                let RouterPlace { port, device, router } = hosts.place(*peer);
                 let advertise = *change == Change::Advertise;
                 let (routes, part, packing) = (routes.clone(), part.clone(), *packing);
-                (port, Act::Advertise { router, advertise, routes, part, packing })
+                (port, Act::Advertise { device, router, advertise, routes, part, packing })
             }
             RouteAction::Close { peer } => {
-                let (port, router) = hosts.place(*peer);
-                (port, Act::Stop(router))
+                let RouterPlace { port, device, router } = hosts.place(*peer);
+                (port, Act::Stop { device, router })
             }
             RouteAction::Link { port, up } => (*port, Act::Link(*up)),
         }

@@ -1,0 +1,107 @@
+//! Learning frames (RFC 2544 section 23 b): traffic by which a device learns what is behind its ports.
+
+use drophammer_model::suite::{Addressing, PortConfig, VlanTag};
+use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Header, Ipv4, Ipv6, Udp, Vlan};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
+use drophammer_model::{FrameSize, PacketSize};
+
+/// Frames per second of each port.
+pub(crate) const RATE_PPS: f64 = 2_000.0;
+/// Time for the flows of a pair of ports or of sub-interfaces, in seconds.
+const PAIR_S: f64 = 0.2;
+/// Longest time for those of all, in seconds.
+const MOST_S: f64 = 2.0;
+/// Frames of each flow at least, where that takes longer.
+const LEAST_FRAMES: f64 = 4.0;
+
+/// One side of a pair: an interface of the DUT, or a sub-interface.
+struct End<'a> {
+    name: String,
+    tags: &'a [VlanTag],
+    addressing: [Option<&'a Addressing>; 2],
+}
+
+impl<'a> End<'a> {
+    /// The interface at a port and its sub-interfaces.
+    fn all(port: &'a PortConfig) -> impl Iterator<Item = End<'a>> {
+        let own = End { name: port.name.clone(), tags: &[], addressing: [port.ipv4.as_ref(), port.ipv6.as_ref()] };
+        let vlans = port.vlans.iter().map(|vlan| {
+            let ids = vlan.tags.iter().map(|tag| format!(".{}", tag.vid));
+            let name = std::iter::once(port.name.clone()).chain(ids).collect();
+            End { name, tags: &vlan.tags, addressing: [vlan.ipv4.as_ref(), vlan.ipv6.as_ref()] }
+        });
+        std::iter::once(own).chain(vlans)
+    }
+
+    fn addressing(&self, family: Family) -> Option<&'a Addressing> {
+        match family {
+            Family::Ipv4 => self.addressing[0],
+            Family::Ipv6 => self.addressing[1],
+        }
+    }
+}
+
+/// Headers of frames that leave with `tags`; none without tags.
+fn headers(tags: &[VlanTag], family: Family) -> Vec<Header> {
+    if tags.is_empty() {
+        return Vec::new();
+    }
+    let vlan = |tag: &VlanTag| {
+        let (tpid, vid) = (Some(tag.tpid.into()), Bits::new(tag.vid.into()).into());
+        Header::Vlan(Vlan { tpid, vid, ..Vlan::default() })
+    };
+    let ip = match family {
+        Family::Ipv4 => Header::Ipv4(Ipv4::default()),
+        Family::Ipv6 => Header::Ipv6(Ipv6::default()),
+    };
+    tags.iter().map(vlan).chain([ip, Header::Udp(Udp::default())]).collect()
+}
+
+/// What must arrive of frames that enter with some tags and leave the DUT with `tags`.
+fn arriving(tags: &[VlanTag]) -> Arriving {
+    let vlans = tags.iter().map(|tag| ArrivingTag { vid: Bits::new(tag.vid.into()), pcp: None });
+    Arriving { vlans: vlans.collect(), ..Arriving::default() }
+}
+
+fn flow(family: Family, ports: [usize; 2], from: &End<'_>, to: &End<'_>) -> Option<FlowSpec> {
+    let (sources, destinations) = (from.addressing(family)?.destinations, to.addressing(family)?.destinations);
+    let group = format!("{family} {} to {}", from.name, to.name);
+    let tagged = !from.tags.is_empty();
+    Some(FlowSpec {
+        headers: headers(from.tags, family),
+        arrives: tagged.then(|| arriving(to.tags)),
+        ..FlowSpec::new(group, ports[0], ports[1], sources, destinations)
+    })
+}
+
+/// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the first of the
+/// one and the first of the other, and so on.
+pub(crate) fn learning(ports: &[PortConfig], families: &[Family]) -> TrialSpec {
+    let mut flows = Vec::new();
+    let mut duration_s = PAIR_S;
+    for (pair, both) in ports.chunks_exact(2).enumerate() {
+        let (mut pairs, mut sending) = (0.0, 0.0);
+        for ends in End::all(&both[0]).zip(End::all(&both[1])) {
+            let ends = [ends.0, ends.1];
+            let before = flows.len();
+            for (from, to) in [(0, 1), (1, 0)] {
+                let at = [2 * pair + from, 2 * pair + to];
+                flows.extend(families.iter().filter_map(|family| flow(*family, at, &ends[from], &ends[to])));
+            }
+            let found = (flows.len() - before) / 2;
+            pairs += f64::from(u8::from(found > 0));
+            sending += found as f64;
+        }
+        duration_s = duration_s.max((pairs * PAIR_S).min(MOST_S)).max(sending * LEAST_FRAMES / RATE_PPS);
+    }
+    TrialSpec {
+        purpose: "learning frames".into(),
+        size: PacketSize::Fixed(FrameSize::Frame(128)),
+        flows,
+        load: Load::Constant { rate_pps: RATE_PPS },
+        duration_s,
+        bin_s: None,
+        drain_s: 0.3,
+        events: vec![],
+    }
+}

@@ -5,6 +5,7 @@
 
 mod bgp;
 mod external;
+mod own;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
@@ -87,6 +88,9 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "uml-killed",
         "bgp-uml",
         "vlans",
+        "own-frr",
+        "own-bird",
+        "own-uml",
     ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
@@ -248,6 +252,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
         Some(("bgp", "refused")) => return bgp::refused(&mut lab, work),
         Some(("bgp", kind)) => return bgp::speaks(&mut lab, kind, work),
         Some(("peers", kind)) => return bgp::many(&mut lab, kind, work),
+        Some(("own", kind)) => return own::routes(&mut lab, kind, work),
         _ => {}
     }
     match name {

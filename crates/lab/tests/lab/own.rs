@@ -1,7 +1,8 @@
 //! A router that a file of the user's configures in place of ours: it forwards to a network that no role has.
 
-use super::{Checked, ensure, kernel_hosts};
-use drophammer_lab::{Dut, Lab, Netns, find};
+use super::hosts::kernel_hosts;
+use super::{Checked, ensure};
+use drophammer_lab::{Lab, Netns, find};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, ParamValue, Params};
 use drophammer_model::trial::Family;

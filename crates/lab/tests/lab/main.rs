@@ -219,6 +219,7 @@ fn ports() -> Vec<PortConfig> {
     let port = |name: &str, mtu: u32, ipv4: Addressing, ipv6: Addressing| PortConfig {
         name: name.into(),
         speed: Bandwidth(1_000_000_000),
+        medium: Default::default(),
         mtu,
         ipv4: Some(ipv4),
         ipv6: Some(ipv6),

@@ -123,13 +123,22 @@ fn frame_bytes(flow: &FlowConfig) -> f64 {
     round.iter().map(bytes).sum::<f64>() / round.len() as f64
 }
 
+/// The highest rate of its frames on the line of the port that sends it.
+fn line_pps(flow: &FlowConfig, ports: &[PortView]) -> f64 {
+    let port = &ports[flow.from.port];
+    let v6 = flow.family == Family::Ipv6;
+    // What PPP frames is what Ethernet would, without its header.
+    let packet = frame_bytes(flow) - flow.size.mean_frame_bytes(v6) + flow.size.mean_ip_bytes(v6);
+    port.medium.payload_rate(port.speed) / (8.0 * port.medium.line_bytes(packet, frame_bytes(flow)))
+}
+
 /// Rate of the flow in frames per second.
 fn rate_pps(flow: &FlowConfig, ports: &[PortView]) -> f64 {
     let bytes = frame_bytes(flow);
     match flow.rate {
         FlowRate::Frames(rate) => rate.pps(),
         FlowRate::Bits(bits) => bits.0 as f64 / (bytes * 8.0),
-        FlowRate::Percent(percent) => ports[flow.from.port].speed.line_rate(bytes).pps() * percent / 100.0,
+        FlowRate::Percent(percent) => line_pps(flow, ports) * percent / 100.0,
     }
 }
 
@@ -161,7 +170,7 @@ fn sending_s(flow: &FlowConfig, rate_pps: f64, trial: Duration) -> f64 {
 /// The flows of each port must fit its line.
 fn check_load(flows: &[FlowConfig], ports: &[PortView]) -> Result<(), TestError> {
     for (index, port) in ports.iter().enumerate() {
-        let share = |flow: &FlowConfig| rate_pps(flow, ports) / port.speed.line_rate(frame_bytes(flow)).pps();
+        let share = |flow: &FlowConfig| rate_pps(flow, ports) / line_pps(flow, ports);
         let load: f64 = flows.iter().filter(|f| f.from.port == index).map(share).sum();
         if load > 1.0 + 1e-9 {
             let text = format!(
@@ -366,6 +375,7 @@ mod tests {
         let port = |name: &str| PortView {
             name: name.into(),
             speed: Bandwidth(1_000_000_000),
+            medium: Default::default(),
             mtu: 1500,
             ipv4: None,
             ipv6: None,

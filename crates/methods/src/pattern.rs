@@ -151,11 +151,14 @@ impl Pattern {
     pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
         let ports = bed.ports();
         let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
-        let slowest = used.map(|i| ports[i].speed).min();
-        let line = slowest.map_or(FrameRate(0.0), |speed| speed.line_rate(self.frame_bytes()));
+        let rate = |i: usize| ports[i].medium.payload_rate(ports[i].speed) / (8.0 * self.line_bytes(ports[i].medium));
+        let (line, medium) = used
+            .map(|i| (FrameRate(rate(i)), ports[i].medium))
+            .min_by(|(a, _), (b, _)| a.pps().total_cmp(&b.pps()))
+            .unwrap_or((FrameRate(0.0), Medium::default()));
         let ceiling = bed.ceiling(&self.key());
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
-        let limits = Limits { line, ceiling, max, retreated: false };
+        let limits = Limits { line, medium, ceiling, max, retreated: false };
         bed.known().highest.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
     }
 
@@ -164,9 +167,18 @@ impl Pattern {
         rate.pps() * self.frame_bytes() * 8.0
     }
 
-    /// Bits per second that this rate takes of the line, preamble and gap included (layer 1).
-    pub fn l1_bps(&self, rate: FrameRate) -> f64 {
-        rate.pps() * (self.frame_bytes() + f64::from(Medium::Ethernet.overhead())) * 8.0
+    /// Bits per second that this rate takes of a line of `medium`, preamble and gap or flags included (layer 1).
+    pub fn l1_bps(&self, rate: FrameRate, medium: Medium) -> f64 {
+        rate.pps() * self.line_bytes(medium) * 8.0
+    }
+
+    /// Mean bytes that a frame takes of a line, all overhead included.
+    fn line_bytes(&self, medium: Medium) -> f64 {
+        let of = |family: &Family| {
+            let v6 = *family == Family::Ipv6;
+            medium.line_bytes(self.size.mean_ip_bytes(v6), self.size.mean_frame_bytes(v6))
+        };
+        self.families.iter().map(of).sum::<f64>() / self.families.len().max(1) as f64
     }
 }
 
@@ -175,6 +187,8 @@ impl Pattern {
 pub struct Limits {
     /// Theoretical line rate of the slowest port, RFC 2544 Appendix B.
     pub line: FrameRate,
+    /// Medium of that port.
+    pub medium: Medium,
     /// What the tester itself manages.
     pub ceiling: Option<FrameRate>,
     /// Highest load that tests ask for: the line rate, or 95 % of the ceiling where that is less, or what the tester could

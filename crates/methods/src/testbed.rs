@@ -1,6 +1,7 @@
 //! What a test may ask of the testbed.
 
 use crate::routing::{RouteAction, Routing};
+use drophammer_model::Medium;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
@@ -13,8 +14,10 @@ use std::time::Duration;
 pub struct PortView {
     /// Name in the suite.
     pub name: String,
-    /// Line speed.
+    /// Line speed, gross.
     pub speed: Bandwidth,
+    /// What the line carries beside frames.
+    pub medium: Medium,
     /// MTU in bytes.
     pub mtu: u32,
     /// IPv4 addressing, if used.

@@ -37,6 +37,15 @@ impl Medium {
         }
     }
 
+    /// Bytes that an IP packet of `packet_bytes` takes of the line, all overhead included, where its Ethernet frame has
+    /// `frame_bytes` with FCS. Ethernet pads short packets, PPP does not.
+    pub fn line_bytes(self, packet_bytes: f64, frame_bytes: f64) -> f64 {
+        match self {
+            Medium::Ethernet => frame_bytes + f64::from(self.overhead()),
+            Medium::PppOverSonet { .. } => packet_bytes + f64::from(self.encapsulation() + self.overhead()),
+        }
+    }
+
     /// Bits per second that a line of that gross speed has for frames and their overhead. SONET: 260 of 270 columns
     /// (STS-3c and its multiples: 149.76 of 155.52 Mbit/s, RFC 2615 section 1).
     pub fn payload_rate(self, speed: Bandwidth) -> f64 {
@@ -82,6 +91,13 @@ mod tests {
         let short = Medium::PppOverSonet { fcs32: false };
         assert!(short.line_rate(OC48, f64::from(40 + short.encapsulation())).pps() > rate);
         assert_eq!(Medium::Ethernet.encapsulation(), u32::from(crate::size::ETHERNET_OVERHEAD));
+    }
+
+    #[test]
+    fn a_short_packet_is_padded_by_ethernet_alone() {
+        assert_eq!(Medium::Ethernet.line_bytes(40.0, 64.0), 84.0);
+        assert_eq!(Medium::PppOverSonet { fcs32: true }.line_bytes(40.0, 64.0), 49.0);
+        assert_eq!(Medium::PppOverSonet { fcs32: false }.line_bytes(1500.0, 1518.0), 1507.0);
     }
 
     #[test]

@@ -229,6 +229,12 @@ impl PacketSize {
         }
     }
 
+    /// Mean length of the IP packets in bytes.
+    pub fn mean_ip_bytes(&self, ipv6: bool) -> f64 {
+        let round = self.round();
+        round.iter().map(|size| f64::from(size.ip_bytes(ipv6))).sum::<f64>() / round.len() as f64
+    }
+
     /// Largest IP packet in this size or mix, in bytes: what the MTU must hold.
     pub fn largest_ip_bytes(&self, ipv6: bool) -> u16 {
         self.round().into_iter().map(|s| s.ip_bytes(ipv6)).max().unwrap_or(MIN_FRAME)

@@ -9,11 +9,12 @@
 mod stream;
 pub(crate) mod sys;
 
+use crate::batch::SocketSlots;
 use crate::clock::SystemClock;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
-use drophammer_wire::MacAddr;
+use drophammer_wire::{MacAddr, ethernet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -128,9 +129,9 @@ impl AfPacket {
 
         let slot = slot_size(mtu);
         let mut slots = Batch::new(BURST, slot);
-        let send_headers = sys::Headers::new(slots.base(), slot, false);
+        let send_headers = sys::Headers::to_send(slots.base(), slot);
         let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
-        let receive_headers = sys::Headers::new(receive_memory.as_mut_ptr(), slot, true);
+        let receive_headers = sys::Headers::to_receive(receive_memory.as_mut_ptr(), slot);
         let driver = driver(interface);
         // Behind other devices frames may overtake each other, because single ones go past the queueing discipline.
         let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
@@ -199,7 +200,8 @@ impl AfPacket {
                     sent.accepted += n as u32;
                     at += n;
                     if at < frames {
-                        // The kernel stopped at this frame: it tried it and the ring refused it.
+                        // The kernel stopped at this frame: it tried it and the ring refused it, or it is too long.
+                        self.refuse_too_long(self.slots.frame(at))?;
                         sent.refused += 1;
                         sent.refused_mask |= 1 << at;
                         at += 1;
@@ -207,6 +209,10 @@ impl AfPacket {
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EINTR) => {}
+                    Some(libc::EMSGSIZE) => {
+                        self.refuse_too_long(self.slots.frame(at))?;
+                        return Err(self.lost(e));
+                    }
                     Some(libc::ENOBUFS | libc::EAGAIN | libc::ENOMEM) => {
                         sent.refused += 1;
                         sent.refused_mask |= 1 << at;
@@ -223,9 +229,29 @@ impl AfPacket {
         }
         Ok(())
     }
+
+    /// The error of a frame that the kernel never takes: one of more than MTU and header, and one tag of IEEE 802.1Q.
+    fn refuse_too_long(&self, frame: &[u8]) -> Result<(), PortError> {
+        let tagged = frame.get(12..14) == Some(&ethernet::ethertype::VLAN.to_be_bytes());
+        let most = |mtu: u32| mtu as usize + ethernet::LEN + if tagged { 4 } else { 0 };
+        if frame.len() <= most(self.info.mtu) {
+            return Ok(());
+        }
+        let name = &self.info.interface;
+        // It may have been changed since the port was opened.
+        let mtu = sys::interface_mtu(&self.sender, name).map_err(|e| self.lost(e))?;
+        if frame.len() <= most(mtu) {
+            return Ok(());
+        }
+        let (len, wanted) = (frame.len(), frame.len() - ethernet::LEN);
+        let text = format!(
+            "a frame of {len} bytes without FCS is too long for its MTU of {mtu}; `ip link set {name} mtu {wanted}`"
+        );
+        Err(self.lost(io::Error::new(io::ErrorKind::InvalidInput, text)))
+    }
 }
 
-/// Room for the largest frame of `mtu` with two VLAN tags, as an odd multiple of 64. Larger frames (a peer in the same
+/// Room for the largest frame of `mtu` with two VLAN tags and [`sys::ROOM`], as an odd multiple of 64. Larger frames (a peer in the same
 /// kernel with segmentation offload) are cut off; the lab switches that offload off.
 pub(crate) fn slot_size(mtu: u32) -> usize {
     let lines = (mtu as usize + 26).div_ceil(64) | 1;
@@ -294,6 +320,7 @@ impl Port for AfPacket {
 
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         self.received.clear();
+        let (slot, mut tagged) = (self.slots.slot_size(), 0);
         match self.receive_headers.receive(&self.receiver, 0) {
             Ok(n) => {
                 // The two clocks drift by nothing but steps; sampling now and then is enough to follow one.
@@ -304,16 +331,17 @@ impl Port for AfPacket {
                 }
                 let now = self.clock.now();
                 for i in 0..n {
-                    let (len, wall) = self.receive_headers.received(i);
-                    let at = wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
-                    self.received.push((len.min(self.slots.slot_size()), at));
+                    let arrived = self.receive_headers.received(i);
+                    let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
+                    let len = sys::whole(&arrived, &mut self.receive_memory[i * slot..][..slot], &mut tagged, i);
+                    self.received.push((len, at));
                 }
             }
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {}
             Err(e) if self.is_our_doing(&e) => {}
             Err(e) => return Err(self.lost(e)),
         }
-        Ok(Received::new(&self.receive_memory, self.slots.slot_size(), &self.received))
+        Ok(Received::of_sockets(SocketSlots::new(&self.receive_memory, slot, tagged), &self.received))
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {

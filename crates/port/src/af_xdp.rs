@@ -13,6 +13,7 @@ pub(crate) mod umem;
 
 use crate::af_packet::sys as packet;
 use crate::af_packet::{driver, slot_size};
+use crate::batch::SocketSlots;
 use crate::bpf;
 use crate::clock::SystemClock;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
@@ -268,7 +269,7 @@ impl AfXdp {
             received: Vec::with_capacity(BURST),
             lent: Vec::with_capacity(BURST),
             returning: Vec::with_capacity(BURST),
-            packet_headers: packet::Headers::new(receive_memory.as_mut_ptr(), slot, true),
+            packet_headers: packet::Headers::to_receive(receive_memory.as_mut_ptr(), slot),
             receive_memory,
             slot,
             calls: 0,
@@ -327,21 +328,22 @@ impl AfXdp {
         }
     }
 
-    /// Fills the remaining slots with what the kernel got.
-    fn take_packets(&mut self) -> Result<(), PortError> {
-        let from = self.received.len();
+    /// Fills the remaining slots with what the kernel got. Returns which of them begin without room.
+    fn take_packets(&mut self) -> Result<u64, PortError> {
+        let (from, slot, mut moved) = (self.received.len(), self.slot, 0);
         match self.packet_headers.receive(&self.packets, from) {
             Ok(n) => {
                 self.wall_offset = self.clock.wall_offset();
                 let now = self.clock.now();
                 for i in from..from + n {
-                    let (len, wall) = self.packet_headers.received(i);
-                    let at = wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
-                    self.received.push((len.min(self.slot), at));
+                    let arrived = self.packet_headers.received(i);
+                    let at = arrived.wall.map_or(now, |ns| self.clock.from_wall(ns, self.wall_offset));
+                    let memory = &mut self.receive_memory[i * slot..][..slot];
+                    self.received.push((packet::whole(&arrived, memory, &mut moved, i), at));
                 }
-                Ok(())
+                Ok(moved)
             }
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => Ok(0),
             Err(e) => Err(self.lost(e)),
         }
     }
@@ -427,12 +429,11 @@ impl Port for AfXdp {
         self.received.clear();
         self.calls = self.calls.wrapping_add(1);
         self.take_ring(if self.calls.is_multiple_of(FAIR) { BURST - KEPT } else { BURST });
-        if self.received.len() < BURST {
-            self.take_packets()?;
-        }
+        let moved = if self.received.len() < BURST { self.take_packets()? } else { 0 };
+        let packets = SocketSlots::new(&self.receive_memory, self.slot, moved);
         // SAFETY: `lent` are chunks that the kernel has put into the receive ring and does not write until they are in the fill ring
         // again, for which `take_ring` needs `&mut self`; frames to send are in other chunks; `self.umem` keeps the memory.
-        Ok(unsafe { Received::shared(&self.lent, &self.receive_memory, self.slot, &self.received) })
+        Ok(unsafe { Received::shared(&self.lent, packets, &self.received) })
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {

@@ -1,6 +1,7 @@
 //! Slots for a burst of frames, and the view of frames that came in.
 
 use crate::Arrival;
+use crate::af_packet::sys::ROOM;
 use crate::af_xdp::umem::{SendFrames, Umem};
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
@@ -227,10 +228,34 @@ pub struct Received<'a> {
 enum Frames<'a> {
     /// One slot behind the other, each of so many bytes.
     Row(&'a [u8], usize),
+    /// As packet sockets have put them.
+    OfSockets(SocketSlots<'a>),
     /// Each by itself.
     Apart(&'a [Frame]),
-    /// The first ones where the kernel has put them, the others one slot behind the other, each of so many bytes.
-    Shared(&'a [NonNull<[u8]>], &'a [u8], usize),
+    /// The first ones where the kernel has put them, the others as packet sockets have.
+    Shared(&'a [NonNull<[u8]>], SocketSlots<'a>),
+}
+
+/// Slots of equal size, one behind the other, with frames that packet sockets have received: each begins [`ROOM`] bytes behind the start of
+/// its slot, or with the slot where a VLAN tag was put back.
+#[derive(Clone, Copy)]
+pub(crate) struct SocketSlots<'a> {
+    memory: &'a [u8],
+    slot_size: usize,
+    moved: u64,
+}
+
+impl<'a> SocketSlots<'a> {
+    /// Slots of `slot_size` bytes in `memory`; bit i of `moved` says that frame i begins with its slot.
+    pub fn new(memory: &'a [u8], slot_size: usize, moved: u64) -> Self {
+        SocketSlots { memory, slot_size, moved }
+    }
+
+    #[inline]
+    fn get(self, i: usize, len: usize) -> &'a [u8] {
+        let room = if self.moved >> i & 1 == 0 { ROOM } else { 0 };
+        &self.memory[i * self.slot_size + room..][..len]
+    }
 }
 
 impl<'a> Received<'a> {
@@ -238,22 +263,26 @@ impl<'a> Received<'a> {
         Received { frames: Frames::Row(memory, slot_size), slots }
     }
 
+    /// The same of frames of packet sockets.
+    pub(crate) fn of_sockets(packets: SocketSlots<'a>, slots: &'a [(usize, Instant)]) -> Self {
+        Received { frames: Frames::OfSockets(packets), slots }
+    }
+
     /// The same of frames that are each in memory of their own; there may be more of them than `slots`.
     pub(crate) fn apart(frames: &'a [Frame], slots: &'a [(usize, Instant)]) -> Self {
         Received { frames: Frames::Apart(frames), slots }
     }
 
-    /// The same with the first frames where `shared` says and the others in their slots of `memory`.
+    /// The same with the first frames where `shared` says and the others in their slots of `packets`.
     ///
     /// # Safety
     /// What is in `shared` may be read, and is not written, for as long as `'a`.
     pub(crate) unsafe fn shared(
         shared: &'a [NonNull<[u8]>],
-        memory: &'a [u8],
-        slot_size: usize,
+        packets: SocketSlots<'a>,
         slots: &'a [(usize, Instant)],
     ) -> Self {
-        Received { frames: Frames::Shared(shared, memory, slot_size), slots }
+        Received { frames: Frames::Shared(shared, packets), slots }
     }
 
     /// Nothing.
@@ -277,11 +306,12 @@ impl<'a> Received<'a> {
         let (len, at) = self.slots[i];
         let frame = match self.frames {
             Frames::Row(memory, slot_size) => &memory[i * slot_size..][..len],
+            Frames::OfSockets(packets) => packets.get(i, len),
             Frames::Apart(frames) => &frames[i],
-            Frames::Shared(shared, memory, slot_size) => match shared.get(i) {
+            Frames::Shared(shared, packets) => match shared.get(i) {
                 // SAFETY: the maker of this view has promised that it may be read for as long as `'a`.
                 Some(frame) => unsafe { frame.as_ref() },
-                None => &memory[i * slot_size..][..len],
+                None => packets.get(i, len),
             },
         };
         Arrival { frame, at }

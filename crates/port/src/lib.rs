@@ -47,8 +47,8 @@ pub struct Backend {
     pub usable: fn() -> Result<(), String>,
     /// Opens an interface of the current network namespace as one port; fails with [`PortError::Open`].
     pub open: Open,
-    /// Opens several queues of it. Everything that arrives comes at one of them, and all frames of one flow (the same addresses and
-    /// ports) at the same one, in order. Fails with [`PortError::Open`] where there are not as many.
+    /// Opens several queues of it. Each frame arrives at one of them, and all frames with the same addresses and ports at the same one, in
+    /// order, where the device keeps to that (RSS). Fails with [`PortError::Open`] where there are not as many.
     pub open_queues: OpenQueues,
 }
 

@@ -7,6 +7,8 @@
 mod queues;
 #[path = "contract/streams.rs"]
 mod streams;
+#[path = "contract/tags.rs"]
+mod tags;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
@@ -24,10 +26,11 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
+    ("vlan_tags_are_part_of_the_frame", tags::tags),
     ("overflow_is_counted", overflow),
     ("what_cannot_be_opened_says_why", refusals),
     ("a_port_opens_again_at_once", again),

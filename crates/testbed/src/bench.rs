@@ -129,6 +129,7 @@ impl<'a> Bench<'a> {
             .map(|p| PortView {
                 name: p.name.clone(),
                 speed: p.speed,
+                medium: p.medium,
                 mtu: p.mtu,
                 ipv4: p.ipv4.clone(),
                 ipv6: p.ipv6.clone(),

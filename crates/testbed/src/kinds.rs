@@ -97,13 +97,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "the load is low when less than this arrived in the 10 ms before",
         ),
         ParamSpec::optional("corrupt_every", ParamKind::Count, "changes a payload byte of every n-th frame"),
-        ParamSpec::new(
-            "corrupt_hidden",
-            ParamKind::Flag,
-            "false",
-            "false",
-            "mends the UDP checksum of what it changed",
-        ),
+        ParamSpec::new("corrupt_hidden", ParamKind::Flag, "false", "false", "mends the checksums of what it changed"),
         ParamSpec::optional("misroute_every", ParamKind::Count, "sends every n-th frame back out of the first port"),
         ParamSpec::optional(
             "wrong_next_hop_every",

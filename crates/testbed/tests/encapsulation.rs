@@ -12,7 +12,7 @@ use drophammer_model::trial::{
     AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Load, TrialResult, TrialSpec,
 };
 use drophammer_port::simulated::Device;
-use drophammer_reference::{Config, Encapsulation, Faults, Route, SubInterface, Truth};
+use drophammer_reference::{Config, Corrupt, Encapsulation, Faults, Hold, Reorder, Route, SubInterface, Truth};
 use drophammer_rig::host_mac;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::simulated::Reference;
@@ -21,6 +21,7 @@ use drophammer_wire::icmpv6::ndp;
 use drophammer_wire::{MacAddr, arp, icmpv6};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use Family::{Ipv4, Ipv6};
 
@@ -126,7 +127,7 @@ fn with_device<T>(use_it: impl FnOnce(&mut TestSetup<'_>, &Reference) -> T) -> T
     with_bed(&suite, &BOTH, with_vlans, |bed, reference| {
         let before = reference.truth();
         hosts_behind_tags_ask(reference, bed.rig().now());
-        bed.settle(std::time::Duration::from_millis(20)).unwrap();
+        bed.settle(Duration::from_millis(20)).unwrap();
         let truth = reference.truth();
         assert_eq!(truth.resolution_replies - before.resolution_replies, 8, "ARP and ND of four sub-interfaces");
         assert_eq!((truth.unknown_vlan, truth.encapsulation), (0, 0));
@@ -365,4 +366,70 @@ fn a_suite_dials_the_fault_in_by_the_name_of_the_deviation() {
         assert_eq!(faults_of(&suite).encapsulation, Some(Encapsulation { every: 20, change: *deviation }));
     }
     assert_eq!(faults_of(&suite("", "tests: [throughput]\n")).encapsulation, None);
+}
+
+#[test]
+fn other_faults_act_on_every_transport_and_in_tunnels() {
+    let flows = vec![
+        flow("TCP", (1, 2), Ipv4, r#"{"ipv4":{}},{"tcp":{}}"#, Some(arriving(2))),
+        flow("ICMPv6", (2, 1), Ipv6, r#"{"ipv6":{}},{"icmp_echo":{}}"#, Some(arriving(1))),
+        flow("GRE", (1, 0), Ipv4, GRE, None),
+        flow("options", (0, 1), Ipv4, r#"{"ipv4":{"options":"94040000"}},{"udp":{}}"#, Some(arriving(1))),
+        flow("extension", (2, 2), Ipv6, r#"{"ipv6":{"extensions":[{"hop_by_hop":{}}]}},{"udp":{}}"#, Some(arriving(2))),
+    ];
+    let spec = trial("200", flows, Load::Constant { rate_pps: 4_000.0 });
+    // Neither in the signature nor in the first four bytes, without which nobody knows a frame that is not to the port of
+    // test traffic.
+    let corrupt = |fix_checksum| Some(Corrupt { every: 7, offset: Some(20), fix_checksum });
+    let hold = Some(Hold { every: 11, time: Duration::from_millis(1_200) });
+    let faults = [
+        Faults { drop_every: 9, ..Faults::default() },
+        Faults { corrupt: corrupt(false), ..Faults::default() },
+        Faults { corrupt: corrupt(true), ..Faults::default() },
+        Faults { duplicate_every: 3, ..Faults::default() },
+        Faults { hold, ..Faults::default() },
+        Faults { reorder: Some(Reorder { every: 40, positions: 30 }), ..Faults::default() },
+    ];
+    with_device(|bed, reference| {
+        for faults in faults {
+            let before = reference.truth();
+            reference.set_faults(faults.clone()).unwrap();
+            let (result, ..) = run_trial(bed, reference, &spec);
+            let after = reference.truth();
+            reference.set_faults(Faults::default()).unwrap();
+            let grown = |count: fn(&Truth) -> u64| count(&after) - count(&before);
+            assert_eq!(grown(|t| t.test_frames), result.offered(), "{faults:?}");
+            let (dropped, corrupted) = (grown(|t| t.dropped.total()), grown(|t| t.corrupted));
+            assert_eq!(result.lost(), dropped + corrupted, "{faults:?}");
+            assert_eq!(result.sum(|g| g.corrupted), corrupted, "{faults:?}");
+            assert_eq!(result.sum(|g| g.duplicated), grown(|t| t.duplicated), "{faults:?}");
+            assert_eq!(result.sum(|g| g.late), grown(|t| t.held), "{faults:?}");
+            assert_eq!(result.sum(|g| g.reordered) > 0, grown(|t| t.reordered + t.held) > 0, "{faults:?}");
+            let done = dropped + corrupted + grown(|t| t.duplicated + t.held + t.reordered);
+            assert!(done > 40, "{faults:?}: {done}");
+            // The rest was forwarded as if there were no fault, and each group had its share of it.
+            assert!(result.groups.iter().all(|g| g.offered == 400 && g.received > 300), "{faults:?}");
+        }
+    });
+}
+
+#[test]
+fn ports_of_a_suite_with_vlans_are_ports_with_sub_interfaces() {
+    let text = "suite: known\nseed: 11\nduts:\n  - {name: box, kind: reference}\nports:\n  - name: p1\n    speed: 1 Gbit/s\n    \
+                vlans: [{id: 100}, {id: [200, 7], ipv6: off}]\n  - {name: p2, speed: 1 Gbit/s, vlans: [{id: 300}]}\n\
+                tests: [throughput]\n";
+    let suite = read_suite(text);
+    let config = drophammer_testbed::simulated::config(&suite.duts[0], &suite.ports, suite.seed);
+    let found: Vec<_> = config.sub_interfaces.iter().map(|s| (s.port, s.tags.clone())).collect();
+    let expected = suite.ports.iter().enumerate();
+    let expected = expected.flat_map(|(port, p)| p.vlans.iter().map(move |vlan| (port, vlan.tags.clone())));
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    assert_eq!(found.iter().map(|(port, tags)| (*port, tags.len())).collect::<Vec<_>>(), [(0, 1), (0, 2), (1, 1)]);
+    // The second sub-interface is interface 3 of the device, and has no IPv6.
+    let vlan = &suite.ports[0].vlans[1];
+    let (own, sub) = (vlan.ipv4.as_ref().unwrap(), &config.sub_interfaces[1]);
+    assert_eq!((sub.ipv4.map(|a| IpAddr::V4(a.0)), sub.ipv6), (Some(own.dut), None));
+    let by_it: Vec<_> = config.routes.iter().filter(|r| r.port == 3).map(|r| (r.prefix, r.next_hop)).collect();
+    assert_eq!(by_it, [(own.behind.0, own.host)]);
+    drophammer_reference::Router::new(config).unwrap();
 }

@@ -162,6 +162,7 @@ pub(crate) mod tests_support {
         let port = |name: &str, ipv4: Addressing, ipv6: Addressing| PortConfig {
             name: name.into(),
             speed: Bandwidth(1_000_000_000),
+            medium: Default::default(),
             mtu: 1500,
             ipv4: Some(ipv4),
             ipv6: Some(ipv6),

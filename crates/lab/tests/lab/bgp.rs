@@ -3,7 +3,8 @@
 //! `DROPHAMMER_ROUTES=1000000,500000` announces so many IPv4 and IPv6 routes instead of 1,000 of each, and the lines that
 //! the scenarios print are then figures.
 
-use super::{Checked, ensure, kernel_hosts, kill_ours, up_with};
+use super::hosts::kernel_hosts;
+use super::{Checked, ensure, kill_ours, up_with};
 use drophammer_lab::{Dut, Lab, Netns};
 use drophammer_model::suite::{PortBgp, PortConfig};
 use drophammer_model::trial::Family;

@@ -5,21 +5,23 @@
 
 mod bgp;
 mod external;
+mod hosts;
+mod own;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
 use drophammer_lab::kinds::uml::guest;
-use drophammer_lab::{Dut, Lab, LabOptions, Netns, Where, find};
+use drophammer_lab::{Dut, Lab, LabOptions, Where, find};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{Addressing, DutConfig, Params, PortConfig, VlanConfig, VlanTag};
 use drophammer_model::trial::{AddressRange, Family};
 use external::{ExternalLinks, external};
+use hosts::{ROUNDS, exchange, kernel_hosts, path_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -87,6 +89,9 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "uml-killed",
         "bgp-uml",
         "vlans",
+        "own-frr",
+        "own-bird",
+        "own-uml",
     ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
@@ -214,6 +219,7 @@ fn ports() -> Vec<PortConfig> {
     let port = |name: &str, mtu: u32, ipv4: Addressing, ipv6: Addressing| PortConfig {
         name: name.into(),
         speed: Bandwidth(1_000_000_000),
+        medium: Default::default(),
         mtu,
         ipv4: Some(ipv4),
         ipv6: Some(ipv6),
@@ -248,6 +254,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
         Some(("bgp", "refused")) => return bgp::refused(&mut lab, work),
         Some(("bgp", kind)) => return bgp::speaks(&mut lab, kind, work),
         Some(("peers", kind)) => return bgp::many(&mut lab, kind, work),
+        Some(("own", kind)) => return own::routes(&mut lab, kind, work),
         _ => {}
     }
     match name {
@@ -409,79 +416,6 @@ fn kill_ours(name: &str) -> Checked {
         }
     }
     Err(format!("{name} is not our child"))
-}
-
-/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (moved to `far`).
-fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::LabError> {
-    near.run(|| fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "0").unwrap())?;
-    near.ip(&lines(&[
-        &format!("link set t1 netns {}", path_of(far)),
-        "link set t0 arp on multicast on up",
-        "address add 198.18.1.2/24 dev t0",
-        "address add 198.18.64.7/32 dev t0",
-        "address add 2001:2::2/64 dev t0 nodad",
-        "address add 2001:2:0:8000::7/128 dev t0 nodad",
-        "route add 198.19.64.0/18 via 198.18.1.1",
-        "route add 2001:2:0:c000::/50 via 2001:2::1",
-    ]))?;
-    far.run(|| fs::write("/proc/sys/net/ipv6/conf/t1/disable_ipv6", "0").unwrap())?;
-    far.ip(&lines(&[
-        "link set t1 arp on multicast on up",
-        "address add 198.19.1.2/24 dev t1",
-        "address add 198.19.64.9/32 dev t1",
-        "address add 2001:2:0:1::2/64 dev t1 nodad",
-        "address add 2001:2:0:c000::9/128 dev t1 nodad",
-        "route add 198.18.64.0/18 via 198.19.1.1",
-        "route add 2001:2:0:8000::/50 via 2001:2:0:1::1",
-    ]))
-}
-
-/// Path by which ip(8) reaches a namespace.
-fn path_of(netns: &Netns) -> String {
-    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd())
-}
-
-fn lines(text: &[&str]) -> Vec<String> {
-    text.iter().map(|l| (*l).to_owned()).collect()
-}
-
-/// Datagrams in each direction.
-const ROUNDS: u64 = 5000;
-
-/// Sends datagrams from `from` to `to` and back, each awaited. One that is lost is sent again: the moved link was down for a
-/// moment, of which a routing daemon hears late, and takes its routes away until it hears that the link is back. Returns how many
-/// were sent again.
-fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u64, String> {
-    let socket = |ns: &Netns, address: IpAddr| -> Result<UdpSocket, String> {
-        let socket =
-            ns.run(|| UdpSocket::bind((address, 4000))).map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-        socket.set_read_timeout(Some(Duration::from_secs(1))).map_err(|e| e.to_string())?;
-        Ok(socket)
-    };
-    let (a, b) = (socket(near, from)?, socket(far, to)?);
-    let mut bytes = [0; 8];
-    let mut again = 0;
-    for round in 0..ROUNDS {
-        for (sender, receiver, target) in [(&a, &b, to), (&b, &a, from)] {
-            let arrived = (0..10).find_map(|attempt| {
-                // A router without a route says so, and the next call on the socket returns what it said.
-                sender.send_to(&round.to_be_bytes(), (target, 4000)).ok()?;
-                again += u64::from(attempt > 0);
-                // One that was thought lost may still come, before those that follow it.
-                let mut next = || receiver.recv_from(&mut bytes).ok().map(|(n, _)| (n, u64::from_be_bytes(bytes)));
-                let mut found = next()?;
-                for _ in 0..again {
-                    if found.1 < round {
-                        found = next()?;
-                    }
-                }
-                Some(found)
-            });
-            let (n, arrived) = arrived.ok_or(format!("nothing forwarded to {target}"))?;
-            ensure(n == 8 && arrived == round, &format!("datagram {round} itself arrives at {target}, not {arrived}"))?;
-        }
-    }
-    Ok(again)
 }
 
 /// A router whose VLANs are those of this kernel has them, or says that the kernel makes none and who has its own.

@@ -72,6 +72,7 @@ impl Fake {
         let port = |n: u8| PortView {
             name: format!("p{n}"),
             speed: Bandwidth(1_000_000_000),
+            medium: Default::default(),
             mtu: 1500,
             ipv4: Some(addresses(Family::Ipv4, n)),
             ipv6: Some(addresses(Family::Ipv6, n)),

@@ -27,6 +27,7 @@ pub use params::{ParamValue, Params};
 pub use protection::{BgpProtection, Secret};
 pub use read::Overrides;
 
+use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate};
 use crate::size::PacketSize;
 use crate::traffic::{Arriving, Header};
@@ -146,6 +147,8 @@ pub struct PortConfig {
     pub name: String,
     /// Line speed from which percent loads and theoretical rates follow (RFC 2544 Appendix B).
     pub speed: Bandwidth,
+    /// What the line carries beside frames (layer 1).
+    pub medium: Medium,
     /// MTU in bytes (IP packet).
     pub mtu: u32,
     /// IPv4 addressing, if IPv4 is used.

@@ -3,12 +3,16 @@
 use super::PortConfig;
 use super::addresses::{self, MAX_PORTS, Owner, Placed};
 use super::errors::{Problems, quote};
-use super::fields::{Fields, add_quantity, items, name, refuse_repeated, text, whole};
+use super::fields::{Fields, add_quantity, items, name, refuse_repeated, text, whole, word};
 use super::raw::Node;
 use super::vlan_list::{self, Vlan};
+use crate::medium::Medium;
 use crate::quantity::Bandwidth;
 use crate::trial::Family;
 use std::ops::Range;
+
+/// Media as a suite names them.
+pub(crate) const MEDIA: [&str; 3] = ["ethernet", "ppp-over-sonet", "ppp-over-sonet-fcs16"];
 
 const EXAMPLE: &str = "{name: p1, speed: 10 Gbit/s}";
 /// MTU where none is given, in bytes.
@@ -24,6 +28,7 @@ struct Port<'n> {
     name: String,
     name_span: &'n Range<usize>,
     speed: Bandwidth,
+    medium: Medium,
     mtu: u32,
     ipv4: Option<Placed<'n>>,
     ipv6: Option<Placed<'n>>,
@@ -59,6 +64,7 @@ fn finish(port: Port) -> PortConfig {
     PortConfig {
         name: port.name,
         speed: port.speed,
+        medium: port.medium,
         mtu: port.mtu,
         ipv4: port.ipv4.map(|p| p.addressing),
         ipv6: port.ipv6.map(|p| p.addressing),
@@ -69,10 +75,14 @@ fn finish(port: Port) -> PortConfig {
 
 fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
     let fields = Fields::of(node, "a port", EXAMPLE, problems)?;
-    fields.refuse_unknown("a port", &["name", "speed", "mtu", "ipv4", "ipv6", "vlans"], problems);
+    fields.refuse_unknown("a port", &["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans"], problems);
     let name_node = fields.required("name", "a port", "name: p1", problems);
     let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
     let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems).and_then(|n| speed(n, problems));
+    let medium = match fields.get("medium") {
+        Some(entry) => medium(&entry.value, problems),
+        None => Some(Medium::default()),
+    };
     // Errors about defaults point at the name of the port, not at all of its lines.
     let place = name_node.map_or(&node.span, |n| &n.span);
     let get = |key: &str| fields.get(key).map(|e| &e.value);
@@ -94,7 +104,7 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
         None => u64::from(DEFAULT_MTU),
     };
     let mtu = u32::try_from(mtu).unwrap_or(DEFAULT_MTU);
-    Some(Port { name: name?, name_span: place, speed: speed?, mtu, ipv4, ipv6, vlans })
+    Some(Port { name: name?, name_span: place, speed: speed?, medium: medium?, mtu, ipv4, ipv6, vlans })
 }
 
 fn speed(node: &Node, problems: &mut Problems) -> Option<Bandwidth> {
@@ -104,6 +114,14 @@ fn speed(node: &Node, problems: &mut Problems) -> Option<Bandwidth> {
         return None;
     }
     text.parse().map_err(|error: crate::quantity::QuantityError| add_quantity(&node.span, &error.0, problems)).ok()
+}
+
+fn medium(node: &Node, problems: &mut Problems) -> Option<Medium> {
+    Some(match word(node, "`medium`", &MEDIA, problems)?.as_str() {
+        "ppp-over-sonet" => Medium::PppOverSonet { fcs32: true },
+        "ppp-over-sonet-fcs16" => Medium::PppOverSonet { fcs32: false },
+        _ => Medium::Ethernet,
+    })
 }
 
 /// A flow needs addresses of its family at both ends.

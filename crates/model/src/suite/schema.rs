@@ -100,6 +100,10 @@ fn port() -> Value {
                 "pattern": format!("^ *{NUMBER} *([gG](bit/s|bps|b/s)|[mM](bit/s|bps|b/s)|[kK](bit/s|bps)|bit/s|bps) *$"),
                 "examples": ["10 Gbit/s"],
             },
+            "medium": {
+                "description": "What the line carries beside frames: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
+                "enum": super::port_list::MEDIA, "default": "ethernet",
+            },
             "mtu": {
                 "description": "MTU in bytes of IP packet; 1280 at least where IPv6 is on.",
                 "type": "integer", "minimum": 68, "maximum": 9198, "default": 1500,

@@ -5,8 +5,12 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Room for one timestamp control message, rounded up.
-const CONTROL: usize = 64;
+/// Room for the control messages of a frame: its time (32 bytes), and what the kernel took out of it (40 bytes).
+const CONTROL: usize = 80;
+/// Bytes before each slot to receive into, for a VLAN tag that is put back ([`whole`]).
+pub(crate) const ROOM: usize = 4;
+/// Destination and source address: what stands before a tag.
+const ADDRESSES: usize = 12;
 
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -20,27 +24,64 @@ pub struct Headers {
     control: Box<[[u64; CONTROL / 8]]>,
 }
 
+/// What the kernel tells of a received frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Length of what lies in the slot.
+    pub len: usize,
+    /// Wall-clock time of arrival in ns since 1970.
+    pub wall: Option<i128>,
+    /// The outermost VLAN tag, where the kernel took it out of the frame.
+    pub tag: Option<[u8; 4]>,
+}
+
+/// Makes the frame in `slot`, which begins behind [`ROOM`], as it was sent: the tag goes back behind the addresses, which move to the start
+/// of the slot, and bit `i` of `moved` says so. Returns its length.
+#[inline]
+pub fn whole(arrived: &Arrived, slot: &mut [u8], moved: &mut u64, i: usize) -> usize {
+    let len = arrived.len.min(slot.len() - ROOM);
+    match arrived.tag {
+        Some(tag) if len >= ADDRESSES => {
+            slot.copy_within(ROOM..ROOM + ADDRESSES, 0);
+            slot[ADDRESSES..ADDRESSES + ROOM].copy_from_slice(&tag);
+            *moved |= 1 << i;
+            len + ROOM
+        }
+        _ => len,
+    }
+}
+
 impl Headers {
-    /// Headers over [`crate::BURST`] slots of `slot` bytes from `base`; with room for timestamps when `timestamps`.
-    pub fn new(base: *mut u8, slot: usize, timestamps: bool) -> Headers {
+    /// Headers to send from [`crate::BURST`] slots of `slot` bytes from `base`.
+    pub fn to_send(base: *mut u8, slot: usize) -> Headers {
+        Headers::new(base, slot, 0)
+    }
+
+    /// Headers to receive into the same, [`ROOM`] bytes behind the start of each slot, with control messages.
+    pub fn to_receive(base: *mut u8, slot: usize) -> Headers {
+        let mut headers = Headers::new(base.wrapping_add(ROOM), slot, ROOM);
+        for (message, control) in headers.messages.iter_mut().zip(&mut headers.control) {
+            message.msg_hdr.msg_control = control.as_mut_ptr().cast();
+            message.msg_hdr.msg_controllen = CONTROL as _;
+        }
+        headers
+    }
+
+    /// Vectors every `slot` bytes from `base`, each of `less` bytes less.
+    fn new(base: *mut u8, slot: usize, less: usize) -> Headers {
         let n = crate::BURST;
-        let mut vectors: Box<[libc::iovec]> =
-            (0..n).map(|i| libc::iovec { iov_base: base.wrapping_add(i * slot).cast(), iov_len: slot }).collect();
-        let mut control = vec![[0u64; CONTROL / 8]; n].into_boxed_slice();
+        let vector = |i: usize| libc::iovec { iov_base: base.wrapping_add(i * slot).cast(), iov_len: slot - less };
+        let mut vectors: Box<[libc::iovec]> = (0..n).map(vector).collect();
         let messages = (0..n)
             .map(|i| {
                 // SAFETY: all-zero is a valid `mmsghdr` (null pointers, zero lengths).
                 let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
                 message.msg_hdr.msg_iov = &mut vectors[i];
                 message.msg_hdr.msg_iovlen = 1;
-                if timestamps {
-                    message.msg_hdr.msg_control = control[i].as_mut_ptr().cast();
-                    message.msg_hdr.msg_controllen = CONTROL as _;
-                }
                 message
             })
             .collect();
-        Headers { messages, vectors, control }
+        Headers { messages, vectors, control: vec![[0u64; CONTROL / 8]; n].into_boxed_slice() }
     }
 
     /// Do the slots begin at `base`?
@@ -79,23 +120,43 @@ impl Headers {
         Ok(check(n)? as usize)
     }
 
-    /// Length of received frame `i` and the kernel's wall-clock time of its arrival, in ns since 1970. Makes the header
-    /// ready for the next call.
+    /// What the kernel tells of received frame `i`. Makes the header ready for the next call.
     #[inline]
-    pub fn received(&mut self, i: usize) -> (usize, Option<i128>) {
+    pub fn received(&mut self, i: usize) -> Arrived {
         let message = &mut self.messages[i];
-        let len = message.msg_len as usize;
-        let header = &mut message.msg_hdr;
-        let stamp = (header.msg_controllen >= 32).then(|| {
-            // One control message is asked for, so it comes first: cmsghdr (16 bytes: length, level, type), timespec.
-            let words = &self.control[i];
-            let level_and_type = (words[1] as u32 as i32, (words[1] >> 32) as i32);
-            (level_and_type == (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS))
-                .then(|| i128::from(words[2] as i64) * 1_000_000_000 + i128::from(words[3] as i64))
-        });
-        header.msg_controllen = CONTROL as _;
-        (len, stamp.flatten())
+        #[allow(clippy::unnecessary_cast)] // it is a `u32` with other C libraries
+        let told = (message.msg_hdr.msg_controllen as usize / 8).min(CONTROL / 8);
+        message.msg_hdr.msg_controllen = CONTROL as _;
+        let (wall, tag) = read_control(&self.control[i][..told]);
+        Arrived { len: message.msg_len as usize, wall, tag }
     }
+}
+
+/// Time of arrival and tag of the control messages of a frame.
+#[inline]
+fn read_control(mut words: &[u64]) -> (Option<i128>, Option<[u8; 4]>) {
+    // Of `struct tpacket_auxdata` (linux/if_packet.h).
+    const VLAN_VALID: u32 = 1 << 4;
+    const VLAN_TPID_VALID: u32 = 1 << 6;
+    let (mut wall, mut tag) = (None, None);
+    // Each begins with `cmsghdr` (16 bytes: length, level, type) and ends at a multiple of 8 bytes.
+    while let [length, kind, data @ ..] = words {
+        match ((*kind as u32).cast_signed(), ((kind >> 32) as u32).cast_signed()) {
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) if data.len() >= 2 => {
+                wall = Some(i128::from(data[0].cast_signed()) * 1_000_000_000 + i128::from(data[1].cast_signed()));
+            }
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) if data.len() >= 3 => {
+                let (status, tci, tpid) = (data[0] as u32, data[2] as u16, (data[2] >> 16) as u16);
+                let tpid =
+                    if status & VLAN_TPID_VALID != 0 { tpid } else { drophammer_wire::ethernet::ethertype::VLAN };
+                let ([a, b], [c, d]) = (tpid.to_be_bytes(), tci.to_be_bytes());
+                tag = (status & VLAN_VALID != 0).then_some([a, b, c, d]);
+            }
+            _ => {}
+        }
+        words = words.get((*length as usize).div_ceil(8).max(2)..).unwrap_or_default();
+    }
+    (wall, tag)
 }
 
 /// A raw packet socket for `protocol` (host order; 0 receives nothing).
@@ -144,13 +205,14 @@ fn configure_buffer(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDTIMEO, &timeout)
 }
 
-/// Ignores what we send, sees frames for any address, large buffer, kernel timestamps.
+/// Ignores what we send, sees frames for any address, large buffer, kernel timestamps, and the tags that the kernel takes out.
 pub fn configure_receiver(socket: &OwnedFd, index: i32, buffer: usize) -> io::Result<()> {
     set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &(buffer as i32)).is_err() {
         set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &(buffer as i32))?;
     }
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)?;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1i32)?;
     let membership = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as u16,

@@ -1,10 +1,7 @@
 //! The data plane: from the check of the header to the line.
 
 use super::Router;
-use super::header::{Contents, IP, TAGS, contents, dscp, flip, is_special4, port_at, tags};
-use crate::egress::Parked;
-use crate::encapsulation;
-use crate::faults::{REORDER_LIMIT, is_nth};
+use super::header::{Contents, IP, TAGS, contents, dscp, is_special4, port_at, tags};
 use crate::filter::Packet;
 use crate::neighbours::Pending;
 use crate::pool::Slot;
@@ -16,13 +13,13 @@ use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A frame that the server has accepted.
-struct Served {
-    slot: Slot,
-    arrived: Instant,
+pub(super) struct Served {
+    pub slot: Slot,
+    pub arrived: Instant,
     /// End of service.
-    end: Instant,
-    port: usize,
-    contents: Contents,
+    pub end: Instant,
+    pub port: usize,
+    pub contents: Contents,
 }
 
 /// A frame that waits in its class.
@@ -422,23 +419,14 @@ impl Router {
         self.faulty || !self.ports[port].parked.is_empty()
     }
 
-    /// A test frame leaves in its turn.
-    fn depart(&mut self, at: Instant, port: usize, slot: Slot, contents: Contents) {
-        if contents == Contents::Datagram {
-            self.departures.schedule(at, port, slot, false);
-        } else {
-            self.departures.schedule_other(at, port, slot, true);
-        }
-    }
-
-    fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
+    pub(super) fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
         *cause(&mut self.truth.dropped) += 1;
         self.truth.queued -= 1;
         self.pool.release(slot);
     }
 
     #[inline]
-    fn ready(&mut self, end: Instant) -> Instant {
+    pub(super) fn ready(&mut self, end: Instant) -> Instant {
         let ready = end + self.delay;
         if self.jitter.is_zero() {
             return ready;
@@ -448,7 +436,7 @@ impl Router {
     }
 
     #[inline(always)]
-    fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
+    pub(super) fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
         let out = &mut self.ports[port];
         if out.down {
             self.discard(slot, |d| &mut d.link_down);
@@ -460,92 +448,5 @@ impl Router {
             self.discard(slot, |d| &mut d.egress);
         }
         departure
-    }
-
-    /// Takes a test frame through the faults and to the line.
-    #[cold]
-    fn mistreat(&mut self, served: Served) {
-        let Served { slot, arrived, end, mut port, contents } = served;
-        self.truth.test_frames += 1;
-        let number = self.truth.test_frames;
-        // Before all drops: the load is what arrives.
-        let low = self.faults.drop_at_low_load.filter(|f| self.load.is_low(f, arrived));
-        if is_nth(number, self.faults.drop_every) {
-            return self.discard(slot, |d| &mut d.fault_every);
-        }
-        if self.faults.drop_share > 0.0 && self.fault_random.chance(self.faults.drop_share) {
-            return self.discard(slot, |d| &mut d.fault_share);
-        }
-        if self.faults.drop_window.is_some_and(|(from, to)| from <= arrived && arrived < to) {
-            return self.discard(slot, |d| &mut d.fault_window);
-        }
-        if low.is_some_and(|f| is_nth(number, f.every)) {
-            return self.discard(slot, |d| &mut d.fault_low_load);
-        }
-        if let Some(corrupt) = self.faults.corrupt.filter(|c| is_nth(number, c.every)) {
-            let offset = corrupt.offset.unwrap_or_else(|| self.fault_random.below(1 << 32) as usize);
-            self.truth.corrupted += u64::from(flip(self.pool.get_mut(slot).bytes_mut(), offset, corrupt.fix_checksum));
-        }
-        if let Some(wrong) = self.faults.misroute.filter(|m| is_nth(number, m.every) && m.to_port != port) {
-            port = wrong.to_port;
-            let mac = self.neighbours.any_on(port);
-            let frame = self.pool.get_mut(slot).head_mut();
-            frame[6..12].copy_from_slice(&self.ports[port].mac.0);
-            if let Some(mac) = mac {
-                frame[..6].copy_from_slice(&mac.0);
-            }
-            self.truth.misrouted += 1;
-        }
-        if let Some(wrong) = self.faults.wrong_next_hop.filter(|w| is_nth(number, w.every)) {
-            self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&wrong.mac.0);
-            self.truth.wrong_next_hop += 1;
-        }
-        if let Some(wrong) = self.faults.encapsulation.filter(|e| is_nth(number, e.every))
-            && let Some(changed) = encapsulation::changed(self.pool.get(slot), wrong.change)
-        {
-            *self.pool.get_mut(slot).bytes_mut() = changed;
-            self.truth.encapsulation += 1;
-        }
-        let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));
-        let ready = self.ready(end);
-        if let Some(at) = self.line(port, ready, slot) {
-            if let Some(hold) = self.faults.hold.filter(|h| is_nth(number, h.every)) {
-                self.truth.held += 1;
-                self.departures.schedule_apart(at + hold.time, port, slot);
-            } else if let Some(r) = self.faults.reorder.filter(|r| is_nth(number, r.every) && r.positions > 0) {
-                let parked = Parked { slot, to_pass: r.positions, limit: at + REORDER_LIMIT };
-                self.ports[port].parked.push_back(parked);
-            } else {
-                self.depart(at, port, slot, contents);
-                self.pass(port, at);
-            }
-        }
-        if let Some(copy) = copy {
-            self.truth.duplicated += 1;
-            self.truth.queued += 1;
-            if let Some(at) = self.line(port, ready, copy) {
-                self.depart(at, port, copy, contents);
-            }
-        }
-    }
-
-    /// A test frame takes its turn on `port` at `at`: the parked ones that it is the last to pass go behind it.
-    fn pass(&mut self, port: usize, at: Instant) {
-        let parked = &mut self.ports[port].parked;
-        let mut i = 0;
-        for _ in 0..parked.len() {
-            parked[i].to_pass -= 1;
-            if parked[i].to_pass > 0 && parked[i].limit > at {
-                i += 1;
-                continue;
-            }
-            let Some(frame) = parked.remove(i) else { return };
-            if frame.to_pass == 0 && frame.limit >= at {
-                self.truth.reordered += 1;
-            } else {
-                self.truth.reorder_expired += 1;
-            }
-            self.departures.schedule_apart(at.min(frame.limit), port, frame.slot);
-        }
     }
 }

@@ -4,6 +4,7 @@ mod control;
 mod forward;
 mod header;
 mod icmp;
+mod mistreat;
 mod routing;
 
 use crate::classes::{ClassCounters, Classes};

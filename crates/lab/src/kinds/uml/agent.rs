@@ -2,9 +2,9 @@
 
 use crate::LabError;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The tap of the management network, and its interface in the guest.
 pub(super) const INTERFACE: &str = "m0";
@@ -19,6 +19,9 @@ pub(super) const PORT: u16 = 7077;
 
 /// How long a connection may take. A guest answers an attempt at once or is not there yet.
 const CONNECT: Duration = Duration::from_millis(200);
+/// How long a guest that is up may be busy with frames before it takes a connection: its kernel forwards before its processes run, and
+/// goes on with what waits when an overload is over.
+const BUSY: Duration = Duration::from_secs(10);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
 
@@ -27,11 +30,25 @@ pub(super) fn refusal(why: &str) -> Value {
     json!({ "error": why })
 }
 
-/// Asks the guest.
+/// Asks a guest that is up, which may be busy with forwarding for a while.
 ///
 /// # Errors
 /// [`LabError::Io`] when it does not answer, [`LabError::Unusable`] with what it says against it.
 pub(super) fn ask(question: &str) -> Result<Value, LabError> {
+    let start = Instant::now();
+    loop {
+        match ask_once(question) {
+            Err(LabError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut && start.elapsed() < BUSY => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// Asks a guest that may not be up yet.
+///
+/// # Errors
+/// Those of [`ask`].
+pub(super) fn ask_once(question: &str) -> Result<Value, LabError> {
     let failed = |e: std::io::Error| LabError::io("the guest does not answer")(e);
     let mut stream = TcpStream::connect_timeout(&SocketAddr::from((GUEST, PORT)), CONNECT).map_err(failed)?;
     stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;

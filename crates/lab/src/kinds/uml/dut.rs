@@ -164,7 +164,7 @@ impl UmlDut {
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
-        let ready = self.wait(limit, stop, |dut| match agent::ask("ready") {
+        let ready = self.wait(limit, stop, |dut| match agent::ask_once("ready") {
             Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.link_not_up()) {
                 (Some(why), _) => Look::NotYet(why.to_owned()),
                 (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
@@ -174,7 +174,7 @@ impl UmlDut {
             Err(e) => Err(e),
         });
         ready.map_err(|e| {
-            let logs = agent::ask("logs").ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
+            let logs = agent::ask_once("logs").ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
             e.with_log(&logs.unwrap_or_default())
         })
     }
@@ -299,7 +299,8 @@ impl Dut for UmlDut {
 
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         // One that does not listen is ended all the same.
-        if agent::ask("halt").is_ok()
+        if self.check_process().is_ok()
+            && agent::ask("halt").is_ok()
             && let Some(daemon) = self.daemon.take()
         {
             daemon.await_end(HALT);

@@ -1,0 +1,81 @@
+//! Hosts at both ends of a DUT, played by the kernel, and datagrams between them.
+
+use super::ensure;
+use drophammer_lab::Netns;
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (moved to `far`).
+pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::LabError> {
+    near.run(|| fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "0").unwrap())?;
+    near.ip(&lines(&[
+        &format!("link set t1 netns {}", path_of(far)),
+        "link set t0 arp on multicast on up",
+        "address add 198.18.1.2/24 dev t0",
+        "address add 198.18.64.7/32 dev t0",
+        "address add 2001:2::2/64 dev t0 nodad",
+        "address add 2001:2:0:8000::7/128 dev t0 nodad",
+        "route add 198.19.64.0/18 via 198.18.1.1",
+        "route add 2001:2:0:c000::/50 via 2001:2::1",
+    ]))?;
+    far.run(|| fs::write("/proc/sys/net/ipv6/conf/t1/disable_ipv6", "0").unwrap())?;
+    far.ip(&lines(&[
+        "link set t1 arp on multicast on up",
+        "address add 198.19.1.2/24 dev t1",
+        "address add 198.19.64.9/32 dev t1",
+        "address add 2001:2:0:1::2/64 dev t1 nodad",
+        "address add 2001:2:0:c000::9/128 dev t1 nodad",
+        "route add 198.18.64.0/18 via 198.19.1.1",
+        "route add 2001:2:0:8000::/50 via 2001:2:0:1::1",
+    ]))
+}
+
+/// Path by which ip(8) reaches a namespace.
+pub fn path_of(netns: &Netns) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd())
+}
+
+fn lines(text: &[&str]) -> Vec<String> {
+    text.iter().map(|l| (*l).to_owned()).collect()
+}
+
+/// Datagrams in each direction.
+pub const ROUNDS: u64 = 5000;
+
+/// Sends datagrams from `from` to `to` and back, each awaited. One that is lost is sent again: the moved link was down for a
+/// moment, of which a routing daemon hears late, and takes its routes away until it hears that the link is back. Returns how many
+/// were sent again.
+pub fn exchange(near: &Netns, far: &Netns, from: IpAddr, to: IpAddr) -> Result<u64, String> {
+    let socket = |ns: &Netns, address: IpAddr| -> Result<UdpSocket, String> {
+        let socket =
+            ns.run(|| UdpSocket::bind((address, 4000))).map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        socket.set_read_timeout(Some(Duration::from_secs(1))).map_err(|e| e.to_string())?;
+        Ok(socket)
+    };
+    let (a, b) = (socket(near, from)?, socket(far, to)?);
+    let mut bytes = [0; 8];
+    let mut again = 0;
+    for round in 0..ROUNDS {
+        for (sender, receiver, target) in [(&a, &b, to), (&b, &a, from)] {
+            let arrived = (0..10).find_map(|attempt| {
+                // A router without a route says so, and the next call on the socket returns what it said.
+                sender.send_to(&round.to_be_bytes(), (target, 4000)).ok()?;
+                again += u64::from(attempt > 0);
+                // One that was thought lost may still come, before those that follow it.
+                let mut next = || receiver.recv_from(&mut bytes).ok().map(|(n, _)| (n, u64::from_be_bytes(bytes)));
+                let mut found = next()?;
+                for _ in 0..again {
+                    if found.1 < round {
+                        found = next()?;
+                    }
+                }
+                Some(found)
+            });
+            let (n, arrived) = arrived.ok_or(format!("nothing forwarded to {target}"))?;
+            ensure(n == 8 && arrived == round, &format!("datagram {round} itself arrives at {target}, not {arrived}"))?;
+        }
+    }
+    Ok(again)
+}

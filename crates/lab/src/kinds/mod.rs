@@ -81,7 +81,7 @@ mod tests {
         // A kind without BGP plays its part without, one with BGP must protect it.
         let role = RouterRole::of(&tests_support::two_protected_ports());
         let error = refuse_unless_able(uml::Uml.spec(), &role).unwrap_err().to_string();
-        assert!(error.contains("`bgp-protection`") && error.contains("frr, bird"), "{error}");
+        assert!(error.contains("`bgp-protection`") && error.contains("frr, bird, external"), "{error}");
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
         refuse_unless_able(frr::Frr.spec(), &role).unwrap();
     }

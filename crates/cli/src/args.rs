@@ -45,7 +45,7 @@ Ctrl-C stops after the running burst, keeps what was measured and writes the rep
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
 production networks.")]
     Run(RunArgs),
-    /// Send frames from one interface to another and say what became of them
+    /// Send frames from one interface to another; report rates, loss and latency
     #[command(after_help = "\
 Examples:
   drophammer blast eth1 eth2 --rate 100kfps --size 64 --for 10s
@@ -57,22 +57,21 @@ the frames go through routers. A line per second shows the last second's rates a
 far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
 
 Exit codes: 0 every frame arrived; 1 frames were lost, corrupted or astray, or less than 99 % of those asked
-for were sent; 2 command line
-wrong; 3 an interface cannot be used or nobody answers; 130 stopped by a second Ctrl-C.")]
+for were sent; 2 the command line is wrong; 3 an interface cannot be used or nobody answers; 130 stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
-    /// Read a suite and say what is wrong with it, without starting anything
+    /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),
     /// Print the JSON Schema of suite files, for editors
     #[command(after_help = "Example:\n  drophammer schema > suite.schema.json")]
     Schema,
-    /// List what there is
+    /// List tests, routers or backends
     #[command(after_help = "Examples:\n  drophammer list tests\n  drophammer list duts\n  drophammer list backends")]
     List {
         /// What to list
         what: Listing,
     },
-    /// Write the report of a stored run again, whatever state it is in
+    /// Write the report of a stored run again, also of an interrupted run
     #[command(after_help = "Example:\n  drophammer report drophammer-runs/latest")]
     Report {
         /// Folder of the run
@@ -81,7 +80,7 @@ wrong; 3 an interface cannot be used or nobody answers; 130 stopped by a second 
         #[arg(long)]
         out: Option<PathBuf>,
     },
-    /// Find out what this tester is good for, on this machine and these ports
+    /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\
 Examples:
   drophammer selftest                                every backend, over virtual links
@@ -91,15 +90,15 @@ Examples:
 Per backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and
 the latency that the tester adds; and it holds every counter against a device that knows what it did to each frame.")]
     Selftest(SelftestArgs),
-    /// Remove what a killed run may have left behind, and say what it was
+    /// Remove what a killed run left behind, and list it
     Clean,
-    /// Be the first process of a User Mode Linux guest; the lab starts this
+    /// Run as the first process of a User Mode Linux guest; started by the lab
     #[command(name = guest::SUBCOMMAND, hide = true)]
     UmlGuest {
         /// File of the job, and words of the kernel
         arguments: Vec<OsString>,
     },
-    /// Be the reference device; the lab starts this
+    /// Run as the reference device; started by the lab
     #[command(name = SUBCOMMAND, hide = true)]
     ReferenceDevice {
         /// Configuration, socket, interfaces
@@ -107,7 +106,7 @@ the latency that the tester adds; and it holds every counter against a device th
     },
 }
 
-/// Lists that can be asked for.
+/// What `list` can print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Listing {
     /// Tests with their parameters.
@@ -118,18 +117,18 @@ pub enum Listing {
     Backends,
 }
 
-/// A suite and what of it.
+/// A suite, and the part of it to run.
 #[derive(Debug, Args)]
 pub struct SuiteArgs {
     /// Suite file (YAML)
     pub suite: PathBuf,
-    /// Only this router of the suite; may be given several times
+    /// Run only this router of the suite; may be repeated
     #[arg(long = "dut", value_name = "NAME")]
     pub duts: Vec<String>,
-    /// Only this test of the suite; may be given several times
+    /// Run only this test of the suite; may be repeated
     #[arg(long = "test", value_name = "NAME")]
     pub tests: Vec<String>,
-    /// Durations where the suite says nothing
+    /// Default durations: `quick` takes seconds per trial, `conformant` those of the RFCs
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<ProfileArg>,
     /// Seed of every pseudo-random choice
@@ -154,16 +153,16 @@ pub struct RunArgs {
     /// Folder for this run's results, which must be new or empty [default: drophammer-runs/<suite>-<time>]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// What moves the frames to and from routers that are not simulated; `drophammer list backends` says more
+    /// Backend for routers that are not simulated; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
-    /// Threads of the tester: each has its share of the ports, sends and receives there, and has a processor to itself
+    /// Threads of the tester; the ports are shared out among them, and each gets its own processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
-    /// Keeps what passes the ports of routers that are not simulated, but for test frames, in duts/<name>/<port>.pcap: ARP, routing protocols
+    /// Capture ARP, routing protocols and everything else but test frames in duts/<name>/<port>.pcap; not for simulated routers
     #[arg(long)]
     pub capture: bool,
-    /// Plain lines instead of a live display, also on a terminal
+    /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,
 }
@@ -171,9 +170,9 @@ pub struct RunArgs {
 /// Traffic between two interfaces.
 #[derive(Debug, Args)]
 pub struct BlastArgs {
-    /// Interface that sends
+    /// Sending interface
     pub from: String,
-    /// Interface that receives
+    /// Receiving interface
     pub to: String,
     /// Rate of each sending interface: frames (`100kfps`), bits without preamble and gap (`950Mbit/s`), or a share of the line (`50%`)
     #[arg(long, value_name = "RATE", default_value = "1kfps")]
@@ -181,10 +180,10 @@ pub struct BlastArgs {
     /// Frame size with FCS, or a mix of sizes (`imix`)
     #[arg(long, value_name = "SIZE", default_value = "64")]
     pub size: String,
-    /// How long to send; without it until Ctrl-C
+    /// How long to send [default: until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION")]
     pub duration: Option<String>,
-    /// Sends from the second interface to the first too, at the same rate
+    /// Send from the second interface to the first too, at the same rate
     #[arg(long)]
     pub bidirectional: bool,
     /// Address of the emulated host on each interface, with the length of its prefix
@@ -193,16 +192,16 @@ pub struct BlastArgs {
     /// Address of the router on each interface; asked for its MAC address by ARP or Neighbor Discovery
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     pub gateway: Vec<String>,
-    /// Speed of the line, for rates in per cent [default: what the interface says]
+    /// Line speed, for rates in per cent [default: reported by the interface]
     #[arg(long, value_name = "SPEED")]
     pub speed: Option<String>,
-    /// What moves the frames; `drophammer list backends` says more
+    /// Backend that sends and receives the frames; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
     /// Threads that send and receive: 2 gives each interface its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2), default_value_t = 1)]
     pub threads: u16,
-    /// One JSON object per line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     pub json: bool,
 }
@@ -210,13 +209,13 @@ pub struct BlastArgs {
 /// A self-test.
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
-    /// Only this backend; may be given several times [default: all that this user may use]
+    /// Test only this backend; may be repeated [default: all that this user may use]
     #[arg(long = "backend", value_name = "NAME", value_parser = backends())]
     pub backends: Vec<String>,
-    /// Two interfaces of this machine that a cable joins, instead of virtual links
+    /// Two interfaces joined by a cable, instead of virtual links
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub interfaces: Vec<String>,
-    /// Speed of the ports, by which line rate is told
+    /// Line speed of the ports
     #[arg(long, value_name = "SPEED", default_value = "10 Gbit/s")]
     pub speed: String,
     /// Frame sizes or mixes
@@ -228,7 +227,7 @@ pub struct SelftestArgs {
     /// Folder for the results, which must be new or empty [default: drophammer-runs/selftest-<time>]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Plain lines instead of a live display, also on a terminal
+    /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,
 }

@@ -28,6 +28,12 @@ pub fn list(what: Listing) -> Exit {
                 let spec = method.spec();
                 out!("{}\n    {}\n    {}", spec.name, spec.summary, spec.source);
                 params(spec.params);
+                if !spec.figures.is_empty() {
+                    out!("    figures for `expect`:");
+                }
+                for figure in spec.figures {
+                    out!("      {:<32} {}", figure.key, figure.help);
+                }
             }
         }
         Listing::Duts => {

@@ -193,6 +193,10 @@ fn lists_and_schema_come_from_the_registries() {
     let tests = text(&run(&["list", "tests"]).stdout);
     for method in drophammer_methods::METHODS {
         assert!(tests.lines().any(|l| l == method.spec().name), "{} is not listed", method.spec().name);
+        for figure in method.spec().figures {
+            let listed = tests.lines().any(|l| l.trim_start().starts_with(figure.key) && l.ends_with(figure.help));
+            assert!(listed, "{} is not listed", figure.key);
+        }
     }
     let duts = text(&run(&["list", "duts"]).stdout);
     for kind in ["linux", "frr", "bird", "uml", "external", "reference"] {

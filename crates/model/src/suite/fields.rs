@@ -147,8 +147,8 @@ pub(crate) fn flag(node: &Node, what: &str, problems: &mut Problems) -> Option<b
         Value::Scalar { text, plain: true } if text == "true" => Some(true),
         Value::Scalar { text, plain: true } if text == "false" => Some(false),
         _ => {
-            let message = format!("{what} is yes or no, not {}", node.what());
-            problems.add(&node.span, message, "write `true` or `false`, without quotes");
+            let message = format!("{what} must be `true` or `false`, not {}", node.what());
+            problems.add(&node.span, message, "write `true` or `false` without quotes");
             None
         }
     }

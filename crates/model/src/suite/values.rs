@@ -241,12 +241,8 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
     match number {
         Some(n) if n <= 100.0 && (n > 0.0 || zero_ok) => Some(n),
         Some(n) => {
-            let least = if zero_ok { "from 0 to 100" } else { "above 0 and at most 100" };
-            problems.add(
-                &node.span,
-                format!("{n} is no percentage that can be used here"),
-                format!("write a number {least}"),
-            );
+            let bounds = if zero_ok { "from 0 to 100" } else { "above 0 and at most 100" };
+            problems.add(&node.span, format!("{n} is out of range"), format!("use a value {bounds}"));
             None
         }
         None => {

@@ -1,4 +1,4 @@
-//! What a test's actions are at the ports.
+//! Translates the actions of a test into acts at ports.
 
 use super::RoutingState;
 use drophammer_model::routes::{Change, RouteAction};
@@ -6,7 +6,7 @@ use drophammer_model::trial::PortIndex;
 use drophammer_rig::{Act, Hosts, RouterPlace};
 
 impl RoutingState {
-    /// What an action is at the ports.
+    /// The port and act of an action.
     pub(super) fn act(hosts: &Hosts, action: &RouteAction) -> (PortIndex, Act) {
         match action {
             RouteAction::Routes { peer, change, routes, part, packing } => {
@@ -23,7 +23,7 @@ impl RoutingState {
         }
     }
 
-    /// Keeps in mind who has something to say and who must be up.
+    /// Records which sessions have UPDATEs to send and which must stay up.
     pub(super) fn note(&mut self, action: &RouteAction) {
         match action {
             RouteAction::Routes { peer, .. } => {

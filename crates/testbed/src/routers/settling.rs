@@ -1,4 +1,4 @@
-//! Waiting until the DUT has taken what was said, and tells what it must.
+//! Waiting until the DUT has acknowledged all UPDATEs and advertises the expected routes.
 
 use super::{BgpRouting, RoutingState};
 use drophammer_emulation::bgp::Pressure;
@@ -9,14 +9,14 @@ use drophammer_rig::Hosts;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is told of routes that change for ever is that of so much time.
+/// The message about routes that keep changing counts the changes of the last second.
 const LATELY: Duration = Duration::from_secs(1);
 
-/// How near it has come.
+/// The best state so far, and when it was reached.
 struct Progress {
-    /// Bytes that the DUT's TCP has taken, at most.
+    /// Most bytes that the DUT's TCP has acknowledged.
     taken: u64,
-    /// Routes that were not as they must be, at least.
+    /// Fewest routes that were missing, unexpected or wrong.
     off: u64,
     at: Instant,
 }
@@ -29,7 +29,7 @@ impl Progress {
     }
 }
 
-/// UPDATEs received until some instants, of the last second and one before.
+/// Number of UPDATEs received at several instants: those of the last second and one before it.
 #[derive(Default)]
 struct Lately(VecDeque<(Instant, u64)>);
 
@@ -47,7 +47,7 @@ impl Lately {
 }
 
 impl BgpRouting<'_> {
-    /// Waits as [`drophammer_methods::Routing::await_settled`] has to.
+    /// Does [`drophammer_methods::Routing::await_settled`].
     pub(super) fn settled(&mut self, watches: &[WatchIndex], patience: Duration) -> Result<Settled, TestError> {
         let begun = self.instant();
         let before = self.state.pressure(&self.bench.rig.hosts, begun);
@@ -109,7 +109,7 @@ impl BgpRouting<'_> {
 }
 
 impl RoutingState {
-    /// Who kept those who have something to say from it until `now`.
+    /// Which side has delayed the sessions with UPDATEs to send, until `now`.
     fn pressure(&self, hosts: &Hosts, now: Instant) -> Pressure {
         let of = |peer: &usize| {
             let (routers, router) = hosts.session(*peer)?;
@@ -136,7 +136,7 @@ impl RoutingState {
         self.wanted.iter().filter_map(of).sum()
     }
 
-    /// Routes of `watches` that are not as they must be.
+    /// Routes of `watches` that are missing, unexpected or wrong.
     fn off(&self, hosts: &Hosts, watches: &[WatchIndex]) -> u64 {
         let of = |watch: &WatchIndex| {
             let watch = &self.watches[*watch];
@@ -147,7 +147,7 @@ impl RoutingState {
         watches.iter().filter_map(of).sum()
     }
 
-    /// Says what still changes `now`, where nothing has come nearer since the other instant.
+    /// The message for no progress since the second instant although routes still change at the first.
     fn restless(
         &self,
         hosts: &Hosts,
@@ -166,7 +166,7 @@ impl RoutingState {
         }
         let example = example.map_or(String::new(), |prefix| format!(", such as {prefix},"));
         format!(
-            "nothing came nearer for {} s although the router does not rest: in the last second {routes} of these routes{example} came or \
+            "no progress for {} s: the router keeps changing routes; in the last second {routes} of these routes{example} came or \
              went, and {updates} UPDATEs came{}",
             now.since(since).as_secs(),
             self.came_back(hosts)

@@ -113,7 +113,7 @@ fn routes_that_come_and_go_for_ever_are_given_up_and_named() {
         assert!(!settled.complete);
         about(routing.now_s() - begun, 18.0, 0.06);
         let said = format!(
-            "nothing came nearer for 18 s although the router does not rest: in the last second 50 of these routes, such as {}, came or went",
+            "no progress for 18 s: the router keeps changing routes; in the last second 50 of these routes, such as {}, came or went",
             all.prefix(9)
         );
         assert!(settled.cause.starts_with(&said), "{}", settled.cause);

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Files of a configuration: name and text.
+/// Configuration files: name and text of each.
 type Files = Vec<(String, String)>;
 
 /// A kind of DUT. One file in `kinds/` each.

@@ -348,6 +348,7 @@ impl Method for FixedRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Columns;
     use drophammer_model::quantity::{Bandwidth, FrameRate};
     use drophammer_model::suite::Endpoint;
     use drophammer_model::trial::AddressRange;
@@ -396,6 +397,15 @@ mod tests {
         let tags = r#"[{"vlan":{}},{"vlan":{}},{"ipv4":{}},{"udp":{}}]"#;
         assert!((rate("ip1000", FlowRate::Bits(Bandwidth(8_208_000)), tags) - 1_000.0).abs() < 1e-9);
         assert!((rate("1000", FlowRate::Bits(Bandwidth(8_000_000)), tags) - 1_000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_page_names_every_column() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tests/fixed_rate.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        for (key, ..) in FlowRow::COLUMNS.iter().chain(DeviationRow::COLUMNS) {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
     }
 
     #[test]

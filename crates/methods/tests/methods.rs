@@ -317,9 +317,14 @@ fn a_known_throughput_is_not_searched_again() {
     }
 }
 
+/// Is this a test that goes through frame sizes? Not one of flows with sizes of their own.
+fn is_by_size(method: &dyn Method) -> bool {
+    method.spec().params.iter().any(|param| param.key == "frame_sizes")
+}
+
 #[test]
 fn whatever_stops_a_test_keeps_what_was_measured() {
-    for method in METHODS.iter().filter(|m| m.spec().needs.is_empty()) {
+    for method in METHODS.iter().filter(|m| m.spec().needs.is_empty() && is_by_size(**m)) {
         let name = method.spec().name;
         let mut whole = Fake { buffer: 10, ..Fake::new() };
         let (full, end) = run(name, &mut whole, &[size("64 512")]);
@@ -459,8 +464,8 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
             let named = |key: &str| page.contains(&format!("`{key}`"));
             assert!(named(figure.key) || named(&of_both), "{path}: {}", figure.key);
         }
-        if !spec.needs.is_empty() {
-            // Their columns: where there are routers, in the tests of the testbed.
+        if !spec.needs.is_empty() || !is_by_size(*method) {
+            // Their columns: where there are routers, in the tests of the testbed; of flows, beside the test itself.
             continue;
         }
         let mut bed = Fake { buffer: 10, ..Fake::new() };

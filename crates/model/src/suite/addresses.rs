@@ -8,10 +8,12 @@
 //! |---|---|---|
 //! | k = 0 | 198.o.1.0/24 | 198.o.64.0/18 |
 //! | k = 1 to 7 | 198.o.(k+1).0/24 | 198.o.(112+16k).0/20 |
+//! | k = 8 to 31 | 198.o.240.0 + 32(k-8), /27 | 198.o.244.0 + 64(k-8), /26 |
 //! | k = 0, IPv6 | 2001:2:0:1::/64 | 2001:2:0:4000::/50 |
 //! | k = 1 to 7, IPv6 | 2001:2:0:(k+1)::/64 | 2001:2:0:(800h k)::/53 |
+//! | k = 8 to 31, IPv6 | 2001:2:0:(400h + k-8)::/64 | 2001:2:0:(500h + k-8)::/64 |
 //!
-//! where IPv6 subnets of odd ports have the top bit of the fourth group set. VLAN sub-interface v = 0 to 15 of a port of pair k has,
+//! where IPv6 subnets of odd ports have the top bit of the fourth group set. VLAN sub-interface v = 0 to 15 of a port of pair k = 0 to 7 has,
 //! with n = 16k + v:
 //!
 //! | | link | behind the emulated router |
@@ -29,7 +31,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 /// Most ports of a suite; so many have default addresses.
-pub(crate) const MAX_PORTS: usize = 16;
+pub(crate) const MAX_PORTS: usize = 64;
 /// Networks that RFC 2544 section 12 asks for.
 const DEFAULT_DESTINATIONS: u64 = 256;
 /// Most destinations on a port.
@@ -113,6 +115,9 @@ impl std::fmt::Display for Prefix {
 /// Sub-interfaces of a port that have default addresses.
 pub(crate) const DEFAULT_VLANS: usize = 16;
 
+/// Ports whose sub-interfaces have default addresses.
+const VLAN_PORTS: usize = 16;
+
 /// What has addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -127,7 +132,9 @@ impl Owner {
     fn defaults(self, family: Family) -> Option<Defaults> {
         match self {
             Owner::Port(index) => Some(port_defaults(family, index)),
-            Owner::Vlan(port, index) => (index < DEFAULT_VLANS).then(|| vlan_defaults(family, port, index)),
+            Owner::Vlan(port, index) => {
+                (index < DEFAULT_VLANS && port < VLAN_PORTS).then(|| vlan_defaults(family, port, index))
+            }
         }
     }
 }
@@ -150,6 +157,9 @@ fn vlan_defaults(family: Family, port: usize, index: usize) -> Defaults {
     }
 }
 
+/// Pairs of ports with room for hundreds of networks; those after them have a /26 (IPv6: a /64).
+const WIDE_PAIRS: u8 = 8;
+
 /// Default addresses of port `index`, which is below [`MAX_PORTS`].
 fn port_defaults(family: Family, index: usize) -> Defaults {
     let pair = (index / 2) as u8;
@@ -157,12 +167,21 @@ fn port_defaults(family: Family, index: usize) -> Defaults {
         Family::Ipv4 => {
             let o = 18 + (index % 2) as u8;
             let at = |c: u8, d: u8| IpAddr::V4(Ipv4Addr::new(198, o, c, d));
+            if let Some(further) = pair.checked_sub(WIDE_PAIRS) {
+                let at = |c: u8, add: u16| at(c + (add >> 8) as u8, add as u8);
+                let (link, behind) = (32 * u16::from(further), 64 * u16::from(further));
+                return (at(240, link + 1), at(240, link + 2), 27, (at(244, behind), 26));
+            }
             let behind = if pair == 0 { (at(64, 0), 18) } else { (at(112 + 16 * pair, 0), 20) };
             (at(pair + 1, 1), at(pair + 1, 2), 24, behind)
         }
         Family::Ipv6 => {
             let half = if index % 2 == 1 { 0x8000 } else { 0 };
             let at = |s: u16, host: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, half | s, 0, 0, 0, host));
+            if let Some(further) = pair.checked_sub(WIDE_PAIRS) {
+                let further = u16::from(further);
+                return (at(0x400 + further, 1), at(0x400 + further, 2), 64, (at(0x500 + further, 0), 64));
+            }
             let pair = u16::from(pair);
             let behind = if pair == 0 { (at(0x4000, 0), 50) } else { (at(0x800 * pair, 0), 53) };
             (at(pair + 1, 1), at(pair + 1, 2), 64, behind)
@@ -217,7 +236,9 @@ pub(crate) fn read<'n>(
     };
     let get = |key: &str| fields.and_then(|f| f.get(key)).map(|e| &e.value);
     if defaults.is_none() && (get("dut").is_none() || get("behind").is_none()) {
-        let message = format!("only the first {DEFAULT_VLANS} sub-interfaces of a port have default addresses");
+        let message = format!(
+            "only the first {DEFAULT_VLANS} sub-interfaces of the first {VLAN_PORTS} ports have default addresses"
+        );
         let help = format!("give this one `{key}: {{dut: …, host: …, behind: …}}`, or `{key}: off`");
         problems.add(node.map_or(port_span, |n| &n.span), message, help);
         return None;
@@ -428,13 +449,13 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_sixteen_ports_and_their_sub_interfaces_are_apart_and_inside_the_benchmarking_blocks() {
+    fn defaults_of_all_ports_and_their_sub_interfaces_are_apart_and_inside_the_benchmarking_blocks() {
         for (family, block) in [(Family::Ipv4, HARMLESS[0]), (Family::Ipv6, HARMLESS[7])] {
             let block = Prefix::around(block.0, block.1);
             let mut all = Vec::new();
             for index in 0..MAX_PORTS {
                 let vlans = (0..DEFAULT_VLANS).map(|v| Owner::Vlan(index, v));
-                for owner in std::iter::once(Owner::Port(index)).chain(vlans) {
+                for owner in std::iter::once(Owner::Port(index)).chain(vlans.filter(|_| index < VLAN_PORTS)) {
                     let (dut, host, len, behind) = owner.defaults(family).unwrap();
                     let link = Prefix::around(dut, len);
                     assert!(link.contains(host) && host != dut);
@@ -444,6 +465,7 @@ mod tests {
                     all.push(behind_prefix);
                 }
                 assert!(Owner::Vlan(index, DEFAULT_VLANS).defaults(family).is_none());
+                assert_eq!(Owner::Vlan(index, 0).defaults(family).is_some(), index < VLAN_PORTS);
             }
             for (i, a) in all.iter().enumerate() {
                 assert!(a.within(&block), "{a}");

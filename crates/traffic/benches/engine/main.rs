@@ -10,6 +10,9 @@ mod scaling;
 
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
+use drophammer_model::traffic::{
+    Arriving, ArrivingLabel, ArrivingTag, Bits, Ethernet, Field, Header, Ipv4, Mpls, Udp, Vlan,
+};
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
 use drophammer_port::priority::{Favoured, pin, usable};
 use drophammer_port::{
@@ -35,6 +38,9 @@ const CHUNK: usize = 8_192;
 const LENT: usize = 1_024;
 /// Length of a 64-byte frame without FCS.
 const LEN: usize = 60;
+/// The same of the shortest frames with two tags and with three labels: Ethernet, 4 bytes each, IPv4, UDP, signature.
+const TAGGED: usize = 14 + 8 + 40;
+const LABELLED: usize = 14 + 12 + 40;
 /// Load that is never reached, so that a frame is always due.
 const LIMIT_PPS: f64 = 1e9;
 
@@ -101,6 +107,32 @@ fn flow(from: usize, to: usize, destinations: u32) -> FlowSpec {
 fn to_routes(routes: Routes) -> FlowSpec {
     let destinations = Targets::Routes { count: routes.len(), routes: Arc::new(routes), first: 0 };
     FlowSpec { destinations, per_destination: true, ..flow(0, 1, 1) }
+}
+
+/// A flow behind the tags or labels of `front`, which must arrive with them.
+fn behind(front: Vec<Header>, arrives: Arriving) -> FlowSpec {
+    let destination = Some(Field::Value(MacAddr::local(1)));
+    let ethernet = Header::Ethernet(Ethernet { destination, ..Ethernet::default() });
+    let inner = [Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())];
+    FlowSpec {
+        headers: [ethernet].into_iter().chain(front).chain(inner).collect(),
+        arrives: Some(arrives),
+        ..flow(0, 1, 1_000_000)
+    }
+}
+
+fn two_tags() -> FlowSpec {
+    let vids = [Bits::new(100), Bits::new(200)];
+    let tag = |vid| Header::Vlan(Vlan { vid: Field::Value(vid), ..Vlan::default() });
+    let vlans = vids.map(|vid| ArrivingTag { vid, pcp: None }).to_vec();
+    behind(vids.map(tag).to_vec(), Arriving { vlans, ..Arriving::default() })
+}
+
+fn three_labels() -> FlowSpec {
+    let labels = [Bits::new(16), Bits::new(17), Bits::new(18)];
+    let header = |label| Header::Mpls(Mpls { label: Field::Value(label), ..Mpls::default() });
+    let arriving = labels.map(|label| ArrivingLabel { label, tc: None, ttl: None }).to_vec();
+    behind(labels.map(header).to_vec(), Arriving { labels: arriving, ..Arriving::default() })
 }
 
 fn plan(flows: u32, destinations: u32, seconds: f64) -> Plan {
@@ -175,7 +207,7 @@ fn generator_of(plan: Plan) -> Duration {
 }
 
 /// Fills `frames` with what the generator sends next.
-fn make(generator: &mut PortGenerator, sink: &mut Sink, frames: &mut [[u8; LEN]]) {
+fn make<const N: usize>(generator: &mut PortGenerator, sink: &mut Sink, frames: &mut [[u8; N]]) {
     for burst in frames.chunks_mut(BURST) {
         assert_eq!(generator.send_due(sink, NOW).expect("a burst"), BURST);
         burst.iter_mut().enumerate().for_each(|(i, f)| f.copy_from_slice(sink.slots.frame(i)));
@@ -198,14 +230,15 @@ fn order(flows: u32, chunk: u64) -> Vec<u32> {
 }
 
 fn analyzer(flows: u32) -> Duration {
-    analyzer_of(plan(flows, 1_000_000, 2.0), flows)
+    analyzer_of::<LEN>(plan(flows, 1_000_000, 2.0), flows)
 }
 
-fn analyzer_of(plan: Plan, flows: u32) -> Duration {
+/// Of frames of `N` bytes without FCS.
+fn analyzer_of<const N: usize>(plan: Plan, flows: u32) -> Duration {
     let (mut generators, mut analyzer) = plan.into_parts(Instant(1));
     let mut sink = Sink::new();
-    let mut stock = vec![[0u8; LEN]; STOCK];
-    let mut lent = vec![([0u8; LEN], NOW); LENT];
+    let mut stock = vec![[0u8; N]; STOCK];
+    let mut lent = vec![([0u8; N], NOW); LENT];
     let mut time = Duration::ZERO;
     let mut distinct = 0;
     for chunk in 0..(FRAMES / CHUNK) as u64 {
@@ -268,9 +301,13 @@ const PARTS: &[Part] = &[
     ("generator, 1,000,000 destinations", || rate(generator(1, 1_000_000))),
     ("generator, 1,000,000 routes like the Internet's", || rate(generator_of(one_flow(to_routes(internet()))))),
     ("generator, 1,000,000 uniform routes", || rate(generator_of(one_flow(to_routes(uniform()))))),
+    ("generator, two VLAN tags", || rate(generator_of(one_flow(two_tags())))),
+    ("generator, three labels", || rate(generator_of(one_flow(three_labels())))),
     ("analyzer, 1 flow", || rate(analyzer(1))),
+    ("analyzer, 1 flow, two VLAN tags", || rate(analyzer_of::<TAGGED>(one_flow(two_tags()), 1))),
+    ("analyzer, 1 flow, three labels", || rate(analyzer_of::<LABELLED>(one_flow(three_labels()), 1))),
     ("analyzer, 1 flow by destination", || {
-        rate(analyzer_of(one_flow(FlowSpec { per_destination: true, ..flow(0, 1, 1_000_000) }), 1))
+        rate(analyzer_of::<LEN>(one_flow(FlowSpec { per_destination: true, ..flow(0, 1, 1_000_000) }), 1))
     }),
     ("analyzer, 10,000 flows at random", || rate(analyzer(10_000))),
     ("both in memory, 1 destination", || both(1)),

@@ -1,6 +1,6 @@
 //! Ranks of the DUTs: per figure, and over all figures.
 //!
-//! How ranks are made ([`HOW`] tells the reader):
+//! How ranks are made ([`HOW`] explains it in the report):
 //! 1. For each figure the DUTs are ordered from best to worst. A figure ties with the best of its group when the two are
 //!    closer together than the resolution of the figure (the larger of both), as a share of the larger.
 //! 2. Where the tester set the limit for two DUTs they tie, and so does every DUT that lies between the two: what is

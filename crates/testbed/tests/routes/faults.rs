@@ -33,10 +33,7 @@ fn a_full_table_whose_routes_flap_ends_with_what_was_measured() {
     assert!([500.0, 750.0].contains(&column("missing")[2]), "{:?}", column("missing"));
     let mark = &rows(&outcome, "bgp_table_capacity")[2].marks[0];
     let named = format!("in the last second 250 of these routes, such as {},", internet(Family::Ipv4, 5_000).prefix(9));
-    assert!(
-        mark.contains("no progress for 12 s: the router keeps changing routes") && mark.contains(&named),
-        "{mark}"
-    );
+    assert!(mark.contains("no progress for 12 s: the router keeps changing routes") && mark.contains(&named), "{mark}");
     assert_eq!(figure(&outcome, "bgp_capacity_ipv4_routes"), Some(2_000.0));
 }
 

@@ -44,9 +44,7 @@ pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
 /// Can `threads` threads of the tester share `ports` ports?
 fn threads_fit(threads: usize, ports: usize, simulated: bool) -> Result<(), String> {
     if threads > 1 && simulated {
-        return Err(format!(
-            "simulated routers live in virtual time, which has one thread, not {threads}; leave --threads out"
-        ));
+        return Err(format!("simulated routers run in virtual time on one thread, not {threads}; omit --threads"));
     }
     if threads > ports {
         return Err(format!("{threads} threads cannot share {ports} ports; say --threads {ports} or less"));

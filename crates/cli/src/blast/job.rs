@@ -255,7 +255,7 @@ fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     let mbit = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
     mbit.filter(|mbit| *mbit > 0).map(|mbit| Bandwidth(mbit * 1_000_000)).ok_or_else(|| {
         format!(
-            "--rate {}: interface `{}` does not say how fast it is; give --speed, as in `--speed 10Gbit/s`",
+            "--rate {}: interface `{}` reports no speed; give --speed, as in `--speed 10Gbit/s`",
             args.rate, args.from
         )
     })

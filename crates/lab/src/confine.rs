@@ -62,7 +62,11 @@ pub(crate) fn confine(
                 Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
                 Err(e) => format!("on the processor that the scheduler chooses ({e})"),
             };
-            let favoured = if root && favour(&threads) { ", before other work there (nice -20)" } else { "" };
+            let favoured = if root && favour("-p", threads.iter().map(|(pid, _)| *pid)) {
+                ", before other work there (nice -20)"
+            } else {
+                ""
+            };
             let text = format!(
                 "network namespace; receive work of each interface is a kernel thread (threaded NAPI) \
                            {place}{favoured}{shared}"
@@ -94,11 +98,11 @@ pub(crate) fn confine(
 
 /// Lets the threads run before other work of their processor. The kernel's own softirq thread is such work: where it and
 /// a forwarding thread take turns, a turn lasts a tick (4 ms at 250 Hz), and a receive ring of 256 frames overflows in
-/// that time at 64,000 frames per second. Ends with the threads.
-fn favour(threads: &[(u32, String)]) -> bool {
+/// that time at 64,000 frames per second. Ends with the threads. `which` is an option of renice(1): `-p` for threads, `-g` for groups of processes.
+pub(crate) fn favour(which: &str, ids: impl Iterator<Item = u32>) -> bool {
     let Ok(program) = process::find("renice", "bsdutils") else { return false };
     let mut command = Command::new(program);
-    command.args(["-n", "-20", "-p"]).args(threads.iter().map(|(pid, _)| pid.to_string()));
+    command.args(["-n", "-20", which]).args(ids.map(|id| id.to_string()));
     process::output(command, None).is_ok()
 }
 

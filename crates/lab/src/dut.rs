@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Configuration files: name and text of each.
+type Files = Vec<(String, String)>;
+
 /// A kind of DUT. One file in `kinds/` each.
 pub trait DutKind: Sync {
     /// Name, parameters, capabilities and what must be installed.
@@ -264,7 +267,7 @@ impl NamespaceDut {
         work_dir: &Path,
         state: &Path,
         role: &RouterRole,
-        render: &dyn Fn(&RouterRole) -> Result<Vec<(String, String)>, LabError>,
+        render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
     ) -> Result<PathBuf, LabError> {
         let shown = render(&role.without_secrets())?;
         self.keep(work_dir, &shown)?;

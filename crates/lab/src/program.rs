@@ -283,11 +283,9 @@ impl Dut for ProgramDut {
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
         match &self.ends {
             Ends::Veth(topology) => topology.lost_by_tester().map(Some),
-            // What the program writes is received by the tester's interface, which counts what it has no room for.
-            Ends::Tap { tester, interfaces, .. } => {
-                let dropped = |i: &TesterInterface| probe::interface_counter(tester, &i.name, "rx_dropped");
-                interfaces.iter().try_fold(0, |sum, i| Ok(sum + dropped(i)?)).map(Some)
-            }
+            // What the program writes is in the tester's socket when its call returns, and the port counts what that has no room for.
+            // `rx_dropped` of a tap also counts frames with two tags, which the socket has got and no protocol of the kernel takes.
+            Ends::Tap { .. } => Ok(None),
         }
     }
 

@@ -154,6 +154,9 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\nbgp: {internal: [p3]}", (2, 17), "there is no port `p3`", "the ports are p1, p2"),
     Case(1, "suite: good\nbgp: {internal: [p1], dut_as: 65002}", (2, 31), "is also that of a port", "those of `internal`"),
     Case(1, "suite: good\nbgp: {internal: p1}", (2, 17), "is a list, not `p1`", "[p1, p2]"),
+    Case(1, "suite: good\nbgp: {md5: \"\"}", (2, 12), "`md5` is a text", "some text"),
+    Case(1, "suite: good\nbgp: {md5: \"a b\"}", (2, 12), "no spaces", "another key"),
+    Case(1, "suite: good\nbgp: {gtsm: 1}", (2, 13), "`gtsm`", "`true` or `false`"),
     Case(1, "suite: good\nbgp: {families: ipv4}", (2, 17), "is a list, not `ipv4`", "[ipv4, ipv6]"),
     // Criteria.
     Case(10, "  - throughput: {expect: {throughput_65_pps: \">= 1\"}}", (10, 27), "a size that this test does not send", "`64` and `1518`"),

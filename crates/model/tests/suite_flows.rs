@@ -102,6 +102,7 @@ fn mistakes_point_at_what_they_are_about() {
     for (flows, at, part) in [
         ("flows: 7\n".to_owned(), "7", "`flows` is a list, not `7` / write for instance"),
         ("flows:\n  - {name: a}\n".into(), "{name: a}", "`from` is missing / add it"),
+        (ONE.replace("64", "1519") + "}\n", "1519", "packets of 1501 bytes, more than the MTU 1500 of port `p1` / set `mtu: 1501`"),
         (with("color: red"), "color", "there is no key `color` here / known are `name`"),
         (ONE.replace("p2", "p3") + "}\n", "p3", "no port or sub-interface `p3` / "),
         (ONE.replace("p1", "p1.101") + "}\n", "p1.101", "no port or sub-interface `p1.101` / did you mean `p1.100`"),

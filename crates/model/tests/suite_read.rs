@@ -230,7 +230,14 @@ fn bgp_has_defaults_and_reaches_every_port() {
     let of = |b: &drophammer_model::suite::PortBgp| (b.asn, b.is_internal(), b.next_hop_self);
     let ports: Vec<_> = read.ports.iter().filter_map(|p| p.bgp.as_ref().map(of)).collect();
     assert_eq!(ports, [(65001, false, true), (65002, true, true)]);
+    let read = with("bgp: {md5: sesame, gtsm: true}");
+    for protection in read.ports.iter().filter_map(|p| p.bgp.as_ref()).map(|b| &b.protection) {
+        assert_eq!((protection.md5.as_ref().map(|key| key.expose()), protection.gtsm), (Some("sesame"), true));
+    }
+    let shown = format!("{read:?} {}", serde_json::to_string(&read.bgp).unwrap());
+    assert!(!shown.contains("sesame"), "{shown}");
     let read = with("bgp: {internal: [p2, p1]}");
+    assert!(read.ports.iter().all(|p| p.bgp.as_ref().is_some_and(|b| b.protection.is_none())));
     assert!(read.ports.iter().all(|p| p.bgp.as_ref().is_some_and(|b| b.is_internal() && b.asn == 65000)));
 }
 

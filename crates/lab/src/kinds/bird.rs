@@ -68,7 +68,7 @@ impl DutKind for Bird {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp};
+    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -90,6 +90,16 @@ mod tests {
             assert!(text.contains(line), "{line}");
         }
         assert!(!text.contains("rr client"), "all are external");
+    }
+
+    #[test]
+    fn sessions_are_protected_and_kept_files_do_not_show_the_key() {
+        let role = RouterRole::of(&two_protected_ports());
+        let text = configuration::render(TEMPLATE, "bird", &role).unwrap();
+        assert_eq!(text.matches("\tpassword \"sesame\";\n").count(), 4);
+        assert_eq!(text.matches("\tttl security on;\n").count(), 4);
+        let kept = configuration::render(TEMPLATE, "bird", &role.without_secrets()).unwrap();
+        assert!(!kept.contains("sesame") && kept.contains("password \"<secret>\";"), "{kept}");
     }
 
     #[test]

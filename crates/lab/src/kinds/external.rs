@@ -24,6 +24,7 @@ static SPEC: KindSpec = KindSpec {
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
+        bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
         placement: Placement::Host,
@@ -282,6 +283,12 @@ fn environment(names: &[String], role: &RouterRole) -> Vec<(String, String)> {
     if let Some(bgp) = &role.bgp {
         variables.push(("DUT_AS".to_owned(), bgp.asn.to_string()));
         variables.push(("DUT_HOLD_TIME".to_owned(), bgp.hold.as_secs().to_string()));
+        if let Some(key) = &bgp.protection.md5 {
+            variables.push(("DUT_MD5".to_owned(), key.expose().to_owned()));
+        }
+        if bgp.protection.gtsm {
+            variables.push(("DUT_GTSM".to_owned(), "1".to_owned()));
+        }
     }
     for (at, tags, addresses) in role.places() {
         let prefix = match at.vlan {

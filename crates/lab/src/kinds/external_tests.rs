@@ -73,6 +73,11 @@ fn commands_see_the_neighbours() {
     assert_eq!((&*variables["DUT_AS"], &*variables["DUT_HOLD_TIME"]), ("65000", "90"));
     assert_eq!((&*variables["PORT_0_AS"], &*variables["PORT_1_AS"]), ("65001", "65002"));
     assert_eq!((&*variables["PORT_0_IPV4_PEERS"], &*variables["PORT_1_IPV6_PEERS"]), ("5", "5"));
+    assert!(!variables.contains_key("DUT_MD5") && !variables.contains_key("DUT_GTSM"));
+    let ports = crate::kinds::tests_support::two_protected_ports();
+    let variables: BTreeMap<_, _> =
+        environment(&["eth1".into(), "eth2".into()], &RouterRole::of(&ports)).into_iter().collect();
+    assert_eq!((&*variables["DUT_MD5"], &*variables["DUT_GTSM"]), ("sesame", "1"));
 }
 
 #[test]

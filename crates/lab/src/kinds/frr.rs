@@ -196,7 +196,7 @@ fn with_groups(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp};
+    use crate::kinds::tests_support::{one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports};
 
     #[test]
     fn the_configuration_holds_every_route() {
@@ -236,6 +236,16 @@ mod tests {
             assert_eq!(lines("  neighbor p0_ipv6 next-hop-self"), usize::from(own));
             assert!(!text.contains("p1_ipv6 next-hop-self"));
         }
+    }
+
+    #[test]
+    fn sessions_are_protected_and_kept_files_do_not_show_the_key() {
+        let role = RouterRole::of(&two_protected_ports());
+        let text = configuration::render(BGP_TEMPLATE, "frr", &role).unwrap();
+        assert_eq!(text.matches(" password sesame\n").count(), 4);
+        assert_eq!(text.matches(" ttl-security hops 1\n").count(), 4);
+        let kept = configuration::render(BGP_TEMPLATE, "frr", &role.without_secrets()).unwrap();
+        assert!(!kept.contains("sesame") && kept.contains(" password <secret>\n"), "{kept}");
     }
 
     #[test]

@@ -78,6 +78,12 @@ mod tests {
         assert!(error.contains("`qinq`"), "{error}");
         refuse_unless_able(&weak, &RouterRole::of(&tests_support::two_ports_with_bgp(1))).unwrap();
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
+        // A kind without BGP plays its part without, one with BGP must protect it.
+        let role = RouterRole::of(&tests_support::two_protected_ports());
+        let error = refuse_unless_able(uml::Uml.spec(), &role).unwrap_err().to_string();
+        assert!(error.contains("`bgp-protection`") && error.contains("frr, bird, external"), "{error}");
+        refuse_unless_able(linux::Linux.spec(), &role).unwrap();
+        refuse_unless_able(frr::Frr.spec(), &role).unwrap();
     }
 }
 
@@ -85,9 +91,18 @@ mod tests {
 #[cfg(test)]
 pub(crate) mod tests_support {
     use drophammer_model::quantity::Bandwidth;
-    use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig, VlanTag};
+    use drophammer_model::suite::{Addressing, BgpProtection, PortBgp, PortConfig, Secret, VlanConfig, VlanTag};
     use drophammer_model::trial::{AddressRange, Family};
     use std::time::Duration;
+
+    /// The same with one BGP peer on each port in each family, whose sessions are protected.
+    pub(crate) fn two_protected_ports() -> Vec<PortConfig> {
+        let mut ports = two_ports_with_bgp(1);
+        for bgp in ports.iter_mut().filter_map(|port| port.bgp.as_mut()) {
+            bgp.protection = BgpProtection { md5: Some(Secret::new("sesame")), gtsm: true };
+        }
+        ports
+    }
 
     /// The same with `peers` BGP peers on each port in each family.
     pub(crate) fn two_ports_with_bgp(peers: u32) -> Vec<PortConfig> {

@@ -6,7 +6,7 @@ use super::fields::{Fields, add_quantity, items, name, refuse_repeated};
 use super::raw::Node;
 use super::{Addressing, Endpoint, FlowConfig, FlowRate, PortConfig, typed};
 use crate::quantity::{QuantityError, parse_duration, parse_frame_rate};
-use crate::size::PacketSize;
+use crate::size::{ETHERNET_OVERHEAD, FrameSize, PacketSize};
 use crate::traffic::{Arriving, ArrivingTag, Bits, Field, Header, HeaderKind, Vlan};
 use crate::trial::{AddressRange, Family, FlowDuration};
 use serde::Deserialize;
@@ -106,6 +106,7 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
     let family = family(&written, get("family"), problems)?;
     let tags = tags_of(&from, ports);
     let headers = with_tags(&written.headers, &tags, family, get("from"), problems)?;
+    check_mtu(&written.size, &headers, &ports[from.port], get("size"), problems);
     let ends = [("source", written.source, &from), ("destination", written.destination, &to)];
     let mut ranges = Vec::new();
     for (key, given, end) in ends {
@@ -158,6 +159,26 @@ fn flow(node: &Node, ports: &[PortConfig], public: bool, problems: &mut Problems
         per_destination: written.observe.contains(&Observe::Destinations),
         arrives,
     })
+}
+
+/// The largest packet must fit the port that sends it.
+fn check_mtu(size: &PacketSize, headers: &[Header], port: &PortConfig, node: &Node, problems: &mut Problems) {
+    let in_front = headers.iter().take_while(|h| !matches!(h.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6));
+    let tags = in_front.filter(|h| matches!(h.kind(), HeaderKind::Vlan | HeaderKind::Mpls)).count() as u32 * 4;
+    let packet = |size: &FrameSize| match size {
+        FrameSize::Frame(bytes) => u32::from(*bytes).saturating_sub(u32::from(ETHERNET_OVERHEAD) + tags),
+        FrameSize::Ip(bytes) => u32::from(*bytes),
+    };
+    let largest = size.round().iter().map(packet).max().unwrap_or(0);
+    if largest > port.mtu {
+        let message =
+            format!("`{size}` has packets of {largest} bytes, more than the MTU {} of port `{}`", port.mtu, port.name);
+        problems.add(
+            &node.span,
+            message,
+            format!("set `mtu: {largest}` or more on every port, or send smaller frames"),
+        );
+    }
 }
 
 /// `p1`, or `p1.100` and `p1.100.200` for its sub-interfaces.

@@ -81,13 +81,10 @@ pub fn tags(bench: &Bench) -> Checked {
         pass(bench, far.as_mut(), near.as_mut(), &burst(), what)?;
     }
     drop(ports);
-    if bench.name == "live_frames" {
-        // It leaves all this to af_packet.
+    if bench.name != "af_packet" {
         return Ok(());
     }
-    if bench.name == "af_packet" {
-        longest(bench)?;
-    }
+    longest(bench)?;
     let made = further(bench);
     let removed = bench.ip(&["link delete t2"]);
     made.and(removed)
@@ -127,9 +124,6 @@ fn further(bench: &Bench) -> Checked {
     for (on, what) in [(true, "redirected, tags left to the interface"), (false, "redirected, tags in the frame")] {
         features("t2", on)?;
         pass(bench, near.as_mut(), far.as_mut(), &burst(), what)?;
-    }
-    if bench.name != "af_packet" {
-        return Ok(());
     }
     let mut tap = Tap::create("p0", 1_500, bench.clock).map_err(|e| e.to_string())?;
     bench.ip(&["link set p0 arp off multicast off addrgenmode none up"])?;

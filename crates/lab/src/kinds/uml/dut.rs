@@ -1,13 +1,13 @@
 //! The outside: starts the guest, joins its taps to the tester, asks it, ends it.
 
 use super::{Job, Routing, SPEC, agent};
-use crate::cpu;
 use crate::dut::{TesterInterface, Where};
 use crate::process::Daemon;
 use crate::program::{flatten, tap_lines};
 use crate::topology::tester_interface;
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Netns, bgp, probe};
+use crate::{confine, cpu};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -132,6 +132,10 @@ impl UmlDut {
             cpu::pin(0, cpu)?;
             Daemon::start("uml", command, work_dir)
         })??);
+        // It leads a group; what it starts inherits.
+        if shared.root && up.pid().is_some_and(|pid| confine::favour("-g", std::iter::once(pid))) {
+            up.record.confinement.push_str("; it runs before other work there (nice -20)");
+        }
         let kernel = up.await_guest(limit, stop)?;
         up.record.version = match up.routing {
             Routing::Frr => {
@@ -285,12 +289,6 @@ impl Dut for UmlDut {
         self.interfaces.iter().try_for_each(|i| probe::interface(&self.tester, &i.name, &mut counters))?;
         flatten("", &agent::ask("counters")?, &mut counters);
         Ok(counters)
-    }
-
-    /// What the guest sends is received by the tap, which counts what it has no room for.
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
-        let dropped = |i: &TesterInterface| probe::interface_counter(&self.tester, &i.name, "rx_dropped");
-        self.interfaces.iter().try_fold(0, |sum, i| Ok(sum + dropped(i)?)).map(Some)
     }
 
     fn drops_at_tester_tx_are_dut(&self) -> bool {

@@ -57,7 +57,7 @@ the frames go through routers. A line per second shows the last second's rates a
 far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
 
 Exit codes: 0 every frame arrived; 1 frames were lost, corrupted or astray, or less than 99 % of those asked
-for were sent; 2 the command line is wrong; 3 an interface cannot be used or nobody answers; 130 stopped by a second Ctrl-C.")]
+for were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const ANSWER: Duration = Duration::from_secs(3);
 /// Time between two lines.
 const LINE: Duration = Duration::from_secs(1);
-/// How often the user's wish is looked at.
+/// How often Ctrl-C is checked.
 const LOOK: Duration = Duration::from_millis(20);
 /// Lanes answer a request for counts within microseconds, unless their processor is taken from them.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -133,7 +133,7 @@ fn listed(text: &str) -> Vec<usize> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-/// Waits until the other side has told its MAC address on both interfaces.
+/// Waits until the other side has answered ARP or Neighbor Discovery on both interfaces.
 fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
     let stopped = || stop.load(Ordering::Relaxed);
     rig.serve(ANSWER, &mut |_, hosts| hosts.unresolved().is_none() || stopped()).map_err(Failure::environment)?;
@@ -163,7 +163,7 @@ fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Opti
         e => Failure { exit: Exit::Failed, text: e.to_string() },
     })?;
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
-    // Nobody reads any more; the exit code says it all the same.
+    // Standard output is closed; the exit code still gives the result.
     let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port)));
     Ok(Some(result))
 }
@@ -188,7 +188,7 @@ fn watch(live: &Live, display: &mut Display<'_>, stop: &AtomicBool) {
             && e.kind() == ErrorKind::BrokenPipe
             && !ending
         {
-            // Nobody reads any more.
+            // Standard output is closed.
             ending = true;
             live.end_sending();
         }

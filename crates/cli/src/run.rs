@@ -24,7 +24,7 @@ pub const VERSION: &str = env!("DROPHAMMER_VERSION");
 /// Where runs go when nothing is said.
 pub const RUNS: &str = "drophammer-runs";
 
-/// Tells the user what went wrong and returns `exit`.
+/// Prints an error and returns `exit`.
 pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
     err!("error: {text}");
     exit
@@ -33,7 +33,7 @@ pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
 /// The folder under which the run's own will be made, absolute: the lab covers some folders of the host, but not this.
 ///
 /// # Errors
-/// The user has been told.
+/// The error has been printed.
 pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
     let folder = out.map_or_else(|| PathBuf::from(RUNS), Path::to_path_buf);
     std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(|e| {
@@ -44,9 +44,7 @@ pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
 /// Can `threads` threads of the tester share `ports` ports?
 fn threads_fit(threads: usize, ports: usize, simulated: bool) -> Result<(), String> {
     if threads > 1 && simulated {
-        return Err(format!(
-            "simulated routers live in virtual time, which has one thread, not {threads}; leave --threads out"
-        ));
+        return Err(format!("simulated routers run in virtual time on one thread, not {threads}; omit --threads"));
     }
     if threads > ports {
         return Err(format!("{threads} threads cannot share {ports} ports; say --threads {ports} or less"));
@@ -63,7 +61,7 @@ pub fn run(args: &RunArgs) -> Exit {
     if let Err(exit) = refuse_impossible(&suite) {
         return exit;
     }
-    // Told before anything is measured, and all at once.
+    // Printed before anything is measured, and all at once.
     let mut missing: Vec<String> =
         suite.duts.iter().flat_map(|d| drophammer_lab::missing(&d.kind)).map(|e| e.to_string()).collect();
     missing.sort();

@@ -128,16 +128,16 @@ fn raw(cell: &Cell) -> String {
     }
 }
 
-/// The first of `wishes` that is free, as a file name of letters, digits, `-`, `_`, `.`; with a number when all are taken.
-fn name(wishes: &[&str], taken: &mut HashSet<String>) -> String {
-    let plain = |wish: &str| -> String {
+/// The first of `names` that is free, as a file name of letters, digits, `-`, `_`, `.`; with a number when all are taken.
+fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
+    let plain = |name: &str| -> String {
         let keep = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
-        let text: String = wish.chars().take(100).map(keep).collect();
+        let text: String = name.chars().take(100).map(keep).collect();
         text.trim_start_matches('.').to_owned()
     };
-    let last = plain(wishes.last().copied().unwrap_or("table"));
+    let last = plain(names.last().copied().unwrap_or("table"));
     let numbered = (2..).map(|n| format!("{last}-{n}"));
-    let mut candidates = wishes.iter().map(|w| plain(w)).chain(numbered).filter(|n| !n.is_empty());
+    let mut candidates = names.iter().map(|w| plain(w)).chain(numbered).filter(|n| !n.is_empty());
     // Lower case, because some file systems do not tell `A` from `a`.
     let found = candidates.find(|n| taken.insert(n.to_lowercase())).unwrap_or_default();
     format!("{found}.csv")

@@ -40,7 +40,7 @@ fn finding(result: &DutResult) -> Finding {
             if failed.is_empty() { Finding::Pass } else { Finding::Failure(failed) }
         }
         Standing::Ended(TestStatus::Failed(cause)) => Finding::Error(cause.clone()),
-        // Not run is not passed: whoever reads only the colour must see it.
+        // Not run is not passed; the status alone must show it.
         other => Finding::Error(other.text()),
     }
 }

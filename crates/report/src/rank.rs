@@ -1,12 +1,12 @@
 //! Ranks of the DUTs: per figure, and over all figures.
 //!
-//! How ranks are made ([`HOW`] tells the reader):
+//! How ranks are made ([`HOW`] explains it in the report):
 //! 1. For each figure the DUTs are ordered from best to worst. A figure ties with the best of its group when the two are
 //!    closer together than the resolution of the figure (the larger of both), as a share of the larger.
-//! 2. Where the tester set the limit for two DUTs they tie, and so does every DUT that lies between the two: what is
-//!    known of them is only that they are at least so good.
-//! 3. A DUT without a value, though it was its turn, ranks behind all others. A DUT whose turn had not come when the run
-//!    ended, or whose test the tester spoilt or skipped, is not ranked in this figure.
+//! 2. If the tester was the limit for two DUTs, they tie, with every DUT between them, because both may be better than
+//!    measured.
+//! 3. A DUT that was tested but has no value ranks last. A DUT that was not tested when the run ended, or that the tester
+//!    skipped or could not measure, is not ranked in this figure.
 //! 4. After a tie of n DUTs the next rank is n higher (1, 1, 3).
 //! 5. The overall order is that of the mean rank over all figures in which every DUT of the comparison was ranked; each
 //!    figure counts the same.
@@ -17,10 +17,10 @@ use drophammer_model::outcome::RankFigure;
 use drophammer_model::record::TestStatus;
 
 /// The rules in one paragraph for the reader of a report.
-pub const HOW: &str = "Rank 1 is best. DUTs whose figures are closer together than the resolution of the measurement \
-(10 % in the profile quick, at least the width of the search in any case) share a rank, as do DUTs for which the tester was the limit, with every DUT between them. A DUT that \
-gave no value ranks last; one for which a figure does not apply, or that the tester could not measure, has no rank in it. The overall rank follows from the mean rank over all figures, each of which counts the same. Simulated DUTs are \
-ranked among themselves only.";
+pub const HOW: &str = "Rank 1 is best. DUTs share a rank if their figures differ by less than the resolution of the measurement \
+(10 % in the profile quick, and always at least the width of the search). DUTs limited by the tester also share a rank, with every DUT between \
+them. A DUT without a value ranks last. A DUT has no rank in a figure that does not apply or that the tester could not measure. The overall rank \
+is the order of the mean ranks over all figures, with equal weights. Simulated DUTs are ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
 #[derive(Clone, Debug, PartialEq)]

@@ -30,7 +30,7 @@ fn paint(text: &str, code: &str, color: bool) -> String {
 const WIDTH: usize = 100;
 /// Characters of the column of figures; longer titles go on in a second line.
 const FIGURE_WIDTH: usize = 42;
-/// Characters of a line that tells a problem; the rest is in the report.
+/// Longest problem in a line, in characters; the rest is in the report.
 const PROBLEM_WIDTH: usize = 160;
 
 /// See [`crate::summary_text`].

@@ -58,7 +58,7 @@ pub trait Device {
         Ok(())
     }
 
-    /// Its own counters by name; empty where it tells none.
+    /// Its own counters by name; empty if it has none.
     fn counters(&mut self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }
@@ -141,7 +141,7 @@ impl<'a> Bench<'a> {
         Bench { dut, test, rig, device, views, ports, tolerance, session, observer }
     }
 
-    /// Waits until the device has told its addresses on every port and sub-interface, and forwards `families` between those of
+    /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards `families` between those of
     /// each pair of ports in both directions without loss: then it is ready, whatever its daemons say.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl<'a> Bench<'a> {
         Ok(result)
     }
 
-    /// Stores what came of an attempt and tells the user; says with it whether a port failed. What ended the test is an error, and
+    /// Stores the result of an attempt, reports it to the user, and returns whether a port failed. What ended the test is an error, and
     /// stored as well.
     fn conclude(
         &mut self,

@@ -1,7 +1,7 @@
 //! Routing tables of the Internet from files: MRT TABLE_DUMP_V2 (RFC 6396 section 4.3, with paths of RFC 8050), plain, gzip or
 //! bzip2, as route collectors publish them.
 //!
-//! A file holds the routes of all peers of a collector. A table is what one of them told: its routes of one IP version. Dumps may stand
+//! A file holds the routes of all peers of a collector. A table holds the routes of one of these peers, of one IP version. Dumps may stand
 //! one behind the other, each with a peer index table of its own, as BIRD appends them: a peer is the same by its AS and address.
 //! Records are taken apart here, so that the routes of other peers cost nothing and nothing that is cut off or damaged passes in silence;
 //! the attributes of the chosen peer's routes are read by bgpkit-parser.
@@ -128,7 +128,7 @@ impl Peers {
     }
 }
 
-/// What the chosen peer told of one IP version, named after file and peer. Next hops of the file are those of a network that is not
+/// The routes of the chosen peer of one IP version, named after file and peer. Next hops of the file are those of a network that is not
 /// here, so routes have none (the speaker itself). The peer's own AS is not part of a path, as it will be another one that
 /// speaks; AS_SETs (RFC 9774) are left out of it. Of several paths to a prefix (RFC 8050) the first in its record counts, of several records
 /// the last.
@@ -232,7 +232,7 @@ impl Records {
     fn open(path: &Path) -> Result<Records, MrtError> {
         let fail = |e: io::Error| MrtError { path: path.into(), what: format!("cannot be read: {e}") };
         let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?);
-        // What a file is, is told by its first bytes and not by its name.
+        // The first bytes of a file give its format, not its name.
         let start = file.fill_buf().map_err(fail)?;
         let input: Box<dyn Read> = if start.starts_with(&[0x1f, 0x8b]) {
             Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(file)))
@@ -391,7 +391,7 @@ impl<'a> Rib<'a> {
         if rest.is_empty() { Ok(entries) } else { Err(format!("has {} bytes behind its {count} routes", rest.len())) }
     }
 
-    /// The attributes of an entry, told by a peer of this AS.
+    /// The attributes of an entry from a peer of this AS.
     fn attributes(&self, entry: &Entry, asn: u32) -> Result<RouteAttributes, String> {
         // A record with this route alone, for the parser.
         let prefix = self.split()?.0;

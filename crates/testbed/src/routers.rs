@@ -25,7 +25,7 @@ use std::time::Duration;
 /// What the tester needs alone: seconds per route, by family and routes per UPDATE.
 pub type RouteCeilings = BTreeMap<(Family, u16), f64>;
 
-/// A comparison of what the DUT tells one router with what another one said.
+/// A comparison of the routes that one router receives from the DUT with those that another router advertised.
 struct Watch {
     observer: PeerIndex,
     origin: PeerIndex,
@@ -44,7 +44,7 @@ pub struct RoutingState {
     next_hop_self: bool,
     /// Sessions that must be up.
     wanted: BTreeSet<PeerIndex>,
-    /// Those that may have something to say.
+    /// Sessions that may have UPDATEs to send.
     speaking: BTreeSet<PeerIndex>,
     watches: Vec<Watch>,
     /// Routes of the forwarding plane before the first session, by family.
@@ -92,12 +92,12 @@ impl RoutingState {
         }
     }
 
-    /// How the observer must be told what the origin said, which has this BGP identifier.
+    /// What the observer must receive of the routes of the origin, which has this BGP identifier.
     fn expected(&self, observer: PeerIndex, origin: PeerIndex, id: Option<Ipv4Addr>) -> Expected {
         let (from, dut) = (&self.peers[origin], self.duts[observer]);
         let internal = |peer: &PeerView| peer.asn == self.dut_as;
         let inside = internal(&self.peers[observer]);
-        // RFC 4271 section 5.1.2: each AS adds itself when it tells another one.
+        // RFC 4271 section 5.1.2: each AS prepends itself when it advertises to another one.
         let added = [(!inside).then_some(self.dut_as), (!internal(from)).then_some(from.asn)];
         // Section 5.1.3; of what is reflected RFC 4456 section 10 says the same, whatever is configured.
         let unchanged = inside && (internal(from) || !self.next_hop_self);
@@ -143,7 +143,7 @@ impl<'a> BgpRouting<'a> {
         let BgpRouting { bench, state } = self;
         match bench.serve_until(LOOK, &mut |now, hosts| enough(now, hosts, state)) {
             Ok(()) => {}
-            // It may be switched on again; who waits in vain tells of it.
+            // It may be switched on again; a wait that fails reports it.
             Err(Failure::Port(e)) => state.port_failure = Some(e.to_string()),
             Err(Failure::Test(e)) => return Err(e),
         }

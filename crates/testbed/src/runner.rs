@@ -1,5 +1,5 @@
 //! Runs a suite: for each DUT brings it up, waits until it forwards, runs the tests, takes it down. A DUT that does not
-//! come up or dies ends its own tests and nobody else's.
+//! come up or dies ends only its own tests.
 
 mod ceilings;
 
@@ -51,7 +51,7 @@ pub struct Run<'a> {
     pub command: Vec<String>,
     /// The machine, for the record.
     pub environment: Environment,
-    /// Secret that tells this run's frames from any other's.
+    /// Secret that distinguishes this run's frames from those of other runs.
     pub secret: u64,
 }
 
@@ -209,7 +209,7 @@ impl Runner<'_> {
 
     fn all(&mut self) -> Result<(), RunError> {
         let suite = self.suite;
-        // The loop has the interfaces of routers in namespaces; of the user's own interfaces it tells nothing.
+        // The loop uses interfaces like those of routers in namespaces; it does not show the ceiling of the user's own interfaces.
         let in_namespace = |d: &DutConfig| placement(d) == Some(Placement::Lab);
         let namespaces = suite.duts.iter().any(in_namespace);
         if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {

@@ -15,7 +15,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A run. `secret` tells its frames from those of any other run; it should differ from run to run.
+    /// A run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
     pub fn new(seed: u64, profile: Profile, secret: u64) -> Session {
         Session { seed, profile, keys: TrialKeys::new(secret) }
     }

@@ -96,7 +96,7 @@ impl simulated::Device for Reference {
     }
 }
 
-/// It cannot die.
+/// A device that is always alive: the loop without DUT.
 pub struct Immortal;
 
 impl Device for Immortal {

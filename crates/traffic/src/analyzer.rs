@@ -3,7 +3,7 @@
 
 mod awaited;
 mod burst;
-mod further;
+mod extras;
 mod received;
 
 pub use received::{GroupReceived, ReceiveBins};
@@ -21,7 +21,7 @@ use drophammer_model::traffic::{Arriving, Deviation};
 use drophammer_model::trial::{Family, FlowSpec, PortIndex, TrialSpec};
 use drophammer_port::Arrival;
 use drophammer_wire::signature::{Signature, TrialKey, unwrap_time};
-pub(crate) use further::Further;
+pub(crate) use extras::FlowExtras;
 use received::{Arrivals, Bins};
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ pub struct Analyzer {
     /// Number of each of them in the trial.
     ids: Vec<u32>,
     /// What is kept of them beside; empty where none asks for it.
-    further: Vec<Further>,
+    extras: Vec<FlowExtras>,
     /// What the frames of each must arrive in; empty where that is nothing but Ethernet for all.
     encapsulations: Vec<Encapsulation>,
     /// What is not judged of each; empty where all is of all.
@@ -188,7 +188,7 @@ impl Analyzer {
                 state: FlowState::new(frames[id].max(1), window),
             })
             .collect();
-        // With room behind that nobody uses: see `plan::spaced`.
+        // Followed by unused room: see `plan::spaced`.
         let mut awaited = Vec::with_capacity(flows.len() + 4);
         awaited.extend(flows.iter().map(|flow| {
             let mut awaited = Awaited::new(flow.group);
@@ -199,7 +199,7 @@ impl Analyzer {
         let leads_to = |f: &FlowSpec, port| f.to == port || f.also.contains(&port);
         let port_groups = (0..ports)
             .map(|port| spec.flows.iter().find(|f| leads_to(f, port)).map_or(0, |f| group_of(groups, &f.group)));
-        let further = own().any(|(_, flow)| Further::asked_for(flow));
+        let extras = own().any(|(_, flow)| FlowExtras::asked_for(flow));
         let encapsulations: Vec<_> =
             own().map(|(_, flow)| Encapsulation::new(headers::arriving(flow), flow.family)).collect();
         let plain = encapsulations.iter().all(Encapsulation::is_plain);
@@ -214,7 +214,7 @@ impl Analyzer {
             looked: Box::default(),
             settled: true,
             ids: own().map(|(id, _)| id as u32).collect(),
-            further: own().filter(|_| further).map(|(_, flow)| Further::new(flow)).collect(),
+            extras: own().filter(|_| extras).map(|(_, flow)| FlowExtras::new(flow)).collect(),
             encapsulations: if plain { Vec::new() } else { encapsulations },
             unjudged: if all_judged { Vec::new() } else { unjudged },
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
@@ -284,7 +284,7 @@ impl Analyzer {
         let (flow, awaited) = (&mut self.flows[place], &mut self.awaited[place]);
         let group_index = flow.group as usize;
         let elsewhere = flow.to as usize != port;
-        if elsewhere && !self.further.get(place).is_some_and(|f| f.also.contains(&port)) {
+        if elsewhere && !self.extras.get(place).is_some_and(|f| f.also.contains(&port)) {
             let frames = flow.frames;
             return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
         }
@@ -313,10 +313,10 @@ impl Analyzer {
                 return Class::Stale;
             }
         }
-        if let Some(further) = self.further.get_mut(place) {
-            further.take(sequence);
+        if let Some(extras) = self.extras.get_mut(place) {
+            extras.take(sequence);
             if elsewhere {
-                further.elsewhere += 1;
+                extras.elsewhere += 1;
                 group.elsewhere[port] += 1;
             }
         }
@@ -349,7 +349,7 @@ impl Analyzer {
 
     #[cold]
     fn foreign(&mut self, port: PortIndex, signature: &Signature, check: u16, intact: bool) -> Class {
-        // A damaged signature may look like one of an earlier trial; its checksum tells.
+        // A damaged signature may look like one of an earlier trial; its checksum decides.
         if intact && self.earlier.iter().any(|key| signature.belongs_to(*key, check)) {
             self.stale += 1;
             return Class::Stale;
@@ -413,8 +413,8 @@ impl Analyzer {
     }
 
     /// What is kept beside of each of [`Analyzer::flows`], in their order; nothing where none asks for it.
-    pub(crate) fn further(&self) -> &[Further] {
-        &self.further
+    pub(crate) fn extras(&self) -> &[FlowExtras] {
+        &self.extras
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::generator::PortGenerator;
 use crate::generator::merge::Merge;
-use crate::live::{Board, Wishes};
+use crate::live::{Board, Requests};
 use crate::outcome::merge;
 use crate::plan::{Part, Plan, PlannedEvent};
 use crate::report::EventReport;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Sends one frame that is not test traffic from a port, and fails as the port does. False when the port had no room for it.
 pub type SendFrame<'a> = dyn FnMut(PortIndex, &[u8]) -> Result<bool, PortError> + 'a;
 
-/// Whoever owns the frames that are not test traffic: the emulated hosts and routers. Of a trial on several lanes each lane
+/// Handles the frames that are not test traffic: the emulated hosts and routers. In a trial on several lanes each lane
 /// has one, for its own ports.
 pub trait Control {
     /// A frame that is not test traffic came in at `port`; answers are sent when [`Control::poll`] is called.
@@ -33,8 +33,8 @@ pub trait Control {
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError>;
 
     /// Carries out event number `event` of the trial ([`drophammer_model::trial::TimedEvent`]), which is due at `now`; what it
-    /// has to send may go by `send`, or wait for [`Control::poll`], which is called at once. Returns whether it was its
-    /// business: of several lanes every one is told. Does nothing unless it is defined.
+    /// has to send may go by `send`, or wait for [`Control::poll`], which is called at once. Returns whether the event
+    /// concerned this lane: every lane is called. The default does nothing.
     ///
     /// # Errors
     /// The port's.
@@ -48,7 +48,7 @@ pub trait Control {
         None
     }
 
-    /// True when the trial is to stop early: the user asked for it. One lane that is told so stops all.
+    /// True when the trial is to stop early, because the user asked for it. One such lane stops all.
     fn stop(&self) -> bool;
 }
 
@@ -134,8 +134,8 @@ pub(crate) struct LaneState {
     /// Do the other lanes know that this one has nothing more to send?
     announced: bool,
     quiet_since: Option<Instant>,
-    /// Wishes that were seen.
-    seen: Wishes,
+    /// Requests that this lane has seen.
+    seen: Requests,
     /// Is its part of the trial over?
     pub(crate) over: bool,
 }
@@ -327,13 +327,13 @@ impl LaneState {
             if control.stop() {
                 live.end();
             }
-            let wishes = live.wishes();
-            if wishes != *seen {
-                let before = std::mem::replace(seen, wishes);
-                if wishes.is_end() {
+            let requests = live.requests();
+            if requests != *seen {
+                let before = std::mem::replace(seen, requests);
+                if requests.is_end() {
                     return Ok(true);
                 }
-                follow_wishes(part, ports, senders, now, lane, live, before)?;
+                follow_requests(part, ports, senders, now, lane, live, before)?;
                 continue;
             }
             if busy == 0 || virtual_time {
@@ -349,19 +349,19 @@ impl LaneState {
     }
 }
 
-/// What was wished since `before`: an end of sending, counts.
+/// Carries out the requests since `before`: end of sending, counts.
 #[cold]
-fn follow_wishes(
+fn follow_requests(
     part: &mut Part,
     ports: &mut [LanePort<'_>],
     senders: &mut [Sender],
     now: Instant,
     lane: usize,
     live: &Board,
-    before: Wishes,
+    before: Requests,
 ) -> Result<(), PortError> {
-    let wishes = live.wishes();
-    if wishes.is_end_of_sending() && !before.is_end_of_sending() {
+    let requests = live.requests();
+    if requests.is_end_of_sending() && !before.is_end_of_sending() {
         for Sender { place, generators, merge } in senders {
             let generators = &mut part.generators[generators.clone()];
             generators.iter_mut().try_for_each(|g| g.end_sending(&mut *ports[*place].port, now))?;
@@ -370,8 +370,8 @@ fn follow_wishes(
             }
         }
     }
-    if wishes.request() != before.request() {
-        live.publish(lane, wishes.request(), part.counts(now));
+    if requests.request() != before.request() {
+        live.publish(lane, requests.request(), part.counts(now));
     }
     Ok(())
 }

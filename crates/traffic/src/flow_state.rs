@@ -10,7 +10,7 @@ pub enum Arrival {
     New,
     /// Seen before; counts for nothing else (RFC 4737 section 2.2: only the first copy counts).
     Duplicate,
-    /// So far behind that it cannot be told from a duplicate.
+    /// So far behind that it cannot be distinguished from a duplicate.
     TooOld,
 }
 
@@ -36,7 +36,7 @@ pub struct FlowState {
     next_expected: u64,
     /// The number that would follow on the frame that arrived last; 0 before the first.
     follows_last: u64,
-    /// The window tells of the numbers below this one; those from here up to NextExp have all arrived.
+    /// The window covers the numbers below this one; those from here up to NextExp have all arrived.
     noted: u64,
     /// One bit per sequence number, a ring of as many as a power of two.
     window: Box<[Line]>,
@@ -337,7 +337,7 @@ impl FlowState {
         gaps
     }
 
-    /// Is every frame so far within the window, so that [`FlowState::missing`] tells all?
+    /// Is every frame so far within the window, so that [`FlowState::missing`] is complete?
     pub fn tells_all(&self) -> bool {
         self.next_expected <= self.window_bits()
     }

@@ -16,7 +16,7 @@ pub struct Live(pub(crate) Arc<Board>);
 impl Live {
     /// Ends what is sent. What was due until now still leaves; then the trial drains as at its planned end.
     pub fn end_sending(&self) {
-        self.0.signals.wishes.fetch_or(END_OF_SENDING, Ordering::Relaxed);
+        self.0.signals.requests.fetch_or(END_OF_SENDING, Ordering::Relaxed);
     }
 
     /// Ends the trial at once, without a drain.
@@ -30,9 +30,9 @@ impl Live {
     }
 
     /// Asks all lanes for their counts and waits until they have answered: for `patience` at most. `None` when they have not, or when
-    /// the trial is over. A lane that nobody asks does nothing for this.
+    /// the trial is over. Lanes do nothing for this unless it is called.
     pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
-        let number = Wishes(self.0.signals.wishes.fetch_add(REQUEST, Ordering::Relaxed)).request() + 1;
+        let number = Requests(self.0.signals.requests.fetch_add(REQUEST, Ordering::Relaxed)).request() + 1;
         let answered = |p: &Published| p.lanes.iter().all(|l| l.as_ref().is_some_and(|(at, _)| *at >= number));
         let waits = |p: &mut Published| !p.closed && !answered(p);
         let waited = self.0.changed.wait_timeout_while(self.0.published(), patience, waits);
@@ -41,7 +41,7 @@ impl Live {
     }
 }
 
-/// What one lane tells the others. Only it writes here.
+/// Counts of one lane for the others. Only this lane writes them.
 #[derive(Default)]
 #[repr(align(128))]
 struct Progress {
@@ -57,8 +57,8 @@ struct Progress {
 #[derive(Default)]
 #[repr(align(128))]
 struct Signals {
-    /// What is wished of all lanes; see [`Wishes`].
-    wishes: AtomicU64,
+    /// Requests to all lanes; see [`Requests`].
+    requests: AtomicU64,
     /// When the trial starts; 0 before that is known.
     start: AtomicU64,
     ready: AtomicUsize,
@@ -76,20 +76,20 @@ pub(crate) struct Board {
 struct Published {
     /// Of each lane, with the number of the request.
     lanes: Vec<Option<(u64, LaneCounts)>>,
-    /// Nobody answers any more.
+    /// True when no lane answers any more.
     closed: bool,
 }
 
-/// What is wished of all lanes, in one word that their loops read at every turn.
+/// Requests to all lanes, in one word that their loops read at every turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wishes(u64);
+pub(crate) struct Requests(u64);
 
 const END: u64 = 1;
 const END_OF_SENDING: u64 = 2;
 const REQUEST: u64 = 4;
 
-impl Wishes {
-    /// All stop at once: the user's wish, or a lane that failed.
+impl Requests {
+    /// All lanes stop at once: the user asked for it, or a lane failed.
     pub(crate) fn is_end(self) -> bool {
         self.0 & END != 0
     }
@@ -118,7 +118,7 @@ impl Board {
     /// `lane` has nothing more to send since `at`, and has sent `sent` frames that no ring refused.
     pub(crate) fn done(&self, lane: usize, at: Instant, sent: u64) {
         self.lanes[lane].sent.store(sent, Ordering::Relaxed);
-        // Whoever sees the instant sees the count.
+        // A lane that sees the instant also sees the count.
         self.lanes[lane].done_at.store(at.0.max(1), Ordering::Release);
     }
 
@@ -144,12 +144,12 @@ impl Board {
 
     /// Stops all lanes.
     pub(crate) fn end(&self) {
-        self.signals.wishes.fetch_or(END, Ordering::Relaxed);
+        self.signals.requests.fetch_or(END, Ordering::Relaxed);
     }
 
     #[inline]
-    pub(crate) fn wishes(&self) -> Wishes {
-        Wishes(self.signals.wishes.load(Ordering::Relaxed))
+    pub(crate) fn requests(&self) -> Requests {
+        Requests(self.signals.requests.load(Ordering::Relaxed))
     }
 
     /// A lane answers request `number`.
@@ -158,7 +158,7 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// Nobody answers any more.
+    /// From now on no lane answers.
     pub(crate) fn close(&self) {
         self.published().closed = true;
         self.changed.notify_all();
@@ -193,7 +193,7 @@ impl Board {
             if let Some(value) = value() {
                 return Ok(value);
             }
-            if self.wishes().is_end() {
+            if self.requests().is_end() {
                 return Err(LaneError::NotStarted);
             }
             std::thread::yield_now();

@@ -76,7 +76,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
 }
 
-/// Events that every lane was told; of times those of the last lane that they concerned, of all if they concerned none.
+/// Events, merged over the lanes: the times are those of the last lane that an event concerned, or of all lanes if it concerned none.
 fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
     let all_told = lanes.iter().map(|lane| lane.events.len()).min().unwrap_or(0);
     let record = |n: usize| {

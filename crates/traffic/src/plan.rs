@@ -16,9 +16,9 @@ use drophammer_wire::signature::{MAX_FLOWS, TrialKey};
 pub struct Neighbour {
     /// Our address.
     pub mac: MacAddr,
-    /// The device's address as ARP told it.
+    /// The device's address, from ARP.
     pub device_ipv4: Option<MacAddr>,
-    /// The device's address as neighbour discovery told it.
+    /// The device's address, from Neighbor Discovery.
     pub device_ipv6: Option<MacAddr>,
     /// The same behind VLAN tags.
     pub vlans: Vec<VlanNeighbour>,
@@ -29,9 +29,9 @@ pub struct Neighbour {
 pub struct VlanNeighbour {
     /// VLAN identifiers, the outermost first.
     pub vids: Vec<u16>,
-    /// The device's address as ARP told it.
+    /// The device's address, from ARP.
     pub device_ipv4: Option<MacAddr>,
-    /// The device's address as neighbour discovery told it.
+    /// The device's address, from Neighbor Discovery.
     pub device_ipv6: Option<MacAddr>,
 }
 
@@ -140,7 +140,7 @@ fn in_vlan(vids: &[u16]) -> String {
     if vids.is_empty() { String::new() } else { format!(" in VLAN {}", vids.join(" in ")) }
 }
 
-/// `n` zeros, with a line of the cache behind them that nobody uses. All that a thread writes per frame either fills whole
+/// `n` zeros, followed by an unused cache line. All that a thread writes per frame either fills whole
 /// lines (types with `repr(align)`) or has such a gap behind it, so two threads never write to the same line.
 pub(crate) fn spaced<T: Clone + Default>(n: usize) -> Vec<T> {
     let mut zeros = Vec::with_capacity(n + 64usize.div_ceil(size_of::<T>()));

@@ -1,4 +1,4 @@
-//! Tells test traffic from everything else, wherever in a frame the signature lies.
+//! Separates test traffic from everything else, wherever in a frame the signature is.
 
 use crate::payload::Pattern;
 use drophammer_model::traffic::HeaderKind;

@@ -1,6 +1,6 @@
 //! What a lane has counted, as data: wherever it ran, [`crate::merge`] makes a result of the reports of all lanes.
 
-use crate::analyzer::Further;
+use crate::analyzer::FlowExtras;
 use crate::engine::LaneState;
 use crate::generator::{LatenessBuckets, PortGenerator};
 use crate::permutation::Permutation;
@@ -50,7 +50,7 @@ pub struct LaneReport {
     pub long_gaps_ns: u64,
     /// Step of the wall clock during the trial, in ns; 0 from lanes that do not watch it.
     pub clock_step_ns: i64,
-    /// Events that the lane was told, the first ones of the trial.
+    /// Events that this lane has processed, the first ones of the trial.
     pub events: Vec<EventReport>,
 }
 
@@ -211,8 +211,8 @@ impl crate::plan::Part {
         let count = analyzer.flows().count().max(1);
         let report =
             |(place, ((flow, group, state), to)): (usize, ((usize, usize, &crate::flow_state::FlowState), usize))| {
-                let further = analyzer.further().get(place);
-                let tally = further.and_then(|f| f.tally.as_ref());
+                let extras = analyzer.extras().get(place);
+                let tally = extras.and_then(|f| f.tally.as_ref());
                 let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) };
                 FlowReport {
                     flow,
@@ -227,8 +227,8 @@ impl crate::plan::Part {
                     next_expected: state.next_expected(),
                     missing: state.gaps(most),
                     tells_all: state.tells_all(),
-                    elsewhere: further.map_or(0, |f| f.elsewhere),
-                    has_alternate: further.is_some_and(Further::has_alternate),
+                    elsewhere: extras.map_or(0, |f| f.elsewhere),
+                    has_alternate: extras.is_some_and(FlowExtras::has_alternate),
                     by_place: tally.map(|tally| tally.frames().to_vec()),
                 }
             };
@@ -257,7 +257,7 @@ impl SenderReport {
     }
 }
 
-/// When a frame of one flow was to leave, told from its sequence number.
+/// Scheduled departure of a frame of one flow, computed from its sequence number.
 pub(crate) struct Departures<'a> {
     sender: &'a SenderReport,
     /// Places of the flow in a round; at least one.

@@ -181,7 +181,7 @@ impl Traffic {
         }
     }
 
-    /// Counts so far, as [`Live::snapshot`] tells them to other threads.
+    /// Counts so far, as [`Live::snapshot`] returns them to other threads.
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();
         Snapshot::of(&counts)

@@ -198,7 +198,7 @@ impl<'a> Display<'a> {
         if health.unsent > 0 {
             writeln!(
                 out,
-                "warning: the tester sent {} frames less than asked for; lower --rate",
+                "warning: the tester sent {} fewer frames than requested; lower --rate",
                 group_digits(health.unsent)
             )?;
         }

@@ -143,7 +143,7 @@ impl Job {
         format!("{}: {}, {size}, {length}", text.trim_end(), self.rate)
     }
 
-    /// Why nobody answers on interface `port`, and what to do.
+    /// Why no neighbour answers on interface `port`, and the remedy.
     pub fn unanswered(&self, port: usize) -> String {
         let (Link { gateway, .. }, name) = (self.links[port], &self.interfaces[port]);
         let how = if gateway.is_ipv4() { "ARP" } else { "Neighbor Discovery" };
@@ -204,7 +204,7 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
         for address in [address, gateway] {
             if !is_lab_address(address) {
                 return Err(format!(
-                    "{address} may belong to somebody on the Internet; use addresses for benchmarks (198.18.0.0/15, 2001:2::/48), private \
+                    "{address} is a public address; use addresses for benchmarks (198.18.0.0/15, 2001:2::/48), private \
                      ones or those for documentation (RFC 6815)"
                 ));
             }
@@ -255,7 +255,7 @@ fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     let mbit = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
     mbit.filter(|mbit| *mbit > 0).map(|mbit| Bandwidth(mbit * 1_000_000)).ok_or_else(|| {
         format!(
-            "--rate {}: interface `{}` does not say how fast it is; give --speed, as in `--speed 10Gbit/s`",
+            "--rate {}: interface `{}` reports no speed; give --speed, as in `--speed 10Gbit/s`",
             args.rate, args.from
         )
     })

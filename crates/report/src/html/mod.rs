@@ -149,7 +149,7 @@ fn summary(view: &View) -> Markup {
                 } }
                 p.muted.how {
                     @if view.duts.len() > 1 { (HOW) " " }
-                    "Where the tester, not the DUT, was the limit, the figure is marked tester-limited: the DUT does at least \u{2265} that."
+                    "Figures marked tester-limited were limited by the tester, not the DUT: the DUT reaches at least (\u{2265}) this value."
                 }
             }
             @if !verdicts.is_empty() {
@@ -166,7 +166,7 @@ fn summary(view: &View) -> Markup {
 }
 
 fn dut_name(dut: &DutView) -> Markup {
-    html! { (dut.name) @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and are no results" { "simulated" } } }
+    html! { (dut.name) @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
 }
 
 fn overall(view: &View, dut: usize) -> Markup {
@@ -192,8 +192,8 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
         section id=(anchor(section)) {
             h2 { (section.title) }
             @if of_tester { p.muted {
-                "What the tester does on a loop of its own, without a router. No router can be measured beyond this; figures \
-                 that come near it are marked tester-limited."
+                "The highest rate of the tester on a loop without a router. No router can be measured beyond it; figures close to \
+                 it are marked tester-limited."
             } }
             @for r in section.results.iter().filter(|r| !r.standing.is_completed()) {
                 p.warn { b { (dut_name(view.dut(r.dut))) } ": " (r.standing.text())
@@ -203,8 +203,8 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                 div.plots { @for (p, file) in section.plots.iter().zip(plots) { (plots::figure(view, p, file)) } }
             }
             @if invalid > 0 { p.muted {
-                (invalid) " of " (trials.len()) " trials of this test were invalid: the tester could not offer or count as asked. \
-                 They are part of no figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " and of no plot" } ". "
+                (invalid) " of " (trials.len()) " trials of this test were invalid because of the tester. \
+                 They are not used in any figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " or plot" } ". "
                 a href="#invalid" { "Reasons" }
             } }
             @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, t, file)) }
@@ -321,9 +321,9 @@ fn invalid(view: &View) -> Markup {
     html! {
         section #invalid {
             h2 { "Invalid trials" }
-            @if trials.is_empty() { p.muted { "None: the tester could offer and count as asked in every trial." } }
+            @if trials.is_empty() { p.muted { "None: the tester worked correctly in every trial." } }
             @else {
-                p { (trials.len()) " of " (view.run.trials.len()) " trials were spoilt by the tester. They were repeated and are part of no figure." }
+                p { (trials.len()) " of " (view.run.trials.len()) " trials were invalid because of the tester. They were repeated and are not used in any figure." }
                 details open[trials.len() <= 8] {
                     summary { "Reasons" }
                     ul { @for (t, line) in trials.iter().zip(grid::invalid_lines(view)) {

@@ -7,7 +7,7 @@ use crate::view::{MergedPlot, View};
 use drophammer_model::outcome::PlotKind;
 use maud::{Markup, PreEscaped, html};
 
-/// So many events that found no room in the drawing are told below it.
+/// At most this many events without room in the drawing are listed below it.
 const MOST_EVENTS: usize = 24;
 
 /// A plot with its legend; `file` is the CSV file with its points.

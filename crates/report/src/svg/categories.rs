@@ -103,7 +103,7 @@ pub fn draw(merged: &MergedPlot, many_duts: bool) -> String {
                 None => {}
             }
         }
-        // What was not measured is told apart from what was found to be nothing.
+        // A missing value looks different from 0.
         for (category, name) in names.iter().enumerate() {
             let Some(place) = place.filter(|_| !has(series, name)) else { continue };
             let x = starts[category] + (place as f64 + 0.5) * width;

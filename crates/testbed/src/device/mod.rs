@@ -1,6 +1,6 @@
 //! The reference device in a process of its own, on real links: this program once more, started by the lab.
 //!
-//! The router is the one of virtual time; a port of crate `port` moves its frames and a real clock tells it the time. So
+//! The router is the one of virtual time; a port of crate `port` moves its frames, and its clock is a real one. So
 //! generator, analyzer, sockets and timestamps of the tester are held against a device that knows what it did.
 
 mod process;
@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 /// First argument of this program when it is to be the device; what follows is given by [`Program`].
 pub const SUBCOMMAND: &str = "reference-device";
 
-/// What the process is told by its file.
+/// The configuration file of the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     links: JobLinks,
-    /// The device. Its faults begin when it is told `begin`.
+    /// The device. Its faults begin with the command `begin`.
     device: Config,
 }
 

@@ -81,7 +81,7 @@ struct Process {
     ports: Vec<Box<dyn Port>>,
     /// Slots of each port that wait to be sent.
     filled: Vec<usize>,
-    /// Faults that begin when it is told so.
+    /// Faults that begin on command.
     faults: Faults,
     listener: UnixListener,
     /// Overflow of the links that the router knows of.
@@ -90,7 +90,7 @@ struct Process {
     speaks: bool,
     /// The links that had a carrier when they were looked at last.
     carriers: Vec<bool>,
-    /// Longest time between a frame's arrival and a look at it since somebody asked: how long the process was held up.
+    /// Longest delay between a frame's arrival and its processing since the last query.
     longest_wait: Duration,
 }
 
@@ -171,7 +171,7 @@ impl Process {
         wait::until_readable(&all, time).map(drop).map_err(|e| format!("cannot sleep: {e}"))
     }
 
-    /// Tells the router of links that lost their carrier or have it again.
+    /// Passes changes of carrier on to the router.
     fn look_at_links(&mut self, now: Instant) -> Result<(), PortError> {
         for (i, (port, carrier)) in self.ports.iter_mut().zip(&mut self.carriers).enumerate() {
             let has = port.has_carrier()?;
@@ -182,7 +182,7 @@ impl Process {
         Ok(())
     }
 
-    /// Answers whoever asks.
+    /// Answers requests.
     fn listen(&mut self) -> Result<(), String> {
         loop {
             match self.listener.accept() {
@@ -218,7 +218,7 @@ impl Process {
                 let fib = &self.router.truth().fib;
                 Ok(json!({ "ipv4": fib.ipv4, "ipv6": fib.ipv6 }))
             }
-            _ => Err(format!("nobody knows what `{verb}` means")),
+            _ => Err(format!("unknown command `{verb}`")),
         }
     }
 

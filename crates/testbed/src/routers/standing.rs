@@ -17,16 +17,16 @@ impl RoutingState {
         })
     }
 
-    /// What to add to a complaint where a session that must be up went down since it was established, and came back without what had
-    /// been said in it.
+    /// An addition to an error message: names the sessions that must be up but went down since they were established, and so lost their
+    /// routes.
     pub(super) fn came_back(&self, hosts: &Hosts) -> String {
-        let told = |peer: &PeerIndex| {
+        let lost = |peer: &PeerIndex| {
             let (routers, router) = hosts.session(*peer)?;
             let (losses, cause) = routers.losses(router);
             let cause = cause.filter(|_| losses > 0)?;
             Some(format!("; the session of {} had ended: {cause}", self.peers[*peer].name))
         };
-        self.wanted.iter().filter_map(told).collect()
+        self.wanted.iter().filter_map(lost).collect()
     }
 
     pub(super) fn said(&self, hosts: &Hosts) -> bool {
@@ -56,8 +56,8 @@ impl RoutingState {
     pub(super) fn movement(&self, hosts: &Hosts) -> u64 {
         let of = |peer: &PeerIndex| {
             let (routers, router) = hosts.session(*peer)?;
-            let (told, said) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
-            Some(told.bytes + told.updates + said.bytes)
+            let (received, sent) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
+            Some(received.bytes + received.updates + sent.bytes)
         };
         self.wanted.iter().filter_map(of).sum()
     }

@@ -185,7 +185,7 @@ columns! {
 const OFFERED: TableSpec<OfferedRow> =
     TableSpec::new("offered_load", "What the tester can offer on these ports, per sending port");
 
-/// What the tester can send through these ports, where no loop tells its ceiling: as much as they take, into the DUT. It
+/// What the tester can send through these ports, if no loop gives its ceiling: as much as they take, into the DUT. It
 /// bounds the loads that tests ask for; what the tester can receive is not known by it.
 pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite: &Suite) -> Result<(), TestError> {
     setup.begin_test("offered_load", setup.left);

@@ -1,4 +1,4 @@
-//! The clock that everything is timed by: how finely it tells time, what a reading costs, and how long this machine keeps
+//! The clock of all measurements: its resolution, what a reading costs, and how long this machine keeps
 //! a program from looking at it.
 
 use drophammer_methods::columns;

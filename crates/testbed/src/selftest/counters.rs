@@ -1,4 +1,4 @@
-//! Each counter of the tester against the reference device, which does one thing wrong at a time and tells how often.
+//! Compares each counter of the tester with the reference device, which makes one kind of error at a time and reports how often.
 
 use super::SelfTest;
 use crate::config::hosts;

@@ -55,7 +55,7 @@ pub struct SelfTest<'a> {
     pub command: Vec<String>,
     /// The machine, for the record.
     pub environment: Environment,
-    /// Secret that tells this run's frames from any other's.
+    /// Secret that distinguishes this run's frames from those of other runs.
     pub secret: u64,
 }
 
@@ -249,7 +249,7 @@ impl Runner<'_> {
         kind.bring_up(test.lab, cabled, &role, test.work_dir, &|| observer.stopped()).map(Joined::Cabled)
     }
 
-    /// Everything that runs on the loop. The inner error is told to the user and ends this backend's part.
+    /// Everything that runs on the loop. The inner error is reported to the user and ends this backend's part.
     fn on_loop(
         &mut self,
         backend: &'static Backend,

@@ -93,7 +93,7 @@ impl Analyzer {
                     place = u32::MAX;
                 }
             } else if found.packet_at() > ethernet::LEN {
-                // Tags or labels that nobody asked for.
+                // Tags or labels that are not expected.
                 place = u32::MAX;
             }
             *looked = Looked {
@@ -147,7 +147,7 @@ impl Analyzer {
         let (mut taken, mut stale) = (0, 0);
         let mut run = Run::new(group as usize, &mut self.bins, first.departure, first.at);
         let latencies = self.groups[group as usize].latencies();
-        let (flows, further, late_ns) = (self.flows.as_mut_slice(), self.further.as_mut_slice(), self.late_ns);
+        let (flows, extras, late_ns) = (self.flows.as_mut_slice(), self.extras.as_mut_slice(), self.late_ns);
         for looked in looked {
             let place = looked.place as usize;
             let Some(awaited) = awaited.get_mut(place) else { break };
@@ -172,8 +172,8 @@ impl Analyzer {
                 },
             }
             taken += 1;
-            if let Some(further) = further.get_mut(place) {
-                further.take(flows[place].state.unwrap(looked.frame as u32));
+            if let Some(extras) = extras.get_mut(place) {
+                extras.take(flows[place].state.unwrap(looked.frame as u32));
             }
             let latency = looked.at.saturating_sub(looked.departure);
             latencies.record(latency);

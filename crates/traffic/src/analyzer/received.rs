@@ -21,7 +21,7 @@ pub struct ReceiveBins {
 /// Counts of a group at its receivers.
 #[repr(align(64))]
 pub struct GroupReceived {
-    /// Intact at the wrong port, or at the right one with the MAC address of somebody else.
+    /// Intact at the wrong port, or at the right one with the MAC address of another host.
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,

@@ -168,8 +168,8 @@ fn told(analyzer: &mut Analyzer) -> String {
             (flow, group, s.received(), s.duplicated(), s.next_expected(), order, missing)
         })
         .collect();
-    let further = analyzer.further();
-    format!("{:?}", (groups, flows, further, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
+    let extras = analyzer.extras();
+    format!("{:?}", (groups, flows, extras, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
 }
 
 /// What becomes of a frame.

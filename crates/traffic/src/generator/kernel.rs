@@ -160,7 +160,7 @@ impl PortGenerator {
         Ok(())
     }
 
-    /// Counts what has left by flow, group and bin: the round tells whose turn each frame was.
+    /// Counts what has left by flow, group and bin: the round gives the flow of each frame.
     fn take_report(&mut self, report: &StreamReport) {
         self.sent = report.sent;
         self.index = report.index;

@@ -1,36 +1,36 @@
-//! What is kept of a flow that asks for more than others: right ports beside its own, counts by destination.
+//! State of flows with alternate ports or counts by destination.
 
 use drophammer_model::trial::{FlowSpec, PortIndex};
 
-/// Beside the line of the cache of a flow.
+/// State that only some flows need, in a cache line apart from that of the flow.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub(crate) struct Further {
-    /// Ports at which an arrival is right as well.
+pub(crate) struct FlowExtras {
+    /// Further ports where its frames may arrive.
     pub(super) also: Vec<PortIndex>,
-    /// Distinct frames that came there.
+    /// Distinct frames that arrived there.
     pub(crate) elsewhere: u64,
-    /// Where it counts by destination.
+    /// Counts by destination, if the flow has them.
     pub(crate) tally: Option<Tally>,
 }
 
-impl Further {
-    pub(super) fn new(flow: &FlowSpec) -> Further {
+impl FlowExtras {
+    pub(super) fn new(flow: &FlowSpec) -> FlowExtras {
         let tally = flow.per_destination.then(|| Tally::new(flow.destinations.count()));
-        Further { also: flow.also.clone(), elsewhere: 0, tally }
+        FlowExtras { also: flow.also.clone(), elsewhere: 0, tally }
     }
 
-    /// Does `flow` ask for any of it?
+    /// Does `flow` need this state?
     pub(super) fn asked_for(flow: &FlowSpec) -> bool {
         flow.per_destination || !flow.also.is_empty()
     }
 
-    /// May its frames come to another port than its own?
+    /// May its frames arrive at another port?
     pub(crate) fn has_alternate(&self) -> bool {
         !self.also.is_empty()
     }
 
-    /// Takes note of the distinct frame `sequence`.
+    /// Counts the distinct frame `sequence`.
     #[inline]
     pub(super) fn take(&mut self, sequence: u64) {
         if let Some(tally) = &mut self.tally {
@@ -39,8 +39,8 @@ impl Further {
     }
 }
 
-/// Distinct frames by destination. Which one that is, its order tells; here they are counted by their places in that order,
-/// so that frames in order count in neighbouring words and not all over the memory.
+/// Distinct frames by destination. They are counted by their position in the order of destinations, so that consecutive frames use
+/// neighbouring words of memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     count: u64,

@@ -114,7 +114,8 @@ mod tests {
         let label = Header::Mpls(Mpls { label: Bits::new(16).into(), ..Mpls::default() });
         let (udp, tcp) = (Header::Udp(Udp::default()), Header::Tcp(Tcp::default()));
         let elsewhere = Header::Udp(Udp { destination_port: 53.into(), ..Udp::default() });
-        for between in [&[][..], &[tag.clone()], &[tag.clone(), tag], &[label.clone(), label]] {
+        let tags = [tag.clone(), tag];
+        for between in [&[][..], &tags[..1], &tags, &[label.clone(), label]] {
             assert!(run.has(&frame(between, udp.clone(), 8, 80)), "the port, whatever the payload");
             assert!(
                 run.has(&frame(between, tcp.clone(), 7, 128)) && run.has(&frame(between, elsewhere.clone(), 7, 128))

@@ -129,7 +129,7 @@ fn fields_take_their_values_one_after_the_other() {
 }
 
 /// Writes `value` into a field of the header at `index`, and makes the checksums right.
-fn set(frame: &mut Vec<u8>, index: usize, name: FieldName, value: u128) {
+fn set(frame: &mut [u8], index: usize, name: FieldName, value: u128) {
     let layers = locate(frame);
     layers.place(frame, index, name).unwrap().write(frame, value);
     let sums: Vec<_> = layers.checksums(frame).collect();

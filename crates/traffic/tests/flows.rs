@@ -113,7 +113,7 @@ fn loss_of_one_flow_is_its_own() {
     let mut bench = Bench::new(2, move |f, out| {
         if f.frame.len() == 124 {
             *count.borrow_mut() += 1;
-            if *count.borrow() % 10 == 0 {
+            if count.borrow().is_multiple_of(10) {
                 return;
             }
         }

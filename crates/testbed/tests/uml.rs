@@ -233,6 +233,11 @@ fn main() -> ExitCode {
         };
     }
     let mut verdicts = Verdicts::begin();
-    verdicts.count("frames of a router in User Mode Linux carry the tags of the suite", checked());
+    // As in the tests of the lab: `make test-uml`.
+    if std::env::var_os("DROPHAMMER_TEST_UML").is_some() {
+        verdicts.count("frames of a router in User Mode Linux carry the tags of the suite", checked());
+    } else {
+        verdicts.leave_out(1);
+    }
     verdicts.end()
 }

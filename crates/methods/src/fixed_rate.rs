@@ -251,6 +251,10 @@ fn report(
         DEVIATIONS.add(outcome, row, [result.trial], []);
     }
     let name = &flow.name;
+    if counts.deviating_copies > 0 {
+        let copies = counts.deviating_copies;
+        note(outcome, format!("{name}: {copies} further copies of its frames arrived in a wrong encapsulation."));
+    }
     outcome.ranks.push(lower(
         format!("loss_{name}_percent"),
         format!("Loss of flow {name}"),

@@ -77,7 +77,7 @@ pub struct ArrivingTunnel {
 
 macro_rules! deviations {
     ($($name:ident $key:literal $text:literal $doc:literal,)*) => {
-        /// How a frame that arrived differs from what must arrive. A frame counts once, by the outermost difference.
+        /// How a frame that arrived differs from what must arrive. A sent frame counts once, by the outermost difference of its first arrival.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Deviation {

@@ -9,6 +9,7 @@ pub mod errors;
 mod expect;
 mod fields;
 mod flow_list;
+mod flow_overlap;
 pub mod params;
 mod port_list;
 mod protection;

@@ -34,6 +34,8 @@ pub struct Truth {
     pub misrouted: u64,
     /// Frames sent to a wrong neighbour.
     pub wrong_next_hop: u64,
+    /// Frames whose TTL was not decremented.
+    pub ttl_kept: u64,
     /// Frames sent in another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.

@@ -99,6 +99,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "sends every n-th frame out of the right port to an unknown MAC address",
         ),
         ParamSpec::optional(
+            "ttl_kept_every",
+            ParamKind::Count,
+            "forwards every n-th frame without decrementing its TTL or hop limit",
+        ),
+        ParamSpec::optional(
             "encapsulation_every",
             ParamKind::Count,
             "sends every n-th frame in another encapsulation; see `encapsulation_change`",

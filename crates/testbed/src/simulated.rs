@@ -216,6 +216,7 @@ fn faults(p: &Params) -> Faults {
         }),
         misroute: every("misroute_every").map(|every| Misroute { every, to_port: 0 }),
         wrong_next_hop: every("wrong_next_hop_every").map(|every| WrongNextHop { every, mac: NOBODY }),
+        ttl_kept_every: every("ttl_kept_every").unwrap_or(0),
         encapsulation: every("encapsulation_every").map(|every| Encapsulation { every, change: change(p) }),
         duplicate_every: every("duplicate_every").unwrap_or(0),
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),

@@ -1,7 +1,7 @@
 //! The role of a DUT as data: what a router must be configured with to stand between the ports of a suite.
 
 use crate::capabilities::Need;
-use crate::suite::{Addressing, BgpProtection, PortConfig, VlanTag};
+use crate::suite::{Addressing, BgpProtection, LabelConfig, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -14,6 +14,9 @@ pub struct RouterRole {
     pub interfaces: Vec<Interface>,
     /// Static routes, IPv4 before IPv6, in the order of the interfaces.
     pub routes: Vec<StaticRoute>,
+    /// Static label entries, in the order of the interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<LabelRoute>,
     /// BGP, if it speaks any.
     pub bgp: Option<BgpRole>,
 }
@@ -67,6 +70,19 @@ pub struct StaticRoute {
     pub at: Place,
 }
 
+/// A static label entry (RFC 3031 section 3.10): what becomes of packets whose outermost label is this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelRoute {
+    /// Label with which packets arrive, at any interface.
+    pub label: u32,
+    /// Labels in its place, the outermost first; none takes it off.
+    pub out: Vec<u32>,
+    /// Next hop: the tester's emulated router.
+    pub via: IpAddr,
+    /// Where the next hop is.
+    pub at: Place,
+}
+
 /// BGP-4 (RFC 4271) of the DUT. Every route goes from every peer to every other one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpRole {
@@ -109,6 +125,7 @@ impl RouterRole {
         RouterRole {
             interfaces: ports.iter().map(Interface::of).collect(),
             routes: routes(ports),
+            labels: labels(ports),
             bgp: BgpRole::of(ports),
         }
     }
@@ -123,6 +140,7 @@ impl RouterRole {
         needs.extend(addresses().any(|a| a.address.is_ipv6()).then_some(Need::Ipv6));
         needs.extend((tags >= 1).then_some(Need::Vlan));
         needs.extend((tags >= 2).then_some(Need::Qinq));
+        needs.extend((!self.labels.is_empty()).then_some(Need::Mpls));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
         needs.extend(protected.then_some(Need::BgpProtection));
         needs
@@ -194,6 +212,19 @@ fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
     routes
 }
 
+fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
+    let of_port = |(port, config): (usize, &PortConfig)| {
+        // A packet of any family goes to the same router; which address names it is of no importance.
+        let via = config.ipv4.as_ref().or(config.ipv6.as_ref()).map(|a| a.host);
+        let route = move |entry: &LabelConfig| {
+            let (label, out) = (entry.label, entry.out.clone());
+            Some(LabelRoute { label, out, via: via?, at: Place { port, vlan: None } })
+        };
+        config.labels.iter().filter_map(route).collect::<Vec<_>>()
+    };
+    ports.iter().enumerate().flat_map(of_port).collect()
+}
+
 impl BgpRole {
     fn of(ports: &[PortConfig]) -> Option<BgpRole> {
         let first = ports.iter().find_map(|p| p.bgp.as_ref())?;
@@ -240,6 +271,7 @@ mod tests {
             ipv6: Some(ipv6),
             bgp: None,
             vlans: Vec::new(),
+            labels: Vec::new(),
         };
         vec![
             port(
@@ -295,6 +327,19 @@ mod tests {
         assert_eq!(role.tags(role.routes[3].at), [tag(0x88a8, 100), tag(0x8100, 200)]);
         ports[1].vlans.pop();
         assert_eq!(RouterRole::of(&ports).needs(), [Need::Ipv4, Need::Vlan]);
+    }
+
+    #[test]
+    fn label_entries_lead_to_the_router_behind_their_port() {
+        let mut ports = ports();
+        ports[0].labels = vec![LabelConfig { label: 100, out: vec![200, 300] }];
+        ports[1].ipv4 = None;
+        ports[1].labels = vec![LabelConfig { label: 101, out: vec![] }];
+        let role = RouterRole::of(&ports);
+        let found: Vec<_> = role.labels.iter().map(|l| (l.label, l.out.len(), l.via.to_string(), l.at.port)).collect();
+        let (first, second) = (100, 101);
+        assert_eq!(found, [(first, 2, "198.18.1.2".to_owned(), 0), (second, 0, "2001:2:0:1::2".to_owned(), 1)]);
+        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6, Need::Mpls]);
     }
 
     #[test]

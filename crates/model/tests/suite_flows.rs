@@ -191,3 +191,36 @@ fn a_test_of_flows_needs_them() {
     let (at, message) = mistake(&format!("{ONE}}}\n"), "[{fixed: {flows: [b]}}]");
     assert_eq!((at.as_str(), message.contains("no flow `b`")), ("b", true), "{message}");
 }
+
+#[test]
+fn label_entries_have_their_place_and_their_remedy() {
+    let with = |labels: &str| {
+        let text = format!(
+            "suite: labels\nduts:\n  - {{name: box, kind: frr}}\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
+             - {{name: p2, speed: 1 Gbit/s, labels: {labels}}}\ntests: [fixed]\n"
+        );
+        let tests: Vec<_> = REGISTRY.tests.iter().copied().chain([&FIXED]).collect();
+        let registry = Registry { tests: &tests, ..REGISTRY };
+        let errors = read(&text, "suite.yaml", &registry, &Overrides::default()).expect_err(labels);
+        let first = &errors.errors[0];
+        (errors.source[first.span.clone()].to_owned(), format!("{} / {}", first.message, first.help))
+    };
+    for (labels, at, part) in [
+        ("7", "7", "`labels` is a list, not `7` / write for instance"),
+        ("[{label: 15}]", "{label: 15}", "label 15 is reserved (RFC 3032 section 2.1) / write 16 to 1048575"),
+        ("[{label: 16, out: [3]}]", "{label: 16, out: [3]}", "label 3 is reserved (RFC 3032 section 2.1) / write 16"),
+        ("[{label: 1048576}]", "1048576", "does not fit a field of 20 bits / write 0 to 1048575"),
+        (
+            "[{label: 16, out: [17, 18, 19, 20, 21]}]",
+            "{label: 16, out: [17, 18, 19, 20, 21]}",
+            "`out` has 5 labels / write 4 at most",
+        ),
+        ("[{label: 16, in: 3}]", "in", "no key `in` here / known are"),
+        ("[{label: 16}, {label: 16}]", "{label: 16}", "two entries are for label 16 / give each entry"),
+        // This kind forwards no labels.
+        ("[{label: 16}]", "frr", "the ports ask for `mpls`, which routers of kind `frr` cannot do"),
+    ] {
+        let (found, message) = with(labels);
+        assert_eq!((found.as_str(), message.contains(part)), (at, true), "{labels}\n{message}");
+    }
+}

@@ -19,6 +19,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         bgp_protection: false,
         vlans: Vlans::Own,
         vlan_tags: 2,
+        mpls: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,

@@ -353,7 +353,7 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
             }
         }
     });
-    // The device forwards no labels, so none of its frames has one that could be wrong.
+    // Those of labels are in `labels.rs`.
     let labels = [Deviation::Label, Deviation::LabelMissing, Deviation::LabelTc, Deviation::LabelTtl];
     let possible = Deviation::ALL.iter().copied().filter(|d| !labels.contains(d));
     assert_eq!(kinds, possible.collect());

@@ -168,6 +168,7 @@ pub(crate) mod tests_support {
             ipv6: Some(ipv6),
             bgp: None,
             vlans: Vec::new(),
+            labels: Vec::new(),
         };
         vec![
             port(

@@ -228,6 +228,7 @@ fn ports() -> Vec<PortConfig> {
         ipv6: Some(ipv6),
         bgp: None,
         vlans: Vec::new(),
+        labels: Vec::new(),
     };
     vec![
         port(

@@ -27,6 +27,9 @@ fn flows_between_sub_interfaces_arrive_with_their_tags() {
         let of = |column| cell(outcome, "fixed_rate", row, column).unwrap();
         assert_eq!((of("offered"), of("lost"), of("deviating")), (1_000.0, 0.0, 0.0), "flow {row}");
     }
+    let mut again = Memory::default();
+    run(&read_suite(SUITE), &mut again).unwrap();
+    assert_eq!(again.outcome("fixed_rate"), outcome, "virtual time has no chance in it");
 }
 
 fn bed(suite: &Suite, change: impl FnOnce(&mut drophammer_reference::Config)) -> Result<(), TestError> {

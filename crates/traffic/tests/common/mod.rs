@@ -166,6 +166,7 @@ impl Bench {
                 vlans: [vec![100], vec![100, 200]]
                     .map(|vids| VlanNeighbour {
                         vids,
+                        mac: MacAddr::local(i),
                         device_ipv4: Some(device_mac(i as usize)),
                         device_ipv6: Some(device_mac(i as usize)),
                     })

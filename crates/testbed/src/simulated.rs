@@ -98,9 +98,9 @@ impl simulated::Device for Reference {
 }
 
 /// A device that is always alive: the loop without DUT.
-pub struct Immortal;
+pub struct NoDut;
 
-impl Device for Immortal {
+impl Device for NoDut {
     fn check(&mut self) -> Result<(), String> {
         Ok(())
     }

@@ -143,8 +143,8 @@ try $D blast vb va
 ";
     let output = script(folder.path(), body);
     assert!(output.status.success(), "{:?}", text(&output));
-    let (said, _) = text(&output);
-    let said: Vec<&str> = said.split_inclusive("exit ").collect();
+    let (printed, _) = text(&output);
+    let printed: Vec<&str> = printed.split_inclusive("exit ").collect();
     let expected = [
         ("`nothing`: there is no such interface; `ip link` lists them", "3"),
         ("join `va` and `vc` by a cable", "3"),
@@ -153,8 +153,8 @@ try $D blast vb va
         ("`va` has no carrier", "3"),
         ("it is down; `ip link set vb up`", "3"),
     ];
-    assert_eq!(said.len(), expected.len() + 1, "{said:?}");
+    assert_eq!(printed.len(), expected.len() + 1, "{printed:?}");
     for (i, (words, exit)) in expected.iter().enumerate() {
-        assert!(said[i].contains(words) && said[i + 1].starts_with(exit), "{words}: {said:?}");
+        assert!(printed[i].contains(words) && printed[i + 1].starts_with(exit), "{words}: {printed:?}");
     }
 }

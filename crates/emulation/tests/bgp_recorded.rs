@@ -158,7 +158,7 @@ fn our_session_in_the_place_of_either() {
             let first = lines.iter().find(|line| line.sender == peer && line.bytes[18] == kind::KEEPALIVE).unwrap();
             assert_eq!(heard.established, Some(first.at), "{me} hears {peer}");
             let (state, text) = match session.ended() {
-                Some(Cause::PeerNotification(said)) => (State::Idle, said.text()),
+                Some(Cause::PeerNotification(notification)) => (State::Idle, notification.text()),
                 other => (State::Established, other.map(|cause| panic!("{cause}"))),
             };
             assert_eq!(session.state(), state);

@@ -62,14 +62,14 @@ pub(crate) fn confine(
                 Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
                 Err(e) => format!("on the processor that the scheduler chooses ({e})"),
             };
-            let favoured = if root && favour("-p", threads.iter().map(|(pid, _)| *pid)) {
+            let priority = if root && favour("-p", threads.iter().map(|(pid, _)| *pid)) {
                 ", before other work there (nice -20)"
             } else {
                 ""
             };
             let text = format!(
                 "network namespace; receive work of each interface is a kernel thread (threaded NAPI) \
-                           {place}{favoured}{shared}"
+                           {place}{priority}{shared}"
             );
             return Ok(Confinement { text, threads: threads.into_iter().map(|(pid, _)| pid).collect() });
         }

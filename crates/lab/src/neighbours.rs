@@ -47,10 +47,10 @@ mod tests {
     fn only_more_than_the_kernel_keeps_are_too_many() {
         let sysctl = "net.ipv4.neigh.default.gc_thresh3";
         assert_eq!(beyond(Family::Ipv4, 1_024, sysctl, 1_024), None);
-        let said = beyond(Family::Ipv4, 2_000, sysctl, 1_024).unwrap();
+        let warning = beyond(Family::Ipv4, 2_000, sysctl, 1_024).unwrap();
         assert!(
-            said.contains("2000 emulated") && said.ends_with("sysctl net.ipv4.neigh.default.gc_thresh3=4096"),
-            "{said}"
+            warning.contains("2000 emulated") && warning.ends_with("sysctl net.ipv4.neigh.default.gc_thresh3=4096"),
+            "{warning}"
         );
     }
 }

@@ -283,8 +283,7 @@ impl Dut for ProgramDut {
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
         match &self.ends {
             Ends::Veth(topology) => topology.lost_by_tester().map(Some),
-            // What the program writes is in the tester's socket when its call returns, and the port counts what that has no room for.
-            // `rx_dropped` of a tap also counts frames with two tags, which the socket has got and no protocol of the kernel takes.
+            // The tester's port counts what the tap received and the port did not get.
             Ends::Tap { .. } => Ok(None),
         }
     }

@@ -251,6 +251,10 @@ fn report(
         DEVIATIONS.add(outcome, row, [result.trial], []);
     }
     let name = &flow.name;
+    if counts.deviating_copies > 0 {
+        let copies = counts.deviating_copies;
+        note(outcome, format!("{name}: {copies} further copies of its frames arrived in a wrong encapsulation."));
+    }
     outcome.ranks.push(lower_by_difference(
         format!("loss_{name}_percent"),
         format!("Loss of flow {name}"),
@@ -274,11 +278,26 @@ fn report(
     ));
 }
 
-/// Draws what arrived of a flow in each time bin.
-fn draw(outcome: &mut Outcome, counts: &GroupCounts, interval: Duration) {
-    let width = interval.as_secs_f64();
-    for (i, bin) in counts.bins.iter().enumerate() {
-        PLOT.curve(outcome, &counts.group, xy((i as f64 + 0.5) * width, bin.arrived as f64 / width));
+/// `(middle in s, received frames per second)` of each time bin of `width` seconds throughout which a flow was sending: from
+/// `start` on for `length` seconds. A flow that sends in no whole bin has one point, the mean over the time in which it sends.
+fn rates(counts: &GroupCounts, width: f64, start: f64, length: f64) -> Vec<(f64, f64)> {
+    const ROUNDING: f64 = 1e-9;
+    let whole = |bin: usize| {
+        let from = bin as f64 * width;
+        from >= start - ROUNDING && from + width <= start + length + ROUNDING
+    };
+    let bins = counts.bins.iter().enumerate().filter(|(i, _)| whole(*i));
+    let points: Vec<_> = bins.map(|(i, bin)| ((i as f64 + 0.5) * width, bin.arrived as f64 / width)).collect();
+    if points.is_empty() && length > 0.0 {
+        return vec![(start + length / 2.0, counts.received as f64 / length)];
+    }
+    points
+}
+
+/// Draws what arrived of a flow over time.
+fn draw(outcome: &mut Outcome, counts: &GroupCounts, interval: Duration, flow: &FlowConfig, length: f64) {
+    for (x, y) in rates(counts, interval.as_secs_f64(), flow.start.as_secs_f64(), length) {
+        PLOT.curve(outcome, &counts.group, xy(x, y));
     }
 }
 
@@ -313,7 +332,7 @@ impl Method for FixedRate {
             let Some(counts) = result.groups.iter().find(|g| g.group == flow.name) else { continue };
             report(outcome, flow, counts, &result, &ports, trial);
             if i < MOST_DRAWN {
-                draw(outcome, counts, interval);
+                draw(outcome, counts, interval, flow, sending_s(flow, rate_pps(flow, &ports), trial));
             }
         }
         if flows.len() > MOST_DRAWN {
@@ -353,7 +372,7 @@ mod tests {
     use crate::table::Columns;
     use drophammer_model::quantity::{Bandwidth, FrameRate};
     use drophammer_model::suite::Endpoint;
-    use drophammer_model::trial::AddressRange;
+    use drophammer_model::trial::{AddressRange, Bin};
 
     fn flow(size: &str, rate: FlowRate, headers: &str) -> FlowConfig {
         let range = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
@@ -417,6 +436,28 @@ mod tests {
         let more = [flows.to_vec(), vec![flow("64", FlowRate::Frames(FrameRate(2_000.0)), "[]")]].concat();
         let error = check_load(&more, &ports()).unwrap_err().to_string();
         assert!(error.contains("port p1 need 100.1 % of its line") && error.contains("lower their rates"), "{error}");
+    }
+
+    #[test]
+    fn only_bins_of_the_sending_time_have_a_rate() {
+        let counts = |arrived: &[u64]| GroupCounts {
+            received: arrived.iter().sum(),
+            bins: arrived.iter().map(|n| Bin { arrived: *n, ..Bin::default() }).collect(),
+            ..GroupCounts::default()
+        };
+        // 1,000 fps from 0.25 s to 0.75 s, an outage in the middle, nothing after the end.
+        let flow = counts(&[0, 0, 50, 100, 0, 100, 100, 50, 0, 0, 0]);
+        let same = |found: Vec<(f64, f64)>, expected: &[(f64, f64)]| {
+            let near = |(a, b): (&(f64, f64), &(f64, f64))| (a.0 - b.0).abs() < 1e-9 && (a.1 - b.1).abs() < 1e-6;
+            assert!(found.len() == expected.len() && found.iter().zip(expected).all(near), "{found:?}, {expected:?}");
+        };
+        same(rates(&flow, 0.1, 0.25, 0.5), &[(0.35, 1_000.0), (0.45, 0.0), (0.55, 1_000.0), (0.65, 1_000.0)]);
+        // The bins that follow the end of a trial are those of the drain time.
+        let trial = counts(&[100, 100, 100, 0, 0, 0]);
+        same(rates(&trial, 0.1, 0.0, 0.3), &[(0.05, 1_000.0), (0.15, 1_000.0), (0.25, 1_000.0)]);
+        // 80 ms in parts of two bins.
+        same(rates(&counts(&[30, 50, 0]), 0.1, 0.07, 0.08), &[(0.11, 1_000.0)]);
+        assert_eq!(rates(&counts(&[0, 0]), 0.1, 0.2, 0.0), []);
     }
 
     #[test]

@@ -19,12 +19,22 @@ pub enum Need {
     Vlan,
     /// VLAN sub-interfaces with two tags (IEEE 802.1ad).
     Qinq,
+    /// Static label entries (RFC 3031).
+    Mpls,
 }
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 7] =
-        [Need::Ipv4, Need::Ipv6, Need::Bgp, Need::BgpForwarding, Need::BgpProtection, Need::Vlan, Need::Qinq];
+    pub const ALL: [Need; 8] = [
+        Need::Ipv4,
+        Need::Ipv6,
+        Need::Bgp,
+        Need::BgpForwarding,
+        Need::BgpProtection,
+        Need::Vlan,
+        Need::Qinq,
+        Need::Mpls,
+    ];
 
     /// The word for lists and messages: `ipv4-router`, `bgp`.
     pub const fn word(self) -> &'static str {
@@ -36,6 +46,7 @@ impl Need {
             Need::BgpProtection => "bgp-protection",
             Need::Vlan => "vlan",
             Need::Qinq => "qinq",
+            Need::Mpls => "mpls",
         }
     }
 }
@@ -100,6 +111,8 @@ pub struct Capabilities {
     pub vlans: Vlans,
     /// Most tags of a sub-interface; 0 without VLANs.
     pub vlan_tags: usize,
+    /// Static label entries.
+    pub mpls: bool,
     /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
     pub placement: Placement,
     /// What it counts.
@@ -118,6 +131,7 @@ impl Capabilities {
         bgp_protection: false,
         vlans: Vlans::None,
         vlan_tags: 0,
+        mpls: false,
         placement: Placement::Lab,
         counters: &[],
         simulated: false,
@@ -133,6 +147,7 @@ impl Capabilities {
             Need::BgpProtection => self.bgp_protection,
             Need::Vlan => self.vlan_tags >= 1,
             Need::Qinq => self.vlan_tags >= 2,
+            Need::Mpls => self.mpls,
         }
     }
 

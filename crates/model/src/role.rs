@@ -1,7 +1,7 @@
 //! The role of a DUT as data: what a router must be configured with to stand between the ports of a suite.
 
 use crate::capabilities::Need;
-use crate::suite::{Addressing, BgpProtection, PortConfig, VlanTag};
+use crate::suite::{Addressing, BgpProtection, LabelConfig, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -14,6 +14,9 @@ pub struct RouterRole {
     pub interfaces: Vec<Interface>,
     /// Static routes, IPv4 before IPv6, in the order of the interfaces.
     pub routes: Vec<StaticRoute>,
+    /// Static label entries, in the order of the interfaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<LabelRoute>,
     /// BGP, if it speaks any.
     pub bgp: Option<BgpRole>,
 }
@@ -67,6 +70,19 @@ pub struct StaticRoute {
     pub at: Place,
 }
 
+/// A static label entry (RFC 3031 section 3.10): what becomes of packets whose outermost label is this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelRoute {
+    /// Label with which packets arrive, at any interface.
+    pub label: u32,
+    /// Labels in its place, the outermost first; none takes it off.
+    pub out: Vec<u32>,
+    /// Next hop: the tester's emulated router.
+    pub via: IpAddr,
+    /// Where the next hop is.
+    pub at: Place,
+}
+
 /// BGP-4 (RFC 4271) of the DUT. Every route goes from every peer to every other one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpRole {
@@ -109,6 +125,7 @@ impl RouterRole {
         RouterRole {
             interfaces: ports.iter().map(Interface::of).collect(),
             routes: routes(ports),
+            labels: labels(ports),
             bgp: BgpRole::of(ports),
         }
     }
@@ -123,6 +140,7 @@ impl RouterRole {
         needs.extend(addresses().any(|a| a.address.is_ipv6()).then_some(Need::Ipv6));
         needs.extend((tags >= 1).then_some(Need::Vlan));
         needs.extend((tags >= 2).then_some(Need::Qinq));
+        needs.extend((!self.labels.is_empty()).then_some(Need::Mpls));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
         needs.extend(protected.then_some(Need::BgpProtection));
         needs
@@ -194,6 +212,19 @@ fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
     routes
 }
 
+fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
+    let of_port = |(port, config): (usize, &PortConfig)| {
+        // A packet of any family goes to the same router; which address names it is of no importance.
+        let via = config.ipv4.as_ref().or(config.ipv6.as_ref()).map(|a| a.host);
+        let route = move |entry: &LabelConfig| {
+            let (label, out) = (entry.label, entry.out.clone());
+            Some(LabelRoute { label, out, via: via?, at: Place { port, vlan: None } })
+        };
+        config.labels.iter().filter_map(route).collect::<Vec<_>>()
+    };
+    ports.iter().enumerate().flat_map(of_port).collect()
+}
+
 impl BgpRole {
     fn of(ports: &[PortConfig]) -> Option<BgpRole> {
         let first = ports.iter().find_map(|p| p.bgp.as_ref())?;
@@ -214,117 +245,5 @@ impl BgpRole {
             protection: first.protection.clone(),
             groups,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::quantity::Bandwidth;
-    use crate::suite::{PortBgp, VlanConfig};
-    use crate::trial::AddressRange;
-
-    fn addressing(dut: &str, host: &str, prefix_len: u8, behind: &str, length: u8) -> Addressing {
-        let ip = |text: &str| text.parse().unwrap();
-        let destinations = AddressRange { first: ip(behind), step: 1, count: 16 };
-        Addressing { dut: ip(dut), host: ip(host), prefix_len, behind: (ip(behind), length), destinations }
-    }
-
-    fn ports() -> Vec<PortConfig> {
-        let port = |name: &str, ipv4: Addressing, ipv6: Addressing| PortConfig {
-            name: name.into(),
-            speed: Bandwidth(1_000_000_000),
-            medium: Default::default(),
-            mtu: 1500,
-            ipv4: Some(ipv4),
-            ipv6: Some(ipv6),
-            bgp: None,
-            vlans: Vec::new(),
-        };
-        vec![
-            port(
-                "p1",
-                addressing("198.18.1.1", "198.18.1.2", 24, "198.18.64.0", 18),
-                addressing("2001:2::1", "2001:2::2", 64, "2001:2:0:8000::", 50),
-            ),
-            port(
-                "p2",
-                addressing("198.19.1.1", "198.19.1.2", 24, "198.19.64.0", 18),
-                addressing("2001:2:0:1::1", "2001:2:0:1::2", 64, "2001:2:0:c000::", 50),
-            ),
-        ]
-    }
-
-    #[test]
-    fn every_port_is_an_interface_with_a_route_behind_it() {
-        let role = RouterRole::of(&ports());
-        assert_eq!((role.interfaces.len(), role.routes.len(), &role.bgp), (2, 4, &None));
-        assert_eq!(role.interfaces[1].addresses[1].address.to_string(), "2001:2:0:1::1");
-        let families: Vec<bool> = role.routes.iter().map(|r| r.via.is_ipv4()).collect();
-        assert_eq!(families, [true, true, false, false]);
-        let last = role.routes[3];
-        assert_eq!((last.prefix.0.to_string(), last.prefix.1), ("2001:2:0:c000::".into(), 50));
-        assert_eq!((last.via.to_string(), last.at), ("2001:2:0:1::2".into(), Place { port: 1, vlan: None }));
-        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6]);
-    }
-
-    #[test]
-    fn sub_interfaces_have_addresses_and_routes_of_their_own() {
-        let mut ports = ports();
-        ports.iter_mut().for_each(|p| p.ipv6 = None);
-        let tag = |tpid, vid| VlanTag { tpid, vid };
-        ports[1].vlans = vec![
-            VlanConfig {
-                tags: vec![tag(0x8100, 100)],
-                ipv4: Some(addressing("10.0.0.1", "10.0.0.2", 24, "10.1.0.0", 24)),
-                ipv6: None,
-            },
-            VlanConfig {
-                tags: vec![tag(0x88a8, 100), tag(0x8100, 200)],
-                ipv4: None,
-                ipv6: Some(addressing("fd00::1", "fd00::2", 64, "fd01::", 64)),
-            },
-        ];
-        let role = RouterRole::of(&ports);
-        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6, Need::Vlan, Need::Qinq]);
-        let places: Vec<_> =
-            role.places().map(|(at, tags, addresses)| (at.port, at.vlan, tags.len(), addresses.len())).collect();
-        assert_eq!(places, [(0, None, 0, 1), (1, None, 0, 1), (1, Some(0), 1, 1), (1, Some(1), 2, 1)]);
-        let at: Vec<_> = role.routes.iter().map(|r| (r.at.port, r.at.vlan)).collect();
-        assert_eq!(at, [(0, None), (1, None), (1, Some(0)), (1, Some(1))]);
-        assert_eq!(role.tags(role.routes[3].at), [tag(0x88a8, 100), tag(0x8100, 200)]);
-        ports[1].vlans.pop();
-        assert_eq!(RouterRole::of(&ports).needs(), [Need::Ipv4, Need::Vlan]);
-    }
-
-    #[test]
-    fn every_port_and_family_with_peers_is_a_group() {
-        let mut ports = ports();
-        for (port, asn) in ports.iter_mut().zip([65000, 65002]) {
-            let (families, hold) = (vec![Family::Ipv4, Family::Ipv6], Duration::from_secs(90));
-            port.bgp = Some(PortBgp {
-                asn,
-                dut_as: 65000,
-                peers: 3,
-                hold,
-                families,
-                next_hop_self: true,
-                protection: Default::default(),
-            });
-        }
-        ports[1].bgp.as_mut().unwrap().families = vec![Family::Ipv6];
-        let role = RouterRole::of(&ports);
-        let bgp = role.bgp.as_ref().unwrap();
-        assert_eq!((bgp.asn, bgp.hold.as_secs(), bgp.next_hop_self), (65000, 90, true));
-        let groups: Vec<_> = bgp.groups.iter().map(|g| (g.at.port, g.family, g.asn, g.internal)).collect();
-        let expected =
-            [(0, Family::Ipv4, 65000, true), (0, Family::Ipv6, 65000, true), (1, Family::Ipv6, 65002, false)];
-        assert_eq!(groups, expected);
-        assert_eq!(
-            (bgp.groups[2].local.to_string(), bgp.groups[2].peers[2].to_string()),
-            ("2001:2:0:1::1".into(), "2001:2:0:1::4".into())
-        );
-        assert_eq!(role.peers().count(), 9);
-        assert_eq!(role.needs(), [Need::Ipv4, Need::Ipv6]);
     }
 }

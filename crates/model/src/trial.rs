@@ -126,6 +126,10 @@ impl FlowSpec {
     }
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -270,10 +274,13 @@ pub struct GroupCounts {
     pub late: u64,
     /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
     pub corrupted: u64,
-    /// Arrived intact at the right port in another encapsulation than the flow's must arrive in, by how it differed; not part
-    /// of `received`.
+    /// Sent frames that arrived intact at the right port, but only in another encapsulation than the flow's must arrive in, by how
+    /// the first arrival differed. Part of `lost`: each frame counts once.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub deviations: BTreeMap<Deviation, u64>,
+    /// Further arrivals in another encapsulation: of frames that were received, or that are among `deviations`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deviating_copies: u64,
     /// Arrived at a port that the flow does not lead to, or with the MAC address of another host; not part of `received`.
     pub stray: u64,
     /// Bytes of received frames, FCS included.

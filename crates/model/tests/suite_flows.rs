@@ -131,6 +131,56 @@ fn mistakes_point_at_what_they_are_about() {
 }
 
 #[test]
+fn flows_that_no_router_can_tell_apart_must_arrive_alike() {
+    let two = |a: &str, b: &str| {
+        let flow =
+            |name: &str, more: &str| format!("  - {{name: {name}, from: p1, to: p2, size: 128, rate: 1 kfps{more}}}\n");
+        format!("flows:\n{}{}", flow("a", a), flow("b", b))
+    };
+    for (a, b, what) in [
+        (", arrives: {dscp: 1}", ", arrives: {dscp: 2}", "DSCP"),
+        (", arrives: {ttl: 63}", ", arrives: {ttl: 62, dscp: 0}", "TTL"),
+        (", arrives: {ecn: 1}", ", arrives: {ecn: 0}", "ECN"),
+        ("", ", arrives: {vlans: [{vid: 7}]}", "VLAN tags"),
+        (", arrives: {vlans: [{vid: 7, pcp: 1}]}", ", arrives: {vlans: [{vid: 7, pcp: 2}]}", "VLAN tags"),
+        (", headers: [ipv4, udp]", ", arrives: {labels: [{label: 16}]}", "labels"),
+        (", arrives: {labels: [{label: 16, ttl: 9}]}", ", arrives: {labels: [{label: 16, ttl: 8}]}", "labels"),
+        ("", ", headers: [ethernet, ipv4, udp], arrives: {tunnel: {gre: true}}", "tunnels"),
+        (
+            ", destination: 10.0.0.7, arrives: {ttl: 1}",
+            ", destination: {start: 10.0.0.1, step: 3, count: 9}, arrives: {ttl: 2}",
+            "TTL",
+        ),
+    ] {
+        let (at, message) = mistake(&two(a, b), "[fixed]");
+        assert!(message.starts_with("the flows `a` and `b` send the same headers"), "{a}{b}: {message}");
+        assert!(message.contains(&format!("with other {what} / tell them apart by")), "{a}{b}: {message}");
+        assert!(at.starts_with('{') && b.contains(&at), "it points at `arrives`: {at}");
+    }
+    // Same place, same headers: but the one can be true with the other, or a field or an address tells them apart.
+    for (a, b) in [
+        ("", ""),
+        (", arrives: {dscp: 1}", ", arrives: {ttl: 2}"),
+        (", arrives: {vlans: [{vid: 7}]}", ", arrives: {vlans: [{vid: 7, pcp: 2}]}"),
+        (", arrives: {ttl: 1}", ", arrives: {ttl: 2}, headers: [{ipv4: {dscp: 1}}, udp]"),
+        (", arrives: {ttl: 1}", ", arrives: {ttl: 2}, family: ipv6"),
+        (
+            ", arrives: {ttl: 1}, destination: 10.0.0.3",
+            ", arrives: {ttl: 2}, destination: {start: 10.0.0.2, step: 2, count: 5}",
+        ),
+        // A tunnel that is left out is the one that was sent.
+        (
+            ", headers: [ipv4, gre, {ipv4: {source: 10.0.0.1, destination: 10.0.0.2}}, udp]",
+            ", headers: [ipv4, gre, {ipv4: {source: 10.0.0.1, destination: 10.0.0.2}}, udp], arrives: {tunnel: {gre: true}}",
+        ),
+    ] {
+        assert!(suite(&two(a, b), "[fixed]").is_ok(), "{a}{b}");
+    }
+    let elsewhere = two(", arrives: {ttl: 1}", ", arrives: {ttl: 2}").replacen("to: p2", "to: p2.300", 1);
+    assert!(suite(&elsewhere, "[fixed]").is_ok());
+}
+
+#[test]
 fn a_test_of_flows_needs_them() {
     let (at, message) = mistake("", "[fixed]");
     assert_eq!(
@@ -140,4 +190,37 @@ fn a_test_of_flows_needs_them() {
     );
     let (at, message) = mistake(&format!("{ONE}}}\n"), "[{fixed: {flows: [b]}}]");
     assert_eq!((at.as_str(), message.contains("no flow `b`")), ("b", true), "{message}");
+}
+
+#[test]
+fn label_entries_have_their_place_and_their_remedy() {
+    let with = |labels: &str| {
+        let text = format!(
+            "suite: labels\nduts:\n  - {{name: box, kind: frr}}\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
+             - {{name: p2, speed: 1 Gbit/s, labels: {labels}}}\ntests: [fixed]\n"
+        );
+        let tests: Vec<_> = REGISTRY.tests.iter().copied().chain([&FIXED]).collect();
+        let registry = Registry { tests: &tests, ..REGISTRY };
+        let errors = read(&text, "suite.yaml", &registry, &Overrides::default()).expect_err(labels);
+        let first = &errors.errors[0];
+        (errors.source[first.span.clone()].to_owned(), format!("{} / {}", first.message, first.help))
+    };
+    for (labels, at, part) in [
+        ("7", "7", "`labels` is a list, not `7` / write for instance"),
+        ("[{label: 15}]", "{label: 15}", "label 15 is reserved (RFC 3032 section 2.1) / write 16 to 1048575"),
+        ("[{label: 16, out: [3]}]", "{label: 16, out: [3]}", "label 3 is reserved (RFC 3032 section 2.1) / write 16"),
+        ("[{label: 1048576}]", "1048576", "does not fit a field of 20 bits / write 0 to 1048575"),
+        (
+            "[{label: 16, out: [17, 18, 19, 20, 21]}]",
+            "{label: 16, out: [17, 18, 19, 20, 21]}",
+            "`out` has 5 labels / write 4 at most",
+        ),
+        ("[{label: 16, in: 3}]", "in", "no key `in` here / known are"),
+        ("[{label: 16}, {label: 16}]", "{label: 16}", "two entries are for label 16 / give each entry"),
+        // This kind forwards no labels.
+        ("[{label: 16}]", "frr", "the ports ask for `mpls`, which routers of kind `frr` cannot do"),
+    ] {
+        let (found, message) = with(labels);
+        assert_eq!((found.as_str(), message.contains(part)), (at, true), "{labels}\n{message}");
+    }
 }

@@ -8,6 +8,7 @@
 
 mod stream;
 pub(crate) mod sys;
+mod unseen;
 
 use crate::batch::SocketSlots;
 use crate::clock::SystemClock;
@@ -21,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use stream::{Fate, Streams};
+use unseen::Unseen;
 
 /// This backend.
 pub static SPEC: BackendSpec = BackendSpec {
@@ -63,7 +65,10 @@ pub struct AfPacket {
     received: Vec<(usize, Instant)>,
     receive_memory: Box<[u8]>,
     receive_headers: sys::Headers,
+    /// Dropped at the socket.
     receive_drops: u64,
+    /// Of a tap: dropped on the way to the socket.
+    unseen: Option<Unseen>,
     link: Arc<Link>,
     /// `switched` of the link when a socket said last that it is down.
     seen_switched: u32,
@@ -135,6 +140,8 @@ impl AfPacket {
         let driver = driver(interface);
         // Behind other devices frames may overtake each other, because single ones go past the queueing discipline.
         let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
+        // The other end of a veth pair counts what this one refuses. Several sockets share what comes in.
+        let unseen = (driver == "tun" && queue.count == 1).then(|| Unseen::open(interface)).flatten();
         Ok(AfPacket {
             info: PortInfo {
                 interface: interface.to_owned(),
@@ -157,6 +164,7 @@ impl AfPacket {
             receive_memory,
             receive_headers,
             receive_drops: 0,
+            unseen,
             seen_switched: link.switched.load(Ordering::Relaxed),
             link,
         })
@@ -167,7 +175,10 @@ impl AfPacket {
     fn drained(mut self) -> AfPacket {
         while matches!(self.receive(), Ok(frames) if !frames.is_empty()) {}
         self.receive_drops = 0;
-        let _ = sys::take_drops(&self.receiver);
+        let _ = sys::take_statistics(&self.receiver);
+        if let Some(unseen) = &mut self.unseen {
+            unseen.begin();
+        }
         self
     }
 
@@ -345,10 +356,12 @@ impl Port for AfPacket {
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
-        // Reading resets the kernel's count, so it is added up here.
-        let drops = sys::take_drops(&self.receiver).map_err(|e| self.lost(e))?;
-        self.receive_drops += u64::from(drops);
-        Ok(PortCounters { receive_drops: self.receive_drops })
+        let at_interface = self.unseen.as_ref().and_then(Unseen::at_interface);
+        // Reading resets the kernel's counts, so they are added up here.
+        let at_socket = sys::take_statistics(&self.receiver).map_err(|e| self.lost(e))?;
+        self.receive_drops += u64::from(at_socket.dropped);
+        let unseen = self.unseen.as_mut().map_or(0, |unseen| unseen.update(at_interface, at_socket.seen));
+        Ok(PortCounters { receive_drops: self.receive_drops + unseen })
     }
 
     fn readable(&self) -> Option<BorrowedFd<'_>> {

@@ -224,7 +224,7 @@ impl AfXdp {
             let mut port = AfXdp::new(&place, Queue { index, count }, attached.clone(), bound, packets, clock);
             // What came in between opening and binding of the packet socket is of every interface.
             while matches!(port.receive(), Ok(frames) if !frames.is_empty()) {}
-            let _ = packet::take_drops(&port.packets);
+            let _ = packet::take_statistics(&port.packets);
             port
         });
         Ok(ports.collect())
@@ -437,7 +437,8 @@ impl Port for AfXdp {
     }
 
     fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.other_drops += u64::from(packet::take_drops(&self.packets).map_err(|e| self.lost(e))?);
+        let others = packet::take_statistics(&self.packets).map_err(|e| self.lost(e))?;
+        self.other_drops += u64::from(others.dropped);
         let ring = sys::statistics(&self.socket).map_err(|e| self.lost(e))?;
         // With copies, a frame for which there was no chunk is in `rx_dropped` already.
         let no_chunk = if self.zero_copy { ring.rx_fill_ring_empty_descs } else { 0 };

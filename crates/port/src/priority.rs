@@ -3,7 +3,7 @@
 /// While it lives, the calling thread runs before other ordinary work of its processor (nice -20), where the user may
 /// ask for that; dropped, it runs as before. Not kept between trials: what is started then would inherit it.
 #[derive(Debug)]
-pub struct Favoured {
+pub struct HighPriority {
     before: Option<libc::c_int>,
 }
 
@@ -18,11 +18,11 @@ fn set(nice: libc::c_int) -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) == 0 }
 }
 
-impl Favoured {
+impl HighPriority {
     /// Favours the calling thread, if that is allowed.
-    pub fn new() -> Favoured {
+    pub fn new() -> HighPriority {
         let before = get();
-        Favoured { before: set(-20).then_some(before) }
+        HighPriority { before: set(-20).then_some(before) }
     }
 
     /// Was it allowed?
@@ -31,13 +31,13 @@ impl Favoured {
     }
 }
 
-impl Default for Favoured {
+impl Default for HighPriority {
     fn default() -> Self {
-        Favoured::new()
+        HighPriority::new()
     }
 }
 
-impl Drop for Favoured {
+impl Drop for HighPriority {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             set(before);
@@ -83,9 +83,9 @@ mod tests {
     #[test]
     fn the_priority_is_given_back() {
         let before = get();
-        let favoured = Favoured::new();
-        assert_eq!(get(), if favoured.is_granted() { -20 } else { before });
-        drop(favoured);
+        let priority = HighPriority::new();
+        assert_eq!(get(), if priority.is_granted() { -20 } else { before });
+        drop(priority);
         assert_eq!(get(), before);
     }
 

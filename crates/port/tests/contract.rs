@@ -9,6 +9,8 @@ mod queues;
 mod streams;
 #[path = "contract/tags.rs"]
 mod tags;
+#[path = "contract/taps.rs"]
+mod taps;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
@@ -26,12 +28,13 @@ use verdicts::Verdicts;
 type Checked = Result<(), String>;
 type Case = (&'static str, fn(&Bench) -> Checked);
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     ("every_frame_once_in_order_and_whole", every_frame),
     ("what_is_no_test_frame_comes_too", other_frames),
     ("segments_of_a_stream_are_those_of_the_slots", streams::streams),
     ("vlan_tags_are_part_of_the_frame", tags::tags),
     ("overflow_is_counted", overflow),
+    ("what_a_tap_loses_before_the_socket_is_counted", taps::lost),
     ("what_cannot_be_opened_says_why", refusals),
     ("a_port_opens_again_at_once", again),
     ("what_the_device_drops_is_no_frame_for_ever", dropped),

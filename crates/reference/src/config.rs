@@ -4,6 +4,7 @@ use crate::classes::Class;
 use crate::faults::Faults;
 use crate::filter::FilterRule;
 use crate::interfaces::SubInterface;
+use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ pub struct Config {
     pub sub_interfaces: Vec<SubInterface>,
     /// Static routes beside the connected ones.
     pub routes: Vec<Route>,
+    /// Static label entries.
+    pub labels: Vec<LabelRoute>,
     /// Frames per second that it serves, 1 to 10^9; `None` for no limit and no service time.
     pub capacity_pps: Option<u64>,
     /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
@@ -61,6 +64,7 @@ impl Default for Config {
             ports: Vec::new(),
             sub_interfaces: Vec::new(),
             routes: Vec::new(),
+            labels: Vec::new(),
             capacity_pps: None,
             buffer: 1024,
             classes: Vec::new(),
@@ -222,6 +226,8 @@ pub enum ConfigError {
         /// Why.
         why: &'static str,
     },
+    /// There can be no entry for this label.
+    Label(u32, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
     Limit(&'static str),
 }
@@ -236,6 +242,7 @@ impl std::fmt::Display for ConfigError {
             }
             ConfigError::Peer(address) => write!(f, "{address} can be no BGP peer on its port"),
             ConfigError::Tags { port, why } => write!(f, "tags of a sub-interface of port {port}: {why}"),
+            ConfigError::Label(label, why) => write!(f, "label {label}: {why}"),
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Bits, Deviation, FieldName, Gre, Header, HeaderKind, Ipv4, Ipv6, Mpls, Vlan};
-use drophammer_wire::stack::{Payload, compile, decode, fit};
+use drophammer_wire::stack::{Payload, compile, decode, fit, locate};
 use std::ops::Range;
 
 /// VLAN identifier of a tag that should not be there.
@@ -19,6 +19,25 @@ pub(crate) fn changed(frame: &[u8], change: Deviation) -> Option<Vec<u8>> {
     // All of the payload is in the headers as raw bytes, so the smallest size is the right one.
     let size = fit(&headers, FrameSize::Ip(0), payload).ok()?;
     Some(compile(&headers, size, payload).ok()?.bytes)
+}
+
+/// Gives the outermost label or IP header of a frame that this router forwards the TTL with which it came. False where it has none.
+pub(crate) fn undo_decrement(frame: &mut [u8]) -> bool {
+    let layers = locate(frame);
+    let named = |kind| match kind {
+        HeaderKind::Mpls | HeaderKind::Ipv4 => Some(FieldName::Ttl),
+        HeaderKind::Ipv6 => Some(FieldName::HopLimit),
+        _ => None,
+    };
+    let found = layers.iter().enumerate().find_map(|(at, layer)| layers.place(frame, at, named(layer.kind)?));
+    let Some((place, ttl)) = found.and_then(|place| Some((place, place.read(frame).filter(|ttl| *ttl < 255)?))) else {
+        return false;
+    };
+    let wrong: Vec<usize> = layers.wrong_checksums(frame).map(|c| c.header).collect();
+    let right: Vec<_> = layers.checksums(frame).filter(|c| !wrong.contains(&c.header)).collect();
+    place.write(frame, ttl + 1);
+    right.iter().for_each(|checksum| checksum.write(frame));
+    true
 }
 
 fn apply(headers: &mut Vec<Header>, change: Deviation) -> Option<()> {
@@ -108,7 +127,7 @@ fn outer(packet: &Header) -> Header {
 mod tests {
     use super::*;
     use drophammer_model::traffic::Octets;
-    use drophammer_wire::stack::{is_intact, locate};
+    use drophammer_wire::stack::is_intact;
 
     const ETHERNET: &str = r#"{"ethernet":{"source":"02:00:00:00:00:01","destination":"02:00:00:00:00:02"}}"#;
     const IPV4: &str = r#"{"ipv4":{"source":"192.0.2.1","destination":"198.51.100.1","dscp":46,"ttl":7}}"#;
@@ -189,6 +208,29 @@ mod tests {
         assert_eq!(values(&ttl, H::Ipv4, FieldName::Ttl), [6]);
         assert_eq!(values(&ttl, H::Ipv6, FieldName::HopLimit), [1]);
         assert_eq!(values(&after(&plain, Deviation::Ttl).unwrap(), H::Ipv6, FieldName::HopLimit), [2], "not 0");
+    }
+
+    #[test]
+    fn the_ttl_that_a_router_decrements_is_that_of_the_outermost_header() {
+        let kept = |headers: &[&str]| {
+            let mut bytes = frame(headers);
+            assert!(undo_decrement(&mut bytes) && is_intact(&bytes));
+            let headers = decode(&bytes).headers;
+            [
+                (HeaderKind::Mpls, FieldName::Ttl),
+                (HeaderKind::Ipv4, FieldName::Ttl),
+                (HeaderKind::Ipv6, FieldName::HopLimit),
+            ]
+            .map(|(kind, name)| values(&headers, kind, name))
+        };
+        let none: Vec<u128> = vec![];
+        assert_eq!(kept(&[r#"{"vlan":{"vid":9}}"#, IPV4, UDP]), [none.clone(), vec![8], none.clone()]);
+        assert_eq!(kept(&[IPV6, IPV4, UDP]), [none.clone(), vec![7], vec![2]]);
+        assert_eq!(
+            kept(&[r#"{"mpls":{"label":100,"ttl":9}}"#, r#"{"mpls":{"label":7,"ttl":3}}"#, IPV4, UDP]),
+            [vec![10, 3], vec![7], none]
+        );
+        assert!(!undo_decrement(&mut [0; 60]));
     }
 
     #[test]

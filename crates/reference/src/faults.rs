@@ -14,7 +14,7 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 /// They act on frames whose innermost header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has
 /// taken them, so that a frame lost to a fault has taken capacity. Frames are numbered over the whole box from 1, and "every n" means the numbers
 /// n, 2n, 3n and so on; 0 means never. One frame goes through the faults in the order of the fields: what is dropped is
-/// spared the rest; a copy is made after corruption, misrouting and encapsulation and is itself neither held nor reordered; a frame that
+/// spared the rest; a copy is made after corruption, misrouting, TTL and encapsulation and is itself neither held nor reordered; a frame that
 /// is to be held is not also reordered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,6 +33,8 @@ pub struct Faults {
     pub misroute: Option<Misroute>,
     /// Send by the right port to a wrong neighbour.
     pub wrong_next_hop: Option<WrongNextHop>,
+    /// Send every n-th with the TTL or hop limit with which it came: that of its outermost label or IP header.
+    pub ttl_kept_every: u64,
     /// Send in another encapsulation.
     pub encapsulation: Option<Encapsulation>,
     /// Send every n-th twice, one copy directly behind the other.
@@ -62,6 +64,7 @@ impl Faults {
             corrupt,
             misroute,
             wrong_next_hop,
+            ttl_kept_every,
             encapsulation,
             duplicate_every,
             hold,
@@ -71,7 +74,7 @@ impl Faults {
             counter_error: _,
             bgp: _,
         } = self;
-        let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0;
+        let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0 || *ttl_kept_every != 0;
         let dropped = drop_window.is_some() || drop_at_low_load.is_some();
         let changed = corrupt.is_some() || misroute.is_some() || wrong_next_hop.is_some() || encapsulation.is_some();
         often || dropped || changed || hold.is_some() || reorder.is_some()

@@ -29,6 +29,8 @@
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
 //! - **Sub-interfaces** ([`SubInterface`]) are links of their own behind VLAN tags. A frame with tags that no sub-interface of its port
 //!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the way out put on before the line.
+//! - **Labels.** A packet with MPLS labels goes where the entry of its outermost one leads ([`LabelRoute`]); without entries, frames with
+//!   labels are ignored. Filters do not look behind labels, and nobody is told of labelled packets that are dropped.
 //! - **Faults** act on UDP, TCP and ICMP echo frames, in tunnels too, that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
 mod classes;
@@ -39,6 +41,7 @@ mod faults;
 mod fib;
 mod filter;
 mod interfaces;
+mod labels;
 mod moment;
 mod neighbours;
 mod pool;
@@ -58,5 +61,6 @@ pub use faults::{
 };
 pub use filter::FilterRule;
 pub use interfaces::SubInterface;
+pub use labels::LabelRoute;
 pub use router::Router;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

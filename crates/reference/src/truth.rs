@@ -34,6 +34,8 @@ pub struct Truth {
     pub misrouted: u64,
     /// Frames sent to a wrong neighbour.
     pub wrong_next_hop: u64,
+    /// Frames whose TTL was not decremented.
+    pub ttl_kept: u64,
     /// Frames sent in another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.
@@ -81,6 +83,8 @@ pub struct Drops {
     pub no_route: u64,
     /// A route that the forwarding table has no room for; see [`crate::Config::fib_limit`].
     pub fib_full: u64,
+    /// No entry for the outermost label.
+    pub no_label: u64,
     /// Larger than the MTU.
     pub mtu: u64,
     /// The next hop did not answer, or too many waited for it.
@@ -106,9 +110,9 @@ pub struct Drops {
 impl Drops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        let Drops { malformed, checksum, filtered, ttl, no_route, fib_full, mtu, unresolved, buffer, egress, .. } =
-            *self;
-        let errors = malformed + checksum + filtered + ttl + no_route + mtu + unresolved;
+        let Drops { malformed, checksum, filtered, ttl, no_route, no_label, mtu, unresolved, .. } = *self;
+        let Drops { fib_full, buffer, egress, .. } = *self;
+        let errors = malformed + checksum + filtered + ttl + no_route + no_label + mtu + unresolved;
         errors + fib_full + buffer + egress + self.link_down + self.faults()
     }
 

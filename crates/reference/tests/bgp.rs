@@ -381,8 +381,8 @@ fn a_malformed_update_behind_a_route() {
     world.settle();
     assert_eq!(announced(&world.heard(1)), names(41..42), "the message ends behind route 42");
     assert_eq!(world.router.truth().bgp.malformed_sent, 1);
-    let Some(Cause::Malformed(said)) = world.speakers[1].session.ended() else { panic!("it was taken") };
-    assert_eq!((said.code, said.subcode), (3, 1));
+    let Some(Cause::Malformed(notification)) = world.speakers[1].session.ended() else { panic!("it was taken") };
+    assert_eq!((notification.code, notification.subcode), (3, 1));
     assert_eq!(world.router.truth().bgp.notifications_received, 1);
     world.run_until(Instant(10 * SECOND));
     assert_eq!(announced(&world.heard(1)), names(0..100), "the next session is told all");

@@ -95,19 +95,19 @@ impl World {
         loop {
             let World { now, router, devices } = self;
             let now = *now;
-            let mut said = Vec::new();
-            devices.poll(now, 64 << 10, &mut |frame| said.push(frame.to_vec()));
+            let mut outgoing = Vec::new();
+            devices.poll(now, 64 << 10, &mut |frame| outgoing.push(frame.to_vec()));
             let mut sent = Vec::new();
-            said.iter().for_each(|frame| router.receive(now, 0, frame));
+            outgoing.iter().for_each(|frame| router.receive(now, 0, frame));
             router.poll(now, &mut |_, _, frame| sent.push(frame.to_vec()));
-            said.clear();
+            outgoing.clear();
             for frame in &sent {
                 assert!(
-                    devices.receive(now, frame, &mut |answer| said.push(answer.to_vec())),
+                    devices.receive(now, frame, &mut |answer| outgoing.push(answer.to_vec())),
                     "each frame has its device"
                 );
             }
-            said.iter().for_each(|frame| router.receive(now, 0, frame));
+            outgoing.iter().for_each(|frame| router.receive(now, 0, frame));
             if enough(self) {
                 return true;
             }

@@ -1,64 +1,27 @@
 //! An independent decoder reads what hosts and router say and finds nothing wrong.
 
 mod common;
+#[path = "../../wire/tests/tshark/mod.rs"]
+mod tshark;
 
 use common::*;
 use drophammer_model::Instant;
 use drophammer_model::trial::Family;
 use drophammer_reference::{Config, Faults, OwnFrames};
-use std::process::Command;
 use std::time::Duration;
 
-/// A capture file (libpcap, nanoseconds, Ethernet).
-fn pcap(frames: &[(Instant, Vec<u8>)]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 65_535, 1] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for (at, frame) in frames {
-        for word in [(at.0 / SECOND) as u32, (at.0 % SECOND) as u32, frame.len() as u32, frame.len() as u32] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(frame);
-    }
-    file
-}
+const FIELDS: [&str; 4] = ["frame.protocols", "_ws.malformed", "_ws.expert.severity", "_ws.expert.message"];
 
 /// Per frame: protocols, malformed?, expert severities, expert messages. `None` where there is no tshark.
-fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<[String; 4]>> {
-    let path = std::env::temp_dir().join(format!("drophammer-{name}-{}.pcap", std::process::id()));
-    std::fs::write(&path, pcap(frames)).unwrap();
-    let output = Command::new("tshark")
-        .args(["-n", "-T", "fields", "-E", "separator=|", "-e", "frame.protocols", "-e", "_ws.malformed"])
-        .args(["-e", "_ws.expert.severity", "-e", "_ws.expert.message"])
-        .args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-r"])
-        .arg(&path)
-        .output();
-    std::fs::remove_file(&path).unwrap();
-    let output = match output {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: tshark is not installed");
-            return None;
-        }
-        other => other.unwrap(),
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<_> = text
-        .lines()
-        .map(|line| {
-            let mut fields = line.splitn(4, '|').map(str::to_owned);
-            std::array::from_fn(|_| fields.next().unwrap_or_default())
-        })
-        .collect();
-    assert_eq!(lines.len(), frames.len());
-    Some(lines)
+fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<Vec<String>>> {
+    let frames: Vec<_> = frames.iter().map(|(at, frame)| (at.0, &frame[..])).collect();
+    tshark::decode(name, &frames, &FIELDS)
 }
 
 /// Severity "error" of the expert system.
 const PI_ERROR: u32 = 0x0080_0000;
 
-fn is_wrong(line: &[String; 4]) -> bool {
+fn is_wrong(line: &[String]) -> bool {
     let severe = line[2].split(',').filter_map(|s| s.parse::<u32>().ok()).any(|s| s >= PI_ERROR);
     // A wrong ICMP checksum is a mere warning to it.
     !line[1].is_empty() || severe || line[0].contains("malformed") || line[3].to_lowercase().contains("bad checksum")
@@ -91,7 +54,7 @@ fn tshark_finds_no_fault() {
     bench.run_until(Instant(10 * SECOND));
     bench.wake_hosts(Instant(21 * SECOND));
     let mut frames: Vec<_> = bench.sent.iter().map(|s| (s.0, s.2.clone())).collect();
-    frames.extend(bench.said.iter().map(|f| (Instant(0), f.clone())));
+    frames.extend(bench.control.iter().map(|f| (Instant(0), f.clone())));
     let Some(lines) = decode("clean", &frames) else { return };
     for (line, frame) in lines.iter().zip(&frames) {
         assert!(!is_wrong(line), "{line:?}: {:02x?}", frame.1);

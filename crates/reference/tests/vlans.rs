@@ -76,7 +76,7 @@ struct Station {
     device: Option<MacAddr>,
     stack: TcpStack,
     connection: Option<ConnectionId>,
-    said: bool,
+    has_sent: bool,
     heard: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ impl Station {
             device: None,
             stack,
             connection: None,
-            said: false,
+            has_sent: false,
             heard: Vec::new(),
         }
     }
@@ -121,7 +121,7 @@ impl Station {
     fn work(&mut self, now: Instant, out: &mut Vec<Vec<u8>>) {
         let (own, dut) = (address(self.n, 2), address(self.n, 1));
         let Some(device) = self.device else {
-            if !std::mem::replace(&mut self.said, true) {
+            if !std::mem::replace(&mut self.has_sent, true) {
                 let mut ask = Vec::new();
                 compose::request(&mut ask, self.mac, own, dut);
                 out.push(self.tagged(ask));
@@ -130,11 +130,11 @@ impl Station {
         };
         let stack = &mut self.stack;
         let connection = *self.connection.get_or_insert_with(|| {
-            self.said = false;
+            self.has_sent = false;
             stack.connect(now, own.into(), SocketAddr::new(dut.into(), bgp::PORT))
         });
-        if !self.said && stack.state(connection) == ConnState::Established {
-            self.said = true;
+        if !self.has_sent && stack.state(connection) == ConnState::Established {
+            self.has_sent = true;
             let mut all = [open(self.n, asn(self.n)), message(kind::KEEPALIVE, &[])].concat();
             if self.n < TELLERS {
                 all.extend(update(self.n));
@@ -225,16 +225,16 @@ impl World {
             let now = self.now;
             let mut sent = Vec::new();
             self.router.poll(now, &mut |_, _, frame| sent.push(frame.to_vec()));
-            let mut said = Vec::new();
+            let mut outgoing = Vec::new();
             for frame in sent {
                 let (station, frame) = self.untagged(&frame);
-                self.stations[station].receive(now, &frame, &mut said);
+                self.stations[station].receive(now, &frame, &mut outgoing);
                 busy.insert(station);
             }
             for station in std::mem::take(&mut busy) {
-                self.stations[station].work(now, &mut said);
+                self.stations[station].work(now, &mut outgoing);
             }
-            said.iter().for_each(|frame| self.router.receive(now, 0, frame));
+            outgoing.iter().for_each(|frame| self.router.receive(now, 0, frame));
             if self.router.next_deadline().is_some_and(|at| at <= now) {
                 continue;
             }
@@ -321,13 +321,13 @@ fn a_station_is_asked_for_within_its_tags() {
     assert_eq!((station, ask.target_ip, ask.sender_ip), (1, address(1, 2), address(1, 1)));
     assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), None);
     // The answer counts within the tags only.
-    let mut said = Vec::new();
-    world.stations[1].receive(Instant(MS), &frame, &mut said);
-    let mut wrong = said[0].clone();
+    let mut outgoing = Vec::new();
+    world.stations[1].receive(Instant(MS), &frame, &mut outgoing);
+    let mut wrong = outgoing[0].clone();
     wrong.splice(12..20, bytes(&tags_of(0)));
     world.router.receive(Instant(MS), 0, &wrong);
     assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), None);
-    world.router.receive(Instant(MS), 0, &said[0]);
+    world.router.receive(Instant(MS), 0, &outgoing[0]);
     assert_eq!(world.router.neighbour(2, IpAddr::V4(address(1, 2))), Some(world.stations[1].mac));
     let mut sent = Vec::new();
     world.router.poll(Instant(MS), &mut |_, _, frame| sent.push(frame.to_vec()));

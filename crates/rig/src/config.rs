@@ -21,7 +21,7 @@ pub struct PortConfig {
     /// MTU of the link in bytes.
     pub mtu: u32,
     /// The devices, at least one. Test frames leave from the MAC address of the first one, and must arrive there, whatever
-    /// their tags.
+    /// their tags; a flow behind tags whose devices all have other addresses is refused.
     pub devices: Vec<DeviceConfig>,
     /// MAC address of the DUT at the other end of the link. When it is set, no device asks for it by ARP or Neighbor
     /// Discovery.

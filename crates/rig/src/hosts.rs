@@ -218,6 +218,7 @@ impl Host {
         let Host { devices, ids, fixed, .. } = self;
         let mut neighbour = Neighbour { mac: devices.get(ids[0]).mac(), ..Neighbour::default() };
         let mut numbers: HashMap<Vec<u16>, usize> = HashMap::new();
+        let port_mac = neighbour.mac;
         for (_, device) in devices.iter() {
             let gateway = |family| fixed.or_else(|| device.gateway_mac(family));
             let (ipv4, ipv6) = (gateway(Family::Ipv4), gateway(Family::Ipv6));
@@ -227,10 +228,14 @@ impl Host {
             } else {
                 let vlans = &mut neighbour.vlans;
                 let number = *numbers.entry(vids).or_insert_with_key(|vids| {
-                    vlans.push(VlanNeighbour { vids: vids.clone(), ..VlanNeighbour::default() });
+                    vlans.push(VlanNeighbour { vids: vids.clone(), mac: device.mac(), ..VlanNeighbour::default() });
                     vlans.len() - 1
                 });
                 let vlan = &mut vlans[number];
+                // Test frames need one device with the address of the port.
+                if device.mac() == port_mac {
+                    vlan.mac = port_mac;
+                }
                 (&mut vlan.device_ipv4, &mut vlan.device_ipv6)
             };
             *known4 = known4.or(ipv4);

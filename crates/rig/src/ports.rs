@@ -3,7 +3,7 @@
 use crate::hosts::{Acts, HostControl, Hosts};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
-use drophammer_port::priority::Favoured;
+use drophammer_port::priority::HighPriority;
 use drophammer_port::{Clock, Port, PortInfo, SystemClock};
 use drophammer_traffic::{LaneError, Layout, Traffic};
 
@@ -118,7 +118,7 @@ impl Ports {
         let mut own = HostControl { hosts: own, acts, links: Vec::new(), stopped };
         match self {
             Ports::One { ports, clock } => {
-                let _favoured = (!clock.is_virtual()).then(Favoured::new);
+                let _priority = (!clock.is_virtual()).then(HighPriority::new);
                 Ok(traffic.drive(ports, clock.as_mut(), &mut own, until)?)
             }
             Ports::Lanes { ports, clock, processors } => {

@@ -163,8 +163,8 @@ fn what_cannot_be_is_refused() {
     let mut rig = rig();
     let mut twins = config();
     twins.ports[1].devices[0].mac = twins.ports[0].mac();
-    let said = rig.apply(&twins).unwrap_err().to_string();
-    assert!(said.contains("ports 0 and 1 have the same MAC address"), "{said}");
+    let error = rig.apply(&twins).unwrap_err().to_string();
+    assert!(error.contains("ports 0 and 1 have the same MAC address"), "{error}");
     let one = Config { seed: 5, ports: config().ports[..1].to_vec() };
     assert!(rig.apply(&one).unwrap_err().to_string().contains("1 ports are configured, and there are 2"));
     rig.apply(&config()).unwrap();

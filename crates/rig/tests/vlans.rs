@@ -117,6 +117,30 @@ fn every_device_resolves_its_gateway_and_flows_take_its_address() {
 }
 
 #[test]
+fn test_frames_behind_tags_need_the_address_of_the_port() {
+    let mut config = config();
+    config.ports[1].devices[1].mac = host_mac(5, 7);
+    let mut rig = resolved(&config);
+    // Sent to VLAN 100 they would come to another address than the one where they are counted.
+    let mut refused = |sent, arrives| rig.start_traffic(&trial(vec![flow(sent, arrives)]), &timing(), vec![]);
+    for (sent, arrives, possible) in [(1, 1, false), (0, 1, false), (2, 2, true)] {
+        match refused(sent, arrives) {
+            Ok(_) => assert!(possible, "{sent} to {arrives}"),
+            Err(e) => {
+                let text = e.to_string();
+                assert!(!possible && text.contains("VLAN 100") && text.contains("the same address"), "{text}");
+            }
+        }
+    }
+    // A second device with the address of the port is enough.
+    let mut also = config.ports[1].devices[1].clone();
+    (also.mac, also.ipv4, also.ipv6) = (host_mac(5, 1), None, None);
+    config.ports[1].devices.push(also);
+    let neighbours = resolved(&config).hosts.neighbours();
+    assert_eq!(neighbours[1].vlans[0].mac, host_mac(5, 1));
+}
+
+#[test]
 fn a_device_whose_gateway_is_silent_is_named() {
     let mut config = config();
     // No gateway at the other end.

@@ -17,14 +17,14 @@ pub fn summary(tests: &[(&str, Vec<String>)]) -> Vec<String> {
             }
         }
     }
-    let said = |(text, who): (&str, Vec<&str>)| {
+    let line = |(text, who): (&str, Vec<&str>)| {
         let who = if who.len() == titles.len() && who.len() > 1 { "all tests".into() } else { who.join(", ") };
         match text.rsplit_once(" (").filter(|_| text.ends_with(')')) {
             Some((what, source)) => format!("{what} ({who}; {source}"),
             None => format!("{text} ({who})"),
         }
     };
-    found.into_iter().map(said).collect()
+    found.into_iter().map(line).collect()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         bgp_protection: false,
         vlans: Vlans::Own,
         vlan_tags: 2,
+        mpls: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
@@ -97,6 +98,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "wrong_next_hop_every",
             ParamKind::Count,
             "sends every n-th frame out of the right port to an unknown MAC address",
+        ),
+        ParamSpec::optional(
+            "ttl_kept_every",
+            ParamKind::Count,
+            "forwards every n-th frame without decrementing its TTL or hop limit",
         ),
         ParamSpec::optional(
             "encapsulation_every",

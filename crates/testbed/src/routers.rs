@@ -45,7 +45,7 @@ pub struct RoutingState {
     /// Sessions that must be up.
     wanted: BTreeSet<PeerIndex>,
     /// Sessions that may have UPDATEs to send.
-    speaking: BTreeSet<PeerIndex>,
+    advertising: BTreeSet<PeerIndex>,
     watches: Vec<Watch>,
     /// Routes of the forwarding plane before the first session, by family.
     fib_before: BTreeMap<Family, u64>,
@@ -81,7 +81,7 @@ impl RoutingState {
             dut_as: bgp.map_or(0, |bgp| bgp.dut_as),
             next_hop_self: bgp.is_some_and(|bgp| bgp.next_hop_self),
             wanted: BTreeSet::new(),
-            speaking: BTreeSet::new(),
+            advertising: BTreeSet::new(),
             watches: Vec::new(),
             fib_before: BTreeMap::new(),
             tables: Vec::new(),
@@ -329,7 +329,7 @@ impl Routing for BgpRouting<'_> {
         self.bench.rig.protocols(Select::All, Action::Stop);
         let state = &mut self.state;
         state.ended_some |= !state.wanted.is_empty();
-        (state.wanted, state.speaking) = (BTreeSet::new(), BTreeSet::new());
+        (state.wanted, state.advertising) = (BTreeSet::new(), BTreeSet::new());
         let deadline = now + patience;
         while !self.state.ended(&self.bench.rig.hosts) && self.instant() < deadline {
             self.look(&mut |_, hosts, state| state.ended(hosts))?;

@@ -118,8 +118,8 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
 }
 
 fn started(suite: &Suite, command: &[String], environment: Environment) -> Started {
-    let said = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
-    let deviations = crate::deviations::summary(&suite.tests.iter().map(said).collect::<Vec<_>>());
+    let of_test = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
+    let deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
     Started {
         format: FORMAT,
         time: String::new(),

@@ -5,13 +5,14 @@ use crate::kinds::REFERENCE;
 use crate::routing;
 use drophammer_model::environment::{DutRecord, PortRecord};
 use drophammer_model::quantity::{Instant, show_duration};
+use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, Reorder, Route, Router,
-    Sag, SubInterface, Truth, WrongNextHop,
+    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, Misroute, NOBODY, OwnFrames, Reorder,
+    Route, Router, Sag, SubInterface, Truth, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -97,9 +98,9 @@ impl simulated::Device for Reference {
 }
 
 /// A device that is always alive: the loop without DUT.
-pub struct Immortal;
+pub struct NoDut;
 
-impl Device for Immortal {
+impl Device for NoDut {
     fn check(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -153,6 +154,9 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
             config.sub_interfaces.push(at);
         }
     }
+    let labels = RouterRole::of(ports).labels.into_iter();
+    config.labels =
+        labels.map(|l| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via }).collect();
     config
 }
 
@@ -216,6 +220,7 @@ fn faults(p: &Params) -> Faults {
         }),
         misroute: every("misroute_every").map(|every| Misroute { every, to_port: 0 }),
         wrong_next_hop: every("wrong_next_hop_every").map(|every| WrongNextHop { every, mac: NOBODY }),
+        ttl_kept_every: every("ttl_kept_every").unwrap_or(0),
         encapsulation: every("encapsulation_every").map(|every| Encapsulation { every, change: change(p) }),
         duplicate_every: every("duplicate_every").unwrap_or(0),
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),

@@ -353,14 +353,36 @@ fn each_deviation_that_is_dialled_in_is_found_by_its_kind() {
             }
         }
     });
-    // The device forwards no labels, so none of its frames has one that could be wrong.
+    // Those of labels are in `labels.rs`.
     let labels = [Deviation::Label, Deviation::LabelMissing, Deviation::LabelTc, Deviation::LabelTtl];
     let possible = Deviation::ALL.iter().copied().filter(|d| !labels.contains(d));
     assert_eq!(kinds, possible.collect());
 }
 
 #[test]
+fn a_ttl_that_is_not_decremented_is_a_wrong_ttl() {
+    let ttl = |ttl, arrives: Arriving| Some(Arriving { ttl: Some(ttl), ..arrives });
+    let flows = vec![
+        flow("vlan", (1, 2), Ipv4, r#"{"ipv4":{"ttl":9}},{"udp":{}}"#, ttl(8, arriving(2))),
+        flow("IPv6", (0, 1), Ipv6, r#"{"ipv6":{"hop_limit":2}},{"tcp":{}}"#, ttl(1, arriving(1))),
+    ];
+    let spec = trial("200", flows, Load::Constant { rate_pps: 2_000.0 });
+    with_device(|bed, reference| {
+        let (result, ..) = run_trial(bed, reference, &spec);
+        assert_eq!((result.received(), result.lost()), (1_000, 0));
+        reference.set_faults(Faults { ttl_kept_every: 10, ..Faults::default() }).unwrap();
+        let (result, before, after) = run_trial(bed, reference, &spec);
+        reference.set_faults(Faults::default()).unwrap();
+        let kept = after.ttl_kept - before.ttl_kept;
+        assert_eq!((kept, result.lost(), result.received()), (100, 100, 900));
+        let kinds: BTreeSet<_> = result.groups.iter().flat_map(|g| g.deviations.keys().copied()).collect();
+        assert_eq!((kinds, result.sum(|g| g.deviations.values().sum())), ([Deviation::Ttl].into(), kept));
+    });
+}
+
+#[test]
 fn a_suite_dials_the_fault_in_by_the_name_of_the_deviation() {
+    assert_eq!(faults_of(&suite(", ttl_kept_every: 9", "tests: [throughput]\n")).ttl_kept_every, 9);
     for (deviation, name) in Deviation::ALL.iter().zip(Deviation::NAMES) {
         let suite = suite(&format!(", encapsulation_every: 20, encapsulation_change: {name}"), "tests: [throughput]\n");
         assert_eq!(faults_of(&suite).encapsulation, Some(Encapsulation { every: 20, change: *deviation }));

@@ -9,9 +9,10 @@ use drophammer_methods::tester_ceiling::REPEATS;
 use drophammer_methods::{Method, TestError};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::suite::{Params, Profile, Suite};
+use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::Port;
-use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
+use drophammer_reference::{Corrupt, Encapsulation, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::bench::Device;
 use drophammer_testbed::setup::TestSetup;
@@ -108,6 +109,7 @@ fn faults() -> Vec<Faults> {
         Faults { corrupt: Some(Corrupt { every: 83, offset: None, fix_checksum: true }), ..none.clone() },
         Faults { misroute: Some(Misroute { every: 103, to_port: 0 }), ..none.clone() },
         Faults { wrong_next_hop: Some(WrongNextHop { every: 107, mac: NOBODY }), ..none.clone() },
+        Faults { encapsulation: Some(Encapsulation { every: 109, change: Deviation::VlanUnexpected }), ..none.clone() },
         Faults { hold: Some(Hold { every: 1_009, time: Duration::from_millis(1_200) }), ..none },
     ]
 }
@@ -133,6 +135,7 @@ fn a_counter_that_is_one_off_is_found() {
         ("truth.corrupted", "corrupted"),
         ("truth.misrouted", "stray"),
         ("truth.wrong_next_hop", "stray"),
+        ("truth.encapsulation", "wrong encapsulation"),
         ("truth.held", "late"),
     ];
     for (counter, name) in told {

@@ -3,6 +3,7 @@
 
 mod awaited;
 mod burst;
+mod deviating;
 mod extras;
 mod received;
 
@@ -16,6 +17,8 @@ use crate::plan::{Layout, Timing};
 use crate::recognize::{Candidate, candidate};
 use awaited::Awaited;
 use burst::Burst;
+use deviating::Deviating;
+pub(crate) use deviating::Deviations;
 use drophammer_model::quantity::Instant;
 use drophammer_model::traffic::{Arriving, Deviation};
 use drophammer_model::trial::{Family, FlowSpec, PortIndex, TrialSpec};
@@ -148,6 +151,8 @@ pub struct Analyzer {
     unjudged: Vec<Unjudged>,
     /// Nothing but Ethernet.
     plain: Encapsulation,
+    /// Frames of each flow that came in another encapsulation, if any did.
+    deviating: Vec<Option<Box<Deviating>>>,
     home: Home,
     groups: Vec<GroupReceived>,
     /// Group to blame for a corrupted frame whose flow cannot be read, by port.
@@ -205,6 +210,7 @@ impl Analyzer {
         let plain = encapsulations.iter().all(Encapsulation::is_plain);
         let unjudged: Vec<_> = own().map(|(_, flow)| Unjudged::of(flow)).collect();
         let all_judged = unjudged.iter().all(|u| *u == Unjudged::default());
+        let deviating = flows.iter().map(|_| None).collect();
         Analyzer {
             key: timing.key,
             earlier: timing.earlier.clone(),
@@ -218,6 +224,7 @@ impl Analyzer {
             encapsulations: if plain { Vec::new() } else { encapsulations },
             unjudged: if all_judged { Vec::new() } else { unjudged },
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
+            deviating,
             home: Home { lane: lane as u32, register },
             groups: groups.iter().map(|_| GroupReceived::new(bins, ports)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
@@ -300,7 +307,8 @@ impl Analyzer {
             return Class::Test;
         }
         if let Some(deviation) = deviation {
-            group.deviations[deviation as usize] += 1;
+            let known = self.deviating[place].get_or_insert_with(|| Box::new(Deviating::of(&flow.state)));
+            known.arrive(sequence, deviation, &flow.state);
             return Class::Test;
         }
         let verdict = flow.state.arrive(sequence);
@@ -390,6 +398,18 @@ impl Analyzer {
     /// Counts by group.
     pub fn groups(&self) -> &[GroupReceived] {
         &self.groups
+    }
+
+    /// Frames of each group that came in another encapsulation than they must arrive in. Flows must be settled.
+    pub(crate) fn deviations(&self) -> Vec<Deviations> {
+        assert!(self.settled, "deviations are counted when it is known which frames were received");
+        let mut groups = vec![Deviations::default(); self.groups.len()];
+        for (flow, deviating) in self.flows.iter().zip(&self.deviating) {
+            if let Some(deviating) = deviating {
+                groups[flow.group as usize].add(&deviating.counts(&flow.state));
+            }
+        }
+        groups
     }
 
     /// Brings [`Analyzer::flows`] up to date with what was taken.

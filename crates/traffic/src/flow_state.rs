@@ -147,7 +147,8 @@ impl FlowState {
         self.received() - self.out_of_order.breaks
     }
 
-    fn window_bits(&self) -> u64 {
+    /// Sequence numbers that the window covers; a multiple of 64.
+    pub(crate) fn window_bits(&self) -> u64 {
         (self.window.len() * WORDS) as u64 * 64
     }
 
@@ -287,6 +288,16 @@ impl FlowState {
         if let Some(jump) = earliest {
             state.max_extent = state.max_extent.max(received - jump.arrival);
         }
+    }
+
+    /// Has the frame with this number arrived? Also true of one that has left the window.
+    pub(crate) fn may_have(&self, sequence: u64) -> bool {
+        let word = self.word_of(sequence);
+        let bits = self.window[word / WORDS].0[word % WORDS];
+        sequence < self.next_expected
+            && (sequence >= self.noted
+                || sequence + self.window_bits() < self.next_expected
+                || bits & (1 << (sequence % 64)) != 0)
     }
 
     /// The sequence numbers below `sent` that have not arrived and are not among `never_left` (ascending), ascending, within

@@ -31,6 +31,14 @@ pub(crate) fn needs_device(headers: &[Header]) -> bool {
     }
 }
 
+/// Is the address of the port needed to complete `headers`?
+pub(crate) fn needs_source(headers: &[Header]) -> bool {
+    match headers.first() {
+        Some(Header::Ethernet(ethernet)) => ethernet.source.is_none(),
+        _ => true,
+    }
+}
+
 /// The headers of flow `id` in a run of `seed`, from Ethernet on. Only the addresses of the outermost IP header may be
 /// absent still.
 pub(crate) fn complete(flow: &FlowSpec, id: usize, seed: u64, link: &Neighbour) -> Vec<Header> {

@@ -11,7 +11,7 @@ use crate::plan::{Part, Plan, PlannedEvent};
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
-use drophammer_port::priority::{Favoured, pin};
+use drophammer_port::priority::{HighPriority, pin};
 use drophammer_port::{Port, PortError, SystemClock};
 
 /// Why a trial on several lanes ended without a result.
@@ -90,7 +90,7 @@ impl Lane<'_> {
             let what = || format!("run on processor {processor}");
             pin(processor).map_err(|source| LaneError::Thread { lane: self.number, what: what(), source })?;
         }
-        let _favoured = Favoured::new();
+        let _priority = HighPriority::new();
         let (state, start) = match (self.state, common.start) {
             (Some(state), Some(start)) => (state, start),
             (state, _) => {

@@ -1,7 +1,8 @@
 //! Flows to frames on time (generator), and frames to loss, order and latency (analyzer).
 //!
 //! [`Plan`] lays a [`drophammer_model::trial::TrialSpec`] out before the trial: templates, schedules, state. [`run`]
-//! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks.
+//! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks,
+//! except that the first frames of a flow in another encapsulation than must arrive make room for counting them.
 
 pub mod analyzer;
 mod arriving;

@@ -142,6 +142,7 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         refused: sum_sent(|g| g.refused),
         corrupted: sum(|g| g.corrupted),
         deviations: deviations(received.clone()),
+        deviating_copies: sum(|g| g.deviating_copies),
         stray: sum(|g| g.stray),
         late: sum(|g| g.late),
         received_bytes: sum(|g| g.bytes),

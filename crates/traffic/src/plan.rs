@@ -29,6 +29,8 @@ pub struct Neighbour {
 pub struct VlanNeighbour {
     /// VLAN identifiers, the outermost first.
     pub vids: Vec<u16>,
+    /// Our address behind these tags.
+    pub mac: MacAddr,
     /// The device's address, from ARP.
     pub device_ipv4: Option<MacAddr>,
     /// The device's address, from Neighbor Discovery.
@@ -36,6 +38,11 @@ pub struct VlanNeighbour {
 }
 
 impl Neighbour {
+    /// Our address behind tags with these identifiers; that of the port where nothing is known of them.
+    fn own(&self, vids: &[u16]) -> MacAddr {
+        self.vlans.iter().find(|vlan| vlan.vids == vids).map_or(self.mac, |vlan| vlan.mac)
+    }
+
     /// The device's address behind tags with these identifiers.
     pub(crate) fn device(&self, family: Family, vids: &[u16]) -> Option<MacAddr> {
         let (ipv4, ipv6) = if vids.is_empty() {
@@ -79,6 +86,16 @@ pub enum PlanError {
         port: PortIndex,
         /// Ports that exist.
         ports: usize,
+    },
+    /// The tester has another MAC address behind tags than without, and test frames have one address per port.
+    #[error("the emulated devices on port {port}{} have the MAC address {mac}; give them the same address as the first device of the port", in_vlan(.vids))]
+    OtherMac {
+        /// Port.
+        port: PortIndex,
+        /// VLAN identifiers, the outermost first.
+        vids: Vec<u16>,
+        /// Address behind these tags.
+        mac: MacAddr,
     },
     /// The device's MAC address on a port is not known.
     #[error("the device does not answer on port {port} for {family}{} (no MAC address)", in_vlan(.vids))]
@@ -292,6 +309,17 @@ impl Plan {
             let vids = headers::tags(&flow.headers);
             if headers::needs_device(&flow.headers) && ports[flow.from].device(flow.family, &vids).is_none() {
                 return Err(PlanError::NoNeighbour { port: flow.from, family: flow.family, vids });
+            }
+            let arriving = headers::arriving(flow).vlans;
+            let ends = [
+                headers::needs_source(&flow.headers).then_some((flow.from, vids)),
+                Some((flow.to, arriving.iter().map(|tag| tag.vid.get() as u16).collect())),
+            ];
+            for (port, vids) in ends.into_iter().flatten() {
+                let (link, mac) = (&ports[port], ports[port].own(&vids));
+                if mac != link.mac {
+                    return Err(PlanError::OtherMac { port, vids, mac });
+                }
             }
             if !(flow.weight.is_finite() && flow.weight > 0.0) {
                 return Err(PlanError::Empty(format!("flow {i} has no share of the load")));

@@ -101,8 +101,11 @@ pub struct GroupReport {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
-    /// Intact at the right port in another encapsulation, in the order of [`drophammer_model::traffic::Deviation::ALL`].
+    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by how the first arrival differed,
+    /// in the order of [`drophammer_model::traffic::Deviation::ALL`].
     pub deviations: Vec<u64>,
+    /// Further arrivals in another encapsulation.
+    pub deviating_copies: u64,
     /// Later than the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
@@ -190,7 +193,7 @@ impl Plan {
         let report = |(number, (part, lane)): (usize, (&crate::plan::Part, &&LaneState))| LaneReport {
             trial: trial.clone(),
             senders: part.generators.iter().map(PortGenerator::report).collect(),
-            groups: part.analyzer.groups().iter().map(crate::analyzer::GroupReceived::report).collect(),
+            groups: part.group_reports(),
             flows: part.flow_reports(),
             receiving_ns: part.analyzer.receiving_ns(),
             stale: part.analyzer.stale(),
@@ -206,6 +209,11 @@ impl Plan {
 }
 
 impl crate::plan::Part {
+    fn group_reports(&self) -> Vec<GroupReport> {
+        let deviations = self.analyzer.deviations();
+        self.analyzer.groups().iter().zip(&deviations).map(|(group, deviations)| group.report(deviations)).collect()
+    }
+
     fn flow_reports(&self) -> Vec<FlowReport> {
         let analyzer = &self.analyzer;
         let count = analyzer.flows().count().max(1);

@@ -1,28 +1,14 @@
 //! An independent decoder finds nothing wrong with the test frames of every kind.
 
 mod common;
+#[path = "../../wire/tests/tshark/mod.rs"]
+mod tshark;
 
 use common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, Load};
 use std::cell::RefCell;
-use std::process::Command;
 use std::rc::Rc;
-
-/// A capture file (libpcap, nanoseconds, Ethernet).
-fn pcap(frames: &[(Instant, Vec<u8>)]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 65_535, 1] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for (at, frame) in frames {
-        for word in [(at.0 / SECOND) as u32, (at.0 % SECOND) as u32, frame.len() as u32, frame.len() as u32] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(frame);
-    }
-    file
-}
 
 const FIELDS: [&str; 8] = [
     "frame.protocols",
@@ -37,27 +23,8 @@ const FIELDS: [&str; 8] = [
 
 /// The fields of each frame; `None` where there is no tshark.
 fn decode(name: &str, frames: &[(Instant, Vec<u8>)]) -> Option<Vec<Vec<String>>> {
-    let path = std::env::temp_dir().join(format!("drophammer-traffic-{name}-{}.pcap", std::process::id()));
-    std::fs::write(&path, pcap(frames)).unwrap();
-    let output = Command::new("tshark")
-        .args(["-n", "-T", "fields", "-E", "separator=|"])
-        .args(FIELDS.iter().flat_map(|f| ["-e", f]))
-        .args(["-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-r"])
-        .arg(&path)
-        .output();
-    std::fs::remove_file(&path).unwrap();
-    let output = match output {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: tshark is not installed");
-            return None;
-        }
-        other => other.unwrap(),
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<_> = text.lines().map(|line| line.split('|').map(str::to_owned).collect::<Vec<_>>()).collect();
-    assert_eq!(lines.len(), frames.len());
-    Some(lines)
+    let frames: Vec<_> = frames.iter().map(|(at, frame)| (at.0, &frame[..])).collect();
+    tshark::decode(name, &frames, &FIELDS)
 }
 
 /// Good checksums ("1"), no malformation, nothing that the expert calls an error.

@@ -1,53 +1,18 @@
 //! tshark finds the headers, the values and the right checksums in frames of every combination of headers.
 
+mod tshark;
+
 use drophammer_model::size::FrameSize;
 use drophammer_model::traffic::{Bits, Extension, FieldName, Header, HeaderKind, Octets};
 use drophammer_wire::stack::{Payload, compile, fit};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::process::Command;
 
 use HeaderKind::*;
 
-/// A capture file (libpcap, Ethernet).
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65_535, 1] {
-        file.extend_from_slice(&word.to_le_bytes());
-    }
-    for (i, frame) in frames.iter().enumerate() {
-        for word in [i as u32, 0, frame.len() as u32, frame.len() as u32] {
-            file.extend_from_slice(&word.to_le_bytes());
-        }
-        file.extend_from_slice(frame);
-    }
-    file
-}
-
 /// The fields of each frame; `None` where there is no tshark.
 fn decode(name: &str, frames: &[Vec<u8>], fields: &[&str]) -> Option<Vec<Vec<String>>> {
-    let path = std::env::temp_dir().join(format!("drophammer-wire-{name}-{}.pcap", std::process::id()));
-    std::fs::write(&path, pcap(frames)).unwrap();
-    let checks = ["ip", "udp", "tcp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
-    let output = Command::new("tshark")
-        .args(["-n", "-T", "fields", "-E", "separator=|"])
-        .args(fields.iter().flat_map(|f| ["-e", f]))
-        .args(checks.iter().flat_map(|check| ["-o", check]))
-        .arg("-r")
-        .arg(&path)
-        .output();
-    std::fs::remove_file(&path).unwrap();
-    let output = match output {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: tshark is not installed");
-            return None;
-        }
-        other => other.unwrap(),
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<_> = text.lines().map(|line| line.split('|').map(str::to_owned).collect::<Vec<_>>()).collect();
-    assert_eq!(lines.len(), frames.len());
-    Some(lines)
+    let frames: Vec<_> = (0..).map(|i| i * 1_000_000_000).zip(frames.iter().map(Vec::as_slice)).collect();
+    tshark::decode(name, &frames, fields)
 }
 
 /// Fields that tshark shows as well, and by which names: those of 802.1ad have their own.

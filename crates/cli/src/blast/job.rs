@@ -311,8 +311,8 @@ mod tests {
             ("a b --address 8.8.8.8/24,198.19.1.2/24 --gateway 8.8.8.1,198.19.1.1", "RFC 6815"),
             ("a b --address 10.0.0.1/24,2001:2::2/64 --gateway 10.0.0.2,2001:2::1", "one address is IPv4"),
         ] {
-            let said = read(line).expect_err(line);
-            assert!(said.contains(word), "{line}: {said}");
+            let error = read(line).expect_err(line);
+            assert!(error.contains(word), "{line}: {error}");
         }
     }
 

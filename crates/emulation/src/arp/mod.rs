@@ -100,9 +100,7 @@ impl Protocol for Arp {
 
     fn poll(&mut self, now: Instant, _: usize, out: &mut Output<'_>) {
         let Some(own) = self.own else { return };
-        let mut asks = Vec::new();
-        self.resolver.poll(now, false, out.neighbours(), |address, ask| asks.push((address, ask)));
-        for (address, ask) in asks {
+        for (address, ask) in self.resolver.poll(now, false, out.neighbours()) {
             let IpAddr::V4(target) = address else { continue };
             let to = match ask {
                 Ask::Everybody => MacAddr::BROADCAST,

@@ -113,11 +113,11 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_said_last_stands(
-            said in prop::collection::vec((any::<bool>(), 0u32..40, 1u32..20, 0u8..3, 1u32..5), 0..60)
+            history in prop::collection::vec((any::<bool>(), 0u32..40, 1u32..20, 0u8..3, 1u32..5), 0..60)
         ) {
             let routes: Arc<Routes> = Arc::new(RouteRange::internet(Family::Ipv4, 64, 1).unwrap().into());
             let (mut standing, mut expected) = (Advertised::default(), vec![None; 64]);
-            for (advertise, start, len, prepend, pace) in said {
+            for (advertise, start, len, prepend, pace) in history {
                 let (part, packing) = (start..start + len, Packing { prepend, pace: Some(pace.into()), ..Packing::default() });
                 let told = if advertise {
                     standing.advertise(&routes, part.clone(), packing, Encapsulation::default());

@@ -59,11 +59,11 @@ impl Cause {
     /// The NOTIFICATION that was sent or received, if there was one.
     pub fn notification(&self) -> Option<&Notification> {
         match self {
-            Cause::PeerNotification(said)
-            | Cause::SentNotification(said)
-            | Cause::Malformed(said)
-            | Cause::Rejected { answer: said, .. } => Some(said),
-            Cause::LocalStop(said) => said.as_ref(),
+            Cause::PeerNotification(notification)
+            | Cause::SentNotification(notification)
+            | Cause::Malformed(notification)
+            | Cause::Rejected { answer: notification, .. } => Some(notification),
+            Cause::LocalStop(notification) => notification.as_ref(),
             _ => None,
         }
     }
@@ -85,9 +85,9 @@ impl fmt::Display for Cause {
     /// A sentence without its full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::PeerNotification(said) => write!(f, "the peer ended the session: {said}"),
-            Cause::SentNotification(said) => write!(f, "the tester ended the session: {said}"),
-            Cause::Malformed(said) => write!(f, "the peer sent a message that is not allowed: {said}"),
+            Cause::PeerNotification(notification) => write!(f, "the peer ended the session: {notification}"),
+            Cause::SentNotification(notification) => write!(f, "the tester ended the session: {notification}"),
+            Cause::Malformed(notification) => write!(f, "the peer sent a message that is not allowed: {notification}"),
             Cause::Rejected { answer, why } => write!(f, "{why}: {answer}"),
             Cause::HoldTimerExpired(hold) => {
                 write!(f, "nothing was heard from the peer for the hold time of {} s", hold.as_secs())
@@ -97,7 +97,7 @@ impl fmt::Display for Cause {
             Cause::Refused => f.write_str("the peer refuses TCP connections"),
             Cause::Unreachable => f.write_str("the peer cannot be reached"),
             Cause::TimedOut => f.write_str("the peer does not answer on TCP"),
-            Cause::LocalStop(Some(said)) => write!(f, "the tester stopped the session: {said}"),
+            Cause::LocalStop(Some(notification)) => write!(f, "the tester stopped the session: {notification}"),
             Cause::LocalStop(None) => f.write_str("the tester stopped before there was a session"),
             Cause::LocalAbort => f.write_str("the tester reset the TCP connection on purpose"),
             Cause::BadConfiguration(why) => write!(f, "the tester cannot write its OPEN: {why}"),
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn causes_are_sentences() {
-        let said = Notification::cease(2, "bye");
-        let text = Cause::PeerNotification(said.clone()).to_string();
+        let notification = Notification::cease(2, "bye");
+        let text = Cause::PeerNotification(notification.clone()).to_string();
         assert_eq!(text, "the peer ended the session: Cease / Administrative Shutdown (6/2): \"bye\"");
         assert_eq!(Cause::from(Closed::Reset), Cause::TcpReset);
-        assert_eq!(Cause::LocalStop(Some(said.clone())).notification(), Some(&said));
+        assert_eq!(Cause::LocalStop(Some(notification.clone())).notification(), Some(&notification));
         assert_eq!(Cause::HoldTimerExpired(Duration::from_secs(9)).notification(), None);
     }
 }

@@ -150,7 +150,7 @@ mod tests {
         let message = config.open_message().unwrap();
         let open = Open::parse(frame(&message, 4096).unwrap().unwrap().body).unwrap();
         assert_eq!((open.my_as, open.speaker_as(), open.hold_time), (23456, 4_200_000_000, 90));
-        let said = GracefulRestart {
+        let restart = GracefulRestart {
             restarted: false,
             notification: true,
             seconds: 4095,
@@ -161,7 +161,7 @@ mod tests {
             Capability::RouteRefresh,
             Capability::EnhancedRouteRefresh,
             Capability::ExtendedMessage,
-            Capability::GracefulRestart(said),
+            Capability::GracefulRestart(restart),
             Capability::AddPath(vec![(AfiSafi::VPNV6, both)]),
         ] {
             assert!(open.capabilities.contains(&capability), "{capability:?}");

@@ -140,7 +140,7 @@ impl Negotiated {
 
 /// Path identifiers go from a speaker that would send to one that can receive (RFC 7911 section 4).
 fn add_path(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<(AfiSafi, PathDirection)> {
-    let said = theirs.capabilities.iter().rev().find_map(|capability| match capability {
+    let offered = theirs.capabilities.iter().rev().find_map(|capability| match capability {
         Capability::AddPath(entries) => Some(&entries[..]),
         _ => None,
     });
@@ -149,7 +149,7 @@ fn add_path(config: &SessionConfig, theirs: &Open, families: &[AfiSafi]) -> Vec<
         entries.iter().rev().find(|(of, way)| *of == family && (way.receive || way.send)).map(|(_, way)| *way)
     };
     let agreed = |&family: &AfiSafi| {
-        let (ours, theirs) = (way(&config.add_path, family)?, way(said?, family)?);
+        let (ours, theirs) = (way(&config.add_path, family)?, way(offered?, family)?);
         let both = PathDirection { receive: ours.receive && theirs.send, send: ours.send && theirs.receive };
         (both.receive || both.send).then_some((family, both))
     };

@@ -98,8 +98,9 @@ impl Resolver {
         }
     }
 
-    /// Calls `ask` for everybody who is to be asked now, with those that `neighbours` wants.
-    pub fn poll(&mut self, now: Instant, v6: bool, neighbours: &mut Neighbours, mut ask: impl FnMut(IpAddr, Ask)) {
+    /// Everybody who is to be asked now, with those that `neighbours` wants.
+    pub fn poll(&mut self, now: Instant, v6: bool, neighbours: &mut Neighbours) -> Vec<(IpAddr, Ask)> {
+        let mut asks = Vec::new();
         self.silent = neighbours.is_fixed();
         while let Some(wanted) = neighbours.take_wanted(v6) {
             if self.entries.len() < MOST && !self.silent {
@@ -107,7 +108,7 @@ impl Resolver {
             }
         }
         if self.silent {
-            return;
+            return asks;
         }
         let gateway = self.gateway;
         self.entries.retain(|address, entry| {
@@ -116,10 +117,11 @@ impl Resolver {
                 return false;
             }
             if let Some(to) = entry.poll(now) {
-                ask(*address, to);
+                asks.push((*address, to));
             }
             true
         });
+        asks
     }
 }
 
@@ -174,7 +176,7 @@ mod tests {
         let mut asked = Vec::new();
         while asked.len() < 40 {
             let now = resolver.next_deadline().unwrap();
-            resolver.poll(now, false, &mut neighbours, |address, _| asked.push(address));
+            asked.extend(resolver.poll(now, false, &mut neighbours).into_iter().map(|(address, _)| address));
         }
         assert_eq!(asked.iter().filter(|a| **a == other).count() as u32, GIVE_UP);
         assert_eq!((resolver.len(), neighbours.mac(gateway)), (1, Some(MacAddr::local(1))));

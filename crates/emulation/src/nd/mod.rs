@@ -145,9 +145,7 @@ impl Protocol for Nd {
 
     fn poll(&mut self, now: Instant, _: usize, out: &mut Output<'_>) {
         let Some(own) = self.own else { return };
-        let mut asks = Vec::new();
-        self.resolver.poll(now, true, out.neighbours(), |address, ask| asks.push((address, ask)));
-        for (address, ask) in asks {
+        for (address, ask) in self.resolver.poll(now, true, out.neighbours()) {
             let IpAddr::V6(target) = address else { continue };
             let group = ndp::solicited_node(target);
             let (mac, to) = match ask {

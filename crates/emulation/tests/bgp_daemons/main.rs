@@ -58,7 +58,7 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
     let me = ["a", "b"][which];
     let (mut adj_rib_out, mut adj_rib_in, mut buffer) = (AdjRibOut::new(), AdjRibIn::new(), vec![0; MAX_LEN_EXTENDED]);
     let mut session = Session::new(plan::config(scene, which, false));
-    let (mut sessions, mut said, mut written, mut wanted) = (0, 0, Vec::new(), Vec::new());
+    let (mut sessions, mut advertised, mut written, mut wanted) = (0, 0, Vec::new(), Vec::new());
     let ids = if which == 1 { plan::expect(scene, &mut adj_rib_in, Instant(0)) } else { Vec::new() };
     let (mut updates, mut refreshes, mut withdrawn_before) = (Vec::new(), Vec::new(), Vec::new());
     for line in lines(name) {
@@ -68,15 +68,15 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
         if line.from == me {
             match line.kind() {
                 kind::OPEN => {
-                    session = Session::new(plan::config(scene, which, said > 0));
+                    session = Session::new(plan::config(scene, which, advertised > 0));
                     sessions += 1;
                     session.start(line.at);
                     assert_eq!(session.poll(line.at), TcpAction::Connect);
                     assert!(session.connected(line.at));
                 }
-                kind::UPDATE if said != sessions => {
-                    plan::say(scene, &mut adj_rib_out, said > 0);
-                    said = sessions;
+                kind::UPDATE if advertised != sessions => {
+                    plan::say(scene, &mut adj_rib_out, advertised > 0);
+                    advertised = sessions;
                 }
                 kind::ROUTE_REFRESH => {
                     let asked = RouteRefresh::parse(&line.bytes[19..]).unwrap();

@@ -87,10 +87,14 @@ mod tests {
     }
 }
 
+#[cfg(test)]
+#[path = "../../../model/tests/ports/mod.rs"]
+mod ports;
+
 /// What the tests of the kinds share.
 #[cfg(test)]
 pub(crate) mod tests_support {
-    use drophammer_model::quantity::Bandwidth;
+    pub(crate) use super::ports::two_ports;
     use drophammer_model::suite::{Addressing, BgpProtection, PortBgp, PortConfig, Secret, VlanConfig, VlanTag};
     use drophammer_model::trial::{AddressRange, Family};
     use std::time::Duration;
@@ -148,38 +152,5 @@ pub(crate) mod tests_support {
             })
             .collect();
         ports
-    }
-
-    /// Two ports with both families.
-    pub(crate) fn two_ports() -> Vec<PortConfig> {
-        let addressing = |dut: &str, host: &str, prefix_len: u8, behind: &str, length: u8| Addressing {
-            dut: dut.parse().unwrap(),
-            host: host.parse().unwrap(),
-            prefix_len,
-            behind: (behind.parse().unwrap(), length),
-            destinations: AddressRange { first: behind.parse().unwrap(), step: 1, count: 16 },
-        };
-        let port = |name: &str, ipv4: Addressing, ipv6: Addressing| PortConfig {
-            name: name.into(),
-            speed: Bandwidth(1_000_000_000),
-            medium: Default::default(),
-            mtu: 1500,
-            ipv4: Some(ipv4),
-            ipv6: Some(ipv6),
-            bgp: None,
-            vlans: Vec::new(),
-        };
-        vec![
-            port(
-                "p1",
-                addressing("198.18.1.1", "198.18.1.2", 24, "198.18.64.0", 18),
-                addressing("2001:2::1", "2001:2::2", 64, "2001:2:0:8000::", 50),
-            ),
-            port(
-                "p2",
-                addressing("198.19.1.1", "198.19.1.2", 24, "198.19.64.0", 18),
-                addressing("2001:2:0:1::1", "2001:2:0:1::2", 64, "2001:2:0:c000::", 50),
-            ),
-        ]
     }
 }

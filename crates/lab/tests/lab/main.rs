@@ -7,17 +7,19 @@ mod bgp;
 mod external;
 mod hosts;
 mod own;
+#[path = "../../../model/tests/ports/mod.rs"]
+mod ports;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
 use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Dut, Lab, LabOptions, Where, find};
-use drophammer_model::quantity::Bandwidth;
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{Addressing, DutConfig, Params, PortConfig, VlanConfig, VlanTag};
-use drophammer_model::trial::{AddressRange, Family};
+use drophammer_model::suite::{DutConfig, Params, PortConfig, VlanConfig, VlanTag};
+use drophammer_model::trial::Family;
 use external::{ExternalLinks, external};
 use hosts::{ROUNDS, exchange, kernel_hosts, path_of};
+use ports::addressing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -208,41 +210,11 @@ fn run(name: &str, user: &str) -> Checked {
     }
 }
 
-fn addressing(dut: &str, host: &str, prefix_len: u8, behind: &str, length: u8) -> Addressing {
-    Addressing {
-        dut: dut.parse().unwrap(),
-        host: host.parse().unwrap(),
-        prefix_len,
-        behind: (behind.parse().unwrap(), length),
-        destinations: AddressRange { first: behind.parse().unwrap(), step: 1, count: 16 },
-    }
-}
-
+/// The second one has an MTU of its own.
 fn ports() -> Vec<PortConfig> {
-    let port = |name: &str, mtu: u32, ipv4: Addressing, ipv6: Addressing| PortConfig {
-        name: name.into(),
-        speed: Bandwidth(1_000_000_000),
-        medium: Default::default(),
-        mtu,
-        ipv4: Some(ipv4),
-        ipv6: Some(ipv6),
-        bgp: None,
-        vlans: Vec::new(),
-    };
-    vec![
-        port(
-            "p1",
-            1500,
-            addressing("198.18.1.1", "198.18.1.2", 24, "198.18.64.0", 18),
-            addressing("2001:2::1", "2001:2::2", 64, "2001:2:0:8000::", 50),
-        ),
-        port(
-            "p2",
-            9000,
-            addressing("198.19.1.1", "198.19.1.2", 24, "198.19.64.0", 18),
-            addressing("2001:2:0:1::1", "2001:2:0:1::2", 64, "2001:2:0:c000::", 50),
-        ),
-    ]
+    let mut ports = ports::two_ports();
+    ports[1].mtu = 9000;
+    ports
 }
 
 fn scenario(name: &str, work: &Path) -> Checked {

@@ -42,7 +42,8 @@ pub const NAME: &str = "counter_proof";
 /// Title of the test.
 pub const TITLE: &str = "Counters against the reference device";
 /// What is held against the device.
-pub const WHAT: &str = "offered, lost, duplicated, reordered, corrupted, stray and late frames";
+pub const WHAT: &str =
+    "offered, lost, duplicated, reordered, corrupted, stray and late frames, and those in a wrong encapsulation";
 
 columns! {
     /// One counter of one device.
@@ -107,8 +108,9 @@ impl Method for CounterProof {
 /// `(name, what the device did, what the tester counted)`.
 fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
     let counted = |count: fn(&GroupCounts) -> u64| result.sum(count);
-    // A frame with a wrong byte, at a wrong port or to a wrong neighbour arrives, but is not received.
-    let spoilt = did.count("truth.corrupted") + did.count("truth.misrouted") + did.count("truth.wrong_next_hop");
+    // A frame with a wrong byte, at a wrong port, to a wrong neighbour or in a wrong encapsulation arrives, but is not received.
+    let wrong = ["truth.corrupted", "truth.misrouted", "truth.wrong_next_hop", "truth.encapsulation"];
+    let spoilt: u64 = wrong.iter().map(|key| did.count(key)).sum();
     // Frames that never reached the device: its ring refused them, or its socket overflowed.
     let before = counted(|g| g.refused) + did.count("truth.receive_overflow");
     let lost = before + did.sum("truth.dropped.") + did.count("truth.transmit_refused") + spoilt;
@@ -120,6 +122,7 @@ fn pairs(result: &TrialResult, did: &Did) -> Vec<(&'static str, u64, u64)> {
         ("reordered (RFC 4737)", did.count("truth.reordered") + did.count("truth.held"), counted(|g| g.reordered)),
         ("corrupted", did.count("truth.corrupted"), counted(|g| g.corrupted)),
         ("stray", did.count("truth.misrouted") + did.count("truth.wrong_next_hop"), counted(|g| g.stray)),
+        ("wrong encapsulation", did.count("truth.encapsulation"), counted(|g| g.deviations.values().sum())),
         ("late", did.count("truth.held"), counted(|g| g.late)),
     ]
 }

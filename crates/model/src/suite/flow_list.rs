@@ -3,6 +3,7 @@
 use super::addresses::{Prefix, check_block};
 use super::errors::{Problems, did_you_mean, quote};
 use super::fields::{Fields, add_quantity, items, name, refuse_repeated};
+use super::flow_overlap;
 use super::raw::Node;
 use super::{Addressing, Endpoint, FlowConfig, FlowRate, PortConfig, typed};
 use crate::quantity::{QuantityError, parse_duration, parse_frame_rate};
@@ -93,6 +94,7 @@ pub(crate) fn read(
     let before = problems.len();
     let flows: Vec<_> = nodes.iter().filter_map(|n| Some((n, flow(n, ports, public, problems)?))).collect();
     refuse_repeated("flows", flows.iter().map(|(n, f)| (f.name.as_str(), &n.span)), problems);
+    flow_overlap::refuse(&flows, EXAMPLE, problems);
     (problems.len() == before).then(|| flows.into_iter().map(|(_, flow)| flow).collect())
 }
 

@@ -9,6 +9,8 @@ pub mod errors;
 mod expect;
 mod fields;
 mod flow_list;
+mod flow_overlap;
+mod label_list;
 pub mod params;
 mod port_list;
 mod protection;
@@ -161,6 +163,17 @@ pub struct PortConfig {
     pub bgp: Option<PortBgp>,
     /// VLAN sub-interfaces of the DUT's port, each with networks of its own behind it.
     pub vlans: Vec<VlanConfig>,
+    /// Static label entries of the DUT whose packets leave by its port.
+    pub labels: Vec<LabelConfig>,
+}
+
+/// What the DUT does with packets whose outermost label is this one (RFC 3031 section 3.10: the incoming label map).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelConfig {
+    /// The label, 16 to 1,048,575.
+    pub label: u32,
+    /// Labels in its place, the outermost first: none takes it off, one swaps it, more also push.
+    pub out: Vec<u32>,
 }
 
 /// A VLAN sub-interface on one port.

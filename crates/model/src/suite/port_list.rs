@@ -4,6 +4,7 @@ use super::PortConfig;
 use super::addresses::{self, MAX_PORTS, Owner, Placed};
 use super::errors::{Problems, quote};
 use super::fields::{Fields, add_quantity, items, name, refuse_repeated, text, whole, word};
+use super::label_list;
 use super::raw::Node;
 use super::vlan_list::{self, Vlan};
 use crate::medium::Medium;
@@ -33,6 +34,7 @@ struct Port<'n> {
     ipv4: Option<Placed<'n>>,
     ipv6: Option<Placed<'n>>,
     vlans: Vec<Vlan<'n>>,
+    labels: Vec<label_list::Entry<'n>>,
 }
 
 /// Reads the ports. `public` says whether addresses of others may be used, `routed` whether the suite has BGP: then a port more
@@ -57,6 +59,7 @@ pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Probl
     let before = problems.len();
     check_families(&ports, problems);
     check_overlaps(&ports, problems);
+    label_list::refuse_repeated(ports.iter().flat_map(|p| &p.labels), problems);
     (problems.len() == before).then(|| ports.into_iter().map(finish).collect())
 }
 
@@ -70,12 +73,13 @@ fn finish(port: Port) -> PortConfig {
         ipv6: port.ipv6.map(|p| p.addressing),
         bgp: None,
         vlans: port.vlans.into_iter().map(Vlan::finish).collect(),
+        labels: port.labels.into_iter().map(|(entry, _)| entry).collect(),
     }
 }
 
 fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) -> Option<Port<'n>> {
     let fields = Fields::of(node, "a port", EXAMPLE, problems)?;
-    fields.refuse_unknown("a port", &["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans"], problems);
+    fields.refuse_unknown("a port", &["name", "speed", "medium", "mtu", "ipv4", "ipv6", "vlans", "labels"], problems);
     let name_node = fields.required("name", "a port", "name: p1", problems);
     let name = name_node.and_then(|n| name(n, "the name of a port", true, problems));
     let speed = fields.required("speed", "a port", "speed: 10 Gbit/s", problems).and_then(|n| speed(n, problems));
@@ -98,13 +102,17 @@ fn one<'n>(node: &'n Node, index: usize, public: bool, problems: &mut Problems) 
         Some(node) => vlan_list::read(node, index, has, public, problems)?,
         None => Vec::new(),
     };
+    let labels = match get("labels") {
+        Some(node) => label_list::read(node, problems)?,
+        None => Vec::new(),
+    };
     let least = if ipv6.is_some() { MIN_MTU } else { MIN_MTU_IPV4 };
     let mtu = match get("mtu") {
         Some(node) => whole(node, "`mtu`", least, MAX_MTU, problems)?,
         None => u64::from(DEFAULT_MTU),
     };
     let mtu = u32::try_from(mtu).unwrap_or(DEFAULT_MTU);
-    Some(Port { name: name?, name_span: place, speed: speed?, medium: medium?, mtu, ipv4, ipv6, vlans })
+    Some(Port { name: name?, name_span: place, speed: speed?, medium: medium?, mtu, ipv4, ipv6, vlans, labels })
 }
 
 fn speed(node: &Node, problems: &mut Problems) -> Option<Bandwidth> {

@@ -2,6 +2,7 @@
 //! [`crate::suite::read::read`], which also knows what must agree between the parts.
 
 use super::addresses::MAX_PORTS;
+use super::label_list;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
@@ -117,6 +118,28 @@ fn port() -> Value {
             "vlans": {
                 "description": "VLAN sub-interfaces of the DUT's port; the first 16 have default addresses.",
                 "type": "array", "maxItems": MAX_VLANS, "items": vlan(),
+            },
+            "labels": {
+                "description": "Static label entries of the DUT whose packets leave by its port.",
+                "type": "array", "minItems": 1, "maxItems": label_list::MOST, "items": label_entry(),
+            },
+        },
+    })
+}
+
+fn label_entry() -> Value {
+    let label = json!({ "type": "integer", "minimum": label_list::FIRST, "maximum": 0xf_ffff });
+    let mut incoming = label.clone();
+    incoming["description"] = json!("Outermost label of packets that arrive at the DUT.");
+    json!({
+        "type": "object",
+        "required": ["label"],
+        "additionalProperties": false,
+        "properties": {
+            "label": incoming,
+            "out": {
+                "description": "Labels in its place, the outermost first; default: none, the label is taken off.",
+                "type": "array", "maxItems": label_list::MOST_OUT, "items": label,
             },
         },
     })

@@ -33,6 +33,40 @@ pub struct Arriving {
     pub ttl: Option<u8>,
 }
 
+impl Arriving {
+    /// How [`Arriving::contradicts`] calls a tunnel.
+    pub const TUNNEL: &'static str = "tunnels";
+
+    /// In what no frame can arrive both so and as `other`: `VLAN tags`, `labels`; `None` where some frame is as both want it.
+    pub fn contradicts(&self, other: &Arriving) -> Option<&'static str> {
+        fn differ<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+            matches!((a, b), (Some(a), Some(b)) if a != b)
+        }
+        let tags = self.vlans.iter().zip(&other.vlans).any(|(a, b)| a.vid != b.vid || differ(a.pcp, b.pcp));
+        let labels = self.labels.iter().zip(&other.labels);
+        let labels = labels.into_iter().any(|(a, b)| a.label != b.label || differ(a.tc, b.tc) || differ(a.ttl, b.ttl));
+        let tunnels = match (&self.tunnel, &other.tunnel) {
+            (None, None) => false,
+            (Some(a), Some(b)) => {
+                a.gre != b.gre
+                    || differ(a.key, b.key)
+                    || differ(a.source, b.source)
+                    || differ(a.destination, b.destination)
+            }
+            _ => true,
+        };
+        let found = [
+            (tags || self.vlans.len() != other.vlans.len(), "VLAN tags"),
+            (labels || self.labels.len() != other.labels.len(), "labels"),
+            (tunnels, Arriving::TUNNEL),
+            (differ(self.dscp, other.dscp), "DSCP"),
+            (differ(self.ecn, other.ecn), "ECN"),
+            (differ(self.ttl, other.ttl), "TTL"),
+        ];
+        found.into_iter().find(|(differs, _)| *differs).map(|(_, what)| what)
+    }
+}
+
 /// A VLAN tag that must arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +111,7 @@ pub struct ArrivingTunnel {
 
 macro_rules! deviations {
     ($($name:ident $key:literal $text:literal $doc:literal,)*) => {
-        /// How a frame that arrived differs from what must arrive. A frame counts once, by the outermost difference.
+        /// How a frame that arrived differs from what must arrive. A sent frame counts once, by the outermost difference of its first arrival.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Deviation {

@@ -10,7 +10,7 @@ use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialResult, TrialSp
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::discard::Discard;
 use drophammer_port::live_frames::LiveFrames;
-use drophammer_port::priority::Favoured;
+use drophammer_port::priority::HighPriority;
 use drophammer_port::{Arrival, Clock, Port, PortError, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, Timing};
 use drophammer_wire::MacAddr;
@@ -61,7 +61,7 @@ fn run(spec: &TrialSpec, ports: &mut [Box<dyn Port>], clock: SystemClock) -> Tri
         late_ns: 1_000_000_000,
     };
     let plan = Plan::new(spec, &neighbours, &timing).expect("a plan");
-    let _favoured = Favoured::new();
+    let _priority = HighPriority::new();
     drophammer_traffic::run(plan, ports, &mut { clock }, &mut Nobody).expect("a trial")
 }
 
@@ -121,7 +121,7 @@ fn pacing(lab: &Lab, clock: SystemClock, other: Option<usize>) {
                 if let Some(processor) = other {
                     lab.pin_current_thread(processor).unwrap_or_else(|e| panic!("{e}"));
                 }
-                let _favoured = Favoured::new();
+                let _priority = HighPriority::new();
                 (0..TRIALS).map(|_| clock_only(clock, rate_pps)).collect::<Vec<_>>()
             };
             scope.spawn(looks).join().expect("a loop that ends")

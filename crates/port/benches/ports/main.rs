@@ -17,7 +17,7 @@ mod table;
 mod trial;
 
 use drophammer_lab::{Lab, LabOptions};
-use drophammer_port::priority::Favoured;
+use drophammer_port::priority::HighPriority;
 use drophammer_port::{INTERFACE_BACKENDS, af_xdp};
 use links::{FROM, Sample, TO};
 use table::{BARE, Kind, Line, TRAFGEN};
@@ -83,7 +83,7 @@ fn main() {
     let lab = Lab::enter(&LabOptions::default()).unwrap_or_else(|e| panic!("{e}"));
     let cpu = lab.cpus().tester;
     lab.pin_current_thread(cpu).unwrap_or_else(|e| panic!("{e}"));
-    let favoured = Favoured::new();
+    let priority = HighPriority::new();
     let up = |name: &str| format!("link set {name} arp off multicast off up");
     let lines = [format!("link add {FROM} type veth peer name {TO}"), up(FROM), up(TO)];
     lab.tester().and_then(|t| t.ip(&lines)).unwrap_or_else(|e| panic!("{e}"));
@@ -102,7 +102,7 @@ fn main() {
 
     println!(
         "64-byte frames (60 and FCS) over one veth pair, all on processor {cpu}{}, {} rounds of {} s in turns.",
-        if favoured.is_granted() { " before other work (nice -20)" } else { "" },
+        if priority.is_granted() { " before other work (nice -20)" } else { "" },
         arguments.rounds,
         arguments.seconds
     );

@@ -95,9 +95,9 @@ pub fn trafgen(lab: &Lab, seconds: f64) -> Result<Sample, String> {
     let pid = trafgen.0.id();
     let alive = || match trafgen.0.try_wait() {
         Ok(Some(status)) => {
-            let mut said = String::new();
-            let _ = trafgen.0.stderr.take().map(|mut pipe| pipe.read_to_string(&mut said));
-            Err(format!("it ended by itself, {status}: {}", said.trim()))
+            let mut errors = String::new();
+            let _ = trafgen.0.stderr.take().map(|mut pipe| pipe.read_to_string(&mut errors));
+            Err(format!("it ended by itself, {status}: {}", errors.trim()))
         }
         _ => Ok(()),
     };

@@ -274,8 +274,17 @@ fn fanout(socket: &OwnedFd) -> io::Result<i32> {
     Ok(value)
 }
 
-/// Frames dropped at this socket since the last call.
-pub fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
+/// Frames that came to a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Statistics {
+    /// All of them.
+    pub seen: u32,
+    /// Those for which it had no room.
+    pub dropped: u32,
+}
+
+/// Frames that came to this socket since the last call.
+pub fn take_statistics(socket: &OwnedFd) -> io::Result<Statistics> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = mem::size_of::<libc::tpacket_stats>() as libc::socklen_t;
     // SAFETY: `stats` is what the option fills; its size is told.
@@ -288,7 +297,8 @@ pub fn take_drops(socket: &OwnedFd) -> io::Result<u32> {
             &mut len,
         )
     })?;
-    Ok(stats.tp_drops)
+    // The kernel adds the dropped ones to the others.
+    Ok(Statistics { seen: stats.tp_packets, dropped: stats.tp_drops })
 }
 
 /// The error that waits at a socket, if one does; it is told once.

@@ -18,7 +18,7 @@ use drophammer_port::af_packet::AfPacket;
 use drophammer_port::discard::Discard;
 use drophammer_port::kernel_generator::KernelGenerator;
 use drophammer_port::live_frames::{self, LiveFrames};
-use drophammer_port::priority::Favoured;
+use drophammer_port::priority::HighPriority;
 use drophammer_port::{Arrival, Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_traffic::{Control, Neighbour, Plan, Timing};
 use drophammer_wire::MacAddr;
@@ -167,7 +167,7 @@ impl Bench<'_> {
             late_ns: 1_000_000_000,
         };
         let plan = Plan::new(spec, &neighbours, &timing).map_err(|e| e.to_string())?;
-        let _favoured = Favoured::new();
+        let _priority = HighPriority::new();
         drophammer_traffic::run(plan, ports, &mut { self.clock }, &mut control).map_err(|e| e.to_string())
     }
 

@@ -3,6 +3,7 @@
 use super::Router;
 use super::header::{Contents, IP, TAGS, contents, dscp, is_special4, port_at, tags};
 use crate::filter::Packet;
+use crate::labels;
 use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
@@ -66,7 +67,8 @@ impl Router {
         }
     }
 
-    /// Takes a frame that is of no type that a port itself knows: one with tags goes to its sub-interface.
+    /// Takes a frame that is of no type that a port itself knows: one with tags goes to its sub-interface, one with labels to their
+    /// entry.
     #[cold]
     pub(super) fn take_tagged(
         &mut self,
@@ -78,7 +80,8 @@ impl Router {
     ) -> bool {
         let tags = tags(frame);
         let length = tags.len();
-        let Some(interface) = self.by_tags.find(port, tags) else {
+        let found = if length == 0 { Some(port) } else { self.by_tags.find(port, tags) };
+        let Some(interface) = found else {
             self.truth.ignored += 1;
             self.truth.unknown_vlan += u64::from(length > 0);
             return false;
@@ -91,11 +94,39 @@ impl Router {
                 self.take_arp(now, interface, &frame[IP..]);
                 false
             }
+            ethertype::MPLS if !group && !self.labels.is_empty() => self.take_labelled(now, interface, frame),
             _ => {
                 self.truth.ignored += 1;
                 false
             }
         }
+    }
+
+    /// Takes a packet with labels.
+    fn take_labelled(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
+        self.truth.transit += 1;
+        let Some(outermost) = labels::outermost(frame) else {
+            self.truth.dropped.malformed += 1;
+            return false;
+        };
+        let Some(entry) = self.labels.find(outermost.label) else {
+            self.truth.dropped.no_label += 1;
+            return false;
+        };
+        if outermost.ttl <= 1 {
+            self.truth.dropped.ttl += 1;
+            return false;
+        }
+        let next_hop = entry.next_hop;
+        let out = &self.interfaces[self.neighbours.get(next_hop).interface];
+        labels::exchange(frame.bytes_mut(), outermost, &entry.out);
+        if frame.len() - IP > out.mtu {
+            self.truth.dropped.mtu += 1;
+            return false;
+        }
+        let total = frame.len() - IP;
+        trim(frame, total, out.tags.len());
+        self.forward(now, port, next_hop, frame)
     }
 
     #[inline(always)]

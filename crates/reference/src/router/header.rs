@@ -18,9 +18,13 @@ pub(super) fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// The codepoint of an IP packet.
+/// The codepoint of an IP packet; 0 of one with labels.
 pub(super) fn dscp(frame: &[u8]) -> u8 {
-    if frame[12] == 0x08 { frame[IP + 1] >> 2 } else { (frame[IP] << 4 | frame[IP + 1] >> 4) >> 2 }
+    match frame[12] {
+        0x08 => frame[IP + 1] >> 2,
+        0x86 => (frame[IP] << 4 | frame[IP + 1] >> 4) >> 2,
+        _ => 0,
+    }
 }
 
 /// The destination port of a TCP or UDP packet.
@@ -60,9 +64,12 @@ fn is_datagram(frame: &[u8]) -> bool {
         let header = usize::from(frame[IP] & 15) * 4;
         let total = usize::from(u16::from_be_bytes([frame[IP + 2], frame[IP + 3]]));
         frame[IP + 9] == protocol::UDP && !fragment && total >= header + udp::LEN
-    } else {
+    } else if frame[12] == 0x86 {
         let payload = usize::from(u16::from_be_bytes([frame[IP + 4], frame[IP + 5]]));
         frame[IP + 6] == protocol::UDP && payload >= udp::LEN
+    } else {
+        // Labels.
+        false
     }
 }
 

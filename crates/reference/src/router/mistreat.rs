@@ -48,6 +48,10 @@ impl Router {
             self.pool.get_mut(slot).head_mut()[..6].copy_from_slice(&wrong.mac.0);
             self.truth.wrong_next_hop += 1;
         }
+        if is_nth(number, self.faults.ttl_kept_every) {
+            let frame = self.pool.get_mut(slot).bytes_mut();
+            self.truth.ttl_kept += u64::from(encapsulation::undo_decrement(frame));
+        }
         if let Some(wrong) = self.faults.encapsulation.filter(|e| is_nth(number, e.every))
             && let Some(changed) = encapsulation::changed(self.pool.get(slot), wrong.change)
         {

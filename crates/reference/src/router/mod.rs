@@ -14,6 +14,7 @@ use crate::faults::{Faults, LoadMeter};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::interfaces::{self, ByTags, Interface};
+use crate::labels::{LabelRoute, Labels};
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -36,6 +37,7 @@ pub struct Router {
     interfaces: Vec<Interface>,
     by_tags: ByTags,
     fib: Fib,
+    labels: Labels,
     speaker: Option<Box<Speaker>>,
     /// Packets of the speaker, one behind the other, and where each ends and by which interface it goes.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
@@ -128,6 +130,7 @@ impl Router {
             interfaces,
             by_tags,
             fib,
+            labels: Labels::default(),
             speaker,
             spoken: (Vec::new(), Vec::new()),
             filter: Filter::new(config.filter)?,
@@ -152,6 +155,9 @@ impl Router {
         for route in config.routes {
             router.add_route(route)?;
         }
+        for route in &config.labels {
+            router.add_label(route)?;
+        }
         Ok(router)
     }
 
@@ -168,6 +174,14 @@ impl Router {
         }
         let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
         self.fib.add_static(route.prefix, route.prefix_len, next_hop)
+    }
+
+    fn add_label(&mut self, route: &LabelRoute) -> Result<(), ConfigError> {
+        if route.port >= self.interfaces.len() {
+            return Err(ConfigError::NoSuchPort(route.port));
+        }
+        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
+        self.labels.add(route, next_hop)
     }
 
     /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:

@@ -24,7 +24,7 @@ pub struct Bench {
     /// All that the router sent.
     pub sent: Vec<Sent>,
     /// All that the hosts sent.
-    pub said: Vec<Vec<u8>>,
+    pub control: Vec<Vec<u8>>,
 }
 
 pub fn net4(port: usize, host: u8) -> Ipv4Addr {
@@ -91,7 +91,7 @@ impl Bench {
     /// Nobody knows anybody yet.
     pub fn cold(config: Config) -> Bench {
         let hosts = (0..config.ports.len()).map(host).collect();
-        Bench { router: Router::new(config).unwrap(), hosts, sent: Vec::new(), said: Vec::new() }
+        Bench { router: Router::new(config).unwrap(), hosts, sent: Vec::new(), control: Vec::new() }
     }
 
     /// The hosts have resolved the router, which thereby knows them.
@@ -99,19 +99,19 @@ impl Bench {
         let mut bench = Bench::cold(config);
         bench.wake_hosts(Instant(0));
         assert!(bench.hosts.iter().all(Device::is_ready));
-        (bench.sent, bench.said) = (Vec::new(), Vec::new());
+        (bench.sent, bench.control) = (Vec::new(), Vec::new());
         bench
     }
 
     /// Polls the hosts and carries what they say.
     pub fn wake_hosts(&mut self, now: Instant) {
-        let mut said = Vec::new();
+        let mut outgoing = Vec::new();
         for (i, host) in self.hosts.iter_mut().enumerate() {
-            host.poll(now, BUDGET, &mut |frame| said.push((i, frame.to_vec())));
+            host.poll(now, BUDGET, &mut |frame| outgoing.push((i, frame.to_vec())));
         }
-        for (i, frame) in said {
+        for (i, frame) in outgoing {
             self.router.receive(now, i, &frame);
-            self.said.push(frame);
+            self.control.push(frame);
         }
         self.run_until(now);
     }
@@ -126,7 +126,7 @@ impl Bench {
                 self.hosts[port].receive(when, &frame, &mut |answer| answers.push(answer.to_vec()));
                 for answer in answers {
                     self.router.receive(when, port, &answer);
-                    self.said.push(answer);
+                    self.control.push(answer);
                 }
                 self.sent.push((when, port, frame));
             }

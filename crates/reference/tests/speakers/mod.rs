@@ -340,19 +340,19 @@ impl World {
             }
             for port in 0..self.hosts.len() {
                 let dut = self.dut(port);
-                let mut said = Vec::new();
-                self.hosts[port].poll(now, common::BUDGET, &mut |frame| said.push(frame.to_vec()));
+                let mut outgoing = Vec::new();
+                self.hosts[port].poll(now, common::BUDGET, &mut |frame| outgoing.push(frame.to_vec()));
                 let speaker = &mut self.speakers[port];
                 if !speaker.quiet {
                     let addresses = Link { source: speaker.mac, destination: MacAddr::local(0x100 + port as u64) };
                     speaker.work(now, dut, &mut |packet| {
                         let mut frame = vec![0; link::frame_len(packet)];
                         link::write_frame(&mut frame, addresses, packet);
-                        said.push(frame);
+                        outgoing.push(frame);
                     });
                 }
-                moved |= !said.is_empty();
-                said.iter().for_each(|frame| self.router.receive(now, port, frame));
+                moved |= !outgoing.is_empty();
+                outgoing.iter().for_each(|frame| self.router.receive(now, port, frame));
             }
             if !moved {
                 return;

@@ -145,7 +145,7 @@ fn one([netns, routers]: &[Netns; 2], kind: &str, scene: Scene) -> Result<String
     }
     let mut lines = Vec::new();
     for (speaker, name) in all.iter().zip(["a", "b"]) {
-        for (at, theirs, bytes) in &speaker.said {
+        for (at, theirs, bytes) in &speaker.exchanged {
             let who = if *theirs { format!("daemon>{name}") } else { format!("{name}>daemon") };
             let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
             lines.push((*at, format!("{:.6} {who} {hex}", at.as_secs_f64())));

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant as Clock};
 
 /// A whole message: when, whether the daemon sent it, its bytes.
-pub type Said = (Duration, bool, Vec<u8>);
+pub type Exchanged = (Duration, bool, Vec<u8>);
 
 /// One router with one session.
 pub struct Speaker<'a> {
@@ -18,7 +18,7 @@ pub struct Speaker<'a> {
     pub session: Session,
     pub adj_rib_out: AdjRibOut,
     pub adj_rib_in: AdjRibIn,
-    pub said: Vec<Said>,
+    pub exchanged: Vec<Exchanged>,
     daemon: SocketAddr,
     hops: NextHops,
     stream: Option<TcpStream>,
@@ -35,7 +35,7 @@ impl<'a> Speaker<'a> {
             session: Session::new(config),
             adj_rib_out: AdjRibOut::new(),
             adj_rib_in: AdjRibIn::new(),
-            said: Vec::new(),
+            exchanged: Vec::new(),
             daemon: SocketAddr::new(daemon, PORT),
             hops,
             stream: None,
@@ -99,7 +99,7 @@ impl<'a> Speaker<'a> {
 
     fn write(&mut self) {
         let now = self.now();
-        let Speaker { session, adj_rib_out, unsent, said, .. } = self;
+        let Speaker { session, adj_rib_out, unsent, exchanged, .. } = self;
         let mut buffer = vec![0; MAX_LEN_EXTENDED];
         loop {
             let mut bytes = session.write(now, &mut buffer);
@@ -116,7 +116,7 @@ impl<'a> Speaker<'a> {
                 break;
             }
             let at = self.begun.elapsed();
-            messages(&buffer[..bytes], &mut |message| said.push((at, false, message.to_vec())));
+            messages(&buffer[..bytes], &mut |message| exchanged.push((at, false, message.to_vec())));
             unsent.extend_from_slice(&buffer[..bytes]);
         }
         if let Some(stream) = &mut self.stream {
@@ -148,9 +148,9 @@ impl<'a> Speaker<'a> {
         }
         let (now, at) = (self.now(), self.begun.elapsed());
         self.held.extend_from_slice(&fresh);
-        let Speaker { session, adj_rib_in, held, said, .. } = self;
+        let Speaker { session, adj_rib_in, held, exchanged, .. } = self;
         let consumed = session.receive(now, held, &mut |body, agreed| adj_rib_in.update(now, body, agreed));
-        messages(&held[..consumed], &mut |message| said.push((at, true, message.to_vec())));
+        messages(&held[..consumed], &mut |message| exchanged.push((at, true, message.to_vec())));
         held.drain(..consumed);
         if over {
             self.session.closed(now, Closed::ByPeer);

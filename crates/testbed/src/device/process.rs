@@ -3,7 +3,7 @@
 use super::{Job, JobLinks};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
-use drophammer_port::priority::Favoured;
+use drophammer_port::priority::HighPriority;
 use drophammer_port::tap::Tap;
 use drophammer_port::{BURST, Clock, Port, PortError, Received, SystemClock, wait};
 use drophammer_reference::{Faults, Router};
@@ -97,7 +97,7 @@ struct Process {
 impl Process {
     fn serve(mut self) -> Result<(), String> {
         // Its links' receive work has the same priority; else one would starve the other.
-        let _favoured = Favoured::new();
+        let _priority = HighPriority::new();
         wait::be_punctual();
         let (mut busy_at, mut heard_at) = (self.clock.now(), self.clock.now());
         loop {

@@ -27,7 +27,7 @@ impl RoutingState {
     pub(super) fn note(&mut self, action: &RouteAction) {
         match action {
             RouteAction::Routes { peer, .. } => {
-                self.speaking.insert(*peer);
+                self.advertising.insert(*peer);
             }
             RouteAction::Close { peer } => {
                 self.wanted.remove(peer);

@@ -57,7 +57,7 @@ impl BgpRouting<'_> {
         let mut lately = Lately::default();
         let cause = loop {
             self.look(&mut |now, hosts, state| {
-                if sent_at.is_none() && state.said(hosts) {
+                if sent_at.is_none() && state.all_acknowledged(hosts) {
                     sent_at = Some(now);
                 }
                 sent_at.is_some() && state.complete(hosts, watches) && state.ended(hosts)
@@ -86,7 +86,7 @@ impl BgpRouting<'_> {
         let Pressure { held, unanswered, late } = self.state.pressure(&self.bench.rig.hosts, self.instant()) - before;
         let sending =
             Sending { held_s: held.as_secs_f64(), unanswered_s: unanswered.as_secs_f64(), late_s: late.as_secs_f64() };
-        self.state.speaking.clear();
+        self.state.advertising.clear();
         let reports: Vec<_> = watches
             .iter()
             .filter_map(|watch| {
@@ -115,7 +115,7 @@ impl RoutingState {
             let (routers, router) = hosts.session(*peer)?;
             Some(routers.pressure(router, now))
         };
-        self.speaking.iter().filter_map(of).fold(Pressure::default(), |sum, more| sum + more)
+        self.advertising.iter().filter_map(of).fold(Pressure::default(), |sum, more| sum + more)
     }
 
     /// Bytes that the DUT's TCP has acknowledged.

@@ -29,8 +29,8 @@ impl RoutingState {
         self.wanted.iter().filter_map(lost).collect()
     }
 
-    pub(super) fn said(&self, hosts: &Hosts) -> bool {
-        self.speaking
+    pub(super) fn all_acknowledged(&self, hosts: &Hosts) -> bool {
+        self.advertising
             .iter()
             .all(|peer| hosts.session(*peer).is_none_or(|(routers, router)| routers.all_acknowledged(router)))
     }

@@ -13,9 +13,10 @@ use drophammer_methods::selftest::counter_proof::{self, CounterProof, FAULT};
 use drophammer_methods::{Method, TestError};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::{DutConfig, Params, Profile};
+use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, SystemClock};
-use drophammer_reference::{Corrupt, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
+use drophammer_reference::{Corrupt, Encapsulation, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
 use drophammer_rig::{Ports, Rig};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,13 @@ fn devices() -> Vec<(&'static str, Faults)> {
         (
             "sends every 107th frame to a station that is not there",
             Faults { wrong_next_hop: Some(WrongNextHop { every: 107, mac: NOBODY }), ..none.clone() },
+        ),
+        (
+            "puts a VLAN tag on every 109th frame",
+            Faults {
+                encapsulation: Some(Encapsulation { every: 109, change: Deviation::VlanUnexpected }),
+                ..none.clone()
+            },
         ),
         ("holds every 1,009th frame for 1.2 s", Faults { hold: Some(Hold { every: 1_009, time: HELD }), ..none }),
     ]

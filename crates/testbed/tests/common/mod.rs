@@ -16,7 +16,7 @@ use drophammer_reference::Config;
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
-use drophammer_testbed::simulated::{self, Immortal, Reference};
+use drophammer_testbed::simulated::{self, NoDut, Reference};
 use drophammer_testbed::{Observer, Progress, Run, RunError, Session, kinds, run_suite};
 use std::path::Path;
 use std::time::Duration;
@@ -131,7 +131,7 @@ pub fn with_bed_by<T>(
     let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, families, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
-    let device = Box::new(Immortal);
+    let device = Box::new(NoDut);
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory);
     let mut left = 100;
     while bed.rig().hosts.unresolved().is_some() {

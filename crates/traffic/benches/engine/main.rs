@@ -14,7 +14,7 @@ use drophammer_model::traffic::{
     Arriving, ArrivingLabel, ArrivingTag, Bits, Ethernet, Field, Header, Ipv4, Mpls, Udp, Vlan,
 };
 use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
-use drophammer_port::priority::{Favoured, pin, usable};
+use drophammer_port::priority::{HighPriority, pin, usable};
 use drophammer_port::{
     Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock, memory,
 };
@@ -317,7 +317,7 @@ const PARTS: &[Part] = &[
 fn main() {
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-')).unwrap_or_default();
     let processors = usable();
-    let _favoured = Favoured::new();
+    let _priority = HighPriority::new();
     if only != "scaling" {
         // The first processor serves more interrupts than others.
         pin(*processors.last().expect("a processor")).expect("a processor that we may use");

@@ -1,7 +1,7 @@
 //! The engine on 1, 2, 4 ... threads, each with ports and flows of its own and on a processor of its own.
 
 use crate::{FRAMES, Nobody, analyzer, flow, generator, median, plan_of, received_rate};
-use drophammer_port::priority::{Favoured, pin};
+use drophammer_port::priority::{HighPriority, pin};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_traffic::{Layout, run_lanes};
 use drophammer_wire::MacAddr;
@@ -31,7 +31,7 @@ fn at_once(processors: &[usize], work: fn() -> Duration) -> f64 {
             let start = &start;
             scope.spawn(move || {
                 pin(processor).expect("a processor that we may use");
-                let _favoured = Favoured::new();
+                let _priority = HighPriority::new();
                 start.wait();
                 FRAMES as f64 / work().as_secs_f64()
             })

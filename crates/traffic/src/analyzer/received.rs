@@ -1,5 +1,6 @@
 //! What was received: of each group, and at each port.
 
+use super::Deviations;
 use crate::counts::GroupCounts;
 use crate::histogram::Latencies;
 use crate::plan::spaced;
@@ -7,7 +8,6 @@ use crate::report::GroupReport;
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
-use drophammer_model::traffic::Deviation;
 
 /// Bins of a group at its receivers.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,6 @@ pub struct GroupReceived {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
-    /// Intact at the right port in another encapsulation, in the order of [`Deviation::ALL`].
-    pub deviations: [u64; Deviation::ALL.len()],
     /// Later than the threshold.
     pub late: u64,
     /// Bytes of distinct intact frames with FCS.
@@ -46,7 +44,6 @@ impl GroupReceived {
         GroupReceived {
             stray: 0,
             corrupted: 0,
-            deviations: [0; Deviation::ALL.len()],
             late: 0,
             bytes: 0,
             bins: ReceiveBins { delivered: spaced(bins), arrived: spaced(bins) },
@@ -101,12 +98,13 @@ impl GroupReceived {
         }
     }
 
-    /// What was counted, as data.
-    pub(crate) fn report(&self) -> GroupReport {
+    /// What was counted, as data, with the deviations that its flows have counted.
+    pub(crate) fn report(&self, deviations: &Deviations) -> GroupReport {
         GroupReport {
             stray: self.stray,
             corrupted: self.corrupted,
-            deviations: self.deviations.to_vec(),
+            deviations: deviations.frames.to_vec(),
+            deviating_copies: deviations.copies,
             late: self.late,
             bytes: self.bytes,
             bins: self.bins.delivered.iter().copied().zip(self.bins.arrived.iter().copied()).collect(),

@@ -166,6 +166,7 @@ impl Bench {
                 vlans: [vec![100], vec![100, 200]]
                     .map(|vids| VlanNeighbour {
                         vids,
+                        mac: MacAddr::local(i),
                         device_ipv4: Some(device_mac(i as usize)),
                         device_ipv6: Some(device_mac(i as usize)),
                     })
@@ -200,6 +201,7 @@ pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
     for g in &result.groups {
         assert_eq!(g.offered, g.received + g.lost, "{g:?}");
         assert_eq!(g.latency.frames, g.received, "{g:?}");
+        assert!(g.deviations.values().sum::<u64>() <= g.lost, "{g:?}");
         assert_eq!(g.last_loss_ns.is_some(), g.lost > 0, "{g:?}");
         assert!(g.late <= g.received && g.reordered_3 <= g.reordered && g.in_sequence <= g.received, "{g:?}");
         if spec.bin_s.is_some() {

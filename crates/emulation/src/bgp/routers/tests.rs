@@ -271,8 +271,8 @@ fn who_is_stopped_says_so_and_stays_down_until_it_is_started() {
     assert!(world.run(Duration::from_millis(100), |sides| sides[0].idle(0)));
     world.wait(0.1);
     let (losses, cause) = world.sides[1].losses(0);
-    let Some(Cause::PeerNotification(said)) = cause else { panic!("{cause:?}") };
-    assert_eq!((losses, said.code, said.subcode), (1, code::CEASE, cease::ADMINISTRATIVE_SHUTDOWN));
+    let Some(Cause::PeerNotification(notification)) = cause else { panic!("{cause:?}") };
+    assert_eq!((losses, notification.code, notification.subcode), (1, code::CEASE, cease::ADMINISTRATIVE_SHUTDOWN));
     assert_eq!((world.sides[1].adj_rib_in(0).present(id), world.sides[0].losses(0)), (0, (0, None)));
     // The other one tries, in vain; the second pair is not touched.
     world.wait(20.0);

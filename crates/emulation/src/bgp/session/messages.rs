@@ -20,8 +20,8 @@ impl Session {
         let Some(message) = frame(bytes, max).map_err(malformed)? else { return Ok(0) };
         self.received.count(message.kind);
         if message.kind == kind::NOTIFICATION {
-            let said = Notification::parse(message.body).map_err(malformed)?;
-            return Err((Cause::PeerNotification(said), None));
+            let notification = Notification::parse(message.body).map_err(malformed)?;
+            return Err((Cause::PeerNotification(notification), None));
         }
         match self.state {
             State::OpenSent => self.in_open_sent(now, message)?,

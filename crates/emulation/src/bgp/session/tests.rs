@@ -238,8 +238,8 @@ fn a_notification_ends_it_in_any_state_without_an_answer() {
         let mut session = session_in(state, config());
         session.request_refresh(V4);
         feed(&mut session, at(2.), &message(kind::NOTIFICATION, b"\x06\x02\x03bye"));
-        let Some(Cause::PeerNotification(said)) = session.ended() else { panic!("{:?}", session.ended()) };
-        assert_eq!((said.code, said.subcode, said.text().as_deref()), (6, 2, Some("bye")));
+        let Some(Cause::PeerNotification(notification)) = session.ended() else { panic!("{:?}", session.ended()) };
+        assert_eq!((notification.code, notification.subcode, notification.text().as_deref()), (6, 2, Some("bye")));
         assert_eq!((session.state(), written(&mut session, at(2.))), (State::Idle, vec![]));
         assert_eq!(tcp_actions(&mut session, at(2.)), [TcpAction::Close]);
     }

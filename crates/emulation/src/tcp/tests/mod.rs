@@ -184,12 +184,12 @@ fn connects_carries_both_ways_and_closes() {
         world.sides[0].close(ids[0]);
         assert_eq!((world.sides[0].state(ids[0]), world.sides[0].can_send(ids[0])), (ConnState::Established, 0));
         world.run(LONG, |world| world.sides[1].state(ids[1]) == ConnState::PeerClosed);
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         world.sides[1].receive_with(ids[1], &mut |bytes| {
-            said.extend_from_slice(bytes);
+            received.extend_from_slice(bytes);
             bytes.len()
         });
-        assert_eq!(said, b"bye");
+        assert_eq!(received, b"bye");
         assert!(world.sides[1].can_send(ids[1]) > 0, "half closed");
         world.sides[1].close(ids[1]);
         world.run(LONG, |world| world.sides[1].state(ids[1]) == ConnState::Closed(CloseReason::Peer));

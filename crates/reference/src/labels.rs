@@ -1,0 +1,132 @@
+//! Static label entries: what becomes of packets with MPLS labels (RFC 3031, RFC 3032).
+
+use crate::config::ConfigError;
+use drophammer_wire::ethernet::{self, ethertype};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Labels below are reserved (RFC 3032 section 2.1).
+const FIRST: u32 = 16;
+/// Labels beyond do not fit into 20 bits.
+const END: u32 = 1 << 20;
+/// Where the label stack is in a frame without tags.
+const STACK: usize = ethernet::LEN;
+/// Bytes of an entry of the label stack.
+const ENTRY: usize = 4;
+
+/// What becomes of packets whose outermost label is `label`, from whichever interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelRoute {
+    /// The label, 16 to 1,048,575.
+    pub label: u32,
+    /// Labels in its place, the outermost first: none takes it off, one swaps it, more also push.
+    pub out: Vec<u32>,
+    /// Way out: a port, or the interface of this number (see [`crate::Config::sub_interfaces`]).
+    pub port: usize,
+    /// Neighbour on that link.
+    pub next_hop: IpAddr,
+}
+
+/// All entries, by label.
+#[derive(Default)]
+pub(crate) struct Labels(HashMap<u32, Entry>);
+
+/// An entry.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub out: Box<[u32]>,
+    pub next_hop: usize,
+}
+
+impl Labels {
+    /// Adds an entry, whose next hop has this number.
+    ///
+    /// # Errors
+    /// A reserved label, or a second entry for one.
+    pub fn add(&mut self, route: &LabelRoute, next_hop: usize) -> Result<(), ConfigError> {
+        let reserved = |label: &u32| !(FIRST..END).contains(label);
+        if let Some(label) = std::iter::once(&route.label).chain(&route.out).find(|label| reserved(label)) {
+            return Err(ConfigError::Label(*label, "labels are 16 to 1048575"));
+        }
+        let entry = Entry { out: route.out.clone().into(), next_hop };
+        match self.0.insert(route.label, entry) {
+            None => Ok(()),
+            Some(_) => Err(ConfigError::Label(route.label, "another entry has it")),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn find(&self, label: u32) -> Option<&Entry> {
+        self.0.get(&label)
+    }
+}
+
+/// The outermost entry of a label stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outermost {
+    pub label: u32,
+    pub tc: u8,
+    pub bottom: bool,
+    pub ttl: u8,
+    /// Bytes from the label stack to the end of the packet: without the padding of the line.
+    pub length: usize,
+}
+
+/// Reads the label stack of an untagged frame. `None` if it does not end, or no packet of IP lies behind it.
+pub(crate) fn outermost(frame: &[u8]) -> Option<Outermost> {
+    let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let first = word(STACK)?;
+    let mut at = STACK;
+    while word(at)? >> 8 & 1 == 0 {
+        at += ENTRY;
+    }
+    let packet = frame.get(at + ENTRY..)?;
+    let length = |at: usize| Some(usize::from(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?)));
+    let total = match packet.first()? >> 4 {
+        4 => length(2).filter(|total| *total >= drophammer_wire::ipv4::LEN)?,
+        6 => drophammer_wire::ipv6::LEN + length(4)?,
+        _ => return None,
+    };
+    (packet.len() >= total).then_some(Outermost {
+        label: first >> 12,
+        tc: (first >> 9 & 7) as u8,
+        bottom: at == STACK,
+        ttl: first as u8,
+        length: at + ENTRY + total - STACK,
+    })
+}
+
+/// Exchanges the outermost label for those of `out`, each with the traffic class and the decremented TTL of the one before (uniform
+/// model, RFC 3443). Where no label is left, the packet gets this TTL. The frame ends with the packet, without padding.
+pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32]) {
+    let ttl = outermost.ttl - 1;
+    frame.truncate(STACK + outermost.length);
+    let entry = |(i, label): (usize, &u32)| {
+        let bottom = u32::from(outermost.bottom && i + 1 == out.len());
+        (label << 12 | u32::from(outermost.tc) << 9 | bottom << 8 | u32::from(ttl)).to_be_bytes()
+    };
+    let entries: Vec<u8> = out.iter().enumerate().flat_map(entry).collect();
+    frame.splice(STACK..STACK + ENTRY, entries);
+    if !out.is_empty() {
+        return;
+    }
+    if !outermost.bottom {
+        frame[STACK + 3] = ttl;
+        return;
+    }
+    let (kind, ttl_at) =
+        if frame[STACK] >> 4 == 4 { (ethertype::IPV4, STACK + 8) } else { (ethertype::IPV6, STACK + 7) };
+    frame[STACK - 2..STACK].copy_from_slice(&kind.to_be_bytes());
+    let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let before = word(frame, STACK + 8);
+    frame[ttl_at] = ttl;
+    if kind == ethertype::IPV4 {
+        let sum = drophammer_wire::checksum::update(word(frame, STACK + 10), before, word(frame, STACK + 8));
+        frame[STACK + 10..STACK + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+}

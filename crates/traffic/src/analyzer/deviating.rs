@@ -1,0 +1,173 @@
+//! Frames that arrive in another encapsulation than must arrive. Each sent frame counts once, however often it arrives: as
+//! received if one of its arrivals was as it must be, otherwise by how the first of them differed.
+
+use crate::flow_state::FlowState;
+use drophammer_model::traffic::Deviation;
+
+/// Number of kinds.
+pub(crate) const KINDS: usize = Deviation::ALL.len();
+
+/// Counts of deviating frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Deviations {
+    /// Sent frames that arrived only so, by how the first arrival differed, in the order of [`Deviation::ALL`].
+    pub(crate) frames: [u64; KINDS],
+    /// All other arrivals: of frames that were received as well, or had come in a wrong encapsulation before.
+    pub(crate) copies: u64,
+}
+
+impl Deviations {
+    /// Adds those of another flow.
+    pub(crate) fn add(&mut self, other: &Deviations) {
+        self.frames.iter_mut().zip(other.frames).for_each(|(sum, frames)| *sum += frames);
+        self.copies += other.copies;
+    }
+}
+
+/// The deviating frames of one flow. Few flows have any, so this is made when the first one comes, and so is the window of a
+/// kind.
+///
+/// A window is a ring of one bit per sequence number, as large as that of [`FlowState`]: counts are exact unless a copy of a frame
+/// comes that many frames later. An arrival that is too old to be told counts as a copy.
+#[derive(Debug)]
+pub(super) struct Deviating {
+    /// Bits of a window, a multiple of 64.
+    bits: u64,
+    /// The windows hold the numbers below this one.
+    end: u64,
+    /// First arrivals, by kind.
+    windows: Vec<(usize, Box<[u64]>)>,
+    /// Of frames that have left the windows.
+    left: Deviations,
+}
+
+impl Deviating {
+    /// Of the flow with this state.
+    pub(super) fn of(state: &FlowState) -> Deviating {
+        Deviating { bits: state.window_bits(), end: 0, windows: Vec::new(), left: Deviations::default() }
+    }
+
+    /// Takes note of an arrival of frame `sequence` that differs by `deviation`.
+    pub(super) fn arrive(&mut self, sequence: u64, deviation: Deviation, state: &FlowState) {
+        if sequence >= self.end {
+            self.advance(sequence + 1, state);
+        }
+        let (word, mask) = self.place(sequence);
+        let too_old = sequence + self.bits < self.end;
+        if too_old || state.may_have(sequence) || self.windows.iter().any(|(_, window)| window[word] & mask != 0) {
+            self.left.copies += 1;
+            return;
+        }
+        let kind = deviation as usize;
+        let known = self.windows.iter().position(|(k, _)| *k == kind);
+        let known = known.unwrap_or_else(|| {
+            self.windows.push((kind, vec![0; (self.bits / 64) as usize].into_boxed_slice()));
+            self.windows.len() - 1
+        });
+        self.windows[known].1[word] |= mask;
+    }
+
+    /// Word and bit of a number.
+    fn place(&self, sequence: u64) -> (usize, u64) {
+        ((sequence % self.bits / 64) as usize, 1 << (sequence % 64))
+    }
+
+    /// The windows move up to below `end`; numbers that leave them are counted for good.
+    fn advance(&mut self, end: u64, state: &FlowState) {
+        let gone = self.end.saturating_sub(self.bits)..end.saturating_sub(self.bits).min(self.end);
+        self.end = end;
+        let mut sequence = gone.start;
+        while sequence < gone.end {
+            let (word, mask) = self.place(sequence);
+            if self.windows.iter().all(|(_, window)| window[word] == 0) {
+                sequence = (sequence / 64 + 1) * 64;
+                continue;
+            }
+            for (kind, window) in self.windows.iter_mut().filter(|(_, window)| window[word] & mask != 0) {
+                window[word] &= !mask;
+                count(&mut self.left, *kind, state.may_have(sequence));
+            }
+            sequence += 1;
+        }
+    }
+
+    /// What was counted so far.
+    pub(super) fn counts(&self, state: &FlowState) -> Deviations {
+        let mut all = self.left;
+        let lowest = self.end.saturating_sub(self.bits);
+        for (kind, window) in &self.windows {
+            for (index, word) in window.iter().enumerate().filter(|(_, word)| **word != 0) {
+                for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
+                    // The number in the windows that has this place.
+                    let above = (index as u64 * 64 + bit + self.bits - lowest % self.bits) % self.bits;
+                    count(&mut all, *kind, state.may_have(lowest + above));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Counts the first arrival of a frame that came as it must as well, or not.
+fn count(all: &mut Deviations, kind: usize, received: bool) {
+    if received {
+        all.copies += 1;
+    } else {
+        all.frames[kind] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn a_frame_counts_by_its_first_arrival() {
+        let mut state = FlowState::new(10, 10);
+        let mut deviating = Deviating::of(&state);
+        deviating.arrive(3, Deviation::Ttl, &state);
+        deviating.arrive(3, Deviation::Dscp, &state);
+        deviating.arrive(4, Deviation::Dscp, &state);
+        let counted = deviating.counts(&state);
+        let expected = |deviation: Deviation| counted.frames[deviation as usize];
+        assert_eq!((expected(Deviation::Ttl), expected(Deviation::Dscp), counted.copies), (1, 1, 1));
+        // Frame 3 is received after all.
+        state.arrive(3);
+        let counted = deviating.counts(&state);
+        assert_eq!((counted.frames.iter().sum::<u64>(), counted.copies), (1, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn each_arrival_counts_once_and_each_frame_once(
+            window in prop_oneof![Just(512u64), Just(4_096)], step in prop_oneof![Just(1u64), Just(37)],
+            arrivals in proptest::collection::vec((0u64..120, any::<bool>(), 0usize..3), 0..400)
+        ) {
+            let mut state = FlowState::new(100_000, window);
+            let mut deviating = Deviating::of(&state);
+            let (mut received, mut first, mut all) = (BTreeSet::new(), BTreeMap::new(), 0);
+            for (sequence, whole, kind) in &arrivals {
+                let sequence = sequence * step;
+                if *whole {
+                    if state.arrive(sequence) != crate::flow_state::Arrival::TooOld {
+                        received.insert(sequence);
+                    }
+                } else {
+                    all += 1;
+                    first.entry(sequence).or_insert(*kind);
+                    deviating.arrive(sequence, Deviation::ALL[*kind], &state);
+                }
+            }
+            let counted = deviating.counts(&state);
+            let mut frames = [0; KINDS];
+            first.iter().filter(|(sequence, _)| !received.contains(sequence)).for_each(|(_, kind)| frames[*kind] += 1);
+            prop_assert_eq!(counted.frames.iter().sum::<u64>() + counted.copies, all);
+            // Beyond the window nobody knows what else came of a frame.
+            if 120 * step <= window {
+                prop_assert_eq!(counted.frames, frames);
+            }
+        }
+    }
+}

@@ -17,6 +17,7 @@ pub mod live_frames;
 pub mod memory;
 pub mod priority;
 pub mod simulated;
+mod spread;
 pub mod tap;
 pub mod wait;
 

@@ -12,7 +12,8 @@ use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The emulated devices on one port, and the frames that they want to send.
@@ -26,6 +27,31 @@ struct Host {
     spare: Vec<Vec<u8>>,
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
+    passed: Arc<Passed>,
+}
+
+/// Frames for the devices of a port that arrived at queues of other lanes than the one that serves the devices.
+#[derive(Default)]
+struct Passed {
+    any: AtomicBool,
+    frames: Mutex<Vec<(Instant, Vec<u8>)>>,
+}
+
+impl Passed {
+    fn pass(&self, arrival: Arrival<'_>) {
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if frames.len() < QUEUE {
+            frames.push((arrival.at, arrival.frame.to_vec()));
+        }
+        self.any.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<(Instant, Vec<u8>)> {
+        if !self.any.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.frames.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Index of a BGP session among all of a rig.
@@ -64,6 +90,8 @@ const QUEUE: usize = 1024;
 const QUOTA: usize = 64 << 10;
 /// How long a port whose queue is full is left alone: half of the 256 frames of a virtual link are gone by then.
 pub(crate) const FULL: Duration = Duration::from_micros(100);
+/// How often a lane looks for frames that other lanes pass to its devices.
+const PASSED: Duration = Duration::from_micros(100);
 /// The longest that hosts are left alone.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -80,7 +108,8 @@ impl Hosts {
                 let routers = 0..config.routers.len();
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
-            Host { devices, ids, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.dut }
+            let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
+            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         Hosts { hosts, sessions }
@@ -183,13 +212,26 @@ impl Hosts {
         self.hosts[port].sent
     }
 
-    /// The hosts of each lane of `layout`, which is of as many ports as there are hosts.
+    /// The hosts of each lane of `layout`, which is of as many ports as there are hosts. The lane of a port's first queue has its
+    /// hosts; the lanes of its other queues pass frames to it.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
-        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts(Vec::new())).collect();
+        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts::default()).collect();
         for (port, host) in self.hosts.iter_mut().enumerate() {
-            lanes[layout.lane_of(port)].0.push((port, host));
+            let home = layout.lane_of(port);
+            for lane in layout.queues_of(port).map(|queue| layout.lane_of_queue(queue)) {
+                if lane != home && lanes[lane].others.iter().all(|(other, _)| *other != port) {
+                    lanes[lane].others.push((port, host.passed.clone()));
+                }
+            }
+            lanes[home].shares |= layout.is_split(port);
+            lanes[home].own.push((port, host));
         }
         lanes
+    }
+
+    /// Gives the devices what one lane has passed to another and that one has not taken.
+    pub(crate) fn take_passed(&mut self) {
+        self.hosts.iter_mut().for_each(Host::take_passed);
     }
 }
 
@@ -197,6 +239,12 @@ impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
         let Host { devices, queue, spare, .. } = self;
         devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
+    }
+
+    fn take_passed(&mut self) {
+        for (at, frame) in self.passed.take() {
+            self.receive(Arrival { frame: &frame, at });
+        }
     }
 
     fn routers(&self, device: usize) -> Option<&Routers> {
@@ -291,7 +339,14 @@ fn poll<'a>(
 }
 
 /// Hosts of the ports of one lane.
-pub struct LaneHosts<'a>(Vec<(PortIndex, &'a mut Host)>);
+#[derive(Default)]
+pub struct LaneHosts<'a> {
+    own: Vec<(PortIndex, &'a mut Host)>,
+    /// Ports whose hosts are another lane's.
+    others: Vec<(PortIndex, Arc<Passed>)>,
+    /// May other lanes pass frames to `own`?
+    shares: bool,
+}
 
 /// What routers do at the events of a trial: `(port, what)`.
 pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
@@ -365,20 +420,26 @@ pub struct HostControl<'a, S> {
 
 impl<S: Fn() -> bool> Control for HostControl<'_, S> {
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError> {
-        if let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| *at == port) {
+        if let Some((_, host)) = self.hosts.own.iter_mut().find(|(at, _)| *at == port) {
             host.receive(arrival);
+        } else if let Some((_, passed)) = self.hosts.others.iter().find(|(at, _)| *at == port) {
+            passed.pass(arrival);
         }
         Ok(())
     }
 
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        poll(self.hosts.0.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)
+        if self.hosts.shares {
+            self.hosts.own.iter_mut().for_each(|(_, host)| host.take_passed());
+        }
+        let next = poll(self.hosts.own.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)?;
+        Ok(if self.hosts.shares { next.min(now + PASSED) } else { next })
     }
 
     fn event(&mut self, now: Instant, event: usize, _: &mut SendFrame<'_>) -> Result<bool, PortError> {
         let mut own = false;
         for (port, act) in self.acts.get(event).into_iter().flatten() {
-            let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| at == port) else { continue };
+            let Some((_, host)) = self.hosts.own.iter_mut().find(|(at, _)| at == port) else { continue };
             own = true;
             match act {
                 Act::Link(up) => self.links.push((*port, *up)),
@@ -402,6 +463,58 @@ mod tests {
     use super::*;
     use crate::config::host_mac;
     use drophammer_emulation::device::Address;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_lane_passes_what_is_for_the_devices_of_another() {
+        let port = |i: usize| {
+            let mut port = PortConfig::new(host_mac(1, i), 1500);
+            let ends = [[198, 18, 1, 1], [198, 18, 1, 2]].map(Ipv4Addr::from);
+            port.devices[0].ipv4 = Some(Address { address: ends[i], prefix_len: 24, gateway: ends[i ^ 1] });
+            port
+        };
+        let mut all = Hosts::new(&Config { seed: 1, ports: vec![port(0), port(1)] });
+        let mut asked = Vec::new();
+        all.poll(Instant(1), &mut |_, frame| {
+            asked.push(frame.to_vec());
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(asked.len(), 2, "each host asks for the other");
+        // What port 1 asks arrives at the second queue of port 0, which is another lane's.
+        let layout = Layout::queues(&[2, 1], 2);
+        let mut lanes: Vec<_> = all
+            .by_lane(&layout)
+            .into_iter()
+            .map(|hosts| HostControl { hosts, acts: &[], links: Vec::new(), stopped: || false })
+            .collect();
+        let poll = |lane: usize, now: u64, lanes: &mut Vec<HostControl<'_, _>>| {
+            let mut answers = Vec::new();
+            let next = Control::poll(&mut lanes[lane], Instant(now), &mut |port, frame| {
+                answers.push((port, frame[20..22].to_vec()));
+                Ok(true)
+            });
+            (answers, next.unwrap())
+        };
+        Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(2) }).unwrap();
+        let (answers, _) = poll(1, 3, &mut lanes);
+        assert_eq!(answers, []);
+        let (answers, next) = poll(0, 4, &mut lanes);
+        assert_eq!(answers, [(0, vec![0, 2])], "an ARP reply");
+        assert!(next <= Instant(4) + PASSED, "there may be more soon");
+        assert_eq!(poll(0, 5, &mut lanes).0, []);
+        // What is passed and not taken in time is taken at the end.
+        Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(6) }).unwrap();
+        drop(lanes);
+        all.take_passed();
+        let mut left = 0;
+        all.poll(Instant(7), &mut |_, _| {
+            left += 1;
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(left, 1);
+    }
 
     #[test]
     fn what_a_full_port_refuses_waits_for_room() {

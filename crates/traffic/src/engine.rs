@@ -157,7 +157,8 @@ impl LaneState {
     /// Makes lane `part` over its `ports` ready: everything that has to be looked up or allocated is.
     pub(crate) fn new(part: &mut Part, ports: &mut [LanePort<'_>], events: usize) -> Result<LaneState, PortError> {
         ports.iter_mut().for_each(|at| at.port.slots().forget());
-        let place = |queue| ports.iter().position(|at| at.queue == queue).expect("a lane has the queues of its senders");
+        let place =
+            |queue| ports.iter().position(|at| at.queue == queue).expect("a lane has the queues of its senders");
         let places: Vec<usize> = part.generators.iter().map(|g| place(g.queue())).collect();
         for (generator, place) in part.generators.iter_mut().zip(&places) {
             generator.prepare_in_kernel(&mut *ports[*place].port)?;

@@ -81,7 +81,7 @@ impl Port for MemoryQueue {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let count = self.ways.len();
         let from = self.turn;
-        // The last one is asked in any case, for it lends what is returned.
+        // Where nothing waits, any way gives nothing.
         let found = (0..count).map(|n| (from + n) % count).find(|way| self.ways[*way].waits());
         let way = found.unwrap_or(from);
         self.turn = (way + 1) % count;

@@ -397,6 +397,13 @@ pub struct TrialResult {
     pub destination_summaries: Vec<DestinationSummary>,
 }
 
+impl GroupCounts {
+    /// RFC 4737 type-P-reordered frames; `None` where frames came to several queues, between which there is no order.
+    pub fn known_reordered(&self) -> Option<u64> {
+        (self.order_unknown == 0).then_some(self.reordered)
+    }
+}
+
 impl TrialResult {
     /// The same as it is stored: without counts by destination.
     pub fn stored(&self) -> TrialResult {

@@ -63,7 +63,7 @@ fn checked() -> Result<(), String> {
         )
         .map_err(|e| e.to_string())?;
     let clock = SystemClock::start();
-    let ports = real::open(&lab, device.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
+    let ports = real::open(&lab, device.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
     // At this load the second thread may share a processor with the router.
     let ports = Ports::real(ports, clock, &[cpus.tester, *cpus.testers.get(1).unwrap_or(&cpus.dut)]);
     if ports.layout().lanes() != 2 {

@@ -405,6 +405,11 @@ impl Analyzer {
         self.stale
     }
 
+    /// Time from first to last counted arrival and one mean interval more in ns, of the port where that is longest.
+    pub fn receiving_ns(&self) -> u64 {
+        self.arrivals().iter().map(PortArrivals::ns).max().unwrap_or(0)
+    }
+
     /// Counted arrivals by port.
     pub(crate) fn arrivals(&self) -> Vec<PortArrivals> {
         let mut by_port = vec![PortArrivals::default(); self.port_groups.len()];

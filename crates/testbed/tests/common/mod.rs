@@ -95,6 +95,7 @@ pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::run
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         processors: &[],
         work_dir: Path::new("/nonexistent"),
+        queues: 1,
         capture: false,
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),

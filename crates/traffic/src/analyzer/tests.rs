@@ -169,7 +169,7 @@ fn told(analyzer: &mut Analyzer) -> String {
         })
         .collect();
     let extras = analyzer.extras();
-    format!("{:?}", (groups, flows, extras, analyzer.distinct(), analyzer.stale(), analyzer.arrivals()))
+    format!("{:?}", (groups, flows, extras, analyzer.distinct(), analyzer.stale(), analyzer.receiving_ns()))
 }
 
 /// What becomes of a frame.

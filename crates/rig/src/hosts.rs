@@ -1,19 +1,19 @@
 //! The emulated hosts behind the tester's ports, as the packet loop meets them.
 
+use crate::act::{Act, Acts};
 use crate::config::{Config, PortConfig};
+use crate::metrics::{SessionMetrics, SessionWatch};
+use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
 use drophammer_model::quantity::Instant;
-use drophammer_model::routes::{Packing, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, VlanNeighbour};
 use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The emulated devices on one port, and the frames that they want to send.
@@ -28,30 +28,6 @@ struct Host {
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
     passed: Arc<Passed>,
-}
-
-/// Frames for the devices of a port that arrived at queues of other lanes than the one that serves the devices.
-#[derive(Default)]
-struct Passed {
-    any: AtomicBool,
-    frames: Mutex<Vec<(Instant, Vec<u8>)>>,
-}
-
-impl Passed {
-    fn pass(&self, arrival: Arrival<'_>) {
-        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        if frames.len() < QUEUE {
-            frames.push((arrival.at, arrival.frame.to_vec()));
-        }
-        self.any.store(true, Ordering::Release);
-    }
-
-    fn take(&self) -> Vec<(Instant, Vec<u8>)> {
-        if !self.any.swap(false, Ordering::Acquire) {
-            return Vec::new();
-        }
-        std::mem::take(&mut *self.frames.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// Index of a BGP session among all of a rig.
@@ -82,6 +58,7 @@ pub struct Hosts {
     hosts: Vec<Host>,
     /// Where each session is.
     sessions: Vec<RouterPlace>,
+    watch: SessionWatch,
 }
 
 /// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
@@ -112,7 +89,8 @@ impl Hosts {
             Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
-        Hosts { hosts, sessions }
+        let watch = SessionWatch::new(sessions.len());
+        Hosts { hosts, sessions, watch }
     }
 
     /// BGP sessions of the configuration: in the order of the ports, of the devices of a port, of the routers of a device.
@@ -123,6 +101,17 @@ impl Hosts {
     /// Where the router of a session is.
     pub fn place(&self, session: SessionIndex) -> RouterPlace {
         self.sessions[session]
+    }
+
+    /// For other threads that want to see the sessions while this one serves the hosts.
+    pub fn watch(&self) -> SessionWatch {
+        self.watch.clone()
+    }
+
+    /// What a session is at.
+    pub fn session_metrics(&self, session: SessionIndex) -> SessionMetrics {
+        let place = self.sessions[session];
+        self.hosts.get(place.port).map_or_else(SessionMetrics::default, |host| host.session_metrics(place))
     }
 
     /// The routers that a session is one of, and its number among them.
@@ -196,7 +185,10 @@ impl Hosts {
     /// # Errors
     /// The port's.
     pub fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        poll(self.hosts.iter_mut().enumerate(), now, send)
+        let Hosts { hosts, sessions, watch } = self;
+        let next = poll(hosts.iter_mut().enumerate(), now, send)?;
+        watch.answer(sessions, |place| Some(hosts[place.port].session_metrics(place)));
+        Ok(next)
     }
 
     /// A frame that [`Hosts::poll`] gave away and the port refused: it is sent again first of all at the next poll. Several are in their
@@ -215,8 +207,10 @@ impl Hosts {
     /// The hosts of each lane of `layout`, which is of as many ports as there are hosts. The lane of a port's first queue has its
     /// hosts; the lanes of its other queues pass frames to it.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
-        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts::default()).collect();
-        for (port, host) in self.hosts.iter_mut().enumerate() {
+        let Hosts { hosts, sessions, watch } = self;
+        let lane = |_| LaneHosts { own: Vec::new(), others: Vec::new(), shares: false, sessions, watch };
+        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(lane).collect();
+        for (port, host) in hosts.iter_mut().enumerate() {
             let home = layout.lane_of(port);
             for lane in layout.queues_of(port).map(|queue| layout.lane_of_queue(queue)) {
                 if lane != home && lanes[lane].others.iter().all(|(other, _)| *other != port) {
@@ -253,6 +247,11 @@ impl Host {
 
     fn routers_mut(&mut self, device: usize) -> Option<&mut Routers> {
         self.devices.protocol_mut(*self.ids.get(device)?)
+    }
+
+    fn session_metrics(&self, place: RouterPlace) -> SessionMetrics {
+        self.routers(place.device)
+            .map_or_else(SessionMetrics::default, |routers| SessionMetrics::of(routers, place.router))
     }
 
     fn run(&mut self, now: Instant, act: &Act) {
@@ -339,71 +338,15 @@ fn poll<'a>(
 }
 
 /// Hosts of the ports of one lane.
-#[derive(Default)]
 pub struct LaneHosts<'a> {
     own: Vec<(PortIndex, &'a mut Host)>,
     /// Ports whose hosts are another lane's.
     others: Vec<(PortIndex, Arc<Passed>)>,
     /// May other lanes pass frames to `own`?
     shares: bool,
-}
-
-/// What routers do at the events of a trial: `(port, what)`.
-pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
-
-/// Something that a router or the link of its port does.
-#[derive(Clone, Debug)]
-pub enum Act {
-    /// A router advertises routes, or withdraws them.
-    Advertise {
-        /// Index of its device on the port.
-        device: usize,
-        /// Its number among the routers of the device.
-        router: usize,
-        /// Advertises, or withdraws?
-        advertise: bool,
-        /// What.
-        routes: Arc<Routes>,
-        /// Which of these.
-        part: Range<u32>,
-        /// How.
-        packing: Packing,
-    },
-    /// A router ends its session.
-    Stop {
-        /// Index of its device on the port.
-        device: usize,
-        /// Its number among the routers of the device.
-        router: usize,
-    },
-    /// The link goes down or up.
-    Link(bool),
-}
-
-impl Act {
-    /// The device that does it; `None` for what the link does.
-    fn device(&self) -> Option<usize> {
-        match self {
-            Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
-            Act::Link(_) => None,
-        }
-    }
-
-    /// Does it with the routers of its device.
-    fn run(&self, now: Instant, routers: &mut Routers) {
-        match self {
-            Act::Advertise { router, advertise, routes, part, packing, .. } => {
-                let adj_rib_out = routers.adj_rib_out(*router);
-                if *advertise {
-                    adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
-                } else {
-                    adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
-                }
-            }
-            Act::Stop { router, .. } => routers.stop(now, *router),
-            Act::Link(_) => {}
-        }
-    }
+    /// Of all lanes.
+    sessions: &'a [RouterPlace],
+    watch: &'a SessionWatch,
 }
 
 /// Hosts of a lane in its packet loop, with the user's wish to stop.
@@ -433,6 +376,11 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
             self.hosts.own.iter_mut().for_each(|(_, host)| host.take_passed());
         }
         let next = poll(self.hosts.own.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)?;
+        let LaneHosts { own, sessions, watch, .. } = &self.hosts;
+        watch.answer(sessions, |place| {
+            let (_, host) = own.iter().find(|(port, _)| *port == place.port)?;
+            Some(host.session_metrics(place))
+        });
         Ok(if self.hosts.shares { next.min(now + PASSED) } else { next })
     }
 

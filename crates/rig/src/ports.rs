@@ -1,6 +1,7 @@
 //! The tester's ports, and the threads that work them.
 
-use crate::hosts::{Acts, HostControl, Hosts};
+use crate::act::Acts;
+use crate::hosts::{HostControl, Hosts};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::priority::Favoured;

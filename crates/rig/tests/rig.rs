@@ -1,6 +1,6 @@
 //! A rig without a DUT: its two ports are joined to each other.
 
-use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig};
+use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, State};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSpec};
@@ -139,13 +139,31 @@ fn goes_on_beside_sessions(mut rig: Rig) {
         packing: Packing::default(),
     };
     let before = rig.metrics();
+    let watch = rig.hosts.watch();
+    assert_eq!(watch.snapshot(Duration::ZERO), None, "nobody drives the rig");
     rig.command(0, &advertise).unwrap();
+    // Another thread sees the routes come while this one drives.
+    let watcher = std::thread::spawn(move || {
+        let end = std::time::Instant::now() + LONG;
+        while std::time::Instant::now() < end {
+            let sessions = watch.snapshot(LONG).expect("an answer");
+            assert!(sessions.iter().all(|s| s.established && s.state == State::Established), "{sessions:?}");
+            if sessions[1].routes_announced == 1_000 {
+                return true;
+            }
+        }
+        false
+    });
     let taken = |rig: &mut Rig| rig.metrics().sessions[1].bytes_received - before.sessions[1].bytes_received;
     // 1,000 prefixes of four bytes, and what is around them.
     while taken(&mut rig) < 4_000 {
         assert!(rig.now() < end, "the routes do not arrive");
         rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
     }
+    while !watcher.is_finished() {
+        rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
+    }
+    assert!(watcher.join().unwrap(), "the other thread sees all routes");
     let after = rig.metrics();
     assert!(after.sessions[1].updates_received > 0 && after.sessions.iter().all(|s| s.established && s.losses == 0));
     let sums = [&before, &after].map(|m| m.traffic.as_ref().unwrap().sum(|f| f.received.frames));

@@ -3,6 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drophammer_lab::kinds::uml::guest;
+use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
@@ -131,6 +132,10 @@ pub struct SuiteArgs {
     /// Default durations: `quick` takes seconds per trial, `conformant` those of the RFCs
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<ProfileArg>,
+    /// How often each router is brought up and goes through all tests [default: 1 for one router; 6 for several, or 10 with
+    /// the profile conformant]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS as i64))]
+    pub rounds: Option<u32>,
     /// Seed of every pseudo-random choice
     #[arg(long)]
     pub seed: Option<u64>,

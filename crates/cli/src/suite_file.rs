@@ -26,7 +26,8 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
         ProfileArg::Quick => Profile::Quick,
         ProfileArg::Conformant => Profile::Conformant,
     });
-    let overrides = Overrides { profile, duts: args.duts.clone(), tests: args.tests.clone(), seed: args.seed };
+    let overrides =
+        Overrides { profile, duts: args.duts.clone(), tests: args.tests.clone(), seed: args.seed, rounds: args.rounds };
     let suite = with_registry(|registry| read::read(&text, &name, registry, &overrides)).map_err(|errors| {
         diagnostics::print(&errors);
         Exit::Usage

@@ -287,7 +287,7 @@ fn write(
     let title = format!("Back-to-back frames, {}", pattern.size_text());
     outcome.ranks.push(RankFigure {
         tester_limited: at_maximum + cut_short > 0,
-        resolution: ((most - least).max(step as f64) / most.max(1.0)).clamp(0.01, 1.0),
+        resolution: (step as f64 / most.max(1.0)).min(1.0),
         ..higher(key, title, "frames", Some(average))
     });
 }

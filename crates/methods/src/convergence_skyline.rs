@@ -4,12 +4,12 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::params;
-use crate::report::{PlotSpec, extremes, lower, mean, note, xy_of};
+use crate::report::{PlotSpec, extremes, lower_by_difference, mean, note, xy_of};
 use crate::route_tests::{self, Case, PATIENCE, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
@@ -208,11 +208,8 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         // A mean over the events that came to an end would flatter a router that sometimes does not.
         let value = (never == 0 && !times.is_empty()).then(|| mean(times));
         let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
-        outcome.ranks.push(RankFigure {
-            // Means that differ by no more than a bin are the same.
-            resolution: (1.01 * bin_s / mean(times).max(bin_s)).max(0.05),
-            ..lower(format!("convergence_{word}_{name}_s"), title, "s", value)
-        });
+        // Means that differ by no more than a bin are the same.
+        outcome.ranks.push(lower_by_difference(format!("convergence_{word}_{name}_s"), title, "s", value, bin_s));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{AFTER_TRIAL, DRAIN, PAUSE, params};
-use crate::report::{PlotSpec, lower, note, percent_of, xy};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower, lower_by_difference, note, percent_of, xy};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::outcome::{Outcome, PlotKind};
@@ -251,11 +251,12 @@ fn report(
         DEVIATIONS.add(outcome, row, [result.trial], []);
     }
     let name = &flow.name;
-    outcome.ranks.push(lower(
+    outcome.ranks.push(lower_by_difference(
         format!("loss_{name}_percent"),
         format!("Loss of flow {name}"),
         "%",
         percent_of(counts.lost, counts.offered),
+        LEAST_LOSS_PERCENT,
     ));
     outcome.ranks.push(lower(
         format!("latency_{name}_ns"),
@@ -264,11 +265,12 @@ fn report(
         percentile(50.0),
     ));
     let deviations = counts.offered.min(1) as f64 * deviating as f64;
-    outcome.ranks.push(lower(
+    outcome.ranks.push(lower_by_difference(
         format!("deviations_{name}"),
         format!("Wrong encapsulation, flow {name}"),
         "frames",
         (counts.offered > 0).then_some(deviations),
+        1.0,
     ));
 }
 

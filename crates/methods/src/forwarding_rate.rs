@@ -156,12 +156,7 @@ impl Method for ForwardingRate {
             BARS.curve(outcome, "forwarded", bar(average, Some((least, most))));
             let key = format!("forwarding_rate_{}_pps", pattern.size);
             let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
-            outcome.ranks.push(RankFigure {
-                tester_limited,
-                // Two routers that differ by less than the repetitions of one do not differ.
-                resolution: ((most - least) / most.max(1.0)).max(0.01),
-                ..higher(key, title, "fps", Some(average))
-            });
+            outcome.ranks.push(RankFigure { tester_limited, ..higher(key, title, "fps", Some(average)) });
             stopped
         })
     }

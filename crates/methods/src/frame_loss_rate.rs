@@ -5,7 +5,9 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter};
-use crate::report::{PlotSpec, for_each_size, lower, note, note_of, note_unfit, xy_of};
+use crate::report::{
+    LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
+};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
@@ -138,7 +140,7 @@ impl Method for FrameLossRate {
                     let title = format!("Frame loss at the highest load, {}", pattern.size_text());
                     outcome.ranks.push(RankFigure {
                         tester_limited: limits.below_line() && result.lost() == 0,
-                        ..lower(key, title, "%", Some(loss))
+                        ..lower_by_difference(key, title, "%", Some(loss), LEAST_LOSS_PERCENT)
                     });
                 }
                 bed.settle(PAUSE.get(params))?;

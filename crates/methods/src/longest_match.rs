@@ -4,14 +4,14 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{PAUSE, fewer, params};
-use crate::report::{lower, note};
+use crate::report::{lower_by_difference, note};
 use crate::route_forwarding::{Way, await_installed};
 use crate::route_tests::{self, Case, follow, for_each_family, must_be_complete, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
 use crate::routing::{PeerIndex, RouteAction};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, RankFigure};
+use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::routes::{Prefix, RouteAttributes, RouteTable, Routes};
@@ -179,7 +179,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     );
     let key = format!("longest_match_{}_wrong_frames", family.to_string().to_lowercase());
     let title = format!("Frames by a wrong mask, {family}");
-    outcome.ranks.push(RankFigure { resolution: 0.0, ..lower(key, title, "frames", Some(wrong as f64)) });
+    outcome.ranks.push(lower_by_difference(key, title, "frames", Some(wrong as f64), 1.0));
     Ok(())
 }
 

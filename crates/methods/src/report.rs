@@ -3,8 +3,9 @@
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, Plot, PlotKind, Point, RankFigure, Series};
+use drophammer_model::outcome::{LEAST_RATIO, Outcome, Plot, PlotKind, Point, RankFigure, Series};
 use drophammer_model::quantity::FrameRate;
+use drophammer_model::statistics::Scale;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::TrialResult;
 use std::fmt::Display;
@@ -96,10 +97,10 @@ pub fn xy_of(x: f64, y: f64, trial: u64) -> Point {
     Point { x, y, trial: Some(trial), ..Point::default() }
 }
 
-/// Figures that differ by less than this share rank the same, where a test has no reason for another one.
-const RESOLUTION: f64 = 0.05;
+/// Loss ratios that are closer together than this, in per cent, are no different.
+pub const LEAST_LOSS_PERCENT: f64 = 0.0005;
 
-/// A figure of which less is better; those that differ by less than 5 % rank the same.
+/// A figure of which less is better and that is compared by ratio.
 pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
     RankFigure {
         key: key.into(),
@@ -108,11 +109,26 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         value,
         higher_is_better: false,
         tester_limited: false,
-        resolution: RESOLUTION,
+        resolution: 0.0,
+        scale: Scale::Ratio,
+        least: LEAST_RATIO,
+        rounds: Vec::new(),
     }
 }
 
-/// A figure of which more is better; those that differ by less than 5 % rank the same.
+/// A figure of which less is better and which may be 0: figures that differ by less than `least`, in the figure's unit, are no
+/// different.
+pub fn lower_by_difference(
+    key: impl Into<String>,
+    title: impl Into<String>,
+    unit: &str,
+    value: Option<f64>,
+    least: f64,
+) -> RankFigure {
+    RankFigure { scale: Scale::Difference, least, resolution: least, ..lower(key, title, unit, value) }
+}
+
+/// A figure of which more is better and that is compared by ratio.
 pub fn higher(key: impl Into<String>, title: impl Into<String>, unit: &str, value: Option<f64>) -> RankFigure {
     RankFigure { higher_is_better: true, ..lower(key, title, unit, value) }
 }

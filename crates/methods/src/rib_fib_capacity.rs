@@ -247,7 +247,7 @@ fn rank(outcome: &mut Outcome, family: Family, capacity: u32, time_s: Option<(f6
     let title = format!("Time until every route was forwarded to, {family}");
     outcome.ranks.push(RankFigure {
         tester_limited: limited,
-        resolution: time_s.map_or(0.0, |(time, unsure)| unsure / time).max(0.05),
+        resolution: time_s.map_or(0.0, |(time, unsure)| unsure / time),
         ..lower(format!("rib_fib_time_{name}_s"), title, "s", time_s.map(|(time, _)| time))
     });
 }

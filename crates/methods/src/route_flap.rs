@@ -4,13 +4,13 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::params;
-use crate::report::{PlotSpec, lower, mean, note, percent_of, xy_of};
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, lower_by_difference, mean, note, percent_of, xy_of};
 use crate::route_forwarding::load_paths;
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
-use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::param::Param;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::suite::Params;
@@ -211,7 +211,7 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
         }
         let key = format!("flap_{paths}_loss_{name}_percent");
         let title = format!("Loss on {paths} paths during route flap, {family}");
-        outcome.ranks.push(RankFigure { resolution: 0.1, ..lower(key, title, "%", loss_percent) });
+        outcome.ranks.push(lower_by_difference(key, title, "%", loss_percent, LEAST_LOSS_PERCENT));
     }
     for (index, event) in result.events.iter().enumerate() {
         let until = result.events.get(index + 1).map_or(shape.duration_s, |next| next.at_s);

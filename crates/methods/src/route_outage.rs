@@ -1,10 +1,10 @@
 //! How long each route was out of reach: the route-specific method of RFC 6413 section 6.3, and how it is reported.
 
 use crate::columns;
-use crate::report::{PlotSpec, lower, note, xy_of};
+use crate::report::{PlotSpec, lower_by_difference, note, xy_of};
 use crate::route_tests::thousands;
 use crate::table::TableSpec;
-use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::routes::Routes;
 use drophammer_model::trial::{DestinationCounts, Family, GroupCounts, TrialResult};
 
@@ -208,11 +208,8 @@ fn rank(outcome: &mut Outcome, key: &str, title: &str, family: Family, outage: &
         // A router that never got there has no time.
         let value = outage.percentile_s(share).filter(|_| whole).map(|s| s * 1e3);
         let title = format!("{title} of {} routes, {word}, {family}", thousands(outage.routes as u64));
-        outcome.ranks.push(RankFigure {
-            // Times that differ by no more than one frame to a route are the same.
-            resolution: (1.01 * exact_ms / value.unwrap_or(0.0).max(exact_ms)).max(0.05),
-            ..lower(format!("{key}_{name}_{word}_ms"), title, "ms", value)
-        });
+        // Times that differ by no more than one frame to a route are the same.
+        outcome.ranks.push(lower_by_difference(format!("{key}_{name}_{word}_ms"), title, "ms", value, exact_ms));
     }
 }
 
@@ -239,15 +236,17 @@ mod tests {
 
     #[test]
     fn times_within_a_frame_of_each_other_rank_the_same() {
-        let resolution = |lost: u32| {
+        let least = |lost: u32| {
             let (offered, received) = (vec![100; 4], vec![100 - lost; 4]);
             let counts = DestinationCounts { offered, received, ..DestinationCounts::default() };
             let mut outcome = Outcome::default();
             rank(&mut outcome, "outage", "Outage", Family::Ipv4, &Outage::count(&counts, 40.0, None));
-            outcome.ranks[1].resolution
+            (outcome.ranks[1].value.unwrap(), outcome.ranks[1].least)
         };
-        // A frame to each route every 100 ms: none lost and one lost are the same, ten lost are known to a tenth.
-        assert!(resolution(0) > 1.0 && resolution(1) > 1.0);
-        assert!((resolution(10) - 0.101).abs() < 1e-9);
+        // A frame to each route every 100 ms.
+        for (lost, ms) in [(0, 0.0), (1, 100.0), (10, 1_000.0)] {
+            let (value, least) = least(lost);
+            assert!((value - ms).abs() < 1e-6 && (least - 100.0).abs() < 1e-6, "{lost}: {value}, {least}");
+        }
     }
 }

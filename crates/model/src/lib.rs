@@ -17,6 +17,7 @@ pub mod quantity;
 pub mod record;
 pub mod registry;
 pub mod role;
+pub mod rounds;
 pub mod routes;
 pub mod size;
 pub mod statistics;

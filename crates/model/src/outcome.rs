@@ -1,5 +1,6 @@
 //! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
 
+use crate::statistics::{Figure, RoundFigure, Rule, Scale};
 use serde::{Deserialize, Serialize};
 
 /// The outcome of one test on one DUT.
@@ -190,8 +191,58 @@ pub struct RankFigure {
     pub higher_is_better: bool,
     /// The tester set this limit, not the DUT: ranks of such figures are ties.
     pub tester_limited: bool,
-    /// Figures closer together than this share of the larger one rank the same (the width of the search).
+    /// Step of the measurement: a share of the figure (the width of the search), or in the figure's unit where it is compared by
+    /// difference.
     pub resolution: f64,
+    /// How figures of this kind are compared.
+    #[serde(default, skip_serializing_if = "is_ratio")]
+    pub scale: Scale,
+    /// Figures that are closer together are no different in practice: a share, or in the figure's unit.
+    #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
+    pub least: f64,
+    /// What each round says, in order, where the rounds have been put together. Not stored: each round has its own record.
+    #[serde(skip)]
+    pub rounds: Vec<RoundFigure>,
+}
+
+/// [`RankFigure::least`] of figures that are compared by ratio, unless the test has a reason for another one.
+pub const LEAST_RATIO: f64 = 0.03;
+
+fn three_percent() -> f64 {
+    LEAST_RATIO
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, clippy::float_cmp)] // serde hands over a reference; the very default is left out
+fn is_three_percent(least: &f64) -> bool {
+    *least == LEAST_RATIO
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+fn is_ratio(scale: &Scale) -> bool {
+    *scale == Scale::Ratio
+}
+
+impl RankFigure {
+    /// What one round says: the value, or the bound that it is where the tester was the limit. `None` without a value.
+    pub fn figure(&self) -> Option<Figure> {
+        let value = self.value.filter(|value| value.is_finite())?;
+        Some(match (self.tester_limited, self.higher_is_better) {
+            (false, _) => Figure::exactly(value),
+            (true, true) => Figure::at_least(value),
+            (true, false) => Figure::at_most(value),
+        })
+    }
+
+    /// The same, with the difference between a DUT that gave no figure and one that was not measured.
+    pub fn round(&self) -> RoundFigure {
+        self.figure().map_or(RoundFigure::Failed, RoundFigure::Measured)
+    }
+
+    /// How it is compared.
+    pub fn rule(&self) -> Rule {
+        let RankFigure { scale, higher_is_better, least, resolution, .. } = *self;
+        Rule { scale, higher_is_better, least, resolution }
+    }
 }
 
 /// Pass or fail against a criterion of the suite.

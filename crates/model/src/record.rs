@@ -7,6 +7,15 @@ use crate::outcome::Outcome;
 use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
 
+fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
 /// One line of `run.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
@@ -48,6 +57,9 @@ pub struct Started {
     pub duts: Vec<String>,
     /// Tests in order: (name, title).
     pub tests: Vec<(String, String)>,
+    /// How often each DUT is brought up and goes through all tests.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub rounds: u32,
     /// Command line.
     pub command: Vec<String>,
     /// The machine.
@@ -67,6 +79,9 @@ pub struct TrialRecord {
     pub dut: String,
     /// Test.
     pub test: String,
+    /// Round of the run, from 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub round: u32,
     /// Attempt at this trial, from 1; above 1 because an earlier attempt was invalid.
     pub attempt: u32,
     /// UTC, RFC 3339, when it ended.
@@ -84,6 +99,9 @@ pub struct TestRecord {
     pub dut: String,
     /// Test.
     pub test: String,
+    /// Round of the run, from 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub round: u32,
     /// Title for people.
     pub title: String,
     /// Parameters as used, defaults filled in.

@@ -152,12 +152,19 @@ fn ranks(view: &View) -> String {
         "simulated",
         "value",
         "tester_limited",
+        "rounds",
+        "interval_low",
+        "interval_high",
+        "confidence",
+        "detectable",
         "resolution",
         "rank",
         "tied",
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
+    // An end that is not known is an empty cell.
+    let end = |value: Option<f64>| value.filter(|v| v.is_finite()).map(|v| v.to_string()).unwrap_or_default();
     for f in &view.ranking.figures {
         for (dut, e) in view.duts.iter().zip(&f.entries) {
             csv.row(&[
@@ -168,6 +175,11 @@ fn ranks(view: &View) -> String {
                 dut.simulated.to_string(),
                 e.value().map(|v| v.to_string()).unwrap_or_default(),
                 e.tester_limited().to_string(),
+                e.summary.map(|s| s.rounds.to_string()).unwrap_or_default(),
+                end(e.summary.map(|s| s.interval.low)),
+                end(e.summary.map(|s| s.interval.high)),
+                end(e.summary.map(|s| s.confidence)),
+                end(f.detectable),
                 e.figure.as_ref().map(|f| f.resolution.to_string()).unwrap_or_default(),
                 text(e.rank),
                 e.tied.to_string(),
@@ -183,6 +195,11 @@ fn ranks(view: &View) -> String {
             dut.simulated.to_string(),
             o.mean.map(|m| m.to_string()).unwrap_or_default(),
             "false".into(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
             String::new(),
             text(o.rank),
             o.tied.to_string(),

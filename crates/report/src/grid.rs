@@ -5,6 +5,7 @@ use crate::format::{DASH, cell, heading, number};
 use crate::rank::{HOW, Ranked};
 use crate::view::{MergedTable, View};
 use drophammer_model::outcome::Cell;
+use drophammer_model::statistics::Figure;
 use drophammer_model::trial::Validity;
 
 /// A table of words.
@@ -99,9 +100,37 @@ pub fn figure_value(figure: &Ranked, dut: usize) -> String {
             format!("\u{2265} {}", number(v, &figure.unit))
         }
         Some(v) => number(v, &figure.unit),
-        None if !entry.reached => "not run".into(),
-        None => DASH.into(),
+        None if entry.is_known() => DASH.into(),
+        None => "not run".into(),
     }
+}
+
+/// The interval over the rounds: `170,000 to 190,000, 6 rounds`. `None` with one round.
+pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
+    let summary = figure.entries[dut].summary.filter(|summary| summary.rounds > 1)?;
+    let end = |value: f64, unit: &str| value.is_finite().then(|| number(value, unit));
+    let Figure { low, high } = summary.interval;
+    let range = match (end(low, ""), end(high, "")) {
+        (Some(low), Some(high)) if low == high => format!("always {low}"),
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (Some(low), None) => format!("{low} or more"),
+        (None, Some(high)) => format!("{high} or less"),
+        (None, None) => return None,
+    };
+    Some(format!("{range}, {} rounds", summary.rounds))
+}
+
+/// The smallest difference that the run could have found: `5.2 %`.
+pub fn detectable(figure: &Ranked) -> Option<String> {
+    let least = figure.detectable?;
+    Some(if figure.by_difference { number(least, &figure.unit) } else { number(least * 100.0, "%") })
+}
+
+/// Is this DUT better than another one of its kind in this figure, and none better than it?
+pub fn is_best(view: &View, figure: &Ranked, dut: usize) -> bool {
+    let same_kind = |other: &usize| view.duts[*other].simulated == view.duts[dut].simulated;
+    let behind = |other: usize| figure.entries[other].rank.is_some_and(|rank| rank > 1);
+    figure.entries[dut].rank == Some(1) && (0..view.duts.len()).filter(same_kind).any(behind)
 }
 
 /// A merged table, DUT first, long lists cut ([`MergedTable::shown`]); a last column for marks when any row has one.

@@ -2,6 +2,7 @@
 
 use crate::rank::HOW;
 use crate::view::View;
+use drophammer_model::statistics::Figure;
 use serde_json::{Value, json};
 
 /// Version of the layout of `report.json`; raised when a field changes its meaning or goes away.
@@ -36,6 +37,12 @@ pub fn report(view: &View) -> String {
     format!("{value:#}\n")
 }
 
+/// A number, or an object with the bounds that are known.
+fn bounds(figure: Figure) -> Value {
+    let end = |value: f64| value.is_finite().then_some(value);
+    if figure.is_exact() { json!(figure.low) } else { json!({ "low": end(figure.low), "high": end(figure.high) }) }
+}
+
 fn ranking(view: &View) -> Value {
     let name = |d: usize| view.duts[d].name;
     let figures = view.ranking.figures.iter().map(|f| {
@@ -45,10 +52,15 @@ fn ranking(view: &View) -> Value {
             "title": f.title,
             "unit": f.unit,
             "higher_is_better": f.higher_is_better,
+            "detectable": f.detectable,
+            "compared_by": if f.by_difference { "difference" } else { "ratio" },
             "duts": f.entries.iter().enumerate().map(|(d, e)| json!({
                 "dut": name(d),
                 "value": e.value(),
-                "reached": e.reached,
+                "rounds": e.rounds.iter().map(|round| round.figure().map(bounds)).collect::<Vec<_>>(),
+                "median": e.summary.map(|s| bounds(s.median)),
+                "interval": e.summary.map(|s| bounds(s.interval)),
+                "confidence": e.summary.map(|s| s.confidence),
                 "tester_limited": e.tester_limited(),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,

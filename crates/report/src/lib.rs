@@ -11,6 +11,7 @@ mod json;
 mod junit;
 mod merge;
 pub mod rank;
+pub mod rounds;
 mod svg;
 mod text;
 pub mod view;
@@ -36,7 +37,8 @@ pub struct ReportError {
 /// # Errors
 /// [`ReportError`] for the first file that could not be written; a file is there as a whole or not at all.
 pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    let view = View::new(run);
+    let combined = rounds::combined(run);
+    let view = View::new(&combined);
     let mut files = vec![
         ("report.html".to_owned(), html::page(&view)),
         ("report.txt".to_owned(), text::report(&view)),
@@ -66,5 +68,5 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
 /// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours when
 /// `color`.
 pub fn summary_text(run: &Run, color: bool) -> String {
-    text::summary(&View::new(run), color)
+    text::summary(&View::new(&rounds::combined(run)), color)
 }

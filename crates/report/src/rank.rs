@@ -1,35 +1,41 @@
 //! Ranks of the DUTs: per figure, and over all figures.
 //!
 //! How ranks are made ([`HOW`] explains it in the report):
-//! 1. For each figure the DUTs are ordered from best to worst. A figure ties with the best of its group when the two are
-//!    closer together than the resolution of the figure (the larger of both), as a share of the larger.
-//! 2. If the tester was the limit for two DUTs, they tie, with every DUT between them, because both may be better than
-//!    measured.
-//! 3. A DUT that was tested but has no value ranks last. A DUT that was not tested when the run ended, or that the tester
-//!    skipped or could not measure, is not ranked in this figure.
-//! 4. After a tie of n DUTs the next rank is n higher (1, 1, 3).
-//! 5. The overall order is that of the mean rank over all figures in which every DUT of the comparison was ranked; each
-//!    figure counts the same.
+//! 1. The round is the sample: each DUT has one figure per round. For each figure, every two DUTs are compared
+//!    ([`drophammer_model::statistics::compare`]). A DUT that gave no figure in some rounds is compared by its failures too.
+//! 2. All comparisons of the run are judged together ([`Family`]), so that the chance of any false rank is at most 5 %.
+//!    A difference must also be large enough to matter.
+//! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs of which none is proven better share a rank.
+//! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. One round
+//!    alone gives no ranks.
+//! 5. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
+//!    vote, however many figures it has.
 //! 6. Simulated DUTs are ranked among themselves only.
 
 use crate::view::{Section, Standing};
 use drophammer_model::outcome::RankFigure;
 use drophammer_model::record::TestStatus;
+use drophammer_model::statistics::{
+    Comparison, Family, Figure, RoundFigure, Summary, Verdict, compare, compare_failures, summarize,
+};
 
 /// The rules in one paragraph for the reader of a report.
-pub const HOW: &str = "Rank 1 is best. DUTs share a rank if their figures differ by less than the resolution of the measurement \
-(10 % in the profile quick, and always at least the width of the search). DUTs limited by the tester also share a rank, with every DUT between \
-them. A DUT without a value ranks last. A DUT has no rank in a figure that does not apply or that the tester could not measure. The overall rank \
-is the order of the mean ranks over all figures, with equal weights. Simulated DUTs are ranked among themselves only.";
+pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their figures of all rounds prove a difference that is large enough \
+to matter (3 % unless stated): a paired t-test on the rounds, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
+rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
+bound, not as a value. One round alone gives no ranks. The overall rank is the order of the mean ranks over all tests, with one vote per \
+test. Simulated DUTs are ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The figure as the test gave it; absent when the test gave none.
+    /// The figure as the test gave it, the median of all rounds; absent when the test gave none.
     pub figure: Option<RankFigure>,
-    /// False when the run ended before this DUT's turn.
-    pub reached: bool,
-    /// Rank from 1 among the DUTs of its kind (real or simulated); absent when not reached.
+    /// What each round says, in order.
+    pub rounds: Vec<RoundFigure>,
+    /// Median and interval over the rounds.
+    pub summary: Option<Summary>,
+    /// Rank from 1 among the DUTs of its kind (real or simulated).
     pub rank: Option<u32>,
     /// Does it share its rank?
     pub tied: bool,
@@ -45,6 +51,22 @@ impl Entry {
     pub fn tester_limited(&self) -> bool {
         self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited)
     }
+
+    /// Does it say anything of the DUT?
+    pub fn is_known(&self) -> bool {
+        self.rounds.iter().any(|round| *round != RoundFigure::NotMeasured)
+    }
+
+    fn figures(&self) -> Vec<Option<Figure>> {
+        self.rounds.iter().map(|round| round.figure()).collect()
+    }
+
+    /// Rounds that failed, and rounds that say something.
+    fn failures(&self) -> (usize, usize) {
+        let known = self.rounds.iter().filter(|round| **round != RoundFigure::NotMeasured);
+        let failed = self.rounds.iter().filter(|round| **round == RoundFigure::Failed);
+        (failed.count(), known.count())
+    }
 }
 
 /// One figure over all DUTs.
@@ -52,6 +74,8 @@ impl Entry {
 pub struct Ranked {
     /// Index of the section (test) it comes from.
     pub section: usize,
+    /// Machine name of the test.
+    pub test: String,
     /// Machine name.
     pub key: String,
     /// For people.
@@ -62,6 +86,11 @@ pub struct Ranked {
     pub higher_is_better: bool,
     /// One per DUT, in the order of the DUTs.
     pub entries: Vec<Entry>,
+    /// Smallest difference that this run would have found with a probability of 90 %: a share, or in the figure's unit if
+    /// `by_difference`. Absent where no two DUTs were compared.
+    pub detectable: Option<f64>,
+    /// Are figures compared by difference rather than by ratio?
+    pub by_difference: bool,
 }
 
 /// Place of one DUT over all figures.
@@ -71,9 +100,9 @@ pub struct Overall {
     pub rank: Option<u32>,
     /// Does it share its rank?
     pub tied: bool,
-    /// Mean of the ranks that count.
+    /// Mean of the ranks that count, one vote per test.
     pub mean: Option<f64>,
-    /// Number of ranks that count.
+    /// Number of figures that count.
     pub figures: usize,
 }
 
@@ -88,34 +117,34 @@ pub struct Ranking {
     pub order: Vec<usize>,
 }
 
+/// Probability with which [`Ranked::detectable`] is found.
+const POWER: f64 = 0.9;
+
+/// Two DUTs in one figure.
+struct Pair {
+    figure: usize,
+    a: usize,
+    b: usize,
+    comparison: Comparison,
+}
+
 /// Ranks DUTs by the figures of all sections; `simulated` has one entry per DUT.
 pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
-    let mut figures = Vec::new();
+    let mut figures: Vec<Ranked> = Vec::new();
     for (index, section) in sections.iter().enumerate() {
-        for figure in keys(section) {
-            let entries = section.results.iter().map(|r| {
-                let own = r.record.and_then(|t| t.outcome.ranks.iter().find(|f| f.key == figure.key));
-                // A figure without value is the DUT's: it gave none. A figure that is not there says nothing against a
-                // DUT (no burst to find where it forwards at line rate; the tester could not measure), unless the
-                // test failed with the DUT.
-                let failed = matches!(r.standing, Standing::Ended(TestStatus::Failed(_)));
-                Entry { figure: own.cloned(), reached: own.is_some() || failed, rank: None, tied: false }
-            });
-            let mut ranked = Ranked {
-                section: index,
-                key: figure.key.clone(),
-                title: figure.title.clone(),
-                unit: figure.unit.clone(),
-                higher_is_better: figure.higher_is_better,
-                entries: entries.collect(),
-            };
-            for kind in [false, true] {
-                let group: Vec<usize> = (0..simulated.len()).filter(|d| simulated[*d] == kind).collect();
-                rank_group(&mut ranked, &group);
+        figures.extend(keys(section).into_iter().map(|figure| ranked(index, section, figure)));
+    }
+    let mut pairs = Vec::new();
+    for (index, figure) in figures.iter().enumerate() {
+        for a in 0..simulated.len() {
+            for b in (a + 1..simulated.len()).filter(|b| simulated[*b] == simulated[a]) {
+                let comparison = compared(&figure.entries[a], &figure.entries[b]);
+                pairs.extend(comparison.map(|comparison| Pair { figure: index, a, b, comparison }));
             }
-            figures.push(ranked);
         }
     }
+    let family = Family::new(&pairs.iter().map(|pair| pair.comparison.p).collect::<Vec<_>>());
+    assign(&mut figures, &pairs, &family, simulated);
     let mut overall = vec![Overall::default(); simulated.len()];
     for kind in [false, true] {
         let group: Vec<usize> = (0..simulated.len()).filter(|d| simulated[*d] == kind).collect();
@@ -137,66 +166,133 @@ fn keys<'a>(section: &Section<'a>) -> Vec<&'a RankFigure> {
     out
 }
 
-/// Ranks the DUTs of `group` in one figure.
-fn rank_group(ranked: &mut Ranked, group: &[usize]) {
-    let sign = if ranked.higher_is_better { -1.0 } else { 1.0 };
-    let mut order: Vec<(usize, f64)> =
-        group.iter().filter_map(|d| ranked.entries[*d].value().map(|v| (*d, v))).collect();
-    order.sort_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
-    let limited = |place: usize| ranked.entries[order[place].0].tester_limited();
-    let first_limited = (0..order.len()).find(|p| limited(*p));
-    let last_limited = (0..order.len()).rev().find(|p| limited(*p));
-    let mut starts = Vec::new();
-    for place in 0..order.len() {
-        let within_limits = matches!((first_limited, last_limited), (Some(a), Some(b)) if a < place && place <= b);
-        let close = starts.last().is_some_and(|leader| close(ranked, order[*leader], order[place]));
-        if place == 0 || !(within_limits || close) {
-            starts.push(place);
-        }
-    }
-    let mut assigned: Vec<(usize, usize)> = Vec::new();
-    for (place, (dut, _)) in order.iter().enumerate() {
-        let start = starts.iter().rev().find(|s| **s <= place).copied().unwrap_or(0);
-        assigned.push((*dut, start + 1));
-    }
-    let missing = order.len() + 1;
-    for dut in group {
-        let entry = &ranked.entries[*dut];
-        if entry.value().is_none() && entry.reached {
-            assigned.push((*dut, missing));
-        }
-    }
-    for (dut, rank) in &assigned {
-        ranked.entries[*dut].rank = u32::try_from(*rank).ok();
-        ranked.entries[*dut].tied = assigned.iter().filter(|(_, r)| r == rank).count() > 1;
+fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
+    let entries = section.results.iter().map(|result| {
+        let own = result.record.and_then(|t| t.outcome.ranks.iter().find(|f| f.key == figure.key));
+        let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
+        let rounds = match own {
+            Some(own) if own.rounds.is_empty() => vec![own.round()],
+            Some(own) => own.rounds.clone(),
+            None if failed => vec![RoundFigure::Failed; result.rounds],
+            None => Vec::new(),
+        };
+        let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
+        Entry { figure: own.cloned(), summary: summarize(&known), rounds, rank: None, tied: false }
+    });
+    Ranked {
+        section: index,
+        test: section.test.clone(),
+        key: figure.key.clone(),
+        title: figure.title.clone(),
+        unit: figure.unit.clone(),
+        higher_is_better: figure.higher_is_better,
+        entries: entries.collect(),
+        detectable: None,
+        by_difference: figure.scale == drophammer_model::statistics::Scale::Difference,
     }
 }
 
-/// Are two values closer together than the resolution?
-fn close(ranked: &Ranked, a: (usize, f64), b: (usize, f64)) -> bool {
-    let resolution = |d: usize| ranked.entries[d].figure.as_ref().map_or(0.0, |f| f.resolution.max(0.0));
-    let share = resolution(a.0).max(resolution(b.0));
-    // A hair above, so that figures exactly one resolution apart do not hang on the last bit.
-    (a.1 - b.1).abs() <= share * a.1.abs().max(b.1.abs()) * (1.0 + 1e-9)
+/// The comparison of two DUTs in one figure; `None` where nothing can be said.
+fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
+    let figure = a.figure.as_ref().or(b.figure.as_ref())?;
+    let mut rule = figure.rule();
+    for other in [&a.figure, &b.figure].into_iter().flatten() {
+        rule.resolution = rule.resolution.max(other.resolution);
+        rule.least = rule.least.max(other.least);
+    }
+    let by_value = compare(&a.figures(), &b.figures(), &rule);
+    let (a_failed, b_failed) = (a.failures(), b.failures());
+    if a_failed.0 + b_failed.0 == 0 || a_failed.1 < 2 || b_failed.1 < 2 {
+        return by_value;
+    }
+    let p = compare_failures(a_failed, b_failed);
+    let a_is_better = a_failed.0 * b_failed.1 < b_failed.0 * a_failed.1;
+    // Two questions are asked, so each probability counts twice.
+    match by_value {
+        Some(by_value) if by_value.p <= p => Some(Comparison { p: (2.0 * by_value.p).min(1.0), ..by_value }),
+        _ => Some(Comparison {
+            rounds: a_failed.1.min(b_failed.1),
+            difference: f64::NAN,
+            a_is_better,
+            p: (2.0 * p).min(1.0),
+            deviation: f64::NAN,
+            matters: true,
+        }),
+    }
 }
 
-/// Mean ranks of the DUTs of `group` over the figures in which all of them took part.
+/// Gives ranks, and says which differences could have been found.
+fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[bool]) {
+    for (index, figure) in figures.iter_mut().enumerate() {
+        let own = || pairs.iter().enumerate().filter(|(_, pair)| pair.figure == index);
+        let verdict = |a: usize, b: usize| {
+            own().find(|(_, pair)| (pair.a, pair.b) == (a.min(b), a.max(b))).map(|(at, pair)| {
+                match family.verdict(at, &pair.comparison) {
+                    Verdict::Undecided => None,
+                    Verdict::ABetter => Some(pair.a),
+                    Verdict::BBetter => Some(pair.b),
+                }
+            })
+        };
+        let ranks: Vec<Option<u32>> = (0..simulated.len())
+            .map(|dut| {
+                let others = || (0..simulated.len()).filter(move |other| *other != dut);
+                // A DUT that was compared with nobody has no rank.
+                let compared = others().filter_map(|other| verdict(other, dut).map(|better| (other, better)));
+                let compared: Vec<(usize, Option<usize>)> = compared.collect();
+                if compared.is_empty() || !figure.entries[dut].is_known() {
+                    return None;
+                }
+                u32::try_from(1 + compared.iter().filter(|(other, better)| *better == Some(*other)).count()).ok()
+            })
+            .collect();
+        for (dut, rank) in ranks.iter().enumerate() {
+            let same = |other: usize| other != dut && simulated[other] == simulated[dut] && ranks[other] == *rank;
+            figure.entries[dut].rank = *rank;
+            figure.entries[dut].tied = rank.is_some() && (0..simulated.len()).any(same);
+        }
+        let rule = figure.entries.iter().find_map(|entry| entry.figure.as_ref()).map(RankFigure::rule);
+        let found = own().filter_map(|(_, pair)| {
+            let Comparison { deviation, rounds, .. } = pair.comparison;
+            rule?.detectable(deviation, rounds, Family::strictest(pairs.len()), POWER)
+        });
+        figure.detectable = found.reduce(f64::max);
+    }
+}
+
+/// Mean ranks of the DUTs of `group` over the tests in whose figures all of them took part.
 fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
     // A DUT whose turn never came in any test takes no part, so that it does not void the comparison of the others.
     let present: Vec<usize> =
         group.iter().copied().filter(|d| figures.iter().any(|f| f.entries[*d].rank.is_some())).collect();
     let counted: Vec<&Ranked> =
         figures.iter().filter(|f| present.iter().all(|d| f.entries[*d].rank.is_some())).collect();
-    if counted.is_empty() {
+    let mut tests: Vec<&str> = counted.iter().map(|figure| figure.test.as_str()).collect();
+    tests.sort_unstable();
+    tests.dedup();
+    if tests.is_empty() {
         return;
     }
-    let sum = |d: usize| -> u64 { counted.iter().filter_map(|f| f.entries[d].rank).map(u64::from).sum() };
+    let mean = |dut: usize| -> f64 {
+        let of_test = |test: &&str| {
+            let ranks: Vec<f64> = counted
+                .iter()
+                .filter(|figure| figure.test == **test)
+                .filter_map(|figure| figure.entries[dut].rank.map(f64::from))
+                .collect();
+            ranks.iter().sum::<f64>() / ranks.len() as f64
+        };
+        tests.iter().map(of_test).sum::<f64>() / tests.len() as f64
+    };
+    // Sums of fractions: the last bit must not decide.
+    let better = |a: f64, b: f64| a < b - 1e-9;
     for dut in &present {
-        let better = present.iter().filter(|o| sum(**o) < sum(*dut)).count();
+        let own = mean(*dut);
+        let ahead = present.iter().filter(|o| better(mean(**o), own)).count();
         overall[*dut] = Overall {
-            rank: u32::try_from(better + 1).ok(),
-            tied: present.iter().filter(|o| sum(**o) == sum(*dut)).count() > 1,
-            mean: Some(sum(*dut) as f64 / counted.len() as f64),
+            rank: u32::try_from(ahead + 1).ok(),
+            tied: present.iter().any(|o| o != dut && !better(mean(*o), own) && !better(own, mean(*o))),
+            mean: Some(own),
             figures: counted.len(),
         };
     }
@@ -205,65 +301,90 @@ fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::statistics::Scale;
 
-    fn figure(value: Option<f64>, limited: bool) -> Entry {
+    fn entry(rounds: Vec<RoundFigure>) -> Entry {
+        let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
         let figure = RankFigure {
             key: "k".into(),
             title: "K".into(),
             unit: "fps".into(),
-            value,
+            value: summarize(&known).map(|summary| summary.median.bound()),
             higher_is_better: true,
-            tester_limited: limited,
-            resolution: 0.01,
+            tester_limited: false,
+            resolution: 0.0,
+            scale: Scale::Ratio,
+            least: 0.03,
+            rounds: rounds.clone(),
         };
-        Entry { figure: Some(figure), reached: true, rank: None, tied: false }
+        Entry { figure: Some(figure), summary: summarize(&known), rounds, rank: None, tied: false }
     }
 
-    fn ranks(entries: Vec<Entry>, higher: bool) -> Vec<Option<u32>> {
-        let group: Vec<usize> = (0..entries.len()).collect();
-        let mut ranked = Ranked {
+    fn around(value: f64) -> Vec<RoundFigure> {
+        let mut noise = [0.0, 0.004, -0.003, 0.002, -0.005, 0.001];
+        // The same noise on all DUTs would cancel out.
+        noise.rotate_left(value as usize / 50 % 6);
+        noise.map(|noise| RoundFigure::Measured(Figure::exactly(value * (1.0 + noise)))).to_vec()
+    }
+
+    fn limited(value: f64) -> Vec<RoundFigure> {
+        vec![RoundFigure::Measured(Figure::at_least(value)); 6]
+    }
+
+    fn ranks(entries: Vec<Entry>) -> Vec<Option<u32>> {
+        let simulated = vec![false; entries.len()];
+        let mut figures = [Ranked {
             section: 0,
+            test: "throughput".into(),
             key: "k".into(),
             title: "K".into(),
             unit: "fps".into(),
-            higher_is_better: higher,
+            higher_is_better: true,
             entries,
-        };
-        rank_group(&mut ranked, &group);
-        ranked.entries.iter().map(|e| e.rank).collect()
+            detectable: None,
+            by_difference: false,
+        }];
+        let mut pairs = Vec::new();
+        for a in 0..simulated.len() {
+            for b in a + 1..simulated.len() {
+                let comparison = compared(&figures[0].entries[a], &figures[0].entries[b]);
+                pairs.extend(comparison.map(|comparison| Pair { figure: 0, a, b, comparison }));
+            }
+        }
+        let family = Family::new(&pairs.iter().map(|pair| pair.comparison.p).collect::<Vec<_>>());
+        assign(&mut figures, &pairs, &family, &simulated);
+        figures[0].entries.iter().map(|entry| entry.rank).collect()
     }
 
     #[test]
-    fn better_is_first_in_both_directions() {
-        let entries = || vec![figure(Some(100.0), false), figure(Some(300.0), false), figure(Some(200.0), false)];
-        assert_eq!(ranks(entries(), true), [Some(3), Some(1), Some(2)]);
-        assert_eq!(ranks(entries(), false), [Some(1), Some(3), Some(2)]);
+    fn proven_differences_make_ranks_and_nothing_else_does() {
+        let apart = vec![entry(around(100.0)), entry(around(300.0)), entry(around(200.0))];
+        assert_eq!(ranks(apart), [Some(3), Some(1), Some(2)]);
+        let close = vec![entry(around(100.0)), entry(around(101.0)), entry(around(50.0))];
+        assert_eq!(ranks(close), [Some(1), Some(1), Some(3)]);
+        let once = vec![entry(around(100.0)[..1].to_vec()), entry(around(300.0)[..1].to_vec())];
+        assert_eq!(ranks(once), [None, None]);
     }
 
     #[test]
-    fn within_the_resolution_is_a_tie_with_the_leader_and_does_not_chain() {
-        let at = |v: f64| figure(Some(v), false);
-        assert_eq!(ranks(vec![at(100.0), at(99.0), at(98.5), at(50.0)], true), [Some(1), Some(1), Some(3), Some(4)]);
-        assert_eq!(ranks(vec![at(100.0), at(98.9)], true), [Some(1), Some(2)]);
+    fn the_testers_limit_is_a_bound() {
+        // At least 1,000 is better than 900, but perhaps not than 1,100.
+        let entries = vec![entry(limited(1000.0)), entry(around(900.0)), entry(around(1100.0))];
+        assert_eq!(ranks(entries), [Some(1), Some(3), Some(1)]);
+        let entries = vec![entry(limited(1000.0)), entry(limited(500.0))];
+        assert_eq!(ranks(entries), [Some(1), Some(1)]);
     }
 
     #[test]
-    fn the_testers_limit_is_a_tie_and_takes_in_what_lies_between() {
-        let entries = vec![figure(Some(1000.0), true), figure(Some(950.0), false), figure(Some(900.0), true)];
-        assert_eq!(ranks(entries, true), [Some(1), Some(1), Some(1)]);
-        let entries = vec![figure(Some(1000.0), true), figure(Some(900.0), true), figure(Some(850.0), false)];
-        assert_eq!(ranks(entries, true), [Some(1), Some(1), Some(3)]);
-        let entries = vec![figure(Some(1000.0), true), figure(Some(900.0), false)];
-        assert_eq!(ranks(entries, true), [Some(1), Some(2)]);
-    }
-
-    #[test]
-    fn no_value_is_last_and_not_reached_is_not_ranked() {
-        let mut late = figure(Some(1.0), false);
-        late.figure = None;
-        late.reached = false;
-        let entries = vec![figure(None, false), figure(Some(5.0), false), figure(None, true), late];
-        assert_eq!(ranks(entries, true), [Some(2), Some(1), Some(2), None]);
-        assert_eq!(ranks(vec![figure(Some(0.0), false), figure(None, false)], true), [Some(1), Some(2)]);
+    fn failing_is_worse_and_not_being_measured_is_nothing() {
+        let failed = vec![RoundFigure::Failed; 6];
+        let absent = vec![RoundFigure::NotMeasured; 6];
+        let entries = vec![entry(failed.clone()), entry(around(5.0)), entry(absent)];
+        assert_eq!(ranks(entries), [Some(2), Some(1), None]);
+        // One failure in six rounds is chance.
+        let mut once = around(5.0);
+        once[3] = RoundFigure::Failed;
+        assert_eq!(ranks(vec![entry(once), entry(around(5.0))]), [Some(1), Some(1)]);
+        assert_eq!(ranks(vec![entry(failed.clone()), entry(failed)]), [Some(1), Some(1)]);
     }
 }

@@ -141,9 +141,7 @@ fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
         for (column, content) in cells.into_iter().enumerate() {
             let mut cell = Cell::new(content);
             if let Some(dut) = column.checked_sub(1).and_then(|c| order.get(c)) {
-                let entry = &figure.entries[*dut];
-                let compared = grid::ranked_kind(view, *dut) && !grid::all_limited(view, figure, *dut);
-                if entry.rank == Some(1) && entry.value().is_some() && compared {
+                if grid::is_best(view, figure, *dut) {
                     cell = cell.fg(Color::Green).add_attribute(Attribute::Bold);
                 }
             }

@@ -85,8 +85,10 @@ impl Standing {
 pub struct DutResult<'a> {
     /// Index into [`View::duts`].
     pub dut: usize,
-    /// Its record, if it has one.
+    /// Its record, if it has one: that of all rounds.
     pub record: Option<&'a TestRecord>,
+    /// Rounds that the run has begun with this DUT.
+    pub rounds: usize,
     /// How it stands.
     pub standing: Standing,
     /// Its trials in order.
@@ -401,7 +403,8 @@ fn section<'a>(
                 None if run.state() == RunState::Complete => Standing::NotRun,
                 None => Standing::NotReached,
             };
-            DutResult { dut, record, standing, trials }
+            let rounds = run.started.rounds as usize;
+            DutResult { dut, record, rounds, standing, trials }
         })
         .collect();
     let suffix = if occurrence == 0 { String::new() } else { format!("-{}", occurrence + 1) };

@@ -6,6 +6,7 @@ use drophammer_model::environment::{DutRecord, TESTER};
 use drophammer_model::outcome::{Cell, PlotKind};
 use drophammer_model::record::TestStatus;
 use drophammer_model::trial::Validity;
+use drophammer_report::rounds::combined;
 use drophammer_report::view::{Standing, View};
 use drophammer_report::{summary_text, write_all};
 use drophammer_store::Run;
@@ -73,21 +74,29 @@ fn csv_holds_the_raw_figures_of_both_duts() {
 }
 
 #[test]
-fn ranks_tie_within_the_resolution_and_leave_the_simulated_aside() {
-    let run = synthetic::run(4);
-    let view = View::new(&run);
+fn ranks_come_from_rounds_and_leave_the_simulated_aside() {
+    let once = synthetic::run(4);
+    let unranked = View::new(&once).ranking;
+    assert!(unranked.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()), "one round proves nothing");
+    let run = synthetic::in_rounds(&once, 6);
+    let combined = combined(&run);
+    let view = View::new(&combined);
     let ranks = |key: &str| -> Vec<Option<u32>> {
         view.ranking.figures.iter().find(|f| f.key == key).unwrap().entries.iter().map(|e| e.rank).collect()
     };
-    assert_eq!(ranks("throughput_64_pps"), [Some(1), Some(1), Some(3), Some(1)]);
-    assert_eq!(ranks("latency_64_p99_us"), [Some(1), Some(2), Some(3), Some(1)], "no value is last");
-    assert_eq!(ranks("convergence_s"), [Some(1), Some(2), Some(3), Some(1)], "a failed test is last");
+    assert_eq!(ranks("throughput_64_pps"), [Some(1), Some(1), Some(3), None]);
+    assert_eq!(ranks("latency_64_p99_us"), [Some(1), Some(2), Some(3), None], "no value is last");
+    assert_eq!(ranks("convergence_s"), [Some(1), Some(2), Some(3), None], "a failed test is last");
     let overall: Vec<_> = view.ranking.overall.iter().map(|o| (o.rank, o.mean)).collect();
-    assert_eq!(overall[..3], [(Some(1), Some(1.0)), (Some(2), Some(1.5)), (Some(3), Some(3.0))]);
+    assert_eq!(
+        overall[..3],
+        [(Some(1), Some(1.0)), (Some(2), Some(5.0 / 3.0)), (Some(3), Some(3.0))],
+        "one vote per test"
+    );
     assert_eq!(view.ranking.order, [0, 1, 2, 3]);
     let text = summary_text(&run, false);
-    assert!(text.contains("reference (simulated)") && text.contains("\u{2265} 1,444,200"), "{text}");
-    assert!(text.contains("809,150  =1") && text.contains("652,579  #3") && text.contains("\u{2013}  #3"), "{text}");
+    assert!(text.contains("reference (simulated)") && text.contains("\u{2265} 1,442,034"), "{text}");
+    assert!(text.contains("810,364  =1") && text.contains("652,905  #3") && text.contains("\u{2013}  #3"), "{text}");
     assert!(text.contains("NOT RFC-conformant (profile quick): 2 deviations, listed in the report"));
     assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
 }
@@ -206,13 +215,17 @@ fn html_tells_figures_conditions_and_marks() {
 #[test]
 fn json_is_complete_and_raw() {
     let run = synthetic::run(3);
+    let rounds = synthetic::in_rounds(&run, 6);
+    let ranked: serde_json::Value = serde_json::from_str(&report(&rounds)["report.json"]).unwrap();
+    assert_eq!(ranked["ranking"]["figures"][0]["duts"][1]["tied"], true);
+    assert_eq!(ranked["ranking"]["figures"][0]["duts"][1]["rounds"].as_array().unwrap().len(), 6);
     let json: serde_json::Value = serde_json::from_str(&report(&run)["report.json"]).unwrap();
     assert_eq!(json["state"], "complete");
     assert_eq!(json["trials"].as_array().unwrap().len(), run.trials.len());
     assert_eq!(json["tests"][0]["tables"][0]["rows"][13]["cells"]["width_percent"], serde_json::Value::Null);
     assert_eq!(json["tests"][0]["tables"][0]["rows"][0]["cells"]["throughput_pps"], rate(0, 64));
     assert_eq!(json["ranking"]["overall"][0]["dut"], "linux");
-    assert_eq!(json["ranking"]["figures"][0]["duts"][1]["tied"], true);
+    assert_eq!(json["ranking"]["figures"][0]["duts"][1]["rank"], serde_json::Value::Null, "one round");
 }
 
 #[test]
@@ -459,7 +472,8 @@ fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
     let (dut, gone) = (test.dut.clone(), test.outcome.ranks.remove(0));
     let place = run.started.duts.iter().position(|d| *d == dut).unwrap();
     let rank = |run: &Run| {
-        let view = View::new(run);
+        let run = combined(&synthetic::in_rounds(run, 6));
+        let view = View::new(&run);
         let figure = view.ranking.figures.iter().find(|f| f.key == gone.key).unwrap();
         figure.entries[place].rank
     };

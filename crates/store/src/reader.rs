@@ -43,8 +43,8 @@ pub struct Run {
     pub trials: Vec<TrialRecord>,
     /// Tests that ended, well or not.
     pub tests: Vec<TestRecord>,
-    /// Number of a trial to the number of tests of the same name that had ended on its DUT before it, where that is not 0:
-    /// a suite may have a test twice.
+    /// Number of a trial to the number of tests of the same name that had ended on its DUT before it in the same round, where that
+    /// is not 0: a suite may have a test twice.
     pub earlier: HashMap<u64, usize>,
     /// Remarks.
     pub notes: Vec<Note>,
@@ -81,7 +81,8 @@ impl Run {
     pub fn unfinished(&self) -> Vec<(String, String)> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for t in &self.trials {
-            let ended = self.tests.iter().filter(|r| r.dut == t.dut && r.test == t.test).count() > self.occurrence(t);
+            let same = |r: &&TestRecord| r.dut == t.dut && r.test == t.test && r.round == t.round;
+            let ended = self.tests.iter().filter(same).count() > self.occurrence(t);
             let known = pairs.iter().any(|(d, n)| *d == t.dut && *n == t.test);
             if !ended && !known {
                 pairs.push((t.dut.clone(), t.test.clone()));
@@ -184,7 +185,8 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
                 if !numbers.insert(trial.result.trial) {
                     return Err(corrupt(number, format!("trial {} is there twice", trial.result.trial)));
                 }
-                let before = run.tests.iter().filter(|r| r.dut == trial.dut && r.test == trial.test).count();
+                let same = |r: &&TestRecord| r.dut == trial.dut && r.test == trial.test && r.round == trial.round;
+                let before = run.tests.iter().filter(same).count();
                 if before > 0 {
                     run.earlier.insert(trial.result.trial, before);
                 }
@@ -227,6 +229,7 @@ pub(crate) mod tests {
             seed: u64::MAX,
             duts: vec!["frr".into()],
             tests: vec![("throughput".into(), "Throughput".into())],
+            rounds: 1,
             command: vec!["drophammer".into(), "run".into()],
             environment: Default::default(),
         }
@@ -248,6 +251,7 @@ pub(crate) mod tests {
             GroupCounts { group: "IPv4 \u{fc}".into(), offered: 10, received: 10, latency, ..Default::default() };
         Record::Trial(Box::new(TrialRecord {
             dut: "frr".into(),
+            round: 1,
             test: "throughput".into(),
             attempt: 1,
             time: "2026-11-21T03:45:00Z".into(),
@@ -282,6 +286,7 @@ pub(crate) mod tests {
     fn test_record() -> Record {
         Record::Test(Box::new(TestRecord {
             dut: "frr".into(),
+            round: 1,
             test: "throughput".into(),
             title: "Throughput".into(),
             parameters: serde_json::json!({"sizes": [64]}),

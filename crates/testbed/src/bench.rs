@@ -326,6 +326,7 @@ impl<'a> Bench<'a> {
         let record = Record::Trial(Box::new(TrialRecord {
             dut: self.dut.clone(),
             test: self.test.clone(),
+            round: self.session.round,
             attempt,
             time: self.observer.time(),
             spec: spec.clone(),

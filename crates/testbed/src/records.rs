@@ -11,6 +11,7 @@ use std::time::Duration;
 pub(crate) fn test_record(
     dut: &DutConfig,
     test: &TestConfig,
+    round: u32,
     elapsed: Duration,
     status: TestStatus,
     outcome: Outcome,
@@ -18,6 +19,7 @@ pub(crate) fn test_record(
     Record::Test(Box::new(TestRecord {
         dut: dut.name.clone(),
         test: test.test.clone(),
+        round,
         title: method(test).spec().title.into(),
         parameters: test.params.to_json(),
         elapsed_s: elapsed.as_secs_f64(),

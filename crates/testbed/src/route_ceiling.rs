@@ -242,6 +242,7 @@ pub(crate) fn measure(
     });
     let record = Record::Test(Box::new(TestRecord {
         dut: TESTER.into(),
+        round: 1,
         test: NAME.into(),
         title: TITLE.into(),
         parameters: serde_json::json!({"table": "internet", "routes": count, "repeats": REPEATS}),

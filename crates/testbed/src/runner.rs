@@ -28,8 +28,9 @@ use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
 use drophammer_port::{Backend, Port, SystemClock};
 use drophammer_rig::{Config, Ports, Rig};
+use drophammer_traffic::permutation::Permutation;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What a run needs beside its suite.
@@ -79,9 +80,6 @@ pub struct Tally {
     pub verdicts_failed: usize,
 }
 
-/// Figures of quick runs rank the same when they are closer together than this share of the larger one.
-const QUICK_RESOLUTION: f64 = 0.1;
-
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
     METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
@@ -106,6 +104,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         observer,
         tally: Tally::default(),
         number: 0,
+        turn: 0,
         elapsed: BTreeMap::new(),
     };
     runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment))))?;
@@ -135,6 +134,7 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
         seed: suite.seed,
         duts: suite.duts.iter().map(|d| d.name.clone()).collect(),
         tests: suite.tests.iter().map(|t| (t.test.clone(), method(t).spec().title.to_owned())).collect(),
+        rounds: suite.rounds,
         command: command.to_vec(),
         environment,
     }
@@ -172,7 +172,23 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
             known.extend(patterns);
         }
     }
-    suite.duts.iter().flat_map(|_| tests.iter().copied().enumerate()).collect()
+    let turns = suite.rounds as usize * suite.duts.len();
+    (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
+}
+
+/// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn
+/// from the seed. After as many rounds as there are DUTs, each has been at every place; then the order is reversed. So
+/// neither the time of a round nor the DUT before is always the same.
+fn order(duts: usize, round: usize, seed: u64) -> Vec<usize> {
+    let count = duts.max(1);
+    let shuffled = Permutation::new(count as u32, seed);
+    let mut order: Vec<usize> =
+        (0..count).map(|place| shuffled.at(((place + round) % count) as u32) as usize).collect();
+    if (round / count) % 2 == 1 {
+        order.reverse();
+    }
+    order.truncate(duts);
+    order
 }
 
 struct Runner<'a> {
@@ -189,6 +205,8 @@ struct Runner<'a> {
     plan: Vec<(usize, Duration)>,
     /// Tests begun.
     number: usize,
+    /// [`Runner::number`] at the beginning of the turn of the DUT that is being tested.
+    turn: usize,
     /// What a test took on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
     tally: Tally,
@@ -220,38 +238,49 @@ impl Runner<'_> {
             self.note(None, &problem)?;
         }
         let ceilings = if namespaces { self.ceilings()? } else { Ceilings::default() };
-        for dut in &suite.duts {
-            let problem = if is_virtual(dut) { self.simulated(dut, &ceilings)? } else { self.real(dut, &ceilings)? };
-            if let Some(problem) = problem {
-                self.note(Some(&dut.name), &problem)?;
-                // The whole story, with log lines, is in the note; the tests only say that they fell with it.
-                self.skip_rest(dut, problem.lines().next().unwrap_or(&problem))?;
-            }
-            if self.observer.stopped() {
-                return Err(RunError::Interrupted);
+        for round in 0..suite.rounds {
+            self.session.round = round + 1;
+            for dut in order(suite.duts.len(), round as usize, suite.seed) {
+                self.turn(&suite.duts[dut], &ceilings)?;
             }
         }
         Ok(())
+    }
+
+    /// Brings a DUT up and runs all tests on it.
+    fn turn(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<(), RunError> {
+        self.turn = self.number;
+        let problem = if is_virtual(dut) { self.simulated(dut, ceilings)? } else { self.real(dut, ceilings)? };
+        if let Some(problem) = problem {
+            self.note(Some(&dut.name), &problem)?;
+            // The whole story, with log lines, is in the note; the tests only say that they fell with it.
+            self.skip_rest(dut, problem.lines().next().unwrap_or(&problem))?;
+        }
+        if self.observer.stopped() {
+            return Err(RunError::Interrupted);
+        }
+        Ok(())
+    }
+
+    /// Folder of a DUT: with several rounds one for each.
+    fn folder(&self, dut: &DutConfig) -> PathBuf {
+        let folder = self.work_dir.join(&dut.name);
+        if self.suite.rounds > 1 { folder.join(format!("round-{}", self.session.round)) } else { folder }
     }
 
     /// Tests of a DUT that could not be begun are in the records too, with the reason.
     fn skip_rest(&mut self, dut: &DutConfig, why: &str) -> Result<(), RunError> {
         let per_dut = self.suite.tests.len();
-        while !self.number.is_multiple_of(per_dut) || self.begun(dut) < per_dut {
-            let index = self.number % per_dut;
+        while self.number < self.turn + per_dut {
+            let index = self.number - self.turn;
             self.number += 1;
             self.tally.failed += 1;
             let test = &self.suite.tests[index];
             let status = TestStatus::Failed(format!("not begun: {why}"));
-            self.keep(&test_record(dut, test, Duration::ZERO, status, Outcome::default()))?;
+            let round = self.session.round;
+            self.keep(&test_record(dut, test, round, Duration::ZERO, status, Outcome::default()))?;
         }
         Ok(())
-    }
-
-    /// Tests of `dut` begun or skipped so far.
-    fn begun(&self, dut: &DutConfig) -> usize {
-        let place = self.suite.duts.iter().position(|d| d.name == dut.name).unwrap_or(0);
-        self.number.saturating_sub(place * self.suite.tests.len())
     }
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
@@ -275,7 +304,7 @@ impl Runner<'_> {
 
     fn real(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
-        let folder = self.work_dir.join(&dut.name);
+        let folder = self.folder(dut);
         if let Err(e) = std::fs::create_dir_all(&folder) {
             return Err(RunError::Store(format!("cannot create `{}`: {e}", folder.display())));
         }
@@ -306,7 +335,7 @@ impl Runner<'_> {
         let open = real::open(lab, device.interfaces(), self.backend, self.queues, clock);
         let (open, captures) = match open {
             Ok(open) if self.capture => {
-                match real::capture(open, &self.suite.ports, &self.work_dir.join(&dut.name), clock, self.suite.seed) {
+                match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {
                     Ok(captured) => captured,
                     Err(e) => return Err(RunError::Store(e)),
                 }
@@ -349,6 +378,7 @@ impl Runner<'_> {
                 (estimate, self.after(self.number + i))
             })
             .collect();
+        let round = self.session.round;
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
         setup.flows = suite.flows.clone();
@@ -389,11 +419,6 @@ impl Runner<'_> {
             let result = method.run(&mut setup, &test.params, &mut outcome);
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
-            if suite.profile == Profile::Quick {
-                // Trials of a second are not repeated, so the width of a search says too little of how far a figure can
-                // be trusted to tell two routers apart.
-                outcome.ranks.iter_mut().for_each(|r| r.resolution = r.resolution.max(QUICK_RESOLUTION));
-            }
             outcome.verdicts.extend(verdicts(test, &outcome));
             self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
             if result.is_ok() {
@@ -404,7 +429,7 @@ impl Runner<'_> {
             }
             let problem = problem_of(&status);
             setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });
-            let record = test_record(dut, test, elapsed, status, outcome);
+            let record = test_record(dut, test, round, elapsed, status, outcome);
             setup.observer().record(&record).map_err(RunError::Store)?;
             match result {
                 Err(TestError::Interrupted) => return Err(RunError::Interrupted),

@@ -10,6 +10,8 @@ pub struct Session {
     pub seed: u64,
     /// Profile.
     pub profile: Profile,
+    /// Round that runs, from 1.
+    pub round: u32,
     /// Numbers and keys of its trials.
     pub keys: TrialKeys,
 }
@@ -17,6 +19,6 @@ pub struct Session {
 impl Session {
     /// A run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
     pub fn new(seed: u64, profile: Profile, secret: u64) -> Session {
-        Session { seed, profile, keys: TrialKeys::new(secret) }
+        Session { seed, profile, round: 1, keys: TrialKeys::new(secret) }
     }
 }

@@ -2,13 +2,14 @@
 
 use super::Figure;
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Discrete, Hypergeometric, StudentsT};
 
 /// How figures are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// By their ratio: rates, latencies, times, table sizes. Figures are above 0.
+    #[default]
     Ratio,
     /// By their difference: loss, and whatever may be 0.
     Difference,
@@ -78,6 +79,17 @@ pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Optio
         deviation: claim.deviation,
         matters: claim.median >= least && claim.median > 0.0,
     })
+}
+
+/// Probability to see failures as unevenly distributed as these, or more so, where both DUTs fail equally often: Fisher's exact
+/// test, two-sided. Each is `(rounds that failed, rounds)`.
+pub fn compare_failures(a: (usize, usize), b: (usize, usize)) -> f64 {
+    let (failed, rounds) = ((a.0 + b.0) as u64, (a.1 + b.1) as u64);
+    let Ok(by_chance) = Hypergeometric::new(rounds, failed, a.1 as u64) else { return 1.0 };
+    let seen = by_chance.pmf(a.0 as u64);
+    let all = (0..=failed.min(a.1 as u64)).map(|count| by_chance.pmf(count));
+    // A hair above: those that are exactly as unlikely count.
+    all.filter(|p| *p <= seen * (1.0 + 1e-9)).sum::<f64>().min(1.0)
 }
 
 /// A one-sided test.
@@ -219,6 +231,15 @@ mod tests {
         let compared = compare(&exact(&[0.0; 6]), &exact(&[100.0, 99.0, 101.0, 98.0, 102.0, 100.0]), &RATE).unwrap();
         assert!(compared.p < 1e-6 && !compared.a_is_better && compared.matters);
         assert!((compared.difference + 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn failures_are_held_against_each_other_by_fishers_test() {
+        // 2 of 12 tables have all failures on one side: 2 / C(12, 6).
+        assert!((compare_failures((6, 6), (0, 6)) - 2.0 / 924.0).abs() < 1e-9);
+        // The lady who tastes tea: 3 of 4 right, two-sided 0.4857.
+        assert!((compare_failures((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
+        assert!((compare_failures((0, 6), (0, 6)) - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -13,11 +13,32 @@ mod compare;
 mod family;
 mod summary;
 
-pub use compare::{Comparison, Rule, Scale, compare};
+pub use compare::{Comparison, Rule, Scale, compare, compare_failures};
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, summarize};
 
 use serde::{Deserialize, Serialize};
+
+/// What one round says of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RoundFigure {
+    /// The DUT's figure.
+    Measured(Figure),
+    /// The DUT gave none: it failed.
+    Failed,
+    /// It was not measured, or does not apply; this says nothing of the DUT.
+    NotMeasured,
+}
+
+impl RoundFigure {
+    /// The figure, if there is one.
+    pub fn figure(self) -> Option<Figure> {
+        match self {
+            RoundFigure::Measured(figure) => Some(figure),
+            RoundFigure::Failed | RoundFigure::NotMeasured => None,
+        }
+    }
+}
 
 /// A figure of one round: a value, or bounds between which it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -66,6 +66,8 @@ pub struct Suite {
     pub profile: Profile,
     /// Seed of every pseudo-random choice; reported.
     pub seed: u64,
+    /// How often each DUT is brought up and goes through all tests.
+    pub rounds: u32,
     /// Routers under test, at least one, names unique.
     pub duts: Vec<DutConfig>,
     /// Ports of the tester, at least two, names unique. Port i of the tester faces port i of the DUT.

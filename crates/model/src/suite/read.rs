@@ -14,10 +14,11 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 11] = [
+pub(crate) const KEYS: [&str; 12] = [
     "suite",
     "title",
     "profile",
+    "rounds",
     "seed",
     "duts",
     "ports",
@@ -39,7 +40,12 @@ pub struct Overrides {
     pub tests: Vec<String>,
     /// Seed instead of the suite's.
     pub seed: Option<u64>,
+    /// Number of rounds instead of the suite's.
+    pub rounds: Option<u32>,
 }
+
+/// More rounds than anybody needs.
+pub const MAX_ROUNDS: u64 = 1_000;
 
 /// Reads a suite. `file_name` is what errors call the file; files that the suite names are relative to its folder.
 ///
@@ -85,6 +91,10 @@ fn suite(
         Some(node) => whole(node, "`seed`", 0, u64::MAX, problems),
         None => Some(DEFAULT_SEED),
     };
+    let rounds = match get("rounds") {
+        Some(node) => Some(whole(node, "`rounds`", 1, MAX_ROUNDS, problems)? as u32),
+        None => None,
+    };
     let public = match get("allow_public_addresses") {
         Some(node) => flag(node, "`allow_public_addresses`", problems),
         None => Some(false),
@@ -129,6 +139,7 @@ fn suite(
         title: title?,
         profile: overrides.profile.or(profile)?,
         seed: overrides.seed.or(seed)?,
+        rounds: overrides.rounds.or(rounds).unwrap_or_else(|| default_rounds(profile_used, duts.len())),
         duts,
         ports: ports?,
         bgp: match bgp {
@@ -138,6 +149,16 @@ fn suite(
         flows: flows?,
         tests,
     })
+}
+
+/// One DUT alone is compared with nobody. Six rounds are the fewest whose least and greatest figure hold the true median with more than
+/// 95 % confidence.
+fn default_rounds(profile: Profile, duts: usize) -> u32 {
+    match (duts, profile) {
+        (..=1, _) => 1,
+        (_, Profile::Quick) => 6,
+        (_, Profile::Conformant) => 10,
+    }
 }
 
 fn title(node: &Node, problems: &mut Problems) -> Option<String> {

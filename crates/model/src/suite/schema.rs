@@ -39,6 +39,10 @@ fn section(key: &str, registry: &Registry) -> Value {
                             takes those of the RFCs.",
             "enum": ["quick", "conformant"], "default": "quick",
         }),
+        "rounds" => json!({
+            "description": "How often each DUT is brought up and goes through all tests. Ranks and intervals come from the                             rounds. Default: 1 for one DUT; for several 6, or 10 with the profile `conformant`.",
+            "type": "integer", "minimum": 1, "maximum": super::read::MAX_ROUNDS,
+        }),
         "seed" => json!({
             "description": "Seed of every pseudo-random choice.",
             "type": "integer", "minimum": 0, "default": super::read::DEFAULT_SEED,

@@ -129,7 +129,7 @@ fn summary(view: &View) -> Markup {
                     } }
                     tbody {
                         @if view.duts.len() > 1 { tr.overall {
-                            th scope="row" { "Overall" small { "mean rank over the figures that all have" } }
+                            th scope="row" { "Overall" small { "mean rank over the tests that all have" } }
                             @for d in order { td.n { (overall(view, *d)) } }
                         } }
                         @for (i, figure) in view.ranking.figures.iter().enumerate() {
@@ -141,6 +141,11 @@ fn summary(view: &View) -> Markup {
                             tr {
                                 th scope="row" {
                                     (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
+                                    @if let Some(least) = grid::detectable(figure) {
+                                        small title="this run would have found a difference of this size with a probability of 90 %" {
+                                            "tells " (least) " apart"
+                                        }
+                                    }
                                 }
                                 @for d in order { (tables::figure_cell(view, figure, *d)) }
                             }

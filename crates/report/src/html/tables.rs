@@ -3,11 +3,12 @@
 use super::trials;
 use crate::format::{DASH, cell};
 use crate::grid;
-use crate::rank::Ranked;
+use crate::rank::{Entry, Ranked};
 use crate::view::{MergedTable, View};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::Bandwidth;
+use drophammer_model::statistics::Figure;
 use maud::{Markup, html};
 
 /// So many trials of a row are named at once; more open by a click.
@@ -22,7 +23,7 @@ pub fn or_dash(text: &str) -> &str {
 pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     let entry = &figure.entries[dut];
     let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
-    let best = rank == Some(1) && entry.value().is_some() && !grid::all_limited(view, figure, dut);
+    let best = grid::is_best(view, figure, dut);
     let title = entry.tester_limited().then_some("tester-limited: the DUT may do better");
     html! {
         td.n.best[best] title=[title] {
@@ -34,6 +35,38 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
                 None if view.duts.len() > 1 => { span.rank.none {} }
                 None => {}
             }
+            @if let Some(interval) = grid::interval(figure, dut) {
+                div.rounds title=(interval) { (strip(figure, dut)) small { (interval) } }
+            }
+        }
+    }
+}
+
+/// Width and height of [`strip`].
+const STRIP: (f64, f64) = (120.0, 12.0);
+
+/// One dot per round on a line from the least to the most that any DUT has in this figure, and a mark at the median.
+fn strip(figure: &Ranked, dut: usize) -> Markup {
+    let bounds = |entry: &Entry| -> Vec<f64> {
+        let figures = entry.rounds.iter().filter_map(|round| round.figure());
+        figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
+    };
+    let all = figure.entries.iter().flat_map(bounds);
+    let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    let (width, height) = STRIP;
+    let x = |value: f64| match high > low {
+        true => 4.0 + (value - low) / (high - low) * (width - 8.0),
+        false => width / 2.0,
+    };
+    let entry = &figure.entries[dut];
+    let median = entry.summary.map(|summary| summary.median.bound()).filter(|median| median.is_finite());
+    html! {
+        svg.strip width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } aria-hidden="true" {
+            line x1="0" x2=(width) y1=(height / 2.0) y2=(height / 2.0) {}
+            @if let Some(median) = median {
+                rect x=(format!("{:.1}", x(median) - 1.0)) y="0" width="2" height=(height) {}
+            }
+            @for value in bounds(entry) { circle cx=(format!("{:.1}", x(value))) cy=(height / 2.0) r="2.5" {} }
         }
     }
 }

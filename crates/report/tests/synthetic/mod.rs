@@ -6,6 +6,7 @@ use drophammer_model::outcome::{
     Cell, Column, Outcome, Plot, PlotKind, Point, RankFigure, Row, Series, Table, Verdict,
 };
 use drophammer_model::record::{Ended, FORMAT, Note, Started, TestRecord, TestStatus, TrialRecord};
+use drophammer_model::statistics::Scale;
 use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
 use drophammer_store::Run;
 use serde_json::json;
@@ -37,6 +38,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
     };
     TrialRecord {
         dut: dut.into(),
+        round: 1,
         test: test.into(),
         attempt: 1,
         time: "2026-11-21T03:45:10Z".into(),
@@ -120,6 +122,9 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
                 higher_is_better: true,
                 tester_limited: limited,
                 resolution: 0.01,
+                scale: Scale::Ratio,
+                least: 0.03,
+                rounds: Vec::new(),
             });
         }
     }
@@ -210,6 +215,9 @@ fn latency_test(dut: usize) -> Outcome {
             higher_is_better: false,
             tester_limited: false,
             resolution: 0.02,
+            scale: Scale::Ratio,
+            least: 0.03,
+            rounds: Vec::new(),
         }],
         ..Default::default()
     }
@@ -279,6 +287,9 @@ fn flap_test(dut: usize) -> Outcome {
             higher_is_better: false,
             tester_limited: false,
             resolution: 0.01,
+            scale: Scale::Ratio,
+            least: 0.03,
+            rounds: Vec::new(),
         }],
         ..Default::default()
     }
@@ -286,6 +297,7 @@ fn flap_test(dut: usize) -> Outcome {
 
 fn record(dut: usize, test: &str, title: &str, status: TestStatus, outcome: Outcome) -> TestRecord {
     TestRecord {
+        round: 1,
         dut: NAMES[dut].into(),
         test: test.into(),
         title: title.into(),
@@ -317,6 +329,7 @@ pub fn run(duts: usize) -> Run {
             seed: 2544,
             duts: NAMES[..duts].iter().map(|n| (*n).into()).collect(),
             tests: titles.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(),
+            rounds: 1,
             command: vec!["drophammer".into(), "run".into(), "suites/quick-look.yaml".into()],
             environment: Environment {
                 drophammer: "0.1.0".into(),
@@ -387,4 +400,23 @@ pub fn run(duts: usize) -> Run {
     spoilt.result.validity = Validity::Invalid(vec!["held off the processor for 12 ms".into()]);
     run.trials.push(spoilt);
     run
+}
+
+/// The same run in `rounds` rounds, the figures of which differ by up to 0.5 % from each other.
+pub fn in_rounds(run: &Run, rounds: u32) -> Run {
+    let mut all = run.clone();
+    all.started.rounds = rounds;
+    all.tests.clear();
+    for round in 1..=rounds {
+        for (place, record) in run.tests.iter().enumerate() {
+            let mut record = record.clone();
+            record.round = round;
+            for (at, rank) in record.outcome.ranks.iter_mut().enumerate() {
+                let step = (round as usize * 7 + place * 5 + at * 3) % 11;
+                rank.value = rank.value.map(|value| value * (1.0 + 0.001 * (step as f64 - 5.0)));
+            }
+            all.tests.push(record);
+        }
+    }
+    all
 }

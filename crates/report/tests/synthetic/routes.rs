@@ -107,6 +107,7 @@ pub fn add(run: &mut Run, long: u32) {
         let plots = vec![skyline(slow), rates(slow, long), stairs(slow), sorted(slow, long)];
         run.tests.push(TestRecord {
             dut,
+            round: 1,
             test: "bgp_convergence".into(),
             title: "BGP convergence".into(),
             parameters: serde_json::json!({ "routes": ROUTES }),

@@ -87,6 +87,7 @@ impl Runner<'_> {
                 setup.observer().progress(&Progress::TestEnded { dut: TESTER, title, problem });
                 records.push(Record::Test(Box::new(TestRecord {
                     dut: TESTER.into(),
+                    round: 1,
                     test: "tester_ceiling".into(),
                     title: title.into(),
                     parameters: params.to_json(),
@@ -219,6 +220,7 @@ pub(super) fn sending_ceilings(setup: &mut TestSetup<'_>, dut: &DutConfig, suite
     setup.ceilings = found;
     let record = Record::Test(Box::new(TestRecord {
         dut: dut.name.clone(),
+        round: 1,
         test: setup.bench().test.clone(),
         title: "Offered load".into(),
         parameters: serde_json::Value::Null,

@@ -171,6 +171,7 @@ impl Runner<'_> {
             seed: self.test.seed,
             duts: self.test.backends.iter().map(|b| b.spec.name.to_owned()).collect(),
             tests: verdict.into_iter().chain(steps).collect(),
+            rounds: 1,
             command: self.test.command.clone(),
             environment: self.test.environment.clone(),
         }
@@ -410,5 +411,14 @@ fn test_record(
     outcome: Outcome,
 ) -> Record {
     let (dut, test, title) = (backend.to_owned(), test.to_owned(), title.to_owned());
-    Record::Test(Box::new(TestRecord { dut, test, title, parameters: params.to_json(), elapsed_s, status, outcome }))
+    Record::Test(Box::new(TestRecord {
+        dut,
+        test,
+        round: 1,
+        title,
+        parameters: params.to_json(),
+        elapsed_s,
+        status,
+        outcome,
+    }))
 }

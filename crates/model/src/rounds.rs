@@ -1,0 +1,232 @@
+//! One record of a test from those of all rounds, so that a report shows each test once.
+
+use crate::outcome::{Cell, Outcome, Plot, Point, RankFigure, Row, Series, Table};
+use crate::record::{TestRecord, TestStatus};
+use crate::statistics::RoundFigure;
+use std::collections::BTreeSet;
+
+/// Puts the records of one test on one DUT together, one per round, in order; `None` without any.
+///
+/// Numbers in tables become the medians over the rounds that completed. A table whose rows are not the same in every round
+/// shows those of the first round that completed, and says so. Figures for ranks keep the value of each round beside the
+/// median. Points of curves become medians with their least and most; single dots are all kept.
+pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
+    let (first, rest) = rounds.split_first()?;
+    if rest.is_empty() {
+        let mut only = (*first).clone();
+        only.outcome.ranks.iter_mut().for_each(|rank| rank.rounds = vec![rank.round()]);
+        return Some(only);
+    }
+    let completed: Vec<&TestRecord> =
+        rounds.iter().copied().filter(|record| record.status == TestStatus::Completed).collect();
+    // Partial results are better than none, but do not mix with whole ones.
+    let used = if completed.is_empty() { rounds.to_vec() } else { completed };
+    let outcomes: Vec<&Outcome> = used.iter().map(|record| &record.outcome).collect();
+    let status = match used.len() == rounds.len() {
+        true if used[0].status == TestStatus::Completed => TestStatus::Completed,
+        // None completed.
+        true => first.status.clone(),
+        false => TestStatus::Completed,
+    };
+    let mut notes = notes(rounds);
+    for record in rounds.iter().filter(|record| record.status != TestStatus::Completed) {
+        if let TestStatus::Failed(why) | TestStatus::Unfit(why) | TestStatus::Skipped(why) = &record.status {
+            notes.push(format!("round {}: {why}", record.round));
+        }
+    }
+    let mut outcome =
+        Outcome { tables: Vec::new(), plots: Vec::new(), ranks: ranks(rounds), verdicts: verdicts(rounds), notes };
+    for key in keys(outcomes.iter().flat_map(|o| &o.tables).map(|table| table.key.as_str())) {
+        let tables: Vec<&Table> = outcomes.iter().filter_map(|o| o.tables.iter().find(|t| t.key == key)).collect();
+        let (table, differ) = combine_tables(&tables);
+        if differ {
+            outcome.notes.push(format!("{}: rounds have different rows; those of one round are shown", table.title));
+        }
+        outcome.tables.push(table);
+    }
+    for key in keys(outcomes.iter().flat_map(|o| &o.plots).map(|plot| plot.key.as_str())) {
+        let plots: Vec<&Plot> = outcomes.iter().filter_map(|o| o.plots.iter().find(|p| p.key == key)).collect();
+        outcome.plots.push(combine_plots(&plots));
+    }
+    Some(TestRecord {
+        elapsed_s: rounds.iter().map(|record| record.elapsed_s).sum(),
+        status,
+        outcome,
+        ..(*first).clone()
+    })
+}
+
+/// Each once, in the order of their first appearance.
+fn keys<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = BTreeSet::new();
+    all.filter(|key| seen.insert(*key)).collect()
+}
+
+/// Notes of all rounds, each once, with the rounds that have it where not all have.
+fn notes(rounds: &[&TestRecord]) -> Vec<String> {
+    let texts = keys(rounds.iter().flat_map(|record| &record.outcome.notes).map(String::as_str));
+    let with_rounds = texts.into_iter().map(|text| {
+        let has = |record: &&&TestRecord| record.outcome.notes.iter().any(|note| note == text);
+        let in_rounds: Vec<String> = rounds.iter().filter(has).map(|record| record.round.to_string()).collect();
+        match in_rounds.len() == rounds.len() {
+            true => text.to_owned(),
+            false => format!("{text} (round {})", in_rounds.join(", ")),
+        }
+    });
+    with_rounds.collect()
+}
+
+fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
+    let all = || rounds.iter().flat_map(|record| &record.outcome.ranks);
+    let combined = keys(all().map(|rank| rank.key.as_str())).into_iter().filter_map(|key| {
+        let found: Vec<Option<&RankFigure>> =
+            rounds.iter().map(|record| record.outcome.ranks.iter().find(|rank| rank.key == key)).collect();
+        let known: Vec<&RankFigure> = found.iter().flatten().copied().collect();
+        let mut values: Vec<f64> = known.iter().filter_map(|rank| rank.value).filter(|v| v.is_finite()).collect();
+        let limited = known.iter().filter(|rank| rank.tester_limited).count();
+        Some(RankFigure {
+            value: median(&mut values),
+            tester_limited: 2 * limited > known.len(),
+            resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
+            least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
+            rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
+            ..(*known.first()?).clone()
+        })
+    });
+    combined.collect()
+}
+
+/// A figure that is not there says nothing against a DUT (no burst to find where it forwards at line rate; the tester could
+/// not measure), unless the test failed with the DUT.
+fn round(rank: Option<&RankFigure>, status: &TestStatus) -> RoundFigure {
+    match (rank, status) {
+        (Some(rank), _) => rank.round(),
+        (None, TestStatus::Failed(_)) => RoundFigure::Failed,
+        (None, _) => RoundFigure::NotMeasured,
+    }
+}
+
+/// Criteria of the suite, each once; met if every round met it.
+fn verdicts(rounds: &[&TestRecord]) -> Vec<crate::outcome::Verdict> {
+    let all = || rounds.iter().flat_map(|record| &record.outcome.verdicts);
+    let combined = keys(all().map(|verdict| verdict.criterion.as_str())).into_iter().filter_map(|criterion| {
+        let own: Vec<_> = all().filter(|verdict| verdict.criterion == criterion).collect();
+        let found: Vec<&str> = own.iter().map(|verdict| verdict.found.as_str()).collect();
+        let pass = own.iter().all(|verdict| verdict.pass);
+        Some(crate::outcome::Verdict { pass, found: keys(found.into_iter()).join(", "), ..(*own.first()?).clone() })
+    });
+    combined.collect()
+}
+
+/// The median; with an even number the mean of the two in the middle. Sorts `values`.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
+}
+
+/// The table with medians, and whether rounds have different rows.
+fn combine_tables(tables: &[&Table]) -> (Table, bool) {
+    let first = tables[0];
+    let is_same = |table: &&Table| {
+        table.columns == first.columns
+            && table.rows.len() == first.rows.len()
+            && table.rows.iter().zip(&first.rows).all(|(a, b)| key_of(a) == key_of(b))
+    };
+    if !tables.iter().all(is_same) {
+        return (first.clone(), true);
+    }
+    let rows = (0..first.rows.len()).map(|at| combine_rows(&tables.iter().map(|t| &t.rows[at]).collect::<Vec<_>>()));
+    (Table { rows: rows.collect(), ..first.clone() }, false)
+}
+
+/// What names a row: its first cell.
+fn key_of(row: &Row) -> Option<&Cell> {
+    row.cells.first()
+}
+
+fn combine_rows(rows: &[&Row]) -> Row {
+    let cells = (0..rows[0].cells.len()).map(|at| {
+        let cells: Vec<&Cell> = rows.iter().filter_map(|row| row.cells.get(at)).collect();
+        combine_cells(&cells)
+    });
+    let marks = keys(rows.iter().flat_map(|row| &row.marks).map(String::as_str));
+    let with_rounds = marks.into_iter().map(|mark| {
+        let times = rows.iter().filter(|row| row.marks.iter().any(|own| own == mark)).count();
+        if times == rows.len() { mark.to_owned() } else { format!("{mark} ({times} of {} rounds)", rows.len()) }
+    });
+    Row {
+        cells: cells.collect(),
+        trials: rows.iter().flat_map(|row| row.trials.iter().copied()).collect(),
+        marks: with_rounds.collect(),
+    }
+}
+
+fn combine_cells(cells: &[&Cell]) -> Cell {
+    let number = |cell: &&Cell| match cell {
+        Cell::Count(count) => Some(*count as f64),
+        Cell::Number(number) => Some(*number),
+        Cell::None | Cell::Text(_) => None,
+    };
+    let texts = keys(cells.iter().filter_map(|cell| match cell {
+        Cell::Text(text) => Some(text.as_str()),
+        _ => None,
+    }));
+    if !texts.is_empty() {
+        return Cell::Text(texts.join(" / "));
+    }
+    let mut numbers: Vec<f64> = cells.iter().filter_map(number).collect();
+    let whole = cells.iter().all(|cell| matches!(cell, Cell::Count(_) | Cell::None));
+    match median(&mut numbers) {
+        None => Cell::None,
+        Some(median) if whole && median.fract() == 0.0 => Cell::Count(median as u64),
+        Some(median) => Cell::Number(median),
+    }
+}
+
+fn combine_plots(plots: &[&Plot]) -> Plot {
+    let first = plots[0];
+    let names = keys(plots.iter().flat_map(|plot| &plot.series).map(|series| series.name.as_str()));
+    let mut combined = Vec::new();
+    for name in names {
+        for dots in [false, true] {
+            let own: Vec<&Series> = plots
+                .iter()
+                .filter_map(|plot| plot.series.iter().find(|series| series.name == name && series.dots == dots))
+                .collect();
+            combined.extend(combine_series(&own));
+        }
+    }
+    let log_y = plots.iter().any(|plot| plot.log_y);
+    Plot { series: combined, log_y, ..first.clone() }
+}
+
+fn combine_series(all: &[&Series]) -> Option<Series> {
+    let first = *all.first()?;
+    if first.reference {
+        return Some(first.clone());
+    }
+    if first.dots {
+        let points = all.iter().flat_map(|series| series.points.iter().cloned()).collect();
+        return Some(Series { points, ..first.clone() });
+    }
+    let at = |point: &Point| (point.x, point.label.clone());
+    let is_same = |series: &&Series| {
+        series.points.len() == first.points.len()
+            && series.points.iter().zip(&first.points).all(|(a, b)| at(a) == at(b))
+    };
+    if !all.iter().all(is_same) {
+        // Curves at different places have no median: that of one round stands for all.
+        return Some(first.clone());
+    }
+    let points = (0..first.points.len()).map(|at| {
+        let points: Vec<&Point> = all.iter().map(|series| &series.points[at]).collect();
+        let mut values: Vec<f64> = points.iter().map(|point| point.y).collect();
+        let y = median(&mut values).unwrap_or(f64::NAN);
+        let ends = |pick: fn(&(f64, f64)) -> f64| points.iter().filter_map(move |point| point.range.as_ref().map(pick));
+        let least = ends(|range| range.0).chain(values.first().copied()).fold(f64::INFINITY, f64::min);
+        let most = ends(|range| range.1).chain(values.last().copied()).fold(f64::NEG_INFINITY, f64::max);
+        Point { y, range: Some((least, most)), ..points[0].clone() }
+    });
+    Some(Series { points: points.collect(), ..first.clone() })
+}

@@ -1,0 +1,25 @@
+//! A run as if it had one round: the rounds of each test put together.
+
+use drophammer_model::record::TestRecord;
+use drophammer_model::rounds::combine;
+use drophammer_store::Run;
+
+/// The run with one record per DUT and test, made from those of all rounds.
+pub fn combined(run: &Run) -> Run {
+    let mut tests: Vec<(&TestRecord, usize, Vec<&TestRecord>)> = Vec::new();
+    let mut seen: Vec<(&TestRecord, usize)> = Vec::new();
+    for record in &run.tests {
+        // A suite may have a test twice: the second one of a round belongs to the second ones of the others.
+        let same_round =
+            |(r, _): &&(&TestRecord, usize)| (&r.dut, &r.test, r.round) == (&record.dut, &record.test, record.round);
+        let occurrence = seen.iter().filter(same_round).count();
+        seen.push((record, occurrence));
+        let same = tests.iter_mut().find(|(r, n, _)| (&r.dut, &r.test, *n) == (&record.dut, &record.test, occurrence));
+        match same {
+            Some((_, _, rounds)) => rounds.push(record),
+            None => tests.push((record, occurrence, vec![record])),
+        }
+    }
+    let tests = tests.iter().filter_map(|(_, _, rounds)| combine(rounds)).collect();
+    Run { tests, ..run.clone() }
+}

@@ -27,7 +27,7 @@ pub(crate) fn queue_of(frame: &[u8], queues: usize) -> usize {
     // Fowler-Noll-Vo; its upper bits are mixed best.
     let Some(bytes) = hashed else { return 0 };
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3));
-    ((hash >> 32) * queues as u64 >> 32) as usize
+    (((hash >> 32) * queues as u64) >> 32) as usize
 }
 
 #[cfg(test)]

@@ -161,9 +161,12 @@ pub struct RunArgs {
     /// Backend for routers that are not simulated; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
-    /// Threads of the tester; the ports are shared out among them, and each gets its own processor
+    /// Threads of the tester; the queues of the ports are shared out among them, and each gets its own processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
+    /// Queues of each port, so that several threads can share it. The order of frames that come to different queues is not known
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
+    pub queues: u16,
     /// Capture ARP, routing protocols and everything else but test frames in duts/<name>/<port>.pcap; not for simulated routers
     #[arg(long)]
     pub capture: bool,
@@ -203,9 +206,12 @@ pub struct BlastArgs {
     /// Backend that sends and receives the frames; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,
-    /// Threads that send and receive: 2 gives each interface its own
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2), default_value_t = 1)]
+    /// Threads that send and receive: 2 gives each interface its own; more need --queues
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
     pub threads: u16,
+    /// Queues of each interface; what arrives is spread over them by addresses and ports
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
+    pub queues: u16,
     /// Print one JSON object per line instead of a table
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,7 @@ use crate::Exit;
 use crate::args::BlastArgs;
 use crate::clock::secret;
 use crate::observer::stop_flag;
-use crate::run::fail;
+use crate::run::{fail, queues_fit, threads_fit};
 use display::Display;
 use drophammer_model::trial::TrialResult;
 use drophammer_port::auto::AUTO;
@@ -78,10 +78,16 @@ fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
     // The command line knows no other names but the automatic choice.
     let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     (backend.usable)().map_err(Failure::environment)?;
+    let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
+    let fit = threads_fit(threads, job.interfaces.len(), queues, false).and_then(|()| queues_fit(backend, queues));
+    fit.map_err(|text| Failure { exit: Exit::Usage, text })?;
     let clock = SystemClock::start();
-    let mut ports = Vec::new();
+    let (mut ports, mut mtus) = (Vec::new(), Vec::new());
     for name in &job.interfaces {
-        let mut port = drophammer_rig::open(name, backend, clock, None).map_err(Failure::environment)?;
+        let first = ports.len();
+        let opened = drophammer_rig::open(name, backend, queues, clock, None).map_err(Failure::environment)?;
+        ports.extend(opened);
+        let port = &mut ports[first];
         if !port.has_carrier().map_err(Failure::environment)? {
             let text = format!(
                 "interface `{name}` has no carrier; plug the cable in, or set the other end of the virtual link up"
@@ -94,12 +100,12 @@ fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
             let text = format!("frames of {} bytes need an MTU of {needed}, interface `{name}` has {mtu}", job.size);
             return Err(Failure { exit: Exit::Usage, text: format!("{text}; `ip link set {name} mtu {needed}`") });
         }
-        ports.push(port);
+        mtus.push(mtu);
     }
-    let processors = processors(usize::from(args.threads)).map_err(Failure::environment)?;
+    let processors = processors(threads).map_err(Failure::environment)?;
     let seed = secret();
     let host = |(index, link): (usize, &Link)| {
-        let mut host = PortConfig::new(host_mac(seed, index), ports[index].info().mtu);
+        let mut host = PortConfig::new(host_mac(seed, index), mtus[index]);
         link.give(&mut host.devices[0]);
         host
     };

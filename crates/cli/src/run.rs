@@ -9,8 +9,8 @@ use crate::progress::Display;
 use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
-use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
+use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -41,15 +41,34 @@ pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
     })
 }
 
-/// Can `threads` threads of the tester share `ports` ports?
-fn threads_fit(threads: usize, ports: usize, simulated: bool) -> Result<(), String> {
+/// Can `threads` threads of the tester share `ports` ports with `queues` queues each?
+pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -> Result<(), String> {
     if threads > 1 && simulated {
         return Err(format!("simulated routers run in virtual time on one thread, not {threads}; omit --threads"));
     }
-    if threads > ports {
-        return Err(format!("{threads} threads cannot share {ports} ports; say --threads {ports} or less"));
+    let most = ports * queues as usize;
+    if threads > most {
+        let more = threads.div_ceil(ports);
+        return Err(format!(
+            "{threads} threads cannot share {most} queues of {ports} ports; say --threads {most} or less, or --queues {more}"
+        ));
     }
     Ok(())
+}
+
+/// Can `backend` open so many queues of an interface?
+pub fn queues_fit(backend: &Backend, queues: u32) -> Result<(), String> {
+    if queues <= backend.most_queues {
+        return Ok(());
+    }
+    let (name, most) = (backend.spec.name, backend.most_queues);
+    let able: Vec<_> = INTERFACE_BACKENDS
+        .iter()
+        .filter(|b| b.most_queues >= queues)
+        .map(|b| format!("--backend {}", b.spec.name))
+        .collect();
+    let remedy = if able.is_empty() { String::new() } else { format!(", or {}", able.join(" or ")) };
+    Err(format!("the backend {name} opens up to {most} queues of a port, not {queues}; say --queues {most}{remedy}"))
 }
 
 /// `drophammer run`.
@@ -76,7 +95,9 @@ pub fn run(args: &RunArgs) -> Exit {
         return fail(Exit::Environment, e);
     }
     let threads = usize::from(args.threads);
-    if let Err(e) = threads_fit(threads, suite.ports.len(), simulated) {
+    let queues = u32::from(args.queues);
+    let fit = threads_fit(threads, suite.ports.len(), queues, simulated);
+    if let Err(e) = fit.and_then(|()| if simulated { Ok(()) } else { queues_fit(backend, queues) }) {
         return fail(Exit::Usage, e);
     }
     for left in drophammer_lab::sweep() {
@@ -90,7 +111,7 @@ pub fn run(args: &RunArgs) -> Exit {
     let mut lab = if simulated {
         None
     } else {
-        match Lab::enter(&LabOptions { keep: vec![folder.clone()] }) {
+        match Lab::enter(&LabOptions { keep: vec![folder.clone()], queues }) {
             Ok(lab) => Some(lab),
             Err(e) => return fail(Exit::Environment, e),
         }
@@ -129,6 +150,7 @@ pub fn run(args: &RunArgs) -> Exit {
         suite: &suite,
         lab: lab.as_mut(),
         backend,
+        queues,
         processors: &processors,
         work_dir: &work_dir,
         capture: args.capture,

@@ -78,7 +78,7 @@ pub fn run(args: &SelftestArgs) -> Exit {
         Ok(folder) => folder,
         Err(exit) => return exit,
     };
-    let mut lab = match Lab::enter(&LabOptions { keep: vec![folder.clone()] }) {
+    let mut lab = match Lab::enter(&LabOptions { keep: vec![folder.clone()], ..LabOptions::default() }) {
         Ok(lab) => lab,
         Err(e) => return fail(Exit::Environment, e),
     };

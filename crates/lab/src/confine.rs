@@ -79,9 +79,7 @@ pub(crate) fn confine(
         write_sys(netns, &format!("class/net/{name}/threaded"), "0")?;
         netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None)?;
     }
-    let steered: Result<(), LabError> = interfaces
-        .iter()
-        .try_for_each(|name| write_sys(netns, &format!("class/net/{name}/queues/rx-0/rps_cpus"), &cpu::mask(cpus.dut)));
+    let steered: Result<(), LabError> = interfaces.iter().try_for_each(|name| steer(netns, name, cpus.dut));
     let text = match steered {
         Ok(()) => format!(
             "network namespace; receive work is steered (RPS) to processor {}, its processor time is not \
@@ -104,6 +102,19 @@ pub(crate) fn favour(which: &str, ids: impl Iterator<Item = u32>) -> bool {
     let mut command = Command::new(program);
     command.args(["-n", "-20", which]).args(ids.map(|id| id.to_string()));
     process::output(command, None).is_ok()
+}
+
+/// Steers the receive work of all queues of an interface to a processor.
+fn steer(netns: &Netns, interface: &str, processor: usize) -> Result<(), LabError> {
+    let mut queue = 0;
+    loop {
+        let file = format!("class/net/{interface}/queues/rx-{queue}/rps_cpus");
+        if queue > 0 && !netns.sys(&file).exists() {
+            return Ok(());
+        }
+        write_sys(netns, &file, &cpu::mask(processor))?;
+        queue += 1;
+    }
 }
 
 fn write_sys(netns: &Netns, file: &str, value: &str) -> Result<(), LabError> {

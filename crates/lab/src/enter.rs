@@ -25,6 +25,8 @@ pub struct LabOptions {
     /// Existing folders that must stay visible even where they lie below `/run` or `/var/tmp`, which the lab covers: the
     /// folder of results. The current folder always stays.
     pub keep: Vec<PathBuf>,
+    /// Queues of the links between tester and router, in each direction; one where it is 0.
+    pub queues: u32,
 }
 
 /// What every part of the lab refers to.
@@ -43,10 +45,19 @@ pub(crate) struct Shared {
     /// Folder of the host on which labs lock each other out while they look for new kernel threads.
     pub(crate) lock: Option<File>,
     pub(crate) cpus: CpuPlan,
+    queues: u32,
     neighbours: Limits,
     pub(crate) mark: String,
     /// Folder for sockets and mount points of daemons, seen by the lab alone and gone with it.
     pub(crate) state: PathBuf,
+}
+
+impl Shared {
+    /// What ip(8) is told of the queues of a link; nothing where there is one.
+    pub(crate) fn queues(&self) -> String {
+        let count = self.queues;
+        if count > 1 { format!(" numtxqueues {count} numrxqueues {count}") } else { String::new() }
+    }
 }
 
 /// The lab: this process, moved into namespaces of its own.
@@ -77,6 +88,7 @@ impl Lab {
         let lock = open("/run/lock").or_else(|_| open("/tmp")).ok();
         let mark = sweep::mark();
         let (keep, here) = kept(options)?;
+        let queues = options.queues.max(1);
 
         let root = leave_host()?;
         mounts::make_private()?;
@@ -90,7 +102,8 @@ impl Lab {
 
         let (holder, pids) = start_holder(&mark)?;
         let tester = own_namespace()?;
-        let shared = Arc::new(Shared { root, host, host_mounts, tester, pids, lock, cpus, neighbours, mark, state });
+        let shared =
+            Arc::new(Shared { root, host, host_mounts, tester, pids, lock, cpus, queues, neighbours, mark, state });
         let lab = Lab { shared, holder };
         // The tester's ends carry no address and say nothing by themselves.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];

@@ -99,7 +99,10 @@ impl Topology {
             let (t, d, mtu) = (tester_interface(i), dut_interface(i), port.mtu);
             let wide = mtu + room_for_tags(port.vlans.iter().map(|v| v.tags.len()));
             let netns = topology.dut.path();
-            lines.push(format!("link add {t} mtu {wide} type veth peer name {d} mtu {mtu} netns {netns}"));
+            let queues = shared.queues();
+            lines.push(format!(
+                "link add {t} mtu {wide}{queues} type veth peer name {d} mtu {mtu}{queues} netns {netns}"
+            ));
             lines.push(format!("link set {t} arp off multicast off up"));
             topology.interfaces.push(TesterInterface { name: t, netns: Where::Tester, dut_mac: None });
         }
@@ -239,7 +242,8 @@ impl Loop {
             let (a, b) = (tester_interface(2 * i), tester_interface(2 * i + 1));
             let mtu = |port: &PortConfig| port.mtu + room_for_tags(port.vlans.iter().map(|v| v.tags.len()));
             let (mtu_a, mtu_b) = (mtu(&pair[0]), mtu(&pair[1]));
-            lines.push(format!("link add {a} mtu {mtu_a} type veth peer name {b} mtu {mtu_b}"));
+            let queues = shared.queues();
+            lines.push(format!("link add {a} mtu {mtu_a}{queues} type veth peer name {b} mtu {mtu_b}{queues}"));
             for name in [a, b] {
                 lines.push(format!("link set {name} arp off multicast off up"));
                 made.interfaces.push(TesterInterface { name: name.clone(), netns: Where::Tester, dut_mac: None });

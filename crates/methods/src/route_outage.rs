@@ -181,10 +181,11 @@ impl OutageReport {
 /// Points of a curve at most; more do not show.
 const POINTS: usize = 2_000;
 
-/// Frames out of order; `None` where the frames of a group came by several ports, between which there is no order.
+/// Frames out of order; `None` where the frames of a group came by several ports or queues, between which there is no order.
 fn reordered(result: &TrialResult) -> Option<u64> {
     let ports = |g: &GroupCounts| g.arrived_at.iter().filter(|frames| **frames > 0).count();
-    result.groups.iter().all(|g| ports(g) < 2).then(|| result.sum(|g| g.reordered))
+    let of_group = |g: &GroupCounts| g.known_reordered().filter(|_| ports(g) < 2);
+    result.groups.iter().map(of_group).sum()
 }
 
 /// Lists routes as a table of prefixes.

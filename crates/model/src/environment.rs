@@ -39,6 +39,10 @@ fn one() -> u32 {
     1
 }
 
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 /// What is known of one DUT as it was tested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DutRecord {
@@ -81,6 +85,9 @@ pub struct PortRecord {
     pub backend: String,
     /// Driver (`veth`).
     pub driver: String,
+    /// Queues by which the tester sends and receives; runs of before there could be several were made with one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub queues: u32,
     /// MTU in bytes.
     pub mtu: u32,
     /// Speed for which loads are computed, in bit/s.

@@ -270,6 +270,10 @@ pub struct GroupCounts {
     pub reordered_3: u64,
     /// Frames in sequence as the 2001 core router test counts: sequence exactly one above that of the frame before it.
     pub in_sequence: u64,
+    /// Received frames of flows whose frames came to several queues of a port. Nothing is known of their order, and they are not
+    /// in the counts of reordering and sequence above.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub order_unknown: u64,
     /// Received, but more than the late threshold after departure; part of `received`.
     pub late: u64,
     /// Arrived with a payload that the checksum or the signature refutes; not part of `received`.
@@ -335,6 +339,10 @@ pub struct Health {
     /// Sending ports whose frames were made in the kernel; those of the others were made by the packet loop.
     #[serde(default)]
     pub kernel_generators: u32,
+    /// Frames of which copies came to queues of several threads. Latency, bytes and time bins count each of these copies. They
+    /// are looked for among the last frames of each flow, as many as the receiver remembers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copies_apart: u64,
 }
 
 /// May this trial be used?
@@ -390,6 +398,13 @@ pub struct TrialResult {
     /// What is stored of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub destination_summaries: Vec<DestinationSummary>,
+}
+
+impl GroupCounts {
+    /// RFC 4737 type-P-reordered frames; `None` where frames came to several queues, between which there is no order.
+    pub fn known_reordered(&self) -> Option<u64> {
+        (self.order_unknown == 0).then_some(self.reordered)
+    }
 }
 
 impl TrialResult {

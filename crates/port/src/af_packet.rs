@@ -36,7 +36,7 @@ const MIN_SLOT: usize = 33 * 64;
 /// Wanted receive buffer: room for more than a gap of 10 ms at a million frames per second.
 const RECEIVE_BUFFER: usize = 64 << 20;
 /// Sockets that the kernel spreads over at most.
-const MOST_QUEUES: u32 = 256;
+pub(crate) const MOST_QUEUES: u32 = 256;
 /// Wanted send buffer.
 const SEND_BUFFER: usize = 8 << 20;
 

@@ -18,6 +18,7 @@ pub static AUTO: Backend = Backend {
     usable: || Ok(()),
     open,
     open_queues,
+    most_queues: af_packet::MOST_QUEUES,
 };
 
 /// Drivers of links that the kernel only imagines.

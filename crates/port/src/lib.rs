@@ -17,6 +17,7 @@ pub mod live_frames;
 pub mod memory;
 pub mod priority;
 pub mod simulated;
+mod spread;
 pub mod tap;
 pub mod wait;
 
@@ -50,6 +51,8 @@ pub struct Backend {
     /// Opens several queues of it. Each frame arrives at one of them, and all frames with the same addresses and ports at the same one, in
     /// order, where the device keeps to that (RSS). Fails with [`PortError::Open`] where there are not as many.
     pub open_queues: OpenQueues,
+    /// Queues of an interface that it opens at most, where the device has as many.
+    pub most_queues: u32,
 }
 
 /// Ports of one backend as ports of any.
@@ -64,18 +67,21 @@ pub static INTERFACE_BACKENDS: &[Backend] = &[
         usable: || Ok(()),
         open: |interface, clock| Ok(Box::new(af_packet::AfPacket::open(interface, clock)?)),
         open_queues: |interface, queues, clock| Ok(boxed(af_packet::AfPacket::open_queues(interface, queues, clock)?)),
+        most_queues: af_packet::MOST_QUEUES,
     },
     Backend {
         spec: &af_xdp::SPEC,
         usable: af_xdp::usable,
         open: |interface, clock| Ok(Box::new(af_xdp::AfXdp::open(interface, clock)?)),
         open_queues: |interface, queues, clock| Ok(boxed(af_xdp::AfXdp::open_queues(interface, queues, clock)?)),
+        most_queues: af_packet::MOST_QUEUES,
     },
     Backend {
         spec: &live_frames::SPEC,
         usable: live_frames::usable,
         open: |interface, clock| Ok(Box::new(live_frames::LiveFrames::open(interface, clock)?)),
         open_queues: live_frames::open_queues,
+        most_queues: 1,
     },
 ];
 

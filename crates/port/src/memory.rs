@@ -3,6 +3,10 @@
 //! It shows what generator and analyzer can do by themselves, and lets the loop of a trial run where there is no network
 //! at all. A frame is copied once, into a ring with one writer and one reader, and read where it lies.
 
+mod queues;
+
+pub use queues::{MemoryQueue, queues};
+
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
@@ -120,6 +124,13 @@ pub fn pair(macs: [MacAddr; 2], mtu: u32, clock: SystemClock) -> [MemoryPort; 2]
         seen_taken: 0,
         lent: 0,
     })
+}
+
+impl MemoryPort {
+    /// Is there something to receive?
+    fn waits(&self) -> bool {
+        self.incoming.written.0.load(Ordering::Acquire) > self.lent
+    }
 }
 
 impl Port for MemoryPort {

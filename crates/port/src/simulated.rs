@@ -62,6 +62,7 @@ pub trait Device {
 struct World {
     now: Instant,
     device: Box<dyn Device>,
+    /// One per queue of each port.
     links: Vec<Link>,
     spares: Spares,
 }
@@ -119,7 +120,10 @@ pub struct SimulatedClock(Rc<RefCell<World>>);
 /// A port of the simulated world.
 pub struct SimulatedPort {
     world: Rc<RefCell<World>>,
-    index: usize,
+    /// Port of the device that it faces.
+    port: usize,
+    /// Its link.
+    link: usize,
     info: PortInfo,
     slots: Batch,
     /// Slots may lack memory.
@@ -130,21 +134,33 @@ pub struct SimulatedPort {
 
 /// A world with one tester port per MAC address; port i faces the device's port i.
 pub fn world(device: Box<dyn Device>, macs: &[MacAddr], mtu: u32) -> (SimulatedClock, Vec<SimulatedPort>) {
-    let slot = slot_size(mtu);
-    let links = macs.iter().map(|_| Link::new()).collect();
+    world_of_queues(device, macs, mtu, 1)
+}
+
+/// The same with `queues` queues, at least one, for each tester port: the ports of the queues of port 0, then those of port 1,
+/// and so on. The queue at which a frame arrives follows from its addresses and ports.
+pub fn world_of_queues(
+    device: Box<dyn Device>,
+    macs: &[MacAddr],
+    mtu: u32,
+    queues: u32,
+) -> (SimulatedClock, Vec<SimulatedPort>) {
+    let (slot, count) = (slot_size(mtu), queues.max(1));
+    let of_all = || (0..macs.len()).flat_map(|port| (0..count).map(move |index| (port, Queue { index, count })));
+    let links = of_all().map(|(port, queue)| Link::new(port, queue)).collect();
     let world = Rc::new(RefCell::new(World { now: Instant(1), device, links, spares: Spares::new(slot) }));
-    let ports = macs
-        .iter()
+    let ports = of_all()
         .enumerate()
-        .map(|(index, mac)| SimulatedPort {
+        .map(|(link, (port, queue))| SimulatedPort {
             world: world.clone(),
-            index,
+            port,
+            link,
             info: PortInfo {
-                interface: format!("sim{index}"),
-                queue: Queue::ONLY,
+                interface: format!("sim{port}"),
+                queue,
                 backend: SPEC.name,
                 driver: "virtual time".into(),
-                mac: *mac,
+                mac: macs[port],
                 mtu,
                 refusal_is_device_loss: false,
             },
@@ -198,9 +214,9 @@ impl Port for SimulatedPort {
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut world = self.world.borrow_mut();
         let now = world.now;
-        let frames_up = if world.links[self.index].down { 0 } else { frames };
+        let frames_up = if world.links[self.link].down { 0 } else { frames };
         for i in 0..frames_up {
-            world.device.receive(now, self.index, self.slots.frame(i));
+            world.device.receive(now, self.port, self.slots.frame(i));
         }
         Ok(Sent { accepted: frames as u32, ..Sent::default() })
     }
@@ -213,12 +229,12 @@ impl Port for SimulatedPort {
         let mut world = self.world.borrow_mut();
         let world = &mut *world;
         let due = at.iter().take_while(|at| **at <= world.now).count();
-        let due_up = if world.links[self.index].down { 0 } else { due };
+        let due_up = if world.links[self.link].down { 0 } else { due };
         for i in 0..due_up {
-            world.device.receive(world.now, self.index, self.slots.frame(i));
+            world.device.receive(world.now, self.port, self.slots.frame(i));
         }
         if due < at.len() {
-            world.links[self.index].send(&mut self.slots, at, due);
+            world.links[self.link].send(&mut self.slots, at, due);
             self.drained = true;
         }
         Ok(Sent { accepted: at.len() as u32, ..Sent::default() })
@@ -227,7 +243,7 @@ impl Port for SimulatedPort {
     fn receive(&mut self) -> Result<Received<'_>, PortError> {
         let mut world = self.world.borrow_mut();
         let World { links, spares, .. } = &mut *world;
-        links[self.index].lend(&mut self.lent, spares);
+        links[self.link].lend(&mut self.lent, spares);
         Ok(Received::apart(&self.lent.frames, &self.lent.slots))
     }
 
@@ -238,8 +254,9 @@ impl Port for SimulatedPort {
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let mut world = self.world.borrow_mut();
         let now = world.now;
-        world.links[self.index].down = !up;
-        world.device.link(now, self.index, up);
+        let of_port = world.links.iter_mut().filter(|link| link.port == self.port);
+        of_port.for_each(|link| link.down = !up);
+        world.device.link(now, self.port, up);
         Ok(())
     }
 }

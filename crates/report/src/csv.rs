@@ -294,7 +294,7 @@ fn trials(view: &View) -> String {
                 g.received.to_string(),
                 g.lost.to_string(),
                 g.duplicated.to_string(),
-                g.reordered.to_string(),
+                g.known_reordered().map(|n| n.to_string()).unwrap_or_default(),
                 g.late.to_string(),
                 g.corrupted.to_string(),
                 g.stray.to_string(),

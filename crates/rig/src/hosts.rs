@@ -1,17 +1,18 @@
 //! The emulated hosts behind the tester's ports, as the packet loop meets them.
 
+use crate::act::{Act, Acts};
 use crate::config::{Config, PortConfig};
+use crate::metrics::{SessionMetrics, SessionWatch};
+use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
 use drophammer_model::quantity::Instant;
-use drophammer_model::routes::{Packing, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
 use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, VlanNeighbour};
 use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ struct Host {
     spare: Vec<Vec<u8>>,
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
+    passed: Arc<Passed>,
 }
 
 /// Index of a BGP session among all of a rig.
@@ -56,6 +58,7 @@ pub struct Hosts {
     hosts: Vec<Host>,
     /// Where each session is.
     sessions: Vec<RouterPlace>,
+    watch: SessionWatch,
 }
 
 /// Frames of a host that wait at most; a flood of requests must not eat the tester's memory.
@@ -64,6 +67,8 @@ const QUEUE: usize = 1024;
 const QUOTA: usize = 64 << 10;
 /// How long a port whose queue is full is left alone: half of the 256 frames of a virtual link are gone by then.
 pub(crate) const FULL: Duration = Duration::from_micros(100);
+/// How often a lane looks for frames that other lanes pass to its devices.
+const PASSED: Duration = Duration::from_micros(100);
 /// The longest that hosts are left alone.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -80,10 +85,12 @@ impl Hosts {
                 let routers = 0..config.routers.len();
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
-            Host { devices, ids, queue: VecDeque::new(), sent: 0, spare: Vec::new(), fixed: port.dut }
+            let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
+            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
-        Hosts { hosts, sessions }
+        let watch = SessionWatch::new(sessions.len());
+        Hosts { hosts, sessions, watch }
     }
 
     /// BGP sessions of the configuration: in the order of the ports, of the devices of a port, of the routers of a device.
@@ -94,6 +101,17 @@ impl Hosts {
     /// Where the router of a session is.
     pub fn place(&self, session: SessionIndex) -> RouterPlace {
         self.sessions[session]
+    }
+
+    /// For other threads that want to see the sessions while this one serves the hosts.
+    pub fn watch(&self) -> SessionWatch {
+        self.watch.clone()
+    }
+
+    /// What a session is at.
+    pub fn session_metrics(&self, session: SessionIndex) -> SessionMetrics {
+        let place = self.sessions[session];
+        self.hosts.get(place.port).map_or_else(SessionMetrics::default, |host| host.session_metrics(place))
     }
 
     /// The routers that a session is one of, and its number among them.
@@ -167,7 +185,10 @@ impl Hosts {
     /// # Errors
     /// The port's.
     pub fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        poll(self.hosts.iter_mut().enumerate(), now, send)
+        let Hosts { hosts, sessions, watch } = self;
+        let next = poll(hosts.iter_mut().enumerate(), now, send)?;
+        watch.answer(sessions, |place| Some(hosts[place.port].session_metrics(place)));
+        Ok(next)
     }
 
     /// A frame that [`Hosts::poll`] gave away and the port refused: it is sent again first of all at the next poll. Several are in their
@@ -183,13 +204,28 @@ impl Hosts {
         self.hosts[port].sent
     }
 
-    /// The hosts of each lane of `layout`, which is of as many ports as there are hosts.
+    /// The hosts of each lane of `layout`, which is of as many ports as there are hosts. The lane of a port's first queue has its
+    /// hosts; the lanes of its other queues pass frames to it.
     pub fn by_lane(&mut self, layout: &Layout) -> Vec<LaneHosts<'_>> {
-        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(|_| LaneHosts(Vec::new())).collect();
-        for (port, host) in self.hosts.iter_mut().enumerate() {
-            lanes[layout.lane_of(port)].0.push((port, host));
+        let Hosts { hosts, sessions, watch } = self;
+        let lane = |_| LaneHosts { own: Vec::new(), others: Vec::new(), shares: false, sessions, watch };
+        let mut lanes: Vec<LaneHosts<'_>> = (0..layout.lanes()).map(lane).collect();
+        for (port, host) in hosts.iter_mut().enumerate() {
+            let home = layout.lane_of(port);
+            for lane in layout.queues_of(port).map(|queue| layout.lane_of_queue(queue)) {
+                if lane != home && lanes[lane].others.iter().all(|(other, _)| *other != port) {
+                    lanes[lane].others.push((port, host.passed.clone()));
+                }
+            }
+            lanes[home].shares |= layout.is_split(port);
+            lanes[home].own.push((port, host));
         }
         lanes
+    }
+
+    /// Gives the devices what one lane has passed to another and that one has not taken.
+    pub(crate) fn take_passed(&mut self) {
+        self.hosts.iter_mut().for_each(Host::take_passed);
     }
 }
 
@@ -199,12 +235,23 @@ impl Host {
         devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
     }
 
+    fn take_passed(&mut self) {
+        for (at, frame) in self.passed.take() {
+            self.receive(Arrival { frame: &frame, at });
+        }
+    }
+
     fn routers(&self, device: usize) -> Option<&Routers> {
         self.devices.get(*self.ids.get(device)?).protocol()
     }
 
     fn routers_mut(&mut self, device: usize) -> Option<&mut Routers> {
         self.devices.protocol_mut(*self.ids.get(device)?)
+    }
+
+    fn session_metrics(&self, place: RouterPlace) -> SessionMetrics {
+        self.routers(place.device)
+            .map_or_else(SessionMetrics::default, |routers| SessionMetrics::of(routers, place.router))
     }
 
     fn run(&mut self, now: Instant, act: &Act) {
@@ -296,64 +343,15 @@ fn poll<'a>(
 }
 
 /// Hosts of the ports of one lane.
-pub struct LaneHosts<'a>(Vec<(PortIndex, &'a mut Host)>);
-
-/// What routers do at the events of a trial: `(port, what)`.
-pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
-
-/// Something that a router or the link of its port does.
-#[derive(Clone, Debug)]
-pub enum Act {
-    /// A router advertises routes, or withdraws them.
-    Advertise {
-        /// Index of its device on the port.
-        device: usize,
-        /// Its number among the routers of the device.
-        router: usize,
-        /// Advertises, or withdraws?
-        advertise: bool,
-        /// What.
-        routes: Arc<Routes>,
-        /// Which of these.
-        part: Range<u32>,
-        /// How.
-        packing: Packing,
-    },
-    /// A router ends its session.
-    Stop {
-        /// Index of its device on the port.
-        device: usize,
-        /// Its number among the routers of the device.
-        router: usize,
-    },
-    /// The link goes down or up.
-    Link(bool),
-}
-
-impl Act {
-    /// The device that does it; `None` for what the link does.
-    fn device(&self) -> Option<usize> {
-        match self {
-            Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
-            Act::Link(_) => None,
-        }
-    }
-
-    /// Does it with the routers of its device.
-    fn run(&self, now: Instant, routers: &mut Routers) {
-        match self {
-            Act::Advertise { router, advertise, routes, part, packing, .. } => {
-                let adj_rib_out = routers.adj_rib_out(*router);
-                if *advertise {
-                    adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
-                } else {
-                    adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
-                }
-            }
-            Act::Stop { router, .. } => routers.stop(now, *router),
-            Act::Link(_) => {}
-        }
-    }
+pub struct LaneHosts<'a> {
+    own: Vec<(PortIndex, &'a mut Host)>,
+    /// Ports whose hosts are another lane's.
+    others: Vec<(PortIndex, Arc<Passed>)>,
+    /// May other lanes pass frames to `own`?
+    shares: bool,
+    /// Of all lanes.
+    sessions: &'a [RouterPlace],
+    watch: &'a SessionWatch,
 }
 
 /// Hosts of a lane in its packet loop, with the user's wish to stop.
@@ -370,20 +368,31 @@ pub struct HostControl<'a, S> {
 
 impl<S: Fn() -> bool> Control for HostControl<'_, S> {
     fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Result<(), PortError> {
-        if let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| *at == port) {
+        if let Some((_, host)) = self.hosts.own.iter_mut().find(|(at, _)| *at == port) {
             host.receive(arrival);
+        } else if let Some((_, passed)) = self.hosts.others.iter().find(|(at, _)| *at == port) {
+            passed.pass(arrival);
         }
         Ok(())
     }
 
     fn poll(&mut self, now: Instant, send: &mut SendFrame<'_>) -> Result<Instant, PortError> {
-        poll(self.hosts.0.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)
+        if self.hosts.shares {
+            self.hosts.own.iter_mut().for_each(|(_, host)| host.take_passed());
+        }
+        let next = poll(self.hosts.own.iter_mut().map(|(port, host)| (*port, &mut **host)), now, send)?;
+        let LaneHosts { own, sessions, watch, .. } = &self.hosts;
+        watch.answer(sessions, |place| {
+            let (_, host) = own.iter().find(|(port, _)| *port == place.port)?;
+            Some(host.session_metrics(place))
+        });
+        Ok(if self.hosts.shares { next.min(now + PASSED) } else { next })
     }
 
     fn event(&mut self, now: Instant, event: usize, _: &mut SendFrame<'_>) -> Result<bool, PortError> {
         let mut own = false;
         for (port, act) in self.acts.get(event).into_iter().flatten() {
-            let Some((_, host)) = self.hosts.0.iter_mut().find(|(at, _)| at == port) else { continue };
+            let Some((_, host)) = self.hosts.own.iter_mut().find(|(at, _)| at == port) else { continue };
             own = true;
             match act {
                 Act::Link(up) => self.links.push((*port, *up)),
@@ -407,6 +416,58 @@ mod tests {
     use super::*;
     use crate::config::host_mac;
     use drophammer_emulation::device::Address;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_lane_passes_what_is_for_the_devices_of_another() {
+        let port = |i: usize| {
+            let mut port = PortConfig::new(host_mac(1, i), 1500);
+            let ends = [[198, 18, 1, 1], [198, 18, 1, 2]].map(Ipv4Addr::from);
+            port.devices[0].ipv4 = Some(Address { address: ends[i], prefix_len: 24, gateway: ends[i ^ 1] });
+            port
+        };
+        let mut all = Hosts::new(&Config { seed: 1, ports: vec![port(0), port(1)] });
+        let mut asked = Vec::new();
+        all.poll(Instant(1), &mut |_, frame| {
+            asked.push(frame.to_vec());
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(asked.len(), 2, "each host asks for the other");
+        // What port 1 asks arrives at the second queue of port 0, which is another lane's.
+        let layout = Layout::queues(&[2, 1], 2);
+        let mut lanes: Vec<_> = all
+            .by_lane(&layout)
+            .into_iter()
+            .map(|hosts| HostControl { hosts, acts: &[], links: Vec::new(), stopped: || false })
+            .collect();
+        let poll = |lane: usize, now: u64, lanes: &mut Vec<HostControl<'_, _>>| {
+            let mut answers = Vec::new();
+            let next = Control::poll(&mut lanes[lane], Instant(now), &mut |port, frame| {
+                answers.push((port, frame[20..22].to_vec()));
+                Ok(true)
+            });
+            (answers, next.unwrap())
+        };
+        Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(2) }).unwrap();
+        let (answers, _) = poll(1, 3, &mut lanes);
+        assert_eq!(answers, []);
+        let (answers, next) = poll(0, 4, &mut lanes);
+        assert_eq!(answers, [(0, vec![0, 2])], "an ARP reply");
+        assert!(next <= Instant(4) + PASSED, "there may be more soon");
+        assert_eq!(poll(0, 5, &mut lanes).0, []);
+        // What is passed and not taken in time is taken at the end.
+        Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(6) }).unwrap();
+        drop(lanes);
+        all.take_passed();
+        let mut left = 0;
+        all.poll(Instant(7), &mut |_, _| {
+            left += 1;
+            Ok(true)
+        })
+        .unwrap();
+        assert_eq!(left, 1);
+    }
 
     #[test]
     fn what_a_full_port_refuses_waits_for_room() {

@@ -3,22 +3,25 @@
 //!
 //! A [`Rig`] knows neither a DUT nor a test. It is given a [`Config`], runs traffic, and says what it counted.
 
+mod act;
 mod config;
 mod hosts;
 mod keys;
 mod metrics;
 mod open;
+mod passed;
 mod ports;
 mod processors;
 mod rig;
 mod serving;
 
+pub use act::{Act, Acts};
 pub use config::{Config, DeviceConfig, PortConfig, host_mac};
 pub use drophammer_emulation::device::{Address, Tag, Tags};
 pub use drophammer_traffic::{CONTINUOUS, FlowCounts, GroupCounts, Live, PlanError, Snapshot, Timing};
-pub use hosts::{Act, Acts, HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unresolved};
+pub use hosts::{HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;
-pub use metrics::{Metrics, SessionMetrics};
+pub use metrics::{Metrics, SessionMetrics, SessionWatch};
 pub use open::open;
 pub use ports::Ports;
 pub use rig::{Action, Event, Rig, RigError, Select};

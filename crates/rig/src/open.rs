@@ -6,20 +6,24 @@ use drophammer_port::{Backend, Port, PortError, SystemClock};
 /// second; user space offers slower ones more evenly.
 const SHARED_PPS: f64 = 300e3;
 
-/// Opens `interface` of the calling thread's network namespace as a port of `backend`. A generator in the kernel runs on the
-/// processor `spare`, or on that of the packet loop.
+/// Opens `queues` queues, at least one, of `interface` of the calling thread's network namespace as ports of `backend`. A
+/// generator in the kernel runs on the processor `spare`, or on that of the packet loop.
 ///
 /// # Errors
 /// [`PortError::Open`] with the remedy.
 pub fn open(
     interface: &str,
     backend: &Backend,
+    queues: u32,
     clock: SystemClock,
     spare: Option<usize>,
-) -> Result<Box<dyn Port + Send>, PortError> {
+) -> Result<Vec<Box<dyn Port + Send>>, PortError> {
+    if queues > 1 {
+        return (backend.open_queues)(interface, queues, clock);
+    }
     let mut port = (backend.open)(interface, clock)?;
     if let Some(kernel) = port.kernel_generator() {
         kernel.place(spare, if spare.is_some() { 0.0 } else { SHARED_PPS });
     }
-    Ok(port)
+    Ok(vec![port])
 }

@@ -1,24 +1,27 @@
 //! The tester's ports, and the threads that work them.
 
-use crate::hosts::{Acts, HostControl, Hosts};
+use crate::act::Acts;
+use crate::hosts::{HostControl, Hosts};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
 use drophammer_port::priority::HighPriority;
 use drophammer_port::{Clock, Port, PortInfo, SystemClock};
-use drophammer_traffic::{LaneError, Layout, Traffic};
+use drophammer_traffic::{LaneError, Layout, QueueIndex, Traffic};
 
 /// The tester's ports: worked by the calling thread, or by several.
+///
+/// The queues of a port ([`PortInfo::queue`]) follow each other, in their order. Emulated devices send by the first one.
 pub enum Ports {
     /// One thread, in real or virtual time.
     One {
-        /// Ports.
+        /// Queues of all ports.
         ports: Vec<Box<dyn Port>>,
         /// Their clock.
         clock: Box<dyn Clock>,
     },
     /// Several threads in real time.
     Lanes {
-        /// Ports.
+        /// Queues of all ports.
         ports: Vec<Box<dyn Port + Send>>,
         /// Their clock.
         clock: SystemClock,
@@ -28,8 +31,8 @@ pub enum Ports {
 }
 
 impl Ports {
-    /// Ports in real time: on one thread, the calling one, where `processors` names none or one; otherwise on one thread per
-    /// processor, but no more than there are ports.
+    /// Ports in real time, each by its queues: on one thread, the calling one, where `processors` names none or one; otherwise on
+    /// one thread per processor, but no more than there are queues.
     pub fn real(ports: Vec<Box<dyn Port + Send>>, clock: SystemClock, processors: &[usize]) -> Ports {
         let threads = processors.len().min(ports.len());
         if threads <= 1 {
@@ -41,6 +44,11 @@ impl Ports {
 
     /// Number of ports.
     pub fn len(&self) -> usize {
+        self.first_queues().count()
+    }
+
+    /// Number of queues of all ports.
+    pub fn queues(&self) -> usize {
         match self {
             Ports::One { ports, .. } => ports.len(),
             Ports::Lanes { ports, .. } => ports.len(),
@@ -52,16 +60,37 @@ impl Ports {
         self.len() == 0
     }
 
-    /// Port `index`.
+    /// The first queue of each port.
+    fn first_queues(&self) -> impl Iterator<Item = QueueIndex> {
+        (0..self.queues()).filter(|queue| self.queue_info(*queue).queue.index == 0)
+    }
+
+    /// Port `index`, by its first queue.
+    ///
+    /// # Panics
+    /// Where there is no such port.
     pub fn get(&mut self, index: PortIndex) -> &mut dyn Port {
+        let queue = self.first_queues().nth(index).expect("a port of the rig");
+        self.queue(queue)
+    }
+
+    /// Queue `index` of all ports.
+    pub fn queue(&mut self, index: QueueIndex) -> &mut dyn Port {
         match self {
             Ports::One { ports, .. } => ports[index].as_mut(),
             Ports::Lanes { ports, .. } => ports[index].as_mut(),
         }
     }
 
-    /// What port `index` is.
+    /// What port `index` is, by its first queue.
+    ///
+    /// # Panics
+    /// Where there is no such port.
     pub fn info(&self, index: PortIndex) -> &PortInfo {
+        self.queue_info(self.first_queues().nth(index).expect("a port of the rig"))
+    }
+
+    fn queue_info(&self, index: QueueIndex) -> &PortInfo {
         match self {
             Ports::One { ports, .. } => ports[index].info(),
             Ports::Lanes { ports, .. } => ports[index].info(),
@@ -84,12 +113,16 @@ impl Ports {
         }
     }
 
-    /// Which thread works which port.
+    /// Which thread works which queue of which port.
     pub fn layout(&self) -> Layout {
-        match self {
-            Ports::One { ports, .. } => Layout::one(ports.len()),
-            Ports::Lanes { ports, processors, .. } => Layout::round_robin(ports.len(), processors.len()),
+        let mut queues: Vec<usize> = Vec::new();
+        for queue in 0..self.queues() {
+            match queues.last_mut() {
+                Some(count) if self.queue_info(queue).queue.index > 0 => *count += 1,
+                _ => queues.push(1),
+            }
         }
+        Layout::queues(&queues, 1 + self.further_processors().len())
     }
 
     /// Processors of the threads after the first.
@@ -106,6 +139,19 @@ impl Ports {
     /// # Errors
     /// A port that stopped working, a thread that failed.
     pub fn drive(
+        &mut self,
+        traffic: &mut Traffic,
+        hosts: &mut Hosts,
+        acts: Acts<'_>,
+        stopped: &dyn Fn() -> bool,
+        until: Instant,
+    ) -> Result<(), LaneError> {
+        let driven = self.drive_lanes(traffic, hosts, acts, stopped, until);
+        hosts.take_passed();
+        driven
+    }
+
+    fn drive_lanes(
         &mut self,
         traffic: &mut Traffic,
         hosts: &mut Hosts,

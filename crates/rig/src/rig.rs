@@ -1,8 +1,9 @@
 //! The rig: ports, what is emulated behind them, and traffic.
 
+use crate::act::Act;
 use crate::config::Config;
-use crate::hosts::{Act, Hosts, SessionIndex};
-use crate::metrics::{Metrics, SessionMetrics};
+use crate::hosts::{Hosts, SessionIndex};
+use crate::metrics::Metrics;
 use crate::ports::Ports;
 use drophammer_model::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult, TrialSpec};
@@ -279,22 +280,12 @@ impl Rig {
         }
     }
 
-    /// What ports, flows and sessions are at. For counts while another thread drives the rig there is [`Live::snapshot`].
+    /// What ports, flows and sessions are at. For counts while another thread drives the rig there are [`Live::snapshot`] and
+    /// [`crate::SessionWatch`] ([`Hosts::watch`]), which ends with [`Rig::apply`].
     pub fn metrics(&mut self) -> Metrics {
         let at = self.now();
         let traffic = self.running.as_mut().map(|running| running.traffic.snapshot(at));
-        let session = |session| {
-            let (routers, router) = self.hosts.session(session)?;
-            let (received, sent) = (routers.adj_rib_in(router).totals(), routers.advertised(router));
-            Some(SessionMetrics {
-                established: routers.established(router),
-                losses: routers.losses(router).0,
-                bytes_sent: sent.bytes,
-                updates_received: received.updates,
-                bytes_received: received.bytes,
-            })
-        };
-        let sessions = (0..self.hosts.sessions()).filter_map(session).collect();
+        let sessions = (0..self.hosts.sessions()).map(|session| self.hosts.session_metrics(session)).collect();
         Metrics { at, traffic, sessions }
     }
 

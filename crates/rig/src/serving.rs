@@ -104,9 +104,12 @@ impl Ports {
 
     /// Gives the hosts what has come in.
     fn take(&mut self, hosts: &mut Hosts) -> Result<(), PortError> {
-        for index in 0..self.len() {
+        let mut ports = 0;
+        for queue in 0..self.queues() {
+            ports += usize::from(self.queue(queue).info().queue.index == 0);
+            let index = ports - 1;
             loop {
-                let frames = self.get(index).receive()?;
+                let frames = self.queue(queue).receive()?;
                 for arrival in frames.iter() {
                     hosts.receive(index, arrival);
                 }

@@ -1,9 +1,9 @@
 //! A rig without a DUT: its two ports are joined to each other.
 
-use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig};
+use drophammer_emulation::bgp::{NextHops, Packing, PeerConfig, State};
 use drophammer_model::Instant;
 use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
-use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
+use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
     Act, Action, Address, CONTINUOUS, Config, Event, PortConfig, Ports, Rig, RigError, Select, Timing, TrialKeys,
@@ -42,13 +42,32 @@ fn config() -> Config {
 }
 
 fn rig() -> Rig {
+    rig_of(1, 1)
+}
+
+/// The same with so many queues for each port, shared out among so many threads.
+fn rig_of(queues: u32, threads: usize) -> Rig {
     let clock = SystemClock::start();
-    let ports = memory::pair([0, 1].map(|i| host_mac(5, i)), 1_500, clock);
-    let ports = ports.map(|port| Box::new(port) as Box<dyn Port + Send>).into_iter().collect();
-    let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config());
+    let ends = memory::queues([0, 1].map(|i| host_mac(5, i)), 1_500, clock, [queues; 2]);
+    let ports = ends.into_iter().flatten().map(|port| Box::new(port) as Box<dyn Port + Send>).collect();
+    let ports = Ports::real(ports, clock, &processors(threads));
+    assert_eq!((ports.len(), ports.queues(), ports.layout().lanes()), (2, 2 * queues as usize, threads));
+    let mut rig = Rig::new(ports, &config());
     rig.serve(LONG, &mut |_, hosts| hosts.unresolved().is_none()).unwrap();
     assert_eq!(rig.hosts.unresolved(), None, "the hosts find each other by ARP");
     rig
+}
+
+/// So many processors that this process may use, again and again the same ones where there are fewer.
+fn processors(count: usize) -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let ends = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        first.parse().unwrap()..=last.parse().unwrap()
+    };
+    let allowed: Vec<usize> = list.split(',').flat_map(ends).collect();
+    allowed.into_iter().cycle().take(count).collect()
 }
 
 fn timing(keys: &mut TrialKeys) -> Timing {
@@ -85,7 +104,15 @@ fn until(rig: &mut Rig, what: &str, mut seen: impl FnMut(&mut Rig, &Event) -> bo
 
 #[test]
 fn traffic_that_nobody_ends_goes_on_beside_sessions() {
-    let mut rig = rig();
+    goes_on_beside_sessions(rig());
+}
+
+#[test]
+fn traffic_goes_on_beside_sessions_where_two_threads_share_the_queues_of_each_port() {
+    goes_on_beside_sessions(rig_of(2, 2));
+}
+
+fn goes_on_beside_sessions(mut rig: Rig) {
     let mut keys = TrialKeys::new(9);
     rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
     assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Busy)));
@@ -112,13 +139,31 @@ fn traffic_that_nobody_ends_goes_on_beside_sessions() {
         packing: Packing::default(),
     };
     let before = rig.metrics();
+    let watch = rig.hosts.watch();
+    assert_eq!(watch.snapshot(Duration::ZERO), None, "nobody drives the rig");
     rig.command(0, &advertise).unwrap();
+    // Another thread sees the routes come while this one drives.
+    let watcher = std::thread::spawn(move || {
+        let end = std::time::Instant::now() + LONG;
+        while std::time::Instant::now() < end {
+            let sessions = watch.snapshot(LONG).expect("an answer");
+            assert!(sessions.iter().all(|s| s.established && s.state == State::Established), "{sessions:?}");
+            if sessions[1].routes_announced == 1_000 {
+                return true;
+            }
+        }
+        false
+    });
     let taken = |rig: &mut Rig| rig.metrics().sessions[1].bytes_received - before.sessions[1].bytes_received;
     // 1,000 prefixes of four bytes, and what is around them.
     while taken(&mut rig) < 4_000 {
         assert!(rig.now() < end, "the routes do not arrive");
         rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
     }
+    while !watcher.is_finished() {
+        rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
+    }
+    assert!(watcher.join().unwrap(), "the other thread sees all routes");
     let after = rig.metrics();
     assert!(after.sessions[1].updates_received > 0 && after.sessions.iter().all(|s| s.established && s.losses == 0));
     let sums = [&before, &after].map(|m| m.traffic.as_ref().unwrap().sum(|f| f.received.frames));
@@ -156,6 +201,54 @@ fn a_trial_is_one_use_of_it() {
     let stopped = rig.trial(&both_ways(LONG), &timing(&mut keys), vec![], &|| true).unwrap();
     assert!(stopped.offered() < stopped.intended());
     assert!(rig.drive(Instant(0), &|| false).unwrap().is_empty(), "nothing is left of it");
+}
+
+/// Flows of one address each, and one of many addresses, in both directions.
+fn many_flows() -> TrialSpec {
+    let of = |group: &str, (a, b): (usize, usize), first: u8, count| {
+        let range = |host: [u8; 4]| AddressRange { first: Ipv4Addr::from(host).into(), step: 1, count };
+        let host = |end: usize| range([198, 19, end as u8, first]);
+        FlowSpec::new(format!("{group} {a}{b}"), a, b, host(a), host(b))
+    };
+    let both = [(0, 1), (1, 0)];
+    let steady = both.iter().flat_map(|ends| (0..8).map(move |n| of("steady", *ends, n, 1)));
+    let spread = both.iter().map(|ends| of("spread", *ends, 64, 100));
+    TrialSpec {
+        size: "imix".parse().unwrap(),
+        flows: steady.chain(spread).collect(),
+        load: Load::Burst { frames: 3_000, rate_pps: 20_000.0 },
+        ..both_ways(Duration::ZERO)
+    }
+}
+
+#[test]
+fn two_queues_on_two_threads_count_what_one_queue_on_one_thread_does() {
+    let spec = many_flows();
+    let mut counted = Vec::new();
+    for (queues, threads) in [(1, 1), (2, 1), (2, 2), (3, 2)] {
+        let mut rig = rig_of(queues, threads);
+        let mut keys = TrialKeys::new(9);
+        // Rings in memory are short: where a thread was held off its processor they may have refused frames.
+        let whole = (0..50).find_map(|_| {
+            let result = rig.trial(&spec, &timing(&mut keys), vec![], &|| false).unwrap();
+            assert_eq!((result.lost(), result.offered() + result.health.unsent), (0, result.intended()));
+            (result.health.unsent == 0).then_some(result)
+        });
+        let result = whole.expect("one of 50 trials has all its frames");
+        assert_eq!((result.senders, result.health.copies_apart, result.health.receive_drops), (2, 0, 0));
+        for group in &result.groups {
+            assert_eq!((group.received, group.latency.frames), (group.offered, group.offered), "{group:?}");
+            assert_eq!((group.duplicated, group.reordered, group.corrupted, group.stray), (0, 0, 0, 0));
+            // A flow of one address arrives at one queue.
+            let spread = group.group.starts_with("spread") && queues > 1;
+            assert_eq!(group.order_unknown, if spread { group.received } else { 0 }, "{queues} queues: {group:?}");
+            assert_eq!(group.in_sequence, if spread { 0 } else { group.received });
+        }
+        let counts = |g: &GroupCounts| (g.group.clone(), g.intended, g.offered, g.received, g.received_bytes);
+        counted.push(result.groups.iter().map(counts).collect::<Vec<_>>());
+    }
+    assert_eq!(counted[0].iter().map(|(.., received, _)| received).sum::<u64>(), 6_000);
+    assert!(counted.windows(2).all(|pair| pair[0] == pair[1]), "{counted:#?}");
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn over_links(into_alone: bool) -> Outcome<()> {
     let without = lab.loop_without_dut(&bench.suite.ports).map_err(text)?;
     without.keep_segments_apart().map_err(text)?;
     let clock = SystemClock::start();
-    let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
+    let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
     let mut rig = Rig::new(Ports::real(opened, clock, &[]), &joined_in_pairs(&bench.suite.ports, SEED));
     let tables = [
         ("IPv4 routes, 500 per UPDATE", alike(ROUTES, 500)?),

@@ -87,7 +87,8 @@ pub fn take_down(mut device: Box<dyn Dut>, work_dir: &Path) -> Result<(), String
     device.take_down().map_err(|e| e.to_string()).and(kept)
 }
 
-/// Opens the tester's interfaces as ports of `backend`.
+/// Opens so many queues of each of the tester's interfaces as ports of `backend`: those of the first interface, those of the
+/// second, and so on.
 ///
 /// # Errors
 /// An interface that cannot be opened, with the remedy.
@@ -95,28 +96,28 @@ pub fn open(
     lab: &Lab,
     interfaces: &[TesterInterface],
     backend: &Backend,
+    queues: u32,
     clock: SystemClock,
 ) -> Result<Vec<Box<dyn Port + Send>>, String> {
-    interfaces
-        .iter()
-        .map(|interface| {
-            let open = || drophammer_rig::open(&interface.name, backend, clock, lab.cpus().spare);
-            let port = match interface.netns {
-                Where::Tester => open(),
-                Where::Host => lab.in_host_netns(open).map_err(|e| e.to_string())?,
-            };
-            port.map_err(|e| e.to_string())
-        })
-        .collect()
+    let mut ports = Vec::new();
+    for interface in interfaces {
+        let open = || drophammer_rig::open(&interface.name, backend, queues, clock, lab.cpus().spare);
+        let opened = match interface.netns {
+            Where::Tester => open(),
+            Where::Host => lab.in_host_netns(open).map_err(|e| e.to_string())?,
+        };
+        ports.extend(opened.map_err(|e| e.to_string())?);
+    }
+    Ok(ports)
 }
 
-/// Ports in the order of the suite.
+/// Queues of the ports in the order of the suite.
 type Open = Vec<Box<dyn Port + Send>>;
 /// Size of a capture at most, in bytes.
 const CAPTURE: u64 = 1 << 30;
 
 /// Puts a capture around each port that keeps what is no test traffic of the run with `seed` in `NAME.pcap` in the existing
-/// folder `folder`.
+/// folder `folder`; what comes and goes by queue N of several is in `NAME.N.pcap`.
 ///
 /// # Errors
 /// A file that cannot be made.
@@ -131,8 +132,15 @@ pub fn capture(
     let origin_ns = u64::try_from(clock.wall_offset()).unwrap_or(0);
     let limits = CaptureLimits { file_bytes: CAPTURE, ..CaptureLimits::default() };
     let mut captured: (Open, Vec<CaptureStatus>) = Default::default();
-    for (port, config) in ports.into_iter().zip(configs) {
-        let path = folder.join(format!("{}.pcap", config.name));
+    let mut configs = configs.iter();
+    let mut name = "";
+    for port in ports {
+        let queue = port.info().queue;
+        if queue.index == 0 {
+            name = configs.next().map_or("", |config| config.name.as_str());
+        }
+        let file = if queue.count > 1 { format!("{name}.{}.pcap", queue.index) } else { format!("{name}.pcap") };
+        let path = folder.join(file);
         let of_run = test_traffic.clone();
         let is_test = move |frame: &[u8]| of_run.has(frame);
         let (port, status) = Capture::start(port, &path, limits, origin_ns, move || clock.now(), is_test)
@@ -158,6 +166,7 @@ pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Ve
                 interface: info.interface.clone(),
                 backend: info.backend.into(),
                 driver: info.driver.clone(),
+                queues: info.queue.count,
                 mtu: info.mtu,
                 speed_bps: config.speed.0,
                 mac: host.mac().to_string(),

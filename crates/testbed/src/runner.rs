@@ -41,6 +41,8 @@ pub struct Run<'a> {
     pub lab: Option<&'a mut Lab>,
     /// What moves the frames to and from routers that are not simulated.
     pub backend: &'static Backend,
+    /// Queues of each port of the tester, at least one.
+    pub queues: u32,
     /// Processors of the tester's threads, one per thread; the first is the calling thread's, which is there. None or one: the
     /// calling thread does it all.
     pub processors: &'a [usize],
@@ -95,6 +97,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         suite,
         lab: run.lab,
         backend: run.backend,
+        queues: run.queues,
         processors: run.processors,
         work_dir: run.work_dir,
         capture: run.capture,
@@ -192,6 +195,7 @@ struct Runner<'a> {
     suite: &'a Suite,
     lab: Option<&'a mut Lab>,
     backend: &'static Backend,
+    queues: u32,
     processors: &'a [usize],
     work_dir: &'a Path,
     capture: bool,
@@ -281,7 +285,7 @@ impl Runner<'_> {
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
-        let mut parts = match simulated::build(dut, &self.suite.ports, self.suite.seed) {
+        let mut parts = match simulated::build(dut, &self.suite.ports, self.queues, self.suite.seed) {
             Ok(parts) => parts,
             Err(e) => return Ok(Some(e)),
         };
@@ -328,7 +332,7 @@ impl Runner<'_> {
     ) -> Result<Option<String>, RunError> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
         let clock = SystemClock::start();
-        let open = real::open(lab, device.interfaces(), self.backend, clock);
+        let open = real::open(lab, device.interfaces(), self.backend, self.queues, clock);
         let (open, captures) = match open {
             Ok(open) if self.capture => {
                 match real::capture(open, &self.suite.ports, &self.folder(dut), clock, self.suite.seed) {

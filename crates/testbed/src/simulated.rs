@@ -252,12 +252,12 @@ pub struct Parts {
     pub record: DutRecord,
 }
 
-/// Makes the reference device and the ports that face it.
+/// Makes the reference device and the ports that face it, with so many queues each.
 ///
 /// # Errors
 /// A configuration that the device refuses.
-pub fn build(dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
-    build_with(config(dut, configs, seed), dut, configs, seed)
+pub fn build(dut: &DutConfig, configs: &[PortConfig], queues: u32, seed: u64) -> Result<Parts, String> {
+    build_queues(config(dut, configs, seed), dut, configs, queues, seed)
 }
 
 /// The same with a configuration that says more than the parameters of a DUT can.
@@ -265,6 +265,20 @@ pub fn build(dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts
 /// # Errors
 /// A configuration that the device refuses.
 pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed: u64) -> Result<Parts, String> {
+    build_queues(config, dut, configs, 1, seed)
+}
+
+/// The same with `queues` queues for each port of the tester.
+///
+/// # Errors
+/// A configuration that the device refuses.
+pub fn build_queues(
+    config: Config,
+    dut: &DutConfig,
+    configs: &[PortConfig],
+    queues: u32,
+    seed: u64,
+) -> Result<Parts, String> {
     let text = describe(&config);
     let faults = config.faults.clone();
     let mut router = Router::new(config).map_err(|e| e.to_string())?;
@@ -272,7 +286,7 @@ pub fn build_with(config: Config, dut: &DutConfig, configs: &[PortConfig], seed:
     let reference = Reference(Rc::new(RefCell::new(router)));
     let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
     let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
-    let (clock, ports) = simulated::world(Box::new(reference.clone()), &macs, mtu);
+    let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, queues);
     let record = DutRecord {
         name: dut.name.clone(),
         kind: REFERENCE.into(),

@@ -38,6 +38,12 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Va
     if health.receive_drops > 0 {
         reasons.push(format!("the tester lost {} frames in its own receive path", health.receive_drops));
     }
+    if health.copies_apart > 0 {
+        reasons.push(format!(
+            "copies of {} frames came to queues of several threads, so latencies count them more than once; say --threads 1",
+            health.copies_apart
+        ));
+    }
     let intended = result.intended();
     let edge = spec.peak_pps() * EDGE_S * f64::from(result.senders);
     if health.unsent as f64 > (intended as f64 * tolerance.unsent).max(edge).max(1.0) {

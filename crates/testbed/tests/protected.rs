@@ -38,6 +38,7 @@ fn run(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, String> {
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         processors: &[],
         work_dir,
+        queues: 1,
         capture: false,
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),

@@ -47,7 +47,7 @@ fn each_fault_has_its_parameter() {
                   route_lost_every: 6, route_flap_every: 9, route_flap_interval: 20 ms, bgp_reads_per_second: 10, bgp_never_reads: true, bgp_reset_after: 7, bgp_malformed_after: 8, \
                   bgp_hold_silence: true";
     let suite = read_suite(&text(params, "bgp: {}\n"));
-    let parts = simulated::build(&suite.duts[0], &suite.ports, 1).unwrap();
+    let parts = simulated::build(&suite.duts[0], &suite.ports, 1, 1).unwrap();
     let expected = BgpFaults {
         blackhole_every: 2,
         withdraw_late: Duration::from_secs(3),

@@ -33,7 +33,7 @@ fn checked() -> Result<(), String> {
     let clock = SystemClock::start();
     // By one thread, and by the first of two.
     for (seed, processors) in [(1, vec![]), (2, vec![cpus.tester, cpus.dut])] {
-        let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], clock)?;
+        let opened = real::open(&lab, without.interfaces(), &INTERFACE_BACKENDS[0], 1, clock)?;
         let hosts = joined_in_pairs(&suite.ports, suite.seed);
         let mut rig = Rig::new(Ports::real(opened, clock, &processors), &hosts);
         for (salt, family) in [(0, Family::Ipv4), (8, Family::Ipv6)] {

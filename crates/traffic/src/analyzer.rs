@@ -12,9 +12,11 @@ pub use received::{GroupReceived, ReceiveBins};
 use crate::arriving::Encapsulation;
 use crate::flow_state::{Arrival as Verdict, FlowState};
 use crate::headers::{self, Unjudged};
+use crate::layout::QueueIndex;
 use crate::payload::Pattern;
-use crate::plan::{Layout, Timing};
+use crate::plan::{Layout, Timing, spaced};
 use crate::recognize::{Candidate, candidate};
+use crate::report::PortArrivals;
 use awaited::Awaited;
 use burst::Burst;
 use deviating::Deviating;
@@ -44,7 +46,10 @@ pub enum Class {
 /// A flow as its receiver sees it: what a frame out of order needs. One in order needs [`Awaited`] alone.
 #[repr(align(64))]
 struct ReceiveFlow {
-    to: u32,
+    /// Port that it leads to.
+    to: u16,
+    /// Queue of that port at which it arrived last.
+    queue: u16,
     group: u32,
     frames: u64,
     state: FlowState,
@@ -55,14 +60,14 @@ impl ReceiveFlow {
     #[cold]
     fn take_note(&mut self, awaited: &mut Awaited) {
         awaited.settle(&mut self.state);
-        awaited.follow(&self.state, self.frames, self.to as PortIndex);
+        awaited.follow(&self.state, self.frames, self.queue.into());
     }
 
     /// Takes note of a whole frame, as [`awaited::frame`] makes it, that is not the one awaited. `None` if it is not at the
-    /// port of this flow, or was never sent.
+    /// queue of the frame before it, or was never sent.
     #[inline(never)]
     fn take_out_of_order(&mut self, awaited: &mut Awaited, frame: u64) -> Option<Verdict> {
-        if frame >> 32 != u64::from(self.to) {
+        if frame >> 32 != u64::from(self.queue) {
             return None;
         }
         awaited.settle(&mut self.state);
@@ -71,17 +76,16 @@ impl ReceiveFlow {
             return None;
         }
         let verdict = self.state.arrive(sequence);
-        awaited.follow(&self.state, self.frames, self.to as PortIndex);
+        awaited.follow(&self.state, self.frames, self.queue.into());
         Some(verdict)
     }
 }
 
+const _: () = assert!(size_of::<ReceiveFlow>() == 64);
+
 /// A flow as a lane sees it that does not receive it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Lane that receives it, and its place among the flows there.
-    lane: u32,
-    place: u32,
     group: u32,
     frames: u64,
 }
@@ -91,22 +95,17 @@ struct Entry {
 pub(crate) struct Register(Arc<[Entry]>);
 
 impl Register {
-    pub(crate) fn new(spec: &TrialSpec, groups: &[String], frames: &[u64], layout: &Layout) -> Register {
-        let mut places = vec![0; layout.lanes()];
-        let entries = spec.flows.iter().zip(frames).map(|(flow, frames)| {
-            let lane = layout.lane_of(flow.to);
-            let place = places[lane];
-            places[lane] += 1;
-            Entry { lane: lane as u32, place, group: group_of(groups, &flow.group), frames: *frames }
-        });
-        Register(entries.collect())
+    pub(crate) fn new(spec: &TrialSpec, groups: &[String], frames: &[u64]) -> Register {
+        let entry = |(flow, frames): (&FlowSpec, &u64)| Entry { group: group_of(groups, &flow.group), frames: *frames };
+        Register(spec.flows.iter().zip(frames).map(entry).collect())
     }
 }
 
 /// A lane among the flows of all.
 struct Home {
-    lane: u32,
-    /// Where the flows are; absent with one lane, which has them all in their order.
+    /// Index of each flow of the trial among those that are received here, [`u32::MAX`] for others; absent with one lane, which
+    /// has them all in their order.
+    places: Option<Box<[u32]>>,
     register: Option<Register>,
 }
 
@@ -114,12 +113,9 @@ impl Home {
     /// Index of `flow` among the flows that are received here; beyond their end if it is not.
     #[inline]
     fn place(&self, flow: u32) -> u32 {
-        match &self.register {
+        match &self.places {
             None => flow,
-            Some(Register(entries)) => match entries.get(flow as usize) {
-                Some(entry) if entry.lane == self.lane => entry.place,
-                _ => u32::MAX,
-            },
+            Some(places) => places.get(flow as usize).copied().unwrap_or(u32::MAX),
         }
     }
 }
@@ -128,7 +124,9 @@ fn group_of(groups: &[String], name: &str) -> u32 {
     groups.iter().position(|g| g == name).unwrap_or(0) as u32
 }
 
-/// The analyzer of one trial, or of one lane of it: then it has the states of the flows that lead to the lane's ports.
+/// The analyzer of one trial, or of one lane of it: then it has states of the flows that lead to ports of which the lane has a
+/// queue. Frames are handed to it with the number of their queue ([`QueueIndex`]); where ports have one queue each that is the
+/// port.
 #[repr(align(128))]
 pub struct Analyzer {
     key: TrialKey,
@@ -157,13 +155,17 @@ pub struct Analyzer {
     groups: Vec<GroupReceived>,
     /// Group to blame for a corrupted frame whose flow cannot be read, by port.
     port_groups: Vec<usize>,
+    /// Port of each queue.
+    ports: Vec<PortIndex>,
+    /// Have frames of each of the flows arrived at several queues? Empty where no port has several.
+    spread: Vec<bool>,
     /// Of departures and of arrivals.
     bins: [Bins; 2],
     late_ns: u64,
     stale: u64,
-    /// Address of the host on each port, as [`destination`] reads it.
+    /// By queue: address of the host on its port, as [`destination`] reads it.
     hosts: Vec<u64>,
-    /// By port.
+    /// By queue.
     arrivals: Vec<Arrivals>,
     distinct: u64,
 }
@@ -184,10 +186,12 @@ impl Analyzer {
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Analyzer {
-        let own = || spec.flows.iter().enumerate().filter(|(_, flow)| layout.lane_of(flow.to) == lane);
+        let own = || spec.flows.iter().enumerate().filter(|(_, flow)| layout.receives(lane, flow.to));
+        let narrow = |index: usize| u16::try_from(index).expect("a tester has up to 65,535 queues");
         let flows: Vec<_> = own()
             .map(|(id, flow)| ReceiveFlow {
-                to: flow.to as u32,
+                to: narrow(flow.to),
+                queue: narrow(layout.queues_of(flow.to).start),
                 group: group_of(groups, &flow.group),
                 frames: frames[id],
                 state: FlowState::new(frames[id].max(1), window),
@@ -197,10 +201,16 @@ impl Analyzer {
         let mut awaited = Vec::with_capacity(flows.len() + 4);
         awaited.extend(flows.iter().map(|flow| {
             let mut awaited = Awaited::new(flow.group);
-            awaited.follow(&flow.state, flow.frames, flow.to as PortIndex);
+            awaited.follow(&flow.state, flow.frames, flow.queue.into());
             awaited
         }));
         let ports = layout.ports();
+        let port_of: Vec<PortIndex> = (0..layout.queue_count()).map(|queue| layout.port_of(queue)).collect();
+        let places = register.is_some().then(|| {
+            let mut places = vec![u32::MAX; spec.flows.len()];
+            own().zip(0..).for_each(|((id, _), place)| places[id] = place);
+            places.into_boxed_slice()
+        });
         let leads_to = |f: &FlowSpec, port| f.to == port || f.also.contains(&port);
         let port_groups = (0..ports)
             .map(|port| spec.flows.iter().find(|f| leads_to(f, port)).map_or(0, |f| group_of(groups, &f.group)));
@@ -225,14 +235,16 @@ impl Analyzer {
             unjudged: if all_judged { Vec::new() } else { unjudged },
             plain: Encapsulation::new(Arriving::default(), Family::Ipv4),
             deviating,
-            home: Home { lane: lane as u32, register },
+            home: Home { places, register },
             groups: groups.iter().map(|_| GroupReceived::new(bins, ports)).collect(),
             port_groups: port_groups.map(|group| group as usize).collect(),
             bins: [Bins::new(bin_ns); 2],
             late_ns: timing.late_ns,
             stale: 0,
-            hosts,
-            arrivals: vec![Arrivals::default(); ports],
+            hosts: port_of.iter().map(|port| hosts[*port]).collect(),
+            arrivals: vec![Arrivals::default(); port_of.len()],
+            spread: if layout.has_queues() { spaced(own().count()) } else { Vec::new() },
+            ports: port_of,
             distinct: 0,
         }
     }
@@ -246,14 +258,14 @@ impl Analyzer {
         self.home.place(flow) as usize
     }
 
-    /// Takes a frame that arrived at `port`, whatever it is.
-    fn take_at_length(&mut self, port: PortIndex, arrival: Arrival<'_>) -> Class {
+    /// Takes a frame that arrived at `queue`, whatever it is.
+    fn take_at_length(&mut self, queue: QueueIndex, arrival: Arrival<'_>) -> Class {
         let Some(found) = candidate(arrival.frame) else { return Class::Other };
         let (signature, check) = Signature::read(found.signature);
         let looks_ours = found.looks_ours(&self.pattern);
         if !signature.belongs_to(self.key, check) {
             return if looks_ours {
-                self.foreign(port, &signature, check, found.whole && found.sums_hold)
+                self.foreign(self.ports[queue], &signature, check, found.whole && found.sums_hold)
             } else {
                 Class::Other
             };
@@ -261,13 +273,17 @@ impl Analyzer {
         let place = self.place(signature.flow);
         let intact = self.unjudged.get(place).copied().unwrap_or_default().is_intact(&found, &self.pattern);
         if place >= self.flows.len() {
-            return if looks_ours { self.received_elsewhere(port, &signature, intact) } else { Class::Other };
+            return if looks_ours {
+                self.received_elsewhere(self.ports[queue], &signature, intact)
+            } else {
+                Class::Other
+            };
         }
         if !looks_ours && !intact {
             return Class::Other;
         }
         let deviation = self.deviation(place, &found, arrival.frame);
-        self.take_of_flow(port, place, signature, intact, deviation, arrival)
+        self.take_of_flow(queue, place, signature, intact, deviation, arrival)
     }
 
     /// How `found`, a frame of the flow at `place`, differs from what must arrive.
@@ -281,7 +297,7 @@ impl Analyzer {
     /// Takes a frame of the flow at `place` with `signature`, which differs by `deviation` from what must arrive.
     fn take_of_flow(
         &mut self,
-        port: PortIndex,
+        queue: QueueIndex,
         place: usize,
         signature: Signature,
         intact: bool,
@@ -290,7 +306,8 @@ impl Analyzer {
     ) -> Class {
         let (flow, awaited) = (&mut self.flows[place], &mut self.awaited[place]);
         let group_index = flow.group as usize;
-        let elsewhere = flow.to as usize != port;
+        let port = self.ports[queue];
+        let elsewhere = usize::from(flow.to) != port;
         if elsewhere && !self.extras.get(place).is_some_and(|f| f.also.contains(&port)) {
             let frames = flow.frames;
             return self.astray(port, group_index, intact && u64::from(signature.sequence) < frames);
@@ -301,7 +318,7 @@ impl Analyzer {
             return self.corrupted(port, Some(group_index));
         }
         let group = &mut self.groups[group_index];
-        if destination(arrival.frame) != self.hosts[port] {
+        if destination(arrival.frame) != self.hosts[queue] {
             group.stray += 1;
             group.elsewhere[port] += 1;
             return Class::Test;
@@ -311,8 +328,19 @@ impl Analyzer {
             known.arrive(sequence, deviation, &flow.state);
             return Class::Test;
         }
+        let first = flow.state.next_expected() == 0;
         let verdict = flow.state.arrive(sequence);
-        awaited.follow(&flow.state, flow.frames, flow.to as PortIndex);
+        // Frames of an alternate port are counted here, one by one; the next frame at its own port may be counted in less.
+        if !elsewhere && usize::from(flow.queue) != queue {
+            flow.queue = queue as u16;
+            if let Some(spread) = self.spread.get_mut(place) {
+                *spread |= !first;
+            }
+        }
+        if elsewhere && let Some(spread) = self.spread.get_mut(place) {
+            *spread = true;
+        }
+        awaited.follow(&flow.state, flow.frames, flow.queue.into());
         match verdict {
             Verdict::New => {}
             Verdict::Duplicate => return Class::Test,
@@ -328,7 +356,7 @@ impl Analyzer {
                 group.elsewhere[port] += 1;
             }
         }
-        self.count(port, group_index, arrival, departure(signature.time, arrival.at));
+        self.count(queue, group_index, arrival, departure(signature.time, arrival.at));
         Class::Test
     }
 
@@ -363,7 +391,7 @@ impl Analyzer {
             return Class::Stale;
         }
         let flow = self.flows.get(self.place(signature.flow));
-        let group = flow.filter(|f| f.to as usize == port).map(|f| f.group as usize);
+        let group = flow.filter(|f| usize::from(f.to) == port).map(|f| f.group as usize);
         self.corrupted(port, group)
     }
 
@@ -387,12 +415,14 @@ impl Analyzer {
 
     /// Time from first to last counted arrival and one mean interval more in ns, of the port where that is longest.
     pub fn receiving_ns(&self) -> u64 {
-        self.arrivals.iter().map(Arrivals::ns).max().unwrap_or(0)
+        self.arrivals().iter().map(PortArrivals::ns).max().unwrap_or(0)
     }
 
     /// Counted arrivals by port.
-    pub(crate) fn arrivals(&self) -> impl Iterator<Item = u64> {
-        self.arrivals.iter().map(Arrivals::frames)
+    pub(crate) fn arrivals(&self) -> Vec<PortArrivals> {
+        let mut by_port = vec![PortArrivals::default(); self.port_groups.len()];
+        self.arrivals.iter().zip(&self.ports).for_each(|(arrivals, port)| by_port[*port].add(&arrivals.report()));
+        by_port
     }
 
     /// Counts by group.
@@ -429,7 +459,12 @@ impl Analyzer {
 
     /// Port that each of [`Analyzer::flows`] leads to, in their order.
     pub(crate) fn to(&self) -> impl Iterator<Item = PortIndex> {
-        self.flows.iter().map(|f| f.to as usize)
+        self.flows.iter().map(|f| f.to.into())
+    }
+
+    /// Have frames of the flow at `place` of [`Analyzer::flows`] arrived at several queues? Their order is not known then.
+    pub(crate) fn is_spread(&self, place: usize) -> bool {
+        self.spread.get(place).copied().unwrap_or(false)
     }
 
     /// What is kept beside of each of [`Analyzer::flows`], in their order; nothing where none asks for it.

@@ -34,6 +34,24 @@ pub struct Received {
     pub duplicated: u64,
     /// RFC 4737 type-P-reordered.
     pub reordered: u64,
+    /// The frames, if they came to several queues, so that nothing is known of their order; otherwise 0.
+    pub order_unknown: u64,
+}
+
+impl Received {
+    /// Adds what another lane has received of the same flow.
+    fn add(&mut self, other: &Received) {
+        let next = (self.frames + self.missing).max(other.frames + other.missing);
+        let apart = self.frames > 0 && other.frames > 0;
+        self.frames += other.frames;
+        self.missing = next.saturating_sub(self.frames);
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.order_unknown += other.order_unknown;
+        if apart {
+            (self.reordered, self.order_unknown) = (0, self.frames);
+        }
+    }
 }
 
 /// Counts of a group beside those of its flows.
@@ -85,18 +103,20 @@ impl Part {
         let mut never_left: BTreeMap<u32, u64> = BTreeMap::new();
         generators.iter().flat_map(|g| g.own_refusals()).for_each(|flow| *never_left.entry(flow).or_default() += 1);
         let mut groups: Vec<GroupCounts> = analyzer.groups().iter().map(|g| g.counts()).collect();
-        let mut ports = analyzer.arrivals().map(|received| (0, received)).collect::<Vec<_>>();
+        let mut ports = analyzer.arrivals().iter().map(|at| (0, at.frames)).collect::<Vec<_>>();
         for generator in &*generators {
             groups.iter_mut().zip(generator.groups()).for_each(|(sum, group)| sum.refused += group.refused);
             let sent: u64 = generator.offered().iter().map(|(.., frames)| frames).sum();
             ports[generator.port()].0 += sent.saturating_sub(generator.refused_by_tester());
         }
-        let received = analyzer.flows().map(|(flow, _, state)| {
+        let received = analyzer.flows().enumerate().map(|(place, (flow, _, state))| {
+            let (frames, spread) = (state.received(), analyzer.is_spread(place));
             let received = Received {
-                frames: state.received(),
-                missing: state.next_expected() - state.received(),
+                frames,
+                missing: state.next_expected() - frames,
                 duplicated: state.duplicated(),
-                reordered: state.reordered(),
+                reordered: if spread { 0 } else { state.reordered() },
+                order_unknown: if spread { frames } else { 0 },
             };
             (flow, received)
         });
@@ -122,7 +142,9 @@ impl Snapshot {
                 let flow = all.flows.entry(*flow as usize).or_default();
                 (flow.group, flow.offered) = (*group, flow.offered + frames);
             }
-            lane.received.iter().for_each(|(flow, received)| all.flows.entry(*flow).or_default().received = *received);
+            lane.received
+                .iter()
+                .for_each(|(flow, received)| all.flows.entry(*flow).or_default().received.add(received));
             lane.never_left.iter().for_each(|(flow, n)| *never_left.entry(*flow as usize).or_default() += n);
             for (port, (sent, received)) in lane.ports.iter().enumerate() {
                 let sum = all.ports.entry(port).or_default();

@@ -5,7 +5,7 @@ use crate::generator::PortGenerator;
 use crate::generator::merge::Merge;
 use crate::live::{Board, Requests};
 use crate::outcome::merge;
-use crate::plan::{Part, Plan, PlannedEvent};
+use crate::plan::{Part, Plan, PlannedEvent, QueueIndex};
 use crate::report::EventReport;
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
@@ -84,23 +84,25 @@ impl Watch {
     }
 }
 
-/// A port of a lane.
+/// A queue of a lane.
 pub(crate) struct LanePort<'a> {
-    /// Which of the trial's.
+    /// Its port: which of the trial's.
     pub(crate) index: PortIndex,
+    /// Which of the queues of all ports.
+    pub(crate) queue: QueueIndex,
     pub(crate) port: &'a mut dyn Port,
 }
 
-/// The generators of one port.
+/// The generators of one queue.
 struct Sender {
-    /// Place of the port among those of the lane.
+    /// Place of the queue among those of the lane.
     place: usize,
     generators: Range<usize>,
     /// Where it has more than one: which is due when.
     merge: Option<Merge>,
 }
 
-/// Generators that follow each other and are of the same port.
+/// Generators that follow each other and are of the same queue.
 fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
     let mut senders: Vec<Sender> = Vec::new();
     for (i, place) in places.iter().enumerate() {
@@ -118,9 +120,9 @@ fn senders(generators: &[PortGenerator], places: &[usize]) -> Vec<Sender> {
 /// What the loop of a lane keeps from one call to the next.
 #[derive(Default)]
 pub(crate) struct LaneState {
-    /// Place among the lane's ports of the port of each generator.
+    /// Place among the lane's queues of the queue of each generator.
     places: Vec<usize>,
-    /// Generators of each port that sends, with the place of the port.
+    /// Generators of each queue that sends, with the place of the queue.
     senders: Vec<Sender>,
     drops_before: u64,
     /// Frames that the tester lost in its own receive path; known when the lane is through.
@@ -155,8 +157,9 @@ impl LaneState {
     /// Makes lane `part` over its `ports` ready: everything that has to be looked up or allocated is.
     pub(crate) fn new(part: &mut Part, ports: &mut [LanePort<'_>], events: usize) -> Result<LaneState, PortError> {
         ports.iter_mut().for_each(|at| at.port.slots().forget());
-        let place = |port| ports.iter().position(|at| at.index == port).expect("a lane has the ports of its senders");
-        let places: Vec<usize> = part.generators.iter().map(|g| place(g.port())).collect();
+        let place =
+            |queue| ports.iter().position(|at| at.queue == queue).expect("a lane has the queues of its senders");
+        let places: Vec<usize> = part.generators.iter().map(|g| place(g.queue())).collect();
         for (generator, place) in part.generators.iter_mut().zip(&places) {
             generator.prepare_in_kernel(&mut *ports[*place].port)?;
         }
@@ -278,12 +281,12 @@ impl LaneState {
                     }
                 }
             }
-            for LanePort { index, port } in ports.iter_mut() {
+            for LanePort { index, queue, port } in ports.iter_mut() {
                 for _ in 0..rounds {
                     let frames = port.receive()?;
                     let count = frames.len();
                     part.analyzer.take_burst(
-                        *index,
+                        *queue,
                         count,
                         |i| frames.get(i),
                         |arrival| {
@@ -391,7 +394,7 @@ pub(crate) struct Course<'a> {
     pub(crate) drain_ns: u64,
 }
 
-/// Runs `plan`, which is for one lane, over `ports` on the calling thread; `ports[i]` is port i of the plan. Returns the
+/// Runs `plan`, which is for one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's layout. Returns the
 /// counts with everything measured filled in except trial number, elapsed time, validity and DUT load, which are the
 /// caller's.
 ///

@@ -1,6 +1,7 @@
 //! What has arrived of one flow: which frames, how often, in which order.
 
 use drophammer_wire::signature::unwrap_sequence;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// What a further frame is.
@@ -12,6 +13,15 @@ pub enum Arrival {
     Duplicate,
     /// So far behind that it cannot be distinguished from a duplicate.
     TooOld,
+}
+
+/// Which frames of a flow have arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrived {
+    /// Number of the first frame of `bits`, a multiple of 64.
+    pub from: u64,
+    /// A bit per frame, the lowest of a word first.
+    pub bits: Vec<u64>,
 }
 
 /// A jump of the highest sequence number over missing ones: the arrival that made it.
@@ -348,6 +358,21 @@ impl FlowState {
         gaps
     }
 
+    /// Which frames within the window have arrived.
+    pub fn arrived(&self) -> Arrived {
+        // The line of the ring in which the window begins may also be that in which it ends.
+        let from = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
+        let bits = (from..self.next_expected).step_by(64).map(|first| {
+            let word = self.word_of(first);
+            let known = self.window[word / WORDS].0[word % WORDS];
+            // All from `noted` up to NextExp have arrived.
+            let all = u64::MAX.checked_shl(self.noted.saturating_sub(first).min(64) as u32).unwrap_or(0);
+            let end = (self.next_expected - first).min(64);
+            (known | all) & u64::MAX >> (64 - end)
+        });
+        Arrived { from, bits: bits.collect() }
+    }
+
     /// Is every frame so far within the window, so that [`FlowState::missing`] is complete?
     pub fn tells_all(&self) -> bool {
         self.next_expected <= self.window_bits()
@@ -359,6 +384,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
+
+    impl Arrived {
+        fn numbers(&self) -> Vec<u64> {
+            let is_in = |s: &u64| self.bits[((s - self.from) / 64) as usize] >> (s % 64) & 1 == 1;
+            (self.from..self.from + self.bits.len() as u64 * 64).filter(is_in).collect()
+        }
+    }
 
     fn after(sequence: &[u64]) -> FlowState {
         let mut state = FlowState::new(1000, 1000);
@@ -437,6 +469,8 @@ mod tests {
                 prop_assert_eq!(&state.gaps(most), &gaps[gaps.len().saturating_sub(most)..]);
             }
             prop_assert!(state.tells_all());
+            let arrived = state.arrived();
+            prop_assert_eq!((arrived.from, arrived.numbers()), (0, (0..sent).filter(|s| distinct.contains(s)).collect()));
         }
 
         #[test]
@@ -457,7 +491,11 @@ mod tests {
             let lowest = (next + 1).saturating_sub(width);
             let expected: Vec<u64> = (lowest..next).filter(|s| gone.contains(s)).collect();
             prop_assert_eq!(state.missing(next + 1, &[]).collect::<Vec<_>>(), &*expected);
-            prop_assert_eq!(state.gaps(usize::MAX).into_iter().flatten().collect::<Vec<_>>(), expected);
+            prop_assert_eq!(state.gaps(usize::MAX).into_iter().flatten().collect::<Vec<_>>(), expected.clone());
+            let arrived = state.arrived();
+            prop_assert!(arrived.from < lowest + 64);
+            let there = (arrived.from..=next).filter(|s| !expected.contains(s)).collect::<Vec<_>>();
+            prop_assert_eq!(arrived.numbers(), there);
             for sequence in back.into_iter().map(|b| b % next) {
                 let expected = if sequence < lowest {
                     Arrival::TooOld

@@ -13,6 +13,7 @@ use catch_up::CatchUp;
 pub(crate) use stream::Stream;
 
 use crate::headers;
+use crate::layout::QueueIndex;
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use crate::plan::{Neighbour, PlanError, Timing, spaced};
@@ -82,6 +83,7 @@ pub use drophammer_port::LatenessBuckets;
 #[repr(align(128))]
 pub struct PortGenerator {
     port: PortIndex,
+    queue: QueueIndex,
     schedule: Schedule,
     flows: Vec<SendFlow>,
     /// Flows in the order of one round of their weights.
@@ -171,9 +173,8 @@ impl PortGenerator {
         bin_ns: Option<u64>,
         bins: usize,
     ) -> Result<PortGenerator, PlanError> {
-        let Stream { port, flows: own, schedule, shared, alone, mut tag } = stream;
+        let Stream { port, queue, flows: own, round, schedule, shared, alone, mut tag } = stream;
         let mut flows = Vec::new();
-        let mut weights = Vec::new();
         for (id, flow) in own.iter().map(|id| (*id, &spec.flows[*id])) {
             let size_round = flow.size.as_ref().unwrap_or(&spec.size).round();
             let mut distinct = size_round.clone();
@@ -204,15 +205,15 @@ impl PortGenerator {
                 templates,
             });
             tag += distinct.len() as u32;
-            weights.push(flow.weight);
         }
         let peak = schedule.peak_pps();
         // Many generators share the memory that one alone may use.
         let remembered = if alone { SKIPS } else { FEW_SKIPS };
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
-        let round = weighted_round(&weights);
+        let kernel = alone && schedule.is_whole() && spec.events.is_empty();
         let mut generator = PortGenerator {
             port,
+            queue,
             round_at: 0,
             key: timing.key,
             start: Instant(0),
@@ -232,7 +233,7 @@ impl PortGenerator {
             refused_by_tester: 0,
             own_refusals: Vec::with_capacity(remembered),
             last_departure: Instant(0),
-            fits_kernel: alone && spec.events.is_empty() && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
+            fits_kernel: kernel && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
             kernel: None,
             schedule,
             flows,
@@ -268,6 +269,11 @@ impl PortGenerator {
     /// Port that it sends from.
     pub fn port(&self) -> PortIndex {
         self.port
+    }
+
+    /// Queue by which it sends.
+    pub(crate) fn queue(&self) -> QueueIndex {
+        self.queue
     }
 
     /// Has it nothing more to send at `now`, and has all that it sent left?

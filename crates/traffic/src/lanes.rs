@@ -1,4 +1,4 @@
-//! A trial on several threads. A lane is one thread with some of the ports; each carries its part of the trial out by the
+//! A trial on several threads. A lane is one thread with some queues of the ports; each carries its part of the trial out by the
 //! same loop as a trial on one thread.
 //!
 //! Lanes share no state that anyone writes per frame. What a lane tells the others, a line of the cache of its own, it
@@ -7,7 +7,7 @@
 use crate::engine::{Control, Course, LanePort, LaneState};
 use crate::live::Board;
 use crate::outcome::merge;
-use crate::plan::{Part, Plan, PlannedEvent};
+use crate::plan::{Part, Plan, PlannedEvent, QueueIndex};
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult};
@@ -108,14 +108,14 @@ impl Lane<'_> {
     }
 }
 
-/// Ports of a lane that go to its thread.
-pub(crate) type Share<'a> = Vec<(PortIndex, &'a mut (dyn Port + Send))>;
+/// Queues of a lane that go to its thread.
+pub(crate) type Share<'a> = Vec<(PortIndex, QueueIndex, &'a mut (dyn Port + Send))>;
 
 pub(crate) fn lane_ports(share: Share<'_>) -> Vec<LanePort<'_>> {
-    share.into_iter().map(|(index, port)| LanePort { index, port: port as &mut dyn Port }).collect()
+    share.into_iter().map(|(index, queue, port)| LanePort { index, queue, port: port as &mut dyn Port }).collect()
 }
 
-/// Runs `plan` over `ports`, one thread per lane; `ports[i]` is port i of the plan. The first lane runs on the calling thread,
+/// Runs `plan` over `ports`, one thread per lane; `ports[i]` is queue i of the plan's layout. The first lane runs on the calling thread,
 /// where its caller has put it, under `first`; the others run on threads of their own, on `processors` in order (on whatever
 /// the calling thread may use if there are none), before other work where that is allowed, each under its one of `others`.
 /// The result is what [`crate::run`] returns.
@@ -124,7 +124,7 @@ pub(crate) fn lane_ports(share: Share<'_>) -> Vec<LanePort<'_>> {
 /// [`LaneError`] of the first lane that has one to tell.
 ///
 /// # Panics
-/// When there are not as many processors (or none) and controls as further lanes, or ports as in the plan, and when the first
+/// When there are not as many processors (or none) and controls as further lanes, or ports as queues in the plan, and when the first
 /// lane does; the others have ended by then.
 pub fn run_lanes<C: Control + Send>(
     plan: Plan,

@@ -1,25 +1,47 @@
-//! Which lane works which port.
+//! Which lane works which queue of which port.
 
 use drophammer_model::trial::{FlowSpec, PortIndex};
+use std::ops::Range;
 
-/// Which lane works which port. A lane is one thread: it sends the flows that leave its ports and receives those that lead
-/// to them.
+/// Index of a queue among those of all ports: the queues of port 0, then those of port 1, and so on. Where every port has one
+/// queue it is the index of the port.
+pub type QueueIndex = usize;
+
+/// Which lane works which queue. A lane is one thread: it sends the flows that leave by its queues and counts what arrives at
+/// them. The lane of the first queue of a port serves the devices behind that port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// By queue.
     lane_of: Vec<usize>,
+    /// By queue.
+    port_of: Vec<PortIndex>,
+    /// First queue of each port, and one beyond the last queue of all.
+    first: Vec<QueueIndex>,
     lanes: usize,
 }
 
 impl Layout {
-    /// `ports` ports on one lane.
+    /// `ports` ports of one queue each on one lane.
     pub fn one(ports: usize) -> Layout {
         Layout::round_robin(ports, 1)
     }
 
-    /// Port i on lane i modulo `lanes`; on no more lanes than there are ports, and on one at least.
+    /// Ports of one queue each, port i on lane i modulo `lanes`; on no more lanes than there are ports, and on one at least.
     pub fn round_robin(ports: usize, lanes: usize) -> Layout {
-        let lanes = lanes.clamp(1, ports.max(1));
-        Layout { lane_of: (0..ports).map(|port| port % lanes).collect(), lanes }
+        Layout::queues(&vec![1; ports], lanes)
+    }
+
+    /// Port i with `queues[i]` queues (at least one); queue i of all is on lane i modulo `lanes`. There are no more lanes than
+    /// queues, and one at least.
+    pub fn queues(queues: &[usize], lanes: usize) -> Layout {
+        let mut first = vec![0];
+        let mut port_of = Vec::new();
+        for (port, count) in queues.iter().enumerate() {
+            port_of.extend(std::iter::repeat_n(port, (*count).max(1)));
+            first.push(port_of.len());
+        }
+        let lanes = lanes.clamp(1, port_of.len().max(1));
+        Layout { lane_of: (0..port_of.len()).map(|queue| queue % lanes).collect(), port_of, first, lanes }
     }
 
     /// Lanes.
@@ -29,21 +51,80 @@ impl Layout {
 
     /// Ports.
     pub fn ports(&self) -> usize {
-        self.lane_of.len()
+        self.first.len() - 1
     }
 
-    /// Lane, from 0, of `port`, which must be one of them.
+    /// Queues of all ports.
+    pub fn queue_count(&self) -> usize {
+        self.port_of.len()
+    }
+
+    /// Queues of `port`, which must be one of them.
+    pub fn queues_of(&self, port: PortIndex) -> Range<QueueIndex> {
+        self.first[port]..self.first[port + 1]
+    }
+
+    /// Port of `queue`, which must be one of them.
+    pub fn port_of(&self, queue: QueueIndex) -> PortIndex {
+        self.port_of[queue]
+    }
+
+    /// Lane, from 0, of `queue`, which must be one of them.
+    pub fn lane_of_queue(&self, queue: QueueIndex) -> usize {
+        self.lane_of[queue]
+    }
+
+    /// Lane, from 0, that serves the devices behind `port`, which must be one of them: that of its first queue.
     pub fn lane_of(&self, port: PortIndex) -> usize {
-        self.lane_of[port]
+        self.lane_of[self.first[port]]
     }
 
-    /// The same, but with all ports on one lane to which the frames of one of `flows` may lead ([`FlowSpec::also`]): what has
-    /// arrived of a flow is known to one lane alone. There may be fewer lanes then, never more.
+    /// Has `lane` a queue of `port`?
+    pub(crate) fn receives(&self, lane: usize, port: PortIndex) -> bool {
+        self.queues_of(port).any(|queue| self.lane_of[queue] == lane)
+    }
+
+    /// Are the queues of `port` on several lanes?
+    pub fn is_split(&self, port: PortIndex) -> bool {
+        self.queues_of(port).any(|queue| self.lane_of[queue] != self.lane_of(port))
+    }
+
+    /// Has a port several queues?
+    pub(crate) fn has_queues(&self) -> bool {
+        self.queue_count() > self.ports()
+    }
+
+    /// Queue by which each flow leaves: the flows of a port take its queues in turn. A flow leaves by one queue, so its frames
+    /// leave in order. `None` for a flow of a port that does not exist.
+    pub(crate) fn senders(&self, flows: &[FlowSpec]) -> Vec<Option<QueueIndex>> {
+        let mut before = vec![0; self.ports()];
+        let queue = |flow: &FlowSpec| {
+            let n = before.get_mut(flow.from)?;
+            let queues = self.queues_of(flow.from);
+            *n += 1;
+            Some(queues.start + (*n - 1) % queues.len())
+        };
+        flows.iter().map(queue).collect()
+    }
+
+    /// The first port of `flow` of which a queue is on another lane than the flow's receiver, if one lane must receive the flow:
+    /// one with an alternate path ([`FlowSpec::also`]), or one that is counted by destination. Of other flows each lane counts
+    /// what arrives at its queues.
+    pub(crate) fn apart(&self, flow: &FlowSpec) -> Option<PortIndex> {
+        let lane = self.lane_of(flow.to);
+        let on_it = |port: PortIndex| self.queues_of(port).all(|queue| self.lane_of[queue] == lane);
+        one_lane_ports(flow).find(|port| !on_it(*port))
+    }
+
+    /// The same, but with all queues on one lane at which frames of a flow may arrive that one lane must receive: one with an
+    /// alternate path ([`FlowSpec::also`]), or one that is counted by destination. There may be fewer lanes then, never more.
     pub fn for_flows(&self, flows: &[FlowSpec]) -> Layout {
         let mut lane_of = self.lane_of.clone();
         for flow in flows {
-            for port in &flow.also {
-                let (Some(a), Some(b)) = (lane_of.get(flow.to).copied(), lane_of.get(*port).copied()) else { continue };
+            let mut ports = one_lane_ports(flow).filter(|port| *port < self.ports());
+            let Some(to) = ports.next().filter(|port| *port == flow.to) else { continue };
+            for queue in ports.chain([to]).flat_map(|port| self.queues_of(port)) {
+                let (a, b) = (lane_of[self.first[to]], lane_of[queue]);
                 lane_of.iter_mut().filter(|lane| **lane == a.max(b)).for_each(|lane| *lane = a.min(b));
             }
         }
@@ -53,8 +134,14 @@ impl Layout {
         for lane in &mut lane_of {
             *lane = used.partition_point(|u| *u < *lane);
         }
-        Layout { lane_of, lanes: used.len().max(1) }
+        Layout { lane_of, lanes: used.len().max(1), ..self.clone() }
     }
+}
+
+/// The ports where `flow` may arrive if one lane must receive it; none otherwise.
+fn one_lane_ports(flow: &FlowSpec) -> impl Iterator<Item = PortIndex> {
+    let asked = flow.per_destination || !flow.also.is_empty();
+    std::iter::once(flow.to).chain(flow.also.iter().copied()).filter(move |_| asked)
 }
 
 #[cfg(test)]
@@ -78,6 +165,32 @@ mod tests {
         assert_eq!((lanes(&joined), joined.lanes()), (vec![0, 1, 1, 2], 3));
         let all = four.for_flows(&[flow(3, vec![1]), flow(2, vec![0]), flow(0, vec![1])]);
         assert_eq!((lanes(&all), all.lanes()), (vec![0; 4], 1));
+    }
+
+    #[test]
+    fn flows_take_the_queues_of_their_port_in_turn() {
+        let layout = Layout::queues(&[2, 1, 3], 2);
+        assert_eq!((layout.ports(), layout.queue_count(), layout.lanes()), (3, 6, 2));
+        assert_eq!((0..3).map(|port| layout.queues_of(port)).collect::<Vec<_>>(), [0..2, 2..3, 3..6]);
+        assert_eq!((0..6).map(|queue| layout.port_of(queue)).collect::<Vec<_>>(), [0, 0, 1, 2, 2, 2]);
+        assert_eq!((0..6).map(|queue| layout.lane_of_queue(queue)).collect::<Vec<_>>(), [0, 1, 0, 1, 0, 1]);
+        let from = |from| FlowSpec { from, ..flow(0, vec![]) };
+        let flows: Vec<_> = [0, 2, 0, 1, 2, 2, 0, 1, 2, 9].map(from).into();
+        let queues = [0, 3, 1, 2, 4, 5, 0, 2, 3].map(Some);
+        assert_eq!(layout.senders(&flows), [queues.as_slice(), &[None]].concat());
+        assert_eq!([0, 1, 2].map(|port| layout.is_split(port)), [true, false, true]);
+    }
+
+    #[test]
+    fn one_lane_receives_what_is_counted_by_destination() {
+        let layout = Layout::queues(&[2, 2], 2);
+        let counted = FlowSpec { per_destination: true, ..flow(1, vec![]) };
+        assert_eq!((layout.apart(&counted), layout.apart(&flow(1, vec![]))), (Some(1), None));
+        assert_eq!(layout.for_flows(&[flow(1, vec![])]), layout);
+        let joined = layout.for_flows(std::slice::from_ref(&counted));
+        assert_eq!((joined.lanes(), joined.apart(&counted)), (1, None));
+        let three = Layout::queues(&[1, 2], 3).for_flows(std::slice::from_ref(&counted));
+        assert_eq!((three.lanes(), three.is_split(1), three.apart(&counted)), (2, false, None));
     }
 
     proptest! {

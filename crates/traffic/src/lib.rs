@@ -28,10 +28,13 @@ mod traffic;
 
 pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
+pub use flow_state::Arrived;
 pub use lanes::{LaneError, run_lanes};
 pub use live::Live;
 pub use outcome::merge;
-pub use plan::{Layout, Neighbour, Plan, PlanError, Timing, VlanNeighbour};
+pub use plan::{Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
-pub use report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, SenderReport, Trial};
+pub use report::{
+    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, Trial,
+};
 pub use traffic::{CONTINUOUS, Traffic};

@@ -1,13 +1,15 @@
 //! Reports of lanes become the result of a trial.
 
 mod destinations;
+mod flows;
 
 use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
-use crate::report::{EventReport, GroupReport, GroupSentReport, LaneReport, SenderReport};
+use crate::report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds up what all lanes of a trial have counted, wherever they ran. Of times the worst lane's counts. Trial number, elapsed time,
@@ -21,14 +23,19 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     let mut groups: Vec<GroupCounts> =
         trial.groups.iter().enumerate().map(|(i, name)| group_counts(lanes, &senders, i, name)).collect();
     let by_flow = by_flow(&senders);
-    for flow in lanes.iter().flat_map(|lane| &lane.flows) {
+    let (flows, copies_apart) = flows::merged(lanes);
+    for flow in &flows {
         let counts = &mut groups[flow.group];
         counts.received += flow.received;
         counts.duplicated += flow.duplicated;
-        counts.reordered += flow.reordered;
-        counts.reordered_3 += flow.reordered_3;
-        counts.in_sequence += flow.in_sequence;
-        counts.max_reordering_extent = counts.max_reordering_extent.max(flow.max_extent);
+        if flow.spread {
+            counts.order_unknown += flow.received;
+        } else {
+            counts.reordered += flow.reordered;
+            counts.reordered_3 += flow.reordered_3;
+            counts.in_sequence += flow.in_sequence;
+            counts.max_reordering_extent = counts.max_reordering_extent.max(flow.max_extent);
+        }
         if let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten()
             && flow.received < sent
             && let Some(missing) = flow.missing(sent, &sender.never_left(flow.flow)).next_back()
@@ -37,7 +44,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             counts.last_loss_ns = counts.last_loss_ns.max(departure);
         }
     }
-    arrived_at(lanes, &mut groups);
+    arrived_at(lanes, &flows, &mut groups);
     let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
@@ -50,7 +57,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     TrialResult {
         trial: 0,
         sending_s: sending_ns as f64 / 1e9,
-        receiving_s: worst(|lane| lane.receiving_ns) as f64 / 1e9,
+        receiving_s: receiving_ns(lanes) as f64 / 1e9,
         elapsed_s: 0.0,
         groups,
         health: Health {
@@ -65,6 +72,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             stale: sum(|lane| lane.stale),
             other_received: sum(|lane| lane.other),
             kernel_generators: senders.iter().filter(|s| s.in_kernel).count() as u32,
+            copies_apart,
         },
         validity: Validity::Valid,
         dut_cpu: None,
@@ -74,6 +82,16 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,
     }
+}
+
+/// Time from first to last arrival, and one mean interval more, in ns, of the port where that is longest.
+fn receiving_ns(lanes: &[LaneReport]) -> u64 {
+    let of_port = |port: usize| {
+        let mut all = PortArrivals::default();
+        lanes.iter().filter_map(|lane| lane.arrivals.get(port)).for_each(|arrivals| all.add(arrivals));
+        all.ns()
+    };
+    (0..lanes[0].trial.ports).map(of_port).max().unwrap_or(0)
 }
 
 /// Events, merged over the lanes: the times are those of the last lane that an event concerned, or of all lanes if it concerned none.
@@ -89,7 +107,7 @@ fn events(lanes: &[LaneReport]) -> Vec<EventRecord> {
 }
 
 /// Fills in where the frames of each group came to, for groups that have an alternate path or strays.
-fn arrived_at(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
+fn arrived_at(lanes: &[LaneReport], flows: &[Cow<'_, FlowReport>], groups: &mut [GroupCounts]) {
     let mut arrived = vec![vec![0u64; lanes[0].trial.ports]; groups.len()];
     let mut asked = vec![false; groups.len()];
     for lane in lanes {
@@ -97,10 +115,10 @@ fn arrived_at(lanes: &[LaneReport], groups: &mut [GroupCounts]) {
             asked[group] |= received.elsewhere.iter().any(|n| *n > 0);
             arrived[group].iter_mut().zip(&received.elsewhere).for_each(|(sum, n)| *sum += n);
         }
-        for flow in &lane.flows {
-            asked[flow.group] |= flow.has_alternate;
-            arrived[flow.group][flow.to] += flow.received - flow.elsewhere;
-        }
+    }
+    for flow in flows {
+        asked[flow.group] |= flow.has_alternate;
+        arrived[flow.group][flow.to] += flow.received - flow.elsewhere;
     }
     for ((counts, arrived), asked) in groups.iter_mut().zip(arrived).zip(asked) {
         if asked {

@@ -3,7 +3,7 @@
 use crate::analyzer::{Analyzer, Register, destination};
 use crate::generator::{PortGenerator, Stream, destination_order};
 use crate::headers;
-pub use crate::layout::Layout;
+pub use crate::layout::{Layout, QueueIndex};
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
 use drophammer_model::quantity::Instant;
@@ -131,8 +131,11 @@ pub enum PlanError {
         /// Flow, from 0.
         flow: usize,
     },
-    /// A flow may arrive at ports that are on different lanes.
-    #[error("flow {flow} may arrive at port {port}, which is on another lane than the port that it leads to")]
+    /// One lane must receive a flow, and it may arrive at queues of several lanes.
+    #[error(
+        "flow {flow} has an alternate path or is counted by destination, so one lane must receive it, but queues of port {port} \
+         are on another lane than the port that it leads to"
+    )]
     Apart {
         /// Flow, from 0.
         flow: usize,
@@ -284,8 +287,9 @@ impl Plan {
         Plan::on_lanes(spec, ports, timing, Layout::one(ports.len()))
     }
 
-    /// Lays out `spec` over `ports`, for the lanes of `layout`, which must be one of as many ports. The frames are the same
-    /// on any number of lanes, and what a flow needs at its receiver is in the lane that receives it and nowhere else.
+    /// Lays out `spec` over `ports`, for the lanes of `layout`, which must be one of as many ports. The frames and
+    /// their times are the same on any number of lanes and queues. What a flow needs at its receiver is in each lane that has a
+    /// queue of its port and nowhere else.
     ///
     /// # Errors
     /// [`PlanError`]; nothing has been sent.
@@ -302,8 +306,8 @@ impl Plan {
                     return Err(PlanError::NoSuchPort { flow: i, port, ports: ports.len() });
                 }
             }
-            if let Some(port) = flow.also.iter().find(|port| layout.lane_of(**port) != layout.lane_of(flow.to)) {
-                return Err(PlanError::Apart { flow: i, port: *port });
+            if let Some(port) = layout.apart(flow) {
+                return Err(PlanError::Apart { flow: i, port });
             }
             check_headers(i, flow)?;
             let vids = headers::tags(&flow.headers);
@@ -337,8 +341,9 @@ impl Plan {
             let span = (spec.sending_time().as_nanos() as f64).max(last_event as f64) + spec.drain_s * 1e9;
             (((span / ns as f64).ceil() as usize) + 1).min(MAX_BINS)
         });
+        let queues = layout.senders(&spec.flows);
         let mut generators = Vec::new();
-        for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port)) {
+        for stream in spec.senders().into_iter().flat_map(|port| Stream::of_port(spec, port, &queues)) {
             let link = &ports[stream.port];
             generators.push(PortGenerator::new(spec, stream, link, &groups, timing, &pattern, bin_ns, bins)?);
         }
@@ -352,9 +357,12 @@ impl Plan {
         };
         let continuous = spec.duration_s >= crate::CONTINUOUS.as_secs_f64();
         let budget = if continuous { CONTINUOUS_WINDOW_BUDGET } else { WINDOW_BUDGET };
-        let window = (budget / spec.flows.len() as u64).max(64);
+        // Each lane that receives a flow has a window for it.
+        let split = spec.flows.iter().any(|flow| layout.is_split(flow.to));
+        let windows = spec.flows.len() * if split { layout.lanes() } else { 1 };
+        let window = (budget / windows as u64).max(64);
         let hosts: Vec<u64> = ports.iter().map(|p| destination(&[p.mac.0.as_slice(), &[0; 2]].concat())).collect();
-        let register = (layout.lanes() > 1).then(|| Register::new(spec, &groups, &frames, &layout));
+        let register = (layout.lanes() > 1).then(|| Register::new(spec, &groups, &frames));
         let analyzer = |lane, register, pattern| {
             let hosts = hosts.clone();
             Analyzer::new(spec, hosts, &layout, lane, register, &groups, &frames, window, timing, pattern, bin_ns, bins)
@@ -362,7 +370,7 @@ impl Plan {
         let mut parts: Vec<Part> = (0..layout.lanes())
             .map(|lane| Part { generators: Vec::new(), analyzer: analyzer(lane, register.clone(), pattern.clone()) })
             .collect();
-        generators.into_iter().for_each(|g| parts[layout.lane_of(g.port())].generators.push(g));
+        generators.into_iter().for_each(|g| parts[layout.lane_of_queue(g.queue())].generators.push(g));
         Ok(Plan {
             parts,
             layout,

@@ -2,9 +2,10 @@
 
 use crate::analyzer::FlowExtras;
 use crate::engine::LaneState;
+use crate::flow_state::Arrived;
 use crate::generator::{LatenessBuckets, PortGenerator};
 use crate::permutation::Permutation;
-use crate::plan::Plan;
+use crate::plan::{Layout, Plan};
 use crate::schedule::Schedule;
 use drophammer_model::trial::PortIndex;
 use serde::{Deserialize, Serialize};
@@ -36,8 +37,8 @@ pub struct LaneReport {
     pub groups: Vec<GroupReport>,
     /// The flows that the lane receives.
     pub flows: Vec<FlowReport>,
-    /// Time from first to last arrival, and one mean interval more, in ns, of the port where that is longest.
-    pub receiving_ns: u64,
+    /// Counted arrivals at the lane's queues, by port of the trial.
+    pub arrivals: Vec<PortArrivals>,
     /// Frames of earlier trials.
     pub stale: u64,
     /// Frames that are not test traffic.
@@ -124,6 +125,39 @@ pub struct GroupReport {
     pub latency_max_ns: u64,
 }
 
+/// Counted arrivals at the queues of one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortArrivals {
+    /// Distinct frames.
+    pub frames: u64,
+    /// When the first of them arrived, in ns on the clock of the ports.
+    pub first_ns: u64,
+    /// When the last of them arrived.
+    pub last_ns: u64,
+}
+
+impl PortArrivals {
+    /// Adds arrivals at other queues.
+    pub(crate) fn add(&mut self, other: &PortArrivals) {
+        if other.frames == 0 {
+            return;
+        }
+        self.first_ns = if self.frames == 0 { other.first_ns } else { self.first_ns.min(other.first_ns) };
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.frames += other.frames;
+    }
+
+    /// Time that these frames stand for in ns: n frames span n - 1 intervals from first to last, so one mean interval is
+    /// added; else n frames over that time would be a rate above the one at which they came.
+    pub(crate) fn ns(&self) -> u64 {
+        let span = u128::from(self.last_ns.saturating_sub(self.first_ns));
+        match u128::from(self.frames) {
+            0 | 1 => 0,
+            n => u64::try_from(span * n / (n - 1)).unwrap_or(u64::MAX),
+        }
+    }
+}
+
 /// What a lane received of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
@@ -152,6 +186,10 @@ pub struct FlowReport {
     pub missing: Vec<Range<u64>>,
     /// Does the receiver's window tell of every frame?
     pub tells_all: bool,
+    /// Did its frames come to several queues? Then nothing is known of their order.
+    pub spread: bool,
+    /// Which frames have arrived, where other lanes may receive frames of the flow too; `missing` is empty then.
+    pub arrived: Option<Arrived>,
     /// Of the distinct frames, those that came to an alternate port.
     pub elsewhere: u64,
     /// May its frames come to an alternate port?
@@ -172,7 +210,7 @@ pub struct EventReport {
 }
 
 /// Ranges of missing frames that the flows of a lane may report together.
-const MISSING: usize = 1 << 20;
+pub(crate) const MISSING: usize = 1 << 20;
 
 impl Plan {
     /// What all lanes know.
@@ -194,8 +232,8 @@ impl Plan {
             trial: trial.clone(),
             senders: part.generators.iter().map(PortGenerator::report).collect(),
             groups: part.group_reports(),
-            flows: part.flow_reports(),
-            receiving_ns: part.analyzer.receiving_ns(),
+            flows: part.flow_reports(&self.layout),
+            arrivals: part.analyzer.arrivals(),
             stale: part.analyzer.stale(),
             other: lane.watch.other,
             receive_drops: lane.receive_drops,
@@ -214,13 +252,14 @@ impl crate::plan::Part {
         self.analyzer.groups().iter().zip(&deviations).map(|(group, deviations)| group.report(deviations)).collect()
     }
 
-    fn flow_reports(&self) -> Vec<FlowReport> {
+    fn flow_reports(&self, layout: &Layout) -> Vec<FlowReport> {
         let analyzer = &self.analyzer;
         let count = analyzer.flows().count().max(1);
         let report =
             |(place, ((flow, group, state), to)): (usize, ((usize, usize, &crate::flow_state::FlowState), usize))| {
                 let extras = analyzer.extras().get(place);
                 let tally = extras.and_then(|f| f.tally.as_ref());
+                let arrived = layout.is_split(to).then(|| state.arrived());
                 let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) };
                 FlowReport {
                     flow,
@@ -233,8 +272,10 @@ impl crate::plan::Part {
                     in_sequence: state.in_sequence(),
                     max_extent: state.max_extent(),
                     next_expected: state.next_expected(),
-                    missing: state.gaps(most),
+                    missing: if arrived.is_some() { Vec::new() } else { state.gaps(most) },
                     tells_all: state.tells_all(),
+                    spread: analyzer.is_spread(place),
+                    arrived,
                     elsewhere: extras.map_or(0, |f| f.elsewhere),
                     has_alternate: extras.is_some_and(FlowExtras::has_alternate),
                     by_place: tally.map(|tally| tally.frames().to_vec()),

@@ -23,18 +23,49 @@ impl Step {
     }
 }
 
-/// Evenly spaced departures, in nanoseconds from the start of the trial. Frame 0 leaves at 0.
+/// Some frames of each round of a schedule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Part {
+    /// Places in a round, ascending, at least one.
+    places: Vec<u64>,
+    /// Frames of a round.
+    round: u64,
+}
+
+impl Part {
+    /// Frames of the part among the first `frames` of the whole.
+    fn of(&self, frames: u64) -> u64 {
+        let rest = frames % self.round;
+        frames / self.round * self.places.len() as u64 + self.places.partition_point(|place| *place < rest) as u64
+    }
+
+    /// Number in the whole of frame `index` of the part.
+    #[inline]
+    fn whole(&self, index: u64) -> u64 {
+        let len = self.places.len() as u64;
+        index / len * self.round + self.places[(index % len) as usize]
+    }
+
+    fn share(&self) -> f64 {
+        self.places.len() as f64 / self.round as f64
+    }
+}
+
+/// Evenly spaced departures, in nanoseconds from the start of the trial, or a part of them. Frame 0 of the whole leaves at 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     steps: Vec<Step>,
     total: u64,
     end_ns: u64,
+    /// Absent where it is all frames of the steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<Part>,
 }
 
 impl Schedule {
     /// From `(duration, rate)` steps.
     pub fn steps(steps: &[(Duration, FrameRate)]) -> Schedule {
-        let mut out = Schedule { steps: Vec::with_capacity(steps.len()), total: 0, end_ns: 0 };
+        let mut out = Schedule { steps: Vec::with_capacity(steps.len()), total: 0, end_ns: 0, part: None };
         let mut start_ns = 0.0;
         for (duration, rate) in steps {
             let frames = rate.frames_in(*duration);
@@ -54,22 +85,37 @@ impl Schedule {
         let frames = frames.map_or(room, |frames| frames.min(room));
         let step = Step { start_ns: start.as_nanos() as f64, first: 0, frames, rate: rate.pps() };
         let end_ns = start.as_nanos() as u64 + (frames as f64 * 1e9 / rate.pps()) as u64;
-        Schedule { steps: vec![step], total: frames, end_ns }
+        Schedule { steps: vec![step], total: frames, end_ns, part: None }
     }
 
     /// Exactly `frames` frames at `rate`.
     pub fn burst(frames: u64, rate: FrameRate) -> Schedule {
         let step = Step { start_ns: 0.0, first: 0, frames, rate: rate.pps() };
         let end_ns = (frames as f64 * 1e9 / rate.pps()) as u64;
-        Schedule { steps: vec![step], total: frames, end_ns }
+        Schedule { steps: vec![step], total: frames, end_ns, part: None }
+    }
+
+    /// Of each round of `round` frames those at `places` (ascending, at least one, each below `round`), at the times at which
+    /// they leave in this schedule, which is a whole one.
+    pub(crate) fn part(&self, places: Vec<u64>, round: u64) -> Schedule {
+        let part = Part { places, round };
+        Schedule { total: part.of(self.total), part: Some(part), ..self.clone() }
+    }
+
+    /// Is it all frames of its steps?
+    pub(crate) fn is_whole(&self) -> bool {
+        self.part.is_none()
     }
 
     /// Ends it after `elapsed_ns`: what is due later does not leave, but for the first `at_least` frames.
     pub fn end_at(&mut self, elapsed_ns: u64, at_least: u64) {
         let total = self.due(elapsed_ns).max(at_least).min(self.total);
-        self.steps.retain(|step| step.first < total);
-        if let Some(last) = self.steps.last_mut() {
-            last.frames = last.frames.min(total - last.first);
+        // The frames of a part are limited by their total alone.
+        if self.is_whole() {
+            self.steps.retain(|step| step.first < total);
+            if let Some(last) = self.steps.last_mut() {
+                last.frames = last.frames.min(total - last.first);
+            }
         }
         self.total = total;
         self.end_ns = self.end_ns.min(elapsed_ns);
@@ -87,27 +133,38 @@ impl Schedule {
 
     /// The highest rate of any time, in frames per second.
     pub(crate) fn peak_pps(&self) -> f64 {
-        self.steps.iter().map(|step| step.rate).fold(0.0, f64::max)
+        self.steps.iter().map(|step| step.rate).fold(0.0, f64::max) * self.share()
     }
 
     /// The rate when it is the same from the first departure, at 0, to the last.
     pub(crate) fn constant_rate(&self) -> Option<f64> {
         match self.steps.as_slice() {
-            [step] if step.start_ns == 0.0 => Some(step.rate),
+            [step] if step.start_ns == 0.0 && self.is_whole() => Some(step.rate),
             _ => None,
         }
     }
 
     /// Departure of frame `index` in ns; `index` below [`Schedule::total`].
     pub fn departure(&self, index: u64) -> u64 {
+        let index = self.whole(index);
         self.step_of(index).departure(index)
+    }
+
+    fn share(&self) -> f64 {
+        self.part.as_ref().map_or(1.0, Part::share)
+    }
+
+    /// Number of frame `index` among all frames of the steps.
+    #[inline]
+    fn whole(&self, index: u64) -> u64 {
+        self.part.as_ref().map_or(index, |part| part.whole(index))
     }
 
     /// [`Schedule::departure`] of `index` and the frames that follow it.
     pub fn departures(&self, index: u64, out: &mut [u64]) {
         let Some(last) = (out.len() as u64).checked_sub(1) else { return };
         let step = self.step_of(index);
-        if index + last < step.first + step.frames {
+        if self.is_whole() && index + last < step.first + step.frames {
             // Divisions of one step work side by side.
             out.iter_mut().zip(index..).for_each(|(out, index)| *out = step.departure(index));
         } else {
@@ -118,7 +175,7 @@ impl Schedule {
     /// Rate asked for where frame `index` leaves, in frames per second.
     #[inline]
     pub fn rate_of(&self, index: u64) -> f64 {
-        self.step_of(index).rate
+        self.step_of(self.whole(index)).rate * self.share()
     }
 
     #[inline]
@@ -130,6 +187,12 @@ impl Schedule {
     /// Frames whose departure is at or before `elapsed_ns`.
     #[inline]
     pub fn due(&self, elapsed_ns: u64) -> u64 {
+        let due = self.due_of_steps(elapsed_ns);
+        self.part.as_ref().map_or(due, |part| part.of(due).min(self.total))
+    }
+
+    #[inline]
+    fn due_of_steps(&self, elapsed_ns: u64) -> u64 {
         let elapsed = elapsed_ns as f64;
         for step in self.steps.iter().rev() {
             if elapsed >= step.start_ns {
@@ -170,6 +233,38 @@ mod tests {
             s.departures(index, many);
             prop_assert!(many.iter().zip(index..).all(|(at, i)| *at == s.departure(i)));
             prop_assert_eq!(s.total(), FrameRate(rate).frames_in(d) + FrameRate(second).frames_in(d));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_the_whole(
+            rate in 1.0f64..2_000_000.0, second in 1.0f64..2_000_000.0, ms in 1u64..50,
+            owners in proptest::collection::vec(0usize..3, 1..40), elapsed in 0u64..120_000_000
+        ) {
+            let d = Duration::from_millis(ms);
+            let whole = Schedule::steps(&[(d, FrameRate(rate)), (d, FrameRate(second))]);
+            let round = owners.len() as u64;
+            let places = |owner| -> Vec<u64> { (0..round).filter(|place| owners[*place as usize] == owner).collect() };
+            let parts: Vec<_> =
+                (0..3).map(places).filter(|own| !own.is_empty()).map(|own| whole.part(own, round)).collect();
+            let departures = |s: &Schedule| (0..s.total()).map(|i| s.departure(i)).collect::<Vec<_>>();
+            let mut all: Vec<u64> = parts.iter().flat_map(departures).collect();
+            all.sort_unstable();
+            prop_assert_eq!(all, departures(&whole));
+            prop_assert_eq!(parts.iter().map(|p| p.due(elapsed)).sum::<u64>(), whole.due(elapsed));
+            let share: f64 = parts.iter().map(Schedule::peak_pps).sum();
+            prop_assert!((share - whole.peak_pps()).abs() < 1e-6 * share.max(1.0));
+            for part in parts {
+                let due = part.due(elapsed);
+                prop_assert!((0..due).all(|i| part.departure(i) <= elapsed));
+                let mut many = vec![0; part.total() as usize];
+                part.departures(0, &mut many);
+                prop_assert_eq!(many, departures(&part));
+                let mut ended = part.clone();
+                ended.end_at(elapsed, 0);
+                prop_assert_eq!((ended.total(), ended.due(u64::MAX)), (due, due));
+            }
         }
     }
 

@@ -56,8 +56,8 @@ impl Traffic {
         self.lanes.iter().all(|lane| lane.as_ref().is_some_and(|lane| lane.over))
     }
 
-    /// Carries on until `until` or until all is over, on one lane, over `ports` on the calling thread; `ports[i]` is port i of the plan, and
-    /// the same in every call. The first call starts the traffic.
+    /// Carries on until `until` or until all is over, on one lane, over `ports` on the calling thread; `ports[i]` is queue i of the plan's
+    /// layout, and the same in every call. The first call starts the traffic.
     ///
     /// # Errors
     /// A port that stopped working.
@@ -81,9 +81,12 @@ impl Traffic {
         control: &mut dyn Control,
         until: Instant,
     ) -> Result<(), PortError> {
-        let mut ports: Vec<LanePort<'_>> =
-            ports.iter_mut().enumerate().map(|(index, port)| LanePort { index, port: port.as_mut() }).collect();
-        let Plan { parts, events, drain_ns, .. } = &mut self.plan;
+        let Plan { parts, events, drain_ns, layout, .. } = &mut self.plan;
+        let mut ports: Vec<LanePort<'_>> = ports
+            .iter_mut()
+            .enumerate()
+            .map(|(queue, port)| LanePort { index: layout.port_of(queue), queue, port: port.as_mut() })
+            .collect();
         let part = &mut parts[0];
         let (state, start) = match (&mut self.lanes[0], self.start) {
             (Some(state), Some(start)) => (state, start),
@@ -107,7 +110,7 @@ impl Traffic {
     /// [`LaneError`] of the first lane that has one to tell.
     ///
     /// # Panics
-    /// When there are not as many processors (or none) and controls as further lanes, or ports as in the plan, and when the first
+    /// When there are not as many processors (or none) and controls as further lanes, or ports as queues in the plan, and when the first
     /// lane does; the others have ended by then.
     pub fn drive_lanes<C: Control + Send>(
         &mut self,
@@ -120,12 +123,13 @@ impl Traffic {
     ) -> Result<(), LaneError> {
         let lanes = self.plan.parts.len();
         assert_eq!(others.len() + 1, lanes, "each lane has its control");
-        assert_eq!(ports.len(), self.plan.layout.ports(), "all ports of the plan are there");
+        assert_eq!(ports.len(), self.plan.layout.queue_count(), "all queues of the plan are there");
         assert!(processors.is_empty() || processors.len() + 1 == lanes, "each further lane has its processor");
         let mut shares: Vec<Share<'_>> = (0..lanes).map(|_| Vec::new()).collect();
-        for (index, port) in ports.iter_mut().enumerate() {
+        let layout = &self.plan.layout;
+        for (queue, port) in ports.iter_mut().enumerate() {
             let port: &mut (dyn Port + Send) = port.as_mut();
-            shares[self.plan.layout.lane_of(index)].push((index, port));
+            shares[layout.lane_of_queue(queue)].push((layout.port_of(queue), queue, port));
         }
         if self.start.is_none() {
             self.wall_before = clock.wall_offset();

@@ -32,7 +32,8 @@ struct Row {
     offered_fps: f64,
     received_fps: f64,
     lost: u64,
-    reordered: u64,
+    /// `None` where frames came to several queues, between which there is no order.
+    reordered: Option<u64>,
     /// Median, 99th percentile, largest; `None` where nothing came.
     latency_ns: Option<[u64; 3]>,
 }
@@ -46,7 +47,7 @@ impl Row {
             rate(self.offered_fps),
             rate(self.received_fps),
             group_digits(self.lost),
-            group_digits(self.reordered),
+            self.reordered.map_or("-".to_owned(), group_digits),
         ];
         match self.latency_ns {
             Some(ns) => cells.extend(ns.map(|ns| format!("{:.1}", ns as f64 / 1e3))),
@@ -118,7 +119,7 @@ impl<'a> Display<'a> {
             offered_fps: (offered - self.last.offered) as f64 / seconds,
             received_fps: (received - self.last.received) as f64 / seconds,
             lost: missing,
-            reordered: now.sum(|f| f.received.reordered),
+            reordered: (now.sum(|f| f.received.order_unknown) == 0).then(|| now.sum(|f| f.received.reordered)),
             latency_ns: match latency {
                 [Some(p50), Some(p99), Some(max)] => Some([p50, p99, max]),
                 _ => None,
@@ -159,7 +160,7 @@ impl<'a> Display<'a> {
             offered_fps: g.offered as f64 / seconds[0],
             received_fps: g.received as f64 / seconds[1],
             lost: g.lost,
-            reordered: g.reordered,
+            reordered: g.known_reordered(),
             latency_ns: (g.latency.frames > 0)
                 .then(|| [50.0, 99.0].map(|p| g.latency.percentile(p).unwrap_or(0)))
                 .map(|[p50, p99]| [p50, p99, g.latency.max_ns]),

@@ -36,9 +36,10 @@ pub const LINGER: Duration = Duration::from_secs(5);
 pub const EVENTS_MAX: usize = 64;
 
 /// State of a session (RFC 4271 section 8.2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Stopped, or waiting for the IdleHoldTime.
+    #[default]
     Idle,
     /// Connecting.
     Connect,

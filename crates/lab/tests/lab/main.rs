@@ -220,7 +220,7 @@ fn ports() -> Vec<PortConfig> {
 fn scenario(name: &str, work: &Path) -> Checked {
     let text = |e: drophammer_lab::LabError| e.to_string();
     let start = Instant::now();
-    let mut lab = Lab::enter(&LabOptions { keep: vec![work.to_path_buf()] }).map_err(text)?;
+    let mut lab = Lab::enter(&LabOptions { keep: vec![work.to_path_buf()], ..LabOptions::default() }).map_err(text)?;
     println!("entered in {:.3} s", start.elapsed().as_secs_f64());
     if name.starts_with("external") {
         return external(&mut lab, name, work);

@@ -1,7 +1,8 @@
 //! What is between a tester port and the device, in both directions. Frames change hands with their memory wherever the
 //! device agrees, so that one is written once and read where it was written.
 
-use crate::{BURST, Batch};
+use crate::spread::queue_of;
+use crate::{BURST, Batch, Queue};
 use drophammer_model::quantity::Instant;
 use drophammer_wire::frame::Frame;
 use std::collections::VecDeque;
@@ -53,8 +54,11 @@ impl Spares {
     }
 }
 
-/// One link. Full and spare bursts and blocks go round, so nothing is allocated for long.
+/// One link, or what a queue has of it. Full and spare bursts and blocks go round, so nothing is allocated for long.
 pub(super) struct Link {
+    /// Port at its ends.
+    pub(super) port: usize,
+    queue: Queue,
     out: VecDeque<Burst>,
     out_spare: Vec<Burst>,
     /// When the next frame of `out` reaches the device.
@@ -65,8 +69,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new() -> Link {
+    pub(super) fn new(port: usize, queue: Queue) -> Link {
         Link {
+            port,
+            queue,
             out: VecDeque::new(),
             out_spare: Vec::new(),
             next_out: NEVER,
@@ -173,25 +179,27 @@ impl<'a> Arrivals<'a> {
     #[inline]
     #[allow(clippy::should_implement_trait)] // lends itself
     pub fn next(&mut self) -> Option<Arriving<'_>> {
-        let port = loop {
+        let next = loop {
             if self.left == 0 {
                 return None;
             }
-            let (mut first, mut port) = (self.before, usize::MAX);
+            let (mut first, mut next) = (self.before, usize::MAX);
             for (i, link) in self.links.iter().enumerate() {
                 if link.next_out < first {
-                    (first, port) = (link.next_out, i);
+                    (first, next) = (link.next_out, i);
                 }
             }
-            let link = self.links.get_mut(port)?;
+            let link = self.links.get_mut(next)?;
             *self.now = first.max(*self.now);
             self.left -= 1;
             if !link.down {
-                break port;
+                break next;
             }
             link.leave();
         };
-        let (slots, place) = self.links[port].leave()?;
+        let link = &mut self.links[next];
+        let port = link.port;
+        let (slots, place) = link.leave()?;
         Some(Arriving { at: *self.now, port, slots, place })
     }
 }
@@ -216,10 +224,17 @@ pub struct Deliveries<'a> {
     pub(super) spares: &'a mut Spares,
 }
 
+/// The link by which `frame` leaves `port`. All ports have as many queues.
+#[inline]
+fn link_of<'a>(links: &'a mut [Link], port: usize, frame: &[u8]) -> &'a mut Link {
+    let queues = links[0].queue.count as usize;
+    &mut links[port * queues + queue_of(frame, queues)]
+}
+
 impl Deliveries<'_> {
     /// A copy of `frame` leaves by `port` at `at`.
     pub fn copy(&mut self, at: Instant, port: usize, frame: &[u8]) {
-        let link = &mut self.links[port];
+        let link = link_of(self.links, port, frame);
         if link.down {
             return;
         }
@@ -233,7 +248,7 @@ impl Deliveries<'_> {
     /// `frame` itself leaves by `port` at `at`; no memory is left in its place.
     #[inline]
     pub fn hand_over(&mut self, at: Instant, port: usize, frame: &mut Frame) {
-        let link = &mut self.links[port];
+        let link = link_of(self.links, port, frame);
         if link.down || frame.len() > self.spares.slot {
             return self.copy(at, port, frame);
         }

@@ -124,6 +124,12 @@ fn mark_class(mark: &str) -> &'static str {
     if mark.contains("invalid") { "mark-chip bad" } else { "mark-chip" }
 }
 
+/// Driver of a port, and its queues where there are several.
+fn driver(port: &PortRecord) -> String {
+    let driver = or_dash(&port.driver);
+    if port.queues > 1 { format!("{driver}, {} queues", port.queues) } else { driver.to_string() }
+}
+
 /// Ports of the tester.
 pub fn ports(ports: &[PortRecord]) -> Markup {
     html! {
@@ -131,7 +137,7 @@ pub fn ports(ports: &[PortRecord]) -> Markup {
             thead { tr { @for h in ["Port", "Interface", "Backend", "Driver", "MTU", "Speed", "MAC", "Addresses (tester \u{2192} DUT)"] { th scope="col" { (h) } } } }
             tbody { @for p in ports { tr {
                 th scope="row" { (p.name) }
-                td { (or_dash(&p.interface)) } td { (or_dash(&p.backend)) } td { (or_dash(&p.driver)) }
+                td { (or_dash(&p.interface)) } td { (or_dash(&p.backend)) } td { (driver(p)) }
                 td { @if p.mtu == 0 { (DASH) } @else { (p.mtu) } }
                 td { @if p.speed_bps == 0 { (DASH) } @else { (Bandwidth(p.speed_bps)) } }
                 td { (or_dash(&p.mac)) }

@@ -23,7 +23,7 @@ const HEAD: [(&str, &str); 29] = [
     ("Loss", "lost / offered"),
     ("Refused", "offered frames that the DUT's receive ring refused"),
     ("Dup.", "further arrivals of a frame that had arrived"),
-    ("Reord.", "RFC 4737 reordered"),
+    ("Reord.", "RFC 4737 reordered; not known where frames came to several queues of a port"),
     ("Corr.", "corrupted"),
     ("Stray", "arrived at a wrong port"),
     ("Late", "received after the late threshold"),
@@ -141,7 +141,9 @@ fn group(g: &GroupCounts) -> Markup {
         td.l { (g.group) }
         @for n in [g.intended, g.offered, g.received, g.lost] { td.n { (group_digits(n)) } }
         td.n { (loss) }
-        @for n in [g.refused, g.duplicated, g.reordered, g.corrupted, g.stray, g.late] { td.n { (group_digits(n)) } }
+        @for n in [g.refused, g.duplicated] { td.n { (group_digits(n)) } }
+        td.n { (g.known_reordered().map_or("not known".to_owned(), group_digits)) }
+        @for n in [g.corrupted, g.stray, g.late] { td.n { (group_digits(n)) } }
         td.n { (latency(Some(g.latency.min_ns as f64))) }
         td.n { (latency(Some(g.latency.mean_ns))) }
         td.n { (latency(g.latency.percentile(99.0).map(|p| p as f64))) }

@@ -371,6 +371,7 @@ pub fn run(duts: usize) -> Run {
                 interface: "veth-p1".into(),
                 backend: "af_packet".into(),
                 driver: "veth".into(),
+                queues: 1,
                 mtu: 1500,
                 speed_bps: 10_000_000_000,
                 mac: "02:00:00:00:00:01".into(),

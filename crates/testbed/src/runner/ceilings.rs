@@ -45,7 +45,7 @@ impl Runner<'_> {
             return Ok(Ceilings::default());
         }
         let clock = SystemClock::start();
-        let ports = match real::open(lab, without.interfaces(), self.backend, clock) {
+        let ports = match real::open(lab, without.interfaces(), self.backend, self.queues, clock) {
             Ok(ports) => Ports::real(ports, clock, self.processors),
             Err(e) => {
                 self.note(None, &format!("the tester's ceiling could not be measured: {e}"))?;

@@ -89,12 +89,22 @@ impl Observer for Memory {
 
 /// Runs a suite to its end.
 pub fn run(suite: &Suite, memory: &mut Memory) -> Result<drophammer_testbed::runner::Tally, RunError> {
+    run_on_queues(suite, 1, memory)
+}
+
+/// The same with so many queues for each port of the tester.
+pub fn run_on_queues(
+    suite: &Suite,
+    queues: u32,
+    memory: &mut Memory,
+) -> Result<drophammer_testbed::runner::Tally, RunError> {
     let run = Run {
         suite,
         lab: None,
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         processors: &[],
         work_dir: Path::new("/nonexistent"),
+        queues,
         capture: false,
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),

@@ -119,7 +119,7 @@ impl Bench<'_> {
         let device = Rc::new(RefCell::new(up.map_err(text)?));
         let interfaces = device.borrow().interfaces().to_vec();
         let clock = SystemClock::start();
-        let open = real::open(self.lab, &interfaces, &INTERFACE_BACKENDS[0], clock)?;
+        let open = real::open(self.lab, &interfaces, &INTERFACE_BACKENDS[0], 1, clock)?;
         let hosts = config::hosts(ports, &[Family::Ipv4, Family::Ipv6], suite.seed);
         let rig = Rig::new(Ports::real(open, clock, &[]), &hosts);
         let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));

@@ -4,7 +4,7 @@ use super::Deviations;
 use crate::counts::GroupCounts;
 use crate::histogram::Latencies;
 use crate::plan::spaced;
-use crate::report::GroupReport;
+use crate::report::{GroupReport, PortArrivals};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::size::MIN_FRAME;
@@ -117,7 +117,7 @@ impl GroupReceived {
     }
 }
 
-/// Counted arrivals at one port.
+/// Counted arrivals at one queue.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub(super) struct Arrivals {
@@ -135,18 +135,9 @@ impl Arrivals {
         self.last = self.last.max(Instant(run.last));
     }
 
-    pub(super) fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    /// Time that these frames stand for: n frames span n - 1 intervals from first to last, so one mean interval is
-    /// added; else n frames over that time would be a rate above the one at which they came.
-    pub(super) fn ns(&self) -> u64 {
-        let span = u128::from(self.last.0.saturating_sub(self.first.0));
-        match u128::from(self.frames) {
-            0 | 1 => 0,
-            n => u64::try_from(span * n / (n - 1)).unwrap_or(u64::MAX),
-        }
+    /// The same as data.
+    pub(super) fn report(&self) -> PortArrivals {
+        PortArrivals { frames: self.frames, first_ns: self.first.0, last_ns: self.last.0 }
     }
 }
 

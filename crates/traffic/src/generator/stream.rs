@@ -1,53 +1,76 @@
 //! Which flows of a port share a schedule.
 
+use super::weighted_round;
+use crate::layout::QueueIndex;
 use crate::schedule::Schedule;
 use drophammer_model::FrameRate;
 use drophammer_model::trial::{FlowDuration, FlowSchedule, Load, PortIndex, TrialSpec};
 use std::time::Duration;
 
-/// Flows of one port that leave by one schedule, in the order of their weights.
+/// Flows of one port that leave by one queue and one schedule.
 pub(crate) struct Stream {
     pub(crate) port: PortIndex,
+    /// Among those of all ports.
+    pub(crate) queue: QueueIndex,
     /// Their places in the trial.
     pub(crate) flows: Vec<usize>,
+    /// Places in `flows`, in the order of one round of their weights.
+    pub(crate) round: Vec<u32>,
     pub(crate) schedule: Schedule,
     /// Is it the load that flows without a schedule of their own share?
     pub(crate) shared: bool,
-    /// Is it the only one of its port?
+    /// Is it the only one of its queue?
     pub(crate) alone: bool,
     /// Tag of its first template: no two templates of a port have the same.
     pub(crate) tag: u32,
 }
 
 impl Stream {
-    /// Those of `port`: the flows that share its load, if there are any, then each flow with a schedule of its own.
-    pub(crate) fn of_port(spec: &TrialSpec, port: PortIndex) -> Vec<Stream> {
+    /// Those of `port`, queue by queue: the flows that share the port's load, if there are any, then each flow with a schedule
+    /// of its own. `queues[i]` is the queue by which flow i leaves. Frames of a shared load leave at the same times by any
+    /// number of queues.
+    pub(crate) fn of_port(spec: &TrialSpec, port: PortIndex, queues: &[Option<QueueIndex>]) -> Vec<Stream> {
         let own = || (0..spec.flows.len()).filter(|flow| spec.flows[*flow].from == port);
+        let mut of_port: Vec<QueueIndex> = own().filter_map(|flow| queues[flow]).collect();
+        of_port.sort_unstable();
+        of_port.dedup();
         let sharing: Vec<usize> = own().filter(|flow| spec.flows[*flow].schedule.is_none()).collect();
-        let mut streams: Vec<(Vec<usize>, Schedule, bool)> = Vec::new();
-        if !sharing.is_empty() {
-            let schedule = match &spec.load {
-                Load::Burst { frames, rate_pps } => Schedule::burst(*frames, FrameRate(*rate_pps)),
-                _ => Schedule::steps(&spec.steps()),
-            };
-            streams.push((sharing, schedule, true));
-        }
+        let weights: Vec<f64> = sharing.iter().map(|flow| spec.flows[*flow].weight).collect();
+        let round = weighted_round(&weights);
+        let schedule = match &spec.load {
+            Load::Burst { frames, rate_pps } => Schedule::burst(*frames, FrameRate(*rate_pps)),
+            _ => Schedule::steps(&spec.steps()),
+        };
         let end = spec.sending_time();
-        for flow in own() {
-            if let Some(schedule) = &spec.flows[flow].schedule {
-                streams.push((vec![flow], of_flow(schedule, end), false));
-            }
-        }
-        let alone = streams.len() == 1;
         let mut tag = 0;
+        let mut streams = Vec::new();
+        for queue in of_port {
+            let first = streams.len();
+            let mut add = |flows: Vec<usize>, round, schedule, shared| {
+                let templates = flows.iter().map(|f| sizes(spec, *f)).sum::<u32>();
+                streams.push(Stream { port, queue, flows, round, schedule, shared, alone: true, tag });
+                tag += templates;
+            };
+            let leaves = |flow: &usize| queues[*flow] == Some(queue);
+            let mine: Vec<usize> = sharing.iter().copied().filter(leaves).collect();
+            let places = || (0..).zip(&round).filter(|(_, flow)| leaves(&sharing[**flow as usize]));
+            if mine.len() == sharing.len() && !mine.is_empty() {
+                add(mine, round.clone(), schedule.clone(), true);
+            } else if places().next().is_some() {
+                let at = |flow: &u32| mine.partition_point(|f| *f < sharing[*flow as usize]) as u32;
+                let own_round = places().map(|(_, flow)| at(flow)).collect();
+                let part = schedule.part(places().map(|(place, _)| place).collect(), round.len() as u64);
+                add(mine, own_round, part, true);
+            }
+            for flow in own().filter(leaves) {
+                if let Some(schedule) = &spec.flows[flow].schedule {
+                    add(vec![flow], vec![0], of_flow(schedule, end), false);
+                }
+            }
+            let alone = streams.len() == first + 1;
+            streams[first..].iter_mut().for_each(|stream| stream.alone = alone);
+        }
         streams
-            .into_iter()
-            .map(|(flows, schedule, shared)| {
-                let first = tag;
-                tag += flows.iter().map(|f| sizes(spec, *f)).sum::<u32>();
-                Stream { port, flows, schedule, shared, alone, tag: first }
-            })
-            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The same frames at the same times give the same result on any number of lanes.
+//! The same frames at the same times give the same result on any number of lanes and queues.
 
 use super::*;
 use crate::engine::LaneState;
@@ -15,8 +15,17 @@ struct Catch {
     info: PortInfo,
     slots: Batch,
     frames: Vec<Vec<u8>>,
-    handed: u64,
     refuse_every: u64,
+}
+
+fn signature_of(frame: &[u8]) -> Signature {
+    Signature::read(frame[frame.len() - LEN..].try_into().unwrap()).0
+}
+
+/// A number of a frame by which its fate is decided, the same by whatever queue it leaves.
+fn number_of(frame: &[u8]) -> u64 {
+    let Signature { flow, sequence, .. } = signature_of(frame);
+    (u64::from(flow) << 32 | u64::from(sequence)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
 
 impl Port for Catch {
@@ -29,8 +38,7 @@ impl Port for Catch {
     fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
         let mut sent = Sent::default();
         for i in 0..frames {
-            self.handed += 1;
-            if self.handed.is_multiple_of(self.refuse_every) {
+            if number_of(self.slots.frame(i)).is_multiple_of(self.refuse_every) {
                 sent.refused += 1;
                 sent.refused_mask |= 1 << i;
             } else {
@@ -95,8 +103,11 @@ fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
     frame[tail..].copy_from_slice(&new);
 }
 
+/// How a device spreads the frames that arrive at a port over its queues, by the number of a frame.
+type Spread = fn(u64) -> usize;
+
 /// Runs the trial at fixed times, without ports and threads.
-fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult {
+fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread) -> TrialResult {
     let ports = layout.ports();
     let mut plan = planned(spec, layout.clone());
     plan.parts.iter_mut().for_each(|part| part.begin(START));
@@ -109,29 +120,27 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
         mtu: 1_500,
         refusal_is_device_loss: faults.refusal_is_loss,
     };
-    let mut catches: Vec<Catch> = (0..ports)
-        .map(|port| Catch {
-            info: info(port),
+    let queues = layout.queue_count();
+    let mut catches: Vec<Catch> = (0..queues)
+        .map(|queue| Catch {
+            info: info(layout.port_of(queue)),
             slots: Batch::new(BURST, 2_048),
             frames: vec![],
-            handed: 0,
             refuse_every: faults.refuse,
         })
         .collect();
-    // Frames under way: arrival, order, port, frame.
+    // Frames under way: arrival, order, queue, frame.
     let mut under_way: Vec<(u64, u64, usize, Vec<u8>)> = Vec::new();
-    let mut number = 0u64;
     for step in 0..400 {
         let now = Instant(START.0 + step * 37_003);
-        for (port, catch) in catches.iter_mut().enumerate() {
-            let generators = &mut plan.parts[layout.lane_of(port)].generators;
-            let Some(generator) = generators.iter_mut().find(|g| g.port() == port) else { continue };
+        for (queue, catch) in catches.iter_mut().enumerate() {
+            let generators = &mut plan.parts[layout.lane_of_queue(queue)].generators;
+            let Some(generator) = generators.iter_mut().find(|g| g.queue() == queue) else { continue };
             while generator.send_due(catch, now).unwrap() > 0 {}
             for mut frame in catch.frames.drain(..) {
-                number += 1;
+                let number = number_of(&frame);
                 let nth = |every: u64| number.is_multiple_of(every);
-                let tail = frame.len() - LEN;
-                let flow = Signature::read(frame[tail..].try_into().unwrap()).0.flow as usize;
+                let flow = signature_of(&frame).flow as usize;
                 let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
                 // What was for the device is for the host on the way out.
                 frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
@@ -144,11 +153,14 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
                     frame[at] ^= 1 << (number % 8);
                 }
                 if nth(faults.stale) {
-                    let signature = Signature::read(frame[tail..].try_into().unwrap()).0;
+                    let signature = signature_of(&frame);
                     sign(&mut frame, &signature, TrialKey::new(1, 1));
                 }
                 let delay = if nth(faults.late) { 3 * MS } else { 20_000 + number * 7_919 % 90_000 };
                 let at = now.0 + delay;
+                // Copies have the same addresses, so they are at the same queue.
+                let of_port = layout.queues_of(to);
+                let to = of_port.start + spread(number) % of_port.len();
                 under_way.push((at, number, to, frame.clone()));
                 if nth(faults.twice) {
                     under_way.push((at + 500, number, to, frame));
@@ -158,10 +170,10 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults) -> TrialResult
     }
     under_way.sort();
     for burst in under_way.chunk_by(|(_, _, a, _), (_, _, b, _)| a == b) {
-        let port = burst[0].2;
+        let queue = burst[0].2;
         let get = |i: usize| Arrival { frame: &burst[i].3, at: Instant(burst[i].0) };
-        let analyzer = &mut plan.parts[layout.lane_of(port)].analyzer;
-        analyzer.take_burst(port, burst.len(), get, |_| Ok::<_, ()>(())).unwrap();
+        let analyzer = &mut plan.parts[layout.lane_of_queue(queue)].analyzer;
+        analyzer.take_burst(queue, burst.len(), get, |_| Ok::<_, ()>(())).unwrap();
     }
     let lanes = 0..layout.lanes() as u64;
     let states: Vec<LaneState> = lanes.map(|lane| LaneState::through(lane, 2 * lane, 1, 1)).collect();
@@ -220,6 +232,18 @@ fn of_all_lanes(mut result: TrialResult) -> TrialResult {
     result
 }
 
+/// Without what is told of the order of frames, where that is not known of all, and without how late the frames of a port were
+/// handed over: one figure per burst, and each queue has its own bursts.
+fn without_order(mut result: TrialResult, also_of: &TrialResult) -> TrialResult {
+    (result.health.departure_error, result.health.departure_errors) = (vec![], vec![]);
+    for (g, other) in result.groups.iter_mut().zip(&also_of.groups) {
+        if g.order_unknown > 0 || other.order_unknown > 0 {
+            (g.order_unknown, g.reordered, g.reordered_3, g.in_sequence, g.max_reordering_extent) = (0, 0, 0, 0, 0);
+        }
+    }
+    result
+}
+
 /// Where all flows of a trial are counted by destination, the sums are those of the groups.
 fn by_destination_as_by_flow(result: &TrialResult) {
     let sum = |counts: &[u32]| counts.iter().map(|n| u64::from(*n)).sum::<u64>();
@@ -260,11 +284,104 @@ proptest! {
             flow.per_destination = counted == 1 || counted == 2 && i % 2 == 0;
         }
         let spec = trial(flows, load, size);
-        let one = carried_out(&spec, Layout::one(ports), &faults);
-        let many = carried_out(&spec, Layout::round_robin(ports, lanes).for_flows(&spec.flows), &faults);
+        let one = carried_out(&spec, Layout::one(ports), &faults, |_| 0);
+        let many = carried_out(&spec, Layout::round_robin(ports, lanes).for_flows(&spec.flows), &faults, |_| 0);
         by_destination_as_by_flow(&one);
         prop_assert_eq!(of_all_lanes(one), of_all_lanes(many));
     }
+
+    #[test]
+    fn every_split_of_flows_to_queues_gives_the_same_counts(
+        queues in proptest::collection::vec(1usize..4, 2..5), also in 0u8..4, counted in 0u8..4,
+        flows in proptest::collection::vec((0u8..3, 0usize..6, 0usize..6, any::<bool>(), 1u8..4), 1..20),
+        load in loads(), size in proptest::sample::select(&["64", "128", "imix"]), faults in all_faults(), lanes in 1usize..6,
+        spread in 0usize..4
+    ) {
+        let ports = queues.len();
+        let mut flows: Vec<_> =
+            flows.into_iter().map(|(g, a, b, v6, w)| flow(g, a % ports, b % ports, v6, w.into())).collect();
+        for (i, flow) in flows.iter_mut().enumerate() {
+            if also == 1 && i % 3 == 0 {
+                flow.also = vec![(flow.to + 1) % ports];
+            }
+            flow.per_destination = counted == 1 && i % 2 == 0;
+        }
+        let spec = trial(flows, load, size);
+        // One after the other, at random, in runs, all at the last one.
+        let ways: [Spread; 4] = [|n| n as usize, |n| n as usize / 7, |n| (n / 10_000) as usize, |_| 11];
+        let one = carried_out(&spec, Layout::one(ports), &faults, |_| 0);
+        let many = carried_out(&spec, Layout::queues(&queues, lanes).for_flows(&spec.flows), &faults, ways[spread]);
+        by_destination_as_by_flow(&many);
+        prop_assert_eq!(many.health.copies_apart, 0);
+        for (g, whole) in many.groups.iter().zip(&one.groups) {
+            prop_assert!(g.order_unknown <= g.received && whole.order_unknown == 0);
+            prop_assert!(g.reordered <= whole.reordered && g.in_sequence <= whole.in_sequence, "{:?} {:?}", g, whole);
+        }
+        // Where all frames of a port come to one of its queues, their order is known but for alternate ports.
+        prop_assert!(spread < 3 || also == 1 || many.groups.iter().all(|g| g.order_unknown == 0));
+        let (many, one) = (of_all_lanes(without_order(many.clone(), &one)), of_all_lanes(without_order(one, &many)));
+        prop_assert_eq!(one, many);
+    }
+}
+
+#[test]
+fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
+    // Two flows to port 1; the frames of each take its queues in turn.
+    let spec = trial(vec![flow(0, 0, 1, false, 1.0), flow(1, 0, 1, true, 1.0)], Load::Constant { rate_pps: 1e5 }, "64");
+    let never = u64::MAX;
+    let faults = Faults {
+        lose: 31,
+        twice: 7,
+        astray: never,
+        corrupt: never,
+        stale: never,
+        late: never,
+        refuse: never,
+        refusal_is_loss: true,
+    };
+    let one = carried_out(&spec, Layout::one(2), &faults, |_| 0);
+    let mut told = Vec::new();
+    for lanes in [1, 2] {
+        let many = carried_out(&spec, Layout::queues(&[1, 2], lanes), &faults, |n| n as usize);
+        for (g, whole) in many.groups.iter().zip(&one.groups) {
+            assert_eq!((g.received, g.lost, g.duplicated), (whole.received, whole.lost, whole.duplicated));
+            assert_eq!((g.order_unknown, g.reordered, g.in_sequence), (g.received, 0, 0), "{lanes} lanes");
+            assert!(whole.lost > 0 && whole.duplicated > 0 && whole.reordered > 0 && whole.order_unknown == 0);
+        }
+        // Copies that do not go where the frame goes are counted right on one lane, and on two they are told.
+        let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
+        plan.parts.iter_mut().for_each(|part| part.begin(START));
+        let mut catch = Catch {
+            info: PortInfo {
+                interface: "c0".into(),
+                queue: Queue::ONLY,
+                backend: "test",
+                driver: "none".into(),
+                mac: MacAddr::local(0),
+                mtu: 1_500,
+                refusal_is_device_loss: false,
+            },
+            slots: Batch::new(BURST, 2_048),
+            frames: vec![],
+            refuse_every: never,
+        };
+        let now = Instant(START.0 + MS);
+        while plan.parts[0].generators[0].send_due(&mut catch, now).unwrap() > 0 {}
+        let sent = catch.frames.len() as u64;
+        for (n, mut frame) in catch.frames.into_iter().enumerate() {
+            frame[..6].copy_from_slice(&MacAddr::local(1).0);
+            for queue in [1 + n % 2, 2 - n % 2].into_iter().take(if n < 10 { 2 } else { 1 }) {
+                let arrival = Arrival { frame: &frame, at: Instant(now.0 + 500) };
+                plan.parts[plan.layout.lane_of_queue(queue)].analyzer.take(queue, arrival);
+            }
+        }
+        let states: Vec<LaneState> = (0..lanes).map(|_| LaneState::through(0, 0, 0, 0)).collect();
+        let result = merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0));
+        let sum = |count: fn(&GroupCounts) -> u64| result.groups.iter().map(count).sum::<u64>();
+        assert_eq!((sum(|g| g.received), sum(|g| g.duplicated), sum(|g| g.lost)), (sent, 10, 0));
+        told.push(result.health.copies_apart);
+    }
+    assert_eq!(told, [0, 10]);
 }
 
 #[test]
@@ -275,7 +392,7 @@ fn every_count_is_carried_over() {
     let spec = trial(flows, Load::Constant { rate_pps: 2e5 }, "imix");
     let faults =
         Faults { lose: 31, twice: 7, astray: 11, corrupt: 13, stale: 17, late: 5, refuse: 19, refusal_is_loss: true };
-    let one = carried_out(&spec, Layout::one(4), &faults);
+    let one = carried_out(&spec, Layout::one(4), &faults, |_| 0);
     for g in &one.groups {
         let counts =
             [g.lost, g.refused, g.duplicated, g.reordered, g.reordered_3, g.late, g.corrupted, g.stray, g.in_sequence];
@@ -284,7 +401,7 @@ fn every_count_is_carried_over() {
     assert!(one.health.stale > 0);
     for layout in [Layout::round_robin(4, 4), Layout::round_robin(4, 3), Layout::round_robin(4, 2)] {
         let lanes = layout.lanes() as u64;
-        let many = carried_out(&spec, layout, &faults);
+        let many = carried_out(&spec, layout, &faults, |_| 0);
         let health = &many.health;
         assert_eq!((health.max_gap_ns, health.gaps_over_1ms_ns), (lanes - 1, 2 * (lanes - 1)), "the worst lane's");
         assert_eq!((health.other_received, health.receive_drops), (lanes, lanes), "the sum of all lanes");

@@ -1,0 +1,66 @@
+//! What emulated devices do when they are told to.
+
+use drophammer_emulation::bgp::Routers;
+use drophammer_model::quantity::Instant;
+use drophammer_model::routes::{Packing, Routes};
+use drophammer_model::trial::PortIndex;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What routers do at the events of a trial: `(port, what)`.
+pub type Acts<'a> = &'a [Vec<(PortIndex, Act)>];
+
+/// Something that a router or the link of its port does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// A router advertises routes, or withdraws them.
+    Advertise {
+        /// Index of its device on the port.
+        device: usize,
+        /// Its number among the routers of the device.
+        router: usize,
+        /// Advertises, or withdraws?
+        advertise: bool,
+        /// What.
+        routes: Arc<Routes>,
+        /// Which of these.
+        part: Range<u32>,
+        /// How.
+        packing: Packing,
+    },
+    /// A router ends its session.
+    Stop {
+        /// Index of its device on the port.
+        device: usize,
+        /// Its number among the routers of the device.
+        router: usize,
+    },
+    /// The link goes down or up.
+    Link(bool),
+}
+
+impl Act {
+    /// The device that does it; `None` for what the link does.
+    pub(crate) fn device(&self) -> Option<usize> {
+        match self {
+            Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
+            Act::Link(_) => None,
+        }
+    }
+
+    /// Does it with the routers of its device.
+    pub(crate) fn run(&self, now: Instant, routers: &mut Routers) {
+        match self {
+            Act::Advertise { router, advertise, routes, part, packing, .. } => {
+                let adj_rib_out = routers.adj_rib_out(*router);
+                if *advertise {
+                    adj_rib_out.advertise(routes.clone(), part.clone(), *packing);
+                } else {
+                    adj_rib_out.withdraw(routes.clone(), part.clone(), *packing);
+                }
+            }
+            Act::Stop { router, .. } => routers.stop(now, *router),
+            Act::Link(_) => {}
+        }
+    }
+}

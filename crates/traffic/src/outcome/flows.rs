@@ -1,0 +1,85 @@
+//! What several lanes have received of one flow becomes one report.
+
+use crate::flow_state::Arrived;
+use crate::report::{FlowReport, LaneReport, MISSING};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Of each flow one report, in the order of the flows, and the frames of which copies came to several lanes.
+pub(super) fn merged(lanes: &[LaneReport]) -> (Vec<Cow<'_, FlowReport>>, u64) {
+    let mut by_flow: BTreeMap<usize, Vec<&FlowReport>> = BTreeMap::new();
+    lanes.iter().flat_map(|lane| &lane.flows).for_each(|flow| by_flow.entry(flow.flow).or_default().push(flow));
+    let mut copies_apart = 0;
+    let flows = by_flow.into_values().map(|reports| {
+        let (report, copies) = of_flow(&reports);
+        copies_apart += copies;
+        report
+    });
+    (flows.collect(), copies_apart)
+}
+
+/// Of one flow, which has a report.
+fn of_flow<'a>(reports: &[&'a FlowReport]) -> (Cow<'a, FlowReport>, u64) {
+    if let [report] = reports {
+        return (Cow::Borrowed(report), 0);
+    }
+    // Those that no frame reached have nothing to add.
+    let with_frames: Vec<&FlowReport> = reports.iter().copied().filter(|report| report.received > 0).collect();
+    let [first, ..] = with_frames.as_slice() else { return (Cow::Borrowed(reports[0]), 0) };
+    let next_expected = with_frames.iter().map(|report| report.next_expected).max().unwrap_or(0);
+    let windows: Vec<&Arrived> = with_frames.iter().filter_map(|report| report.arrived.as_ref()).collect();
+    let from = windows.iter().map(|window| window.from).max().unwrap_or(0);
+    let word = |window: &Arrived, at: u64| window.bits.get(((at - window.from) / 64) as usize).copied().unwrap_or(0);
+    let (mut all, mut each) = (0, 0);
+    let mut missing = Gaps(VecDeque::new());
+    for at in (from..next_expected).step_by(64) {
+        let mut union = 0;
+        for bits in windows.iter().map(|window| word(window, at)) {
+            union |= bits;
+            each += u64::from(bits.count_ones());
+        }
+        all += u64::from(union.count_ones());
+        missing.take(at, !union & u64::MAX >> (64 - (next_expected - at).min(64)));
+    }
+    let (received, duplicated) =
+        with_frames.iter().fold((0, 0), |sum, report| (sum.0 + report.received, sum.1 + report.duplicated));
+    let copies_apart = each - all;
+    let one_lane = with_frames.len() == 1;
+    let report = FlowReport {
+        received: received - copies_apart,
+        duplicated: duplicated + copies_apart,
+        next_expected,
+        missing: missing.0.into(),
+        tells_all: with_frames.iter().all(|report| report.tells_all),
+        spread: first.spread || !one_lane,
+        arrived: None,
+        by_place: None,
+        ..**first
+    };
+    (Cow::Owned(report), copies_apart)
+}
+
+/// Ranges of missing numbers, ascending, the highest [`MISSING`] of them.
+struct Gaps(VecDeque<Range<u64>>);
+
+impl Gaps {
+    /// Adds the numbers from `first` on whose bits are in `missing`.
+    fn take(&mut self, first: u64, mut missing: u64) {
+        while missing != 0 {
+            let skip = missing.trailing_zeros();
+            let run = (missing >> skip).trailing_ones();
+            let gap = first + u64::from(skip)..first + u64::from(skip + run);
+            match self.0.back_mut() {
+                Some(last) if last.end == gap.start => last.end = gap.end,
+                _ => {
+                    if self.0.len() == MISSING {
+                        self.0.pop_front();
+                    }
+                    self.0.push_back(gap);
+                }
+            }
+            missing &= u64::MAX.checked_shl(skip + run).unwrap_or(0);
+        }
+    }
+}

@@ -75,6 +75,7 @@ impl Peer<'_> {
             let _ = writeln!(
                 text,
                 "protocol bgp dut_{family} {{ local {local} as {asn}; neighbor {dut} as 65000; connect delay time 1; \
+                 error wait time 1, 4; connect retry time 4; \
                  {family} {{ import all; export where source = RTS_STATIC; }}; }}"
             );
         }

@@ -168,7 +168,7 @@ impl UmlDut {
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
-        let ready = self.wait(limit, stop, |dut| match agent::ask_once("ready") {
+        let ready = self.wait(limit, stop, |dut| match agent::ask_once("ready", || Ok(())) {
             Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.link_not_up()) {
                 (Some(why), _) => Look::NotYet(why.to_owned()),
                 (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
@@ -178,7 +178,7 @@ impl UmlDut {
             Err(e) => Err(e),
         });
         ready.map_err(|e| {
-            let logs = agent::ask_once("logs").ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
+            let logs = agent::ask_once("logs", || Ok(())).ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
             e.with_log(&logs.unwrap_or_default())
         })
     }
@@ -212,13 +212,18 @@ impl UmlDut {
         self.interfaces.iter().map(|i| i.name.clone()).find(without)
     }
 
+    /// Asks the guest, for as long as it lives.
+    fn ask(&mut self, question: &str) -> Result<Value, LabError> {
+        agent::ask(question, || self.check_process())
+    }
+
     /// Numbers that the guest tells by name.
-    fn numbers(&self, question: &str) -> Vec<(String, Value)> {
-        let told = agent::ask(question).unwrap_or_default();
+    fn numbers(&mut self, question: &str) -> Vec<(String, Value)> {
+        let told = self.ask(question).unwrap_or_default();
         told.as_object().map(|o| o.iter().map(|(k, v)| (k.clone(), v.clone())).collect()).unwrap_or_default()
     }
 
-    /// Ends every process of the guest and removes the taps.
+    /// Ends every process of the guest and removes the taps, also where the lab's PID namespace has ended already.
     fn remove(&mut self) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             // The process leads a group; guests' processes are its children and do not all end with it.
@@ -226,7 +231,7 @@ impl UmlDut {
         }
         let there = |name: &&str| self.tester.sys(&format!("class/net/{name}")).exists();
         let lines: Vec<_> = self.taps().filter(there).map(|name| format!("link del {name}")).collect();
-        if lines.is_empty() { Ok(()) } else { self.tester.ip(&lines) }
+        if lines.is_empty() { Ok(()) } else { self.tester.ip_unheld(&lines) }
     }
 }
 
@@ -253,8 +258,7 @@ impl Dut for UmlDut {
                 remedy: "see the logs of the DUT in the folder of the run".into(),
             });
         }
-        // One that has just ended does not answer, which is the lesser part of it.
-        agent::ask("check").map(drop).or_else(|e| self.check_process().and(Err(e)))
+        self.ask("check").map(drop)
     }
 
     /// Of the whole guest, kernel and daemons.
@@ -276,7 +280,7 @@ impl Dut for UmlDut {
     }
 
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
-        let told = agent::ask("fib")?;
+        let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
@@ -287,7 +291,7 @@ impl Dut for UmlDut {
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         self.interfaces.iter().try_for_each(|i| probe::interface(&self.tester, &i.name, &mut counters))?;
-        flatten("", &agent::ask("counters")?, &mut counters);
+        flatten("", &self.ask("counters")?, &mut counters);
         Ok(counters)
     }
 
@@ -298,7 +302,7 @@ impl Dut for UmlDut {
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         // One that does not listen is ended all the same.
         if self.check_process().is_ok()
-            && agent::ask("halt").is_ok()
+            && self.ask("halt").is_ok()
             && let Some(daemon) = self.daemon.take()
         {
             daemon.await_end(HALT);

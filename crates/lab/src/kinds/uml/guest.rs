@@ -57,6 +57,13 @@ fn halt() {
     let _ = reboot(RebootMode::RB_POWER_OFF);
 }
 
+/// What the kernel calls its interfaces before they have names, with a number.
+const KERNEL_INTERFACE: &str = "vec";
+/// Settings of interfaces that are made later.
+const IPV6_DEFAULT: &str = "net/ipv6/conf/default/";
+/// Settings of the interfaces that there are.
+const IPV6_INTERFACES: &str = "/proc/sys/net/ipv6/conf";
+
 struct Guest {
     job: Job,
     daemons: Vec<Daemon>,
@@ -223,10 +230,22 @@ fn modules(job: &Job) -> Result<(), LabError> {
 
 fn sysctls() -> Result<(), LabError> {
     let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6[..] } else { &[] };
-    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| {
+    let write = |key: &str, value: &str| {
         let path = Path::new("/proc/sys").join(key);
         fs::write(&path, value).map_err(LabError::file("write", &path))
-    })?;
+    };
+    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write(key, value))?;
+    // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add routes, those of
+    // their link-local addresses, after the guest is ready.
+    for (key, value) in ipv6 {
+        let Some(setting) = key.strip_prefix(IPV6_DEFAULT) else { continue };
+        for interface in fs::read_dir(IPV6_INTERFACES).into_iter().flatten().flatten() {
+            let name = interface.file_name().to_string_lossy().into_owned();
+            if name.starts_with(KERNEL_INTERFACE) {
+                write(&format!("net/ipv6/conf/{name}/{setting}"), value)?;
+            }
+        }
+    }
     // As for routers in namespaces: Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise.
     let _ = fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string());
     Ok(())
@@ -238,7 +257,7 @@ fn interfaces(job: &Job) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
     let names = (0..ports).map(router::dut_interface).chain([agent::INTERFACE.to_owned()]);
     for (i, name) in names.enumerate() {
-        lines.push(format!("link set vec{i} name {name}"));
+        lines.push(format!("link set {KERNEL_INTERFACE}{i} name {name}"));
         lines.push(format!("link set {name} up"));
     }
     lines.push(format!("address add {}/{} dev {}", agent::GUEST, agent::PREFIX, agent::INTERFACE));

@@ -66,12 +66,13 @@ impl RoutingState {
         let (mut peers, mut duts) = (Vec::new(), Vec::new());
         for (port, config) in ports.iter().enumerate() {
             let Some(PortBgp { asn, .. }) = config.bgp else { continue };
-            for family in [Family::Ipv4, Family::Ipv6] {
-                let Some(addressing) = config.addressing(family) else { continue };
-                for (index, address) in config.peers(family).into_iter().enumerate() {
-                    let name = if index == 0 { config.name.clone() } else { format!("{}.{}", config.name, index + 1) };
-                    peers.push(PeerView { name, port, family, asn, address });
-                    duts.push(addressing.dut);
+            for link in config.peer_links() {
+                let vlan = link.vlan.map_or(String::new(), |i| format!(" {}", config.vlans[i]));
+                for (index, address) in link.peers.into_iter().enumerate() {
+                    let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
+                    let name = format!("{}{vlan}{number}", config.name);
+                    peers.push(PeerView { name, port, family: link.family, asn, address });
+                    duts.push(link.addressing.dut);
                 }
             }
         }

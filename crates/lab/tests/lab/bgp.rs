@@ -23,6 +23,7 @@ fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig> {
             asn,
             dut_as: 65000,
             peers,
+            vlan_peers: 0,
             hold,
             families,
             next_hop_self: false,

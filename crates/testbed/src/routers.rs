@@ -42,6 +42,8 @@ pub struct RoutingState {
     dut_as: u32,
     /// The DUT is the next hop of external routes for internal peers.
     next_hop_self: bool,
+    /// Sessions are signed with a key (RFC 2385).
+    md5: bool,
     /// Sessions that must be up.
     wanted: BTreeSet<PeerIndex>,
     /// Sessions that may have UPDATEs to send.
@@ -81,6 +83,7 @@ impl RoutingState {
             duts,
             dut_as: bgp.map_or(0, |bgp| bgp.dut_as),
             next_hop_self: bgp.is_some_and(|bgp| bgp.next_hop_self),
+            md5: bgp.is_some_and(|bgp| bgp.protection.md5.is_some()),
             wanted: BTreeSet::new(),
             speaking: BTreeSet::new(),
             watches: Vec::new(),
@@ -219,9 +222,11 @@ impl Routing for BgpRouting<'_> {
                 let state = self.bench.rig.hosts.session(peer).map(|(routers, router)| routers.session(router).state());
                 let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
+                // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0), so nothing tells it from silence.
+                let key = if self.state.md5 { "; with `bgp: {md5}` the keys of the two sides may differ" } else { "" };
                 return Err(TestError::Failed(format!(
                     "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \
-                     sessions are waited for",
+                     sessions are waited for{key}",
                     peer.name,
                     peer.address,
                     within.as_secs_f64(),

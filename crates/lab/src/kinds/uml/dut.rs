@@ -2,7 +2,7 @@
 
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{TesterInterface, Where};
-use crate::process::Daemon;
+use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
 use crate::topology::tester_interface;
 use crate::wait::{self, Look};
@@ -98,7 +98,8 @@ impl UmlDut {
 
         let tester = Netns::tester(shared)?;
         let ports = job.role.interfaces.len();
-        let mut command = tester.command(boot.kernel);
+        let mut command = tester.command(&init);
+        command.args([super::guest::SUBCOMMAND, super::guest::KERNEL]).arg(boot.kernel).arg(&told);
         // The guest's memory is a file without name there: the lab's tmpfs, whatever the host has in /dev/shm.
         command.env("TMPDIR", &state).current_dir(&state);
         command.arg(format!("mem={}M", boot.memory));
@@ -109,7 +110,7 @@ impl UmlDut {
             command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
         }
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
-        command.arg(format!("init={}", init.display())).arg("--").arg(super::guest::SUBCOMMAND).arg(&told);
+        command.arg(format!("init={}", init.display()));
         let cpu = shared.cpus.dut;
         let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
         let record = DutRecord {
@@ -139,8 +140,8 @@ impl UmlDut {
         let kernel = up.await_guest(limit, stop)?;
         up.record.version = match up.routing {
             Routing::Frr => {
-                let zebra = crate::process::find("zebra", "frr")?;
-                let frr = super::frr::version(crate::process::command(&zebra, &shared.mark))?;
+                let zebra = process::find("zebra", "frr")?;
+                let frr = super::frr::version(process::command(&zebra, &shared.mark))?;
                 format!("{frr}, User Mode Linux {kernel}")
             }
             Routing::Static => format!("User Mode Linux {kernel}"),
@@ -178,7 +179,8 @@ impl UmlDut {
             Err(e) => Err(e),
         });
         ready.map_err(|e| {
-            let logs = agent::ask_once("logs", || Ok(())).ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
+            let logs =
+                agent::ask_once("logs", || Ok(())).ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
             e.with_log(&logs.unwrap_or_default())
         })
     }
@@ -203,6 +205,12 @@ impl UmlDut {
 
     fn pid(&self) -> Option<u32> {
         self.daemon.as_ref().map(Daemon::pid)
+    }
+
+    /// Process of the guest's kernel: the child of the one that we started.
+    fn kernel(&self) -> Option<u32> {
+        let pid = self.pid()?;
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
     }
 
     fn link_not_up(&self) -> Option<String> {
@@ -273,7 +281,7 @@ impl Dut for UmlDut {
                 self.numbers("memory").into_iter().filter_map(|(name, v)| Some((name, v.as_u64()?))).collect()
             }
             Routing::Static => {
-                let resident = self.pid().and_then(probe::resident);
+                let resident = self.kernel().and_then(probe::resident);
                 resident.map(|bytes| ("linux.uml".to_owned(), bytes)).into_iter().collect()
             }
         }

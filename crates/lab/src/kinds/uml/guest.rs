@@ -10,14 +10,17 @@ use crate::wait::{self, Look};
 use crate::{LabError, bgp, mounts, netns, probe, router};
 use drophammer_model::trial::Family;
 use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{Signal, raise};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -25,6 +28,9 @@ use std::time::Duration;
 /// First argument of this program when it is to be a guest's first process; what follows is given by the lab. Its `main` must
 /// lead to [`run`].
 pub const SUBCOMMAND: &str = "uml-guest";
+/// Argument after it when the program is to run the guest's kernel; the kernel, the file of the job and the kernel's
+/// arguments follow.
+pub(super) const KERNEL: &str = "kernel";
 
 /// Folders that the guest has for itself.
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
@@ -40,6 +46,11 @@ const QUESTION: Duration = Duration::from_secs(1);
 /// # Errors
 /// What stood in the way. The guest is switched off then, for nothing else runs in it.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
+    if let [first, kernel, job, rest @ ..] = arguments
+        && first == KERNEL
+    {
+        return hold(kernel, job, rest);
+    }
     if std::process::id() != 1 {
         return Err("this is the first process of a User Mode Linux guest; the lab starts it".into());
     }
@@ -51,6 +62,23 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
         halt();
     }
     Ok(())
+}
+
+/// Runs the guest's kernel as the first process of a PID namespace, and ends as it did. The kernel traces the processes of the guest,
+/// whose system calls it does. When it is killed, they would go on by themselves, with system calls of this machine: the first
+/// process of a guest switches its machine off, which ended the lab's PID namespace. The end of a first process ends the others.
+fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("cannot start {}: {e}", kernel.to_string_lossy());
+    unshare(CloneFlags::CLONE_NEWPID).map_err(|e| failed(e.into()))?;
+    // What follows `--` is for the guest's first process.
+    let mut command = Command::new(kernel);
+    command.args(arguments).args(["--", SUBCOMMAND]).arg(job);
+    let status = command.status().map_err(failed)?;
+    match status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
+        Some(signal) => raise(signal).map_err(|e| failed(e.into())),
+        None if status.success() => Ok(()),
+        None => Err(format!("the guest's kernel ended with {status}")),
+    }
 }
 
 fn halt() {

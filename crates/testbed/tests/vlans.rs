@@ -91,30 +91,36 @@ fn peers_on_sub_interfaces_come_up() {
 #[test]
 fn routes_go_from_peers_on_sub_interfaces_to_all_others() {
     let families = [Family::Ipv4, Family::Ipv6];
-    with_bed(&with_peers(), &families, |_| {}, |bed, _| {
-        let routing = bed.routing().unwrap();
-        let names: Vec<_> = routing.peers().iter().map(|p| format!("{} {}", p.name, p.family)).collect();
-        let place = |name: &str| names.iter().position(|n| n == name).unwrap_or_else(|| panic!("{name} in {names:?}"));
-        assert_eq!((names.len(), place("p1 IPv4"), place("p1 VLAN 100 IPv4")), (20, 0, 2));
-        let all: Vec<_> = (0..names.len()).collect();
-        routing.establish(&all, Duration::from_secs(10)).unwrap();
-        for family in families {
-            let at = |name: &str| place(&format!("{name} {family}"));
-            let origins = [at("p1 VLAN 100"), at("p1 VLAN 100.200.2")];
-            let observers = [at("p2"), at("p2 VLAN 7.8.2")];
-            let table = routing.table("internet", family, 2).unwrap();
-            let watches = observers.map(|observer| routing.watch(observer, origins[0], &table));
-            for (route, peer) in (0..).zip(origins) {
-                watches.iter().for_each(|watch| routing.expect(*watch, route..route + 1, true));
-                let (routes, part, packing) = (table.clone(), route..route + 1, Packing::default());
-                let advertise = RouteAction::Routes { peer, change: Change::Advertise, routes, part, packing };
-                routing.act(&advertise).unwrap();
+    with_bed(
+        &with_peers(),
+        &families,
+        |_| {},
+        |bed, _| {
+            let routing = bed.routing().unwrap();
+            let names: Vec<_> = routing.peers().iter().map(|p| format!("{} {}", p.name, p.family)).collect();
+            let place =
+                |name: &str| names.iter().position(|n| n == name).unwrap_or_else(|| panic!("{name} in {names:?}"));
+            assert_eq!((names.len(), place("p1 IPv4"), place("p1 VLAN 100 IPv4")), (20, 0, 2));
+            let all: Vec<_> = (0..names.len()).collect();
+            routing.establish(&all, Duration::from_secs(10)).unwrap();
+            for family in families {
+                let at = |name: &str| place(&format!("{name} {family}"));
+                let origins = [at("p1 VLAN 100"), at("p1 VLAN 100.200.2")];
+                let observers = [at("p2"), at("p2 VLAN 7.8.2")];
+                let table = routing.table("internet", family, 2).unwrap();
+                let watches = observers.map(|observer| routing.watch(observer, origins[0], &table));
+                for (route, peer) in (0..).zip(origins) {
+                    watches.iter().for_each(|watch| routing.expect(*watch, route..route + 1, true));
+                    let (routes, part, packing) = (table.clone(), route..route + 1, Packing::default());
+                    let advertise = RouteAction::Routes { peer, change: Change::Advertise, routes, part, packing };
+                    routing.act(&advertise).unwrap();
+                }
+                let settled = routing.await_settled(&watches, Duration::from_secs(3)).unwrap();
+                let seen = watches.map(|watch| routing.verified(watch)).map(|v| (v.present, v.wrong, v.unexpected));
+                assert_eq!(seen, [(2, 0, 0); 2], "{family}: {}", settled.cause);
             }
-            let settled = routing.await_settled(&watches, Duration::from_secs(3)).unwrap();
-            let seen = watches.map(|watch| routing.verified(watch)).map(|v| (v.present, v.wrong, v.unexpected));
-            assert_eq!(seen, [(2, 0, 0); 2], "{family}: {}", settled.cause);
-        }
-    });
+        },
+    );
 }
 
 #[test]

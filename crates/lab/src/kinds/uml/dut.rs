@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time in which a guest must be ready: it boots in 3 s on an idle machine.
 const READY: Duration = Duration::from_secs(60);
 /// And so much longer for each BGP neighbour.
-const NEIGHBOUR: Duration = Duration::from_millis(40);
+const NEIGHBOUR: Duration = Duration::from_millis(150);
 /// Time in which a guest that was told to halt must be gone.
 const HALT: Duration = Duration::from_secs(3);
 /// Where taps are made.
@@ -169,7 +169,9 @@ impl UmlDut {
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
-        let ready = self.wait(limit, stop, |dut| match agent::ask_once("ready", || Ok(())) {
+        // Looking takes the guest's processor, the longer the more routes it has: a fifth of the time at most.
+        let (mut next, mut last) = (Instant::now(), String::new());
+        let look = |dut: &UmlDut| match agent::ask_once("ready", || Ok(())) {
             Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.link_not_up()) {
                 (Some(why), _) => Look::NotYet(why.to_owned()),
                 (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
@@ -177,6 +179,18 @@ impl UmlDut {
             }),
             Err(e @ LabError::Io { .. }) => Ok(Look::NotYet(e.to_string())),
             Err(e) => Err(e),
+        };
+        let ready = self.wait(limit, stop, |dut| {
+            let begun = Instant::now();
+            if begun < next {
+                return Ok(Look::NotYet(last.clone()));
+            }
+            let found = look(dut)?;
+            next = begun + begun.elapsed() * 5;
+            if let Look::NotYet(why) = &found {
+                last.clone_from(why);
+            }
+            Ok(found)
         });
         ready.map_err(|e| {
             let logs =

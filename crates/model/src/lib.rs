@@ -19,6 +19,7 @@ pub mod registry;
 pub mod role;
 pub mod routes;
 pub mod size;
+pub mod statistics;
 pub mod suite;
 pub mod traffic;
 pub mod trial;

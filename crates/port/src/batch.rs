@@ -80,58 +80,52 @@ impl Batch {
         self.slot_size
     }
 
-    /// Where in `tags` it says what slot `i` holds.
-    #[inline]
-    fn place(&self, i: usize) -> usize {
-        match &self.memory {
-            Memory::Shared(frames) => frames.frame_of(i),
-            _ => i,
-        }
-    }
-
     /// Slot `i` for a frame of kind `tag` with `len` bytes: its memory, and whether it holds a frame of that kind already
     /// (then only what changes from frame to frame needs writing).
     #[inline]
     pub fn slot(&mut self, i: usize, tag: u32, len: usize) -> (&mut [u8], bool) {
-        let place = self.place(i);
-        let same = self.tags[place] == tag;
-        self.tags[place] = tag;
         self.lengths[i] = len;
-        let memory = match &mut self.memory {
-            Memory::Row(memory) => {
-                let start = i * self.slot_size;
-                &mut memory[start..start + len]
-            }
+        let held = |place: &mut u32| std::mem::replace(place, tag) == tag;
+        match &mut self.memory {
+            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], held(&mut self.tags[i])),
             Memory::Apart(frames) => {
                 let frame = frames[i].bytes_mut();
                 if frame.len() != len {
                     frame.resize(len, 0);
                 }
-                frame.as_mut_slice()
+                (frame.as_mut_slice(), held(&mut self.tags[i]))
             }
-            Memory::Shared(frames) => frames.get_mut(i, len),
-        };
-        (memory, same)
+            Memory::Shared(frames) => {
+                let same = held(&mut self.tags[frames.frame_of(i)]);
+                (frames.get_mut(i, len), same)
+            }
+        }
     }
 
     /// The same of a frame with the body `body` (see [`Frame::hold`]), and how much of such a frame it holds.
     #[inline]
     pub fn slot_of(&mut self, i: usize, tag: u32, body: u64, len: usize) -> (&mut [u8], Held) {
-        let place = self.place(i);
-        let same = self.tags[place] == tag;
-        self.tags[place] = tag;
         self.lengths[i] = len;
-        let (memory, body) = match &mut self.memory {
-            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], same),
-            Memory::Apart(frames) => frames[i].hold(body, len),
-            Memory::Shared(frames) => (frames.get_mut(i, len), same),
+        let held = |place: &mut u32| match std::mem::replace(place, tag) == tag {
+            true => Held::Frame,
+            false => Held::Nothing,
         };
-        let held = match (same, body) {
-            (true, true) => Held::Frame,
-            (false, true) => Held::Body,
-            _ => Held::Nothing,
-        };
-        (memory, held)
+        match &mut self.memory {
+            Memory::Row(memory) => (&mut memory[i * self.slot_size..][..len], held(&mut self.tags[i])),
+            Memory::Apart(frames) => {
+                let (memory, has_body) = frames[i].hold(body, len);
+                let held = match (held(&mut self.tags[i]), has_body) {
+                    (_, false) => Held::Nothing,
+                    (Held::Frame, true) => Held::Frame,
+                    (_, true) => Held::Body,
+                };
+                (memory, held)
+            }
+            Memory::Shared(frames) => {
+                let held = held(&mut self.tags[frames.frame_of(i)]);
+                (frames.get_mut(i, len), held)
+            }
+        }
     }
 
     /// Puts a copy of `frame` into slot `i`, cut off at the slot's size.

@@ -1,95 +1,154 @@
 //! Holds the encapsulation of frames that arrive against the one that must arrive.
 
+use crate::intact::{Expected, Found};
 use drophammer_model::traffic::{
     Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation, FieldName, HeaderKind,
 };
 use drophammer_model::trial::Family;
 use drophammer_wire::ethernet::ethertype;
+use drophammer_wire::signature::{self, Signature};
 use drophammer_wire::stack::{Layer, Layers};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes from the first EtherType on that can be compared at once: three tags or five labels.
-const COMPARED: usize = 24;
+/// Eight bytes each, from the first EtherType on, that can be compared at once: three tags or five labels.
+const COMPARED: usize = 3;
 /// Where these bytes are.
 const TYPE_AT: usize = 12;
 
-/// What the frames of one flow must arrive in, in two forms: bytes under a mask for frames of one IP packet, and words for
-/// all others.
+/// Bytes to compare, as little-endian words.
+type Words = [u64; COMPARED];
+
+/// What the frames of one flow must arrive in, in two forms: bytes under a mask for frames of one IP packet, and a
+/// description for all others.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Encapsulation {
-    /// Bytes from the first EtherType to the IP header; `None` where only the words tell.
-    packet_at: Option<usize>,
-    value: [u8; COMPARED],
-    mask: [u8; COMPARED],
+    /// Bytes from the first EtherType to the IP header. Which of the tag protocol identifiers announces a tag is left open: they
+    /// are those of the last frame that was found right.
+    value: Words,
+    mask: Words,
+    /// Where the IP header is; 0 where only the description tells.
+    packet_at: u8,
     /// Type of service or traffic class, and TTL or hop limit, under masks.
     class: (u8, u8),
     ttl: (u8, u8),
-    words: Box<Arriving>,
+    described: Box<Described>,
+}
+
+#[derive(Clone, Debug)]
+struct Described {
+    arriving: Arriving,
+    /// The mask without the tag protocol identifiers.
+    without_tpid: Words,
+}
+
+fn words(bytes: &[u8; 8 * COMPARED]) -> Words {
+    let mut words = Words::default();
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
 }
 
 impl Encapsulation {
     /// Of frames of `family`.
-    pub(crate) fn new(words: Arriving, family: Family) -> Encapsulation {
-        let (mut value, mut mask) = ([0; COMPARED], [0; COMPARED]);
-        let length = 2 + 4 * (words.vlans.len() + words.labels.len());
-        let packet_at = (length <= COMPARED && words.tunnel.is_none()).then_some(TYPE_AT + length);
-        if packet_at.is_some() {
+    pub(crate) fn new(arriving: Arriving, family: Family) -> Encapsulation {
+        let (mut value, mut mask) = ([0; 8 * COMPARED], [0; 8 * COMPARED]);
+        let length = 2 + 4 * (arriving.vlans.len() + arriving.labels.len());
+        let in_bytes = length <= 8 * COMPARED && arriving.tunnel.is_none();
+        if in_bytes {
             let mut put = |at: usize, bytes: &[u8], bits: &[u8]| {
                 value[at..at + bytes.len()].copy_from_slice(bytes);
                 mask[at..at + bits.len()].copy_from_slice(bits);
             };
-            // Which of the tag protocol identifiers announces a tag is not compared.
-            for (i, tag) in words.vlans.iter().enumerate() {
+            for (i, tag) in arriving.vlans.iter().enumerate() {
                 let pcp = tag.pcp.map_or((0, 0), |pcp| (pcp.get() << 13, 0xe000));
                 let (bits, compared) = (tag.vid.get() | pcp.0, 0x0fff | pcp.1);
                 put(2 + 4 * i, &(bits as u16).to_be_bytes(), &(compared as u16).to_be_bytes());
             }
-            let kind = match (words.labels.is_empty(), family) {
+            let kind = match (arriving.labels.is_empty(), family) {
                 (false, _) => ethertype::MPLS,
                 (true, Family::Ipv4) => ethertype::IPV4,
                 (true, Family::Ipv6) => ethertype::IPV6,
             };
-            let labels_at = 4 * words.vlans.len();
+            let labels_at = 4 * arriving.vlans.len();
             put(labels_at, &kind.to_be_bytes(), &[0xff; 2]);
-            for (i, label) in words.labels.iter().enumerate() {
+            for (i, label) in arriving.labels.iter().enumerate() {
                 let tc = label.tc.map_or((0, 0), |tc| (tc.get() << 9, 7 << 9));
                 let ttl = label.ttl.map_or((0, 0), |ttl| (u32::from(ttl), 0xff));
-                let bottom = u32::from(i + 1 == words.labels.len()) << 8;
+                let bottom = u32::from(i + 1 == arriving.labels.len()) << 8;
                 let bits = label.label.get() << 12 | tc.0 | bottom | ttl.0;
                 let compared: u32 = 0xffff_f000 | tc.1 | 1 << 8 | ttl.1;
                 put(labels_at + 2 + 4 * i, &bits.to_be_bytes(), &compared.to_be_bytes());
             }
         }
-        let dscp = words.dscp.map_or((0, 0), |dscp| ((dscp.get() << 2) as u8, 0xfc));
-        let ecn = words.ecn.map_or((0, 0), |ecn| (ecn.get() as u8, 0x03));
-        let ttl = words.ttl.map_or((0, 0), |ttl| (ttl, 0xff));
-        Encapsulation { packet_at, value, mask, class: (dscp.0 | ecn.0, dscp.1 | ecn.1), ttl, words: Box::new(words) }
+        let without_tpid = words(&mask);
+        if in_bytes {
+            (0..arriving.vlans.len()).for_each(|i| mask[4 * i..4 * i + 2].fill(0xff));
+        }
+        let dscp = arriving.dscp.map_or((0, 0), |dscp| ((dscp.get() << 2) as u8, 0xfc));
+        let ecn = arriving.ecn.map_or((0, 0), |ecn| (ecn.get() as u8, 0x03));
+        let ttl = arriving.ttl.map_or((0, 0), |ttl| (ttl, 0xff));
+        Encapsulation {
+            value: words(&value),
+            mask: words(&mask),
+            packet_at: if in_bytes { (TYPE_AT + length) as u8 } else { 0 },
+            class: (dscp.0 | ecn.0, dscp.1 | ecn.1),
+            ttl,
+            described: Box::new(Described { arriving, without_tpid }),
+        }
     }
 
     /// Must frames arrive with nothing but Ethernet before the packet, whatever its class and TTL?
     pub(crate) fn is_plain(&self) -> bool {
-        *self.words == Arriving::default()
+        self.described.arriving == Arriving::default()
     }
 
-    /// Is it the encapsulation of `frame`, one packet whose header is at `packet_at`? False also where only the words
-    /// could tell.
-    #[inline]
-    pub(crate) fn is_of(&self, frame: &[u8], packet_at: usize) -> bool {
-        if self.packet_at != Some(packet_at) || packet_at + 9 > frame.len() {
+    /// Where the packet of `frame` is, if this is its encapsulation. `None` also where only the description could tell,
+    /// and where a tag is announced by another tag protocol identifier than before.
+    #[inline(always)]
+    fn packet_of(&self, frame: &[u8]) -> Option<usize> {
+        self.is_under(&self.mask, frame).then_some(usize::from(self.packet_at))
+    }
+
+    /// Takes note of the tag protocol identifiers of `frame` and returns true if it is of this encapsulation. Its packet is at
+    /// `packet_at`, behind nothing but tags and labels.
+    fn learn(&mut self, frame: &[u8], packet_at: usize) -> bool {
+        let Some(found) = compared(frame).map(words) else { return false };
+        if usize::from(self.packet_at) != packet_at || !self.is_under(&self.described.without_tpid, frame) {
             return false;
         }
-        let found = &frame[TYPE_AT..packet_at];
-        let same = found.iter().zip(&self.value).zip(&self.mask).fold(0, |all, ((a, b), mask)| all | (a ^ b) & mask);
-        let packet = &frame[packet_at..packet_at + 9];
+        for (value, (found, mask)) in self.value.iter_mut().zip(found.iter().zip(&self.mask)) {
+            *value = found & mask;
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn is_under(&self, mask: &Words, frame: &[u8]) -> bool {
+        let Some(found) = compared(frame) else { return false };
+        // One by one: put together first, they would have to be read from memory that was written just before.
+        let word = |at: usize| u64::from_le_bytes(*found[8 * at..].first_chunk().expect("there are three"));
+        let differs = |at: usize| (word(at) ^ self.value[at]) & mask[at];
+        differs(0) | differs(1) | differs(2) == 0
+            && self.packet_at != 0
+            && (self.class.1 | self.ttl.1 == 0 || self.is_class_and_ttl(frame))
+    }
+
+    /// Are class and TTL of the packet those that must arrive?
+    fn is_class_and_ttl(&self, frame: &[u8]) -> bool {
+        let Some(packet) = frame.get(usize::from(self.packet_at)..).and_then(<[u8]>::first_chunk::<9>) else {
+            return false;
+        };
         let v6 = packet[0] >> 4 == 6;
         let class = if v6 { packet[0] << 4 | packet[1] >> 4 } else { packet[1] };
         let ttl = if v6 { packet[7] } else { packet[8] };
-        same | (class ^ self.class.0) & self.class.1 | (ttl ^ self.ttl.0) & self.ttl.1 == 0
+        (class ^ self.class.0) & self.class.1 | (ttl ^ self.ttl.0) & self.ttl.1 == 0
     }
 
     /// The outermost difference of `frame`, whose headers are `layers`.
     pub(crate) fn deviation(&self, frame: &[u8], layers: &Layers) -> Option<Deviation> {
-        let words = &*self.words;
+        let words = &self.described.arriving;
         let read = |index: usize, name: FieldName| layers.place(frame, index, name)?.read(frame);
         let link = link_end(layers);
         tags(&words.vlans, &indices(layers, 0..link, HeaderKind::Vlan), &read)
@@ -108,6 +167,52 @@ impl Encapsulation {
                 }
             })
     }
+}
+
+/// The bytes of `frame` that are compared.
+#[inline(always)]
+fn compared(frame: &[u8]) -> Option<&[u8; 8 * COMPARED]> {
+    frame.get(TYPE_AT..)?.first_chunk()
+}
+
+/// Finds whole frames of flows that have encapsulations, by the place of the flow.
+///
+/// Most frames end with their signature. It names the flow, the flow's encapsulation tells where the packet is, and the packet
+/// tells that all of this is so.
+#[inline(always)]
+pub(crate) fn find(
+    encapsulations: &mut [Encapsulation],
+    expected: &Expected<'_>,
+    frame: &[u8],
+    place: impl Fn(u32) -> u32,
+) -> (Found, u32) {
+    if let Some(tail) = frame.last_chunk::<{ signature::LEN }>() {
+        let claimed = place(Signature::read(tail).0.flow);
+        let at = encapsulations.get(claimed as usize).and_then(|arrives| arrives.packet_of(frame));
+        if let Some(at) = at {
+            let found = expected.behind(frame, at);
+            // Padding may look like another flow's signature.
+            if !found.is_nothing() && place(found.flow()) == claimed {
+                return (found, claimed);
+            }
+        }
+    }
+    find_anywhere(encapsulations, expected, frame, place)
+}
+
+/// The same of a frame that is padded, or has other tag protocol identifiers than those before it.
+#[cold]
+#[inline(never)]
+fn find_anywhere(
+    encapsulations: &mut [Encapsulation],
+    expected: &Expected<'_>,
+    frame: &[u8],
+    place: impl Fn(u32) -> u32,
+) -> (Found, u32) {
+    let (found, packet_at) = expected.anywhere(frame);
+    let place = place(found.flow());
+    let right = encapsulations.get_mut(place as usize).is_some_and(|arrives| arrives.learn(frame, packet_at));
+    (found, if right { place } else { u32::MAX })
 }
 
 /// Reads a field of the header at an index.
@@ -183,4 +288,135 @@ fn tunnel(wanted: Option<&ArrivingTunnel>, layers: &Layers, read: Read<'_>) -> O
     }
     let key_differs = wanted.key.is_some_and(|key| read(outer + 1, FieldName::Key) != Some(key.into()));
     key_differs.then_some(Deviation::TunnelKey)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyzer::destination;
+    use crate::payload::Pattern;
+    use crate::recognize::candidate;
+    use drophammer_model::size::FrameSize;
+    use drophammer_model::traffic::{Bits, Ethernet, Field, FieldValue, Header, Ipv4, Ipv6, Mpls, Udp, Vlan};
+    use drophammer_wire::MacAddr;
+    use drophammer_wire::signature::TrialKey;
+    use drophammer_wire::stack::{Payload, compile, fit};
+
+    const HOST: MacAddr = MacAddr([2, 3, 4, 5, 6, 7]);
+    const FLOW: u32 = 2;
+
+    fn tag(vid: u32) -> Header {
+        Header::Vlan(Vlan { vid: Field::Value(Bits::new(vid)), ..Vlan::default() })
+    }
+
+    fn label(label: u32) -> Header {
+        Header::Mpls(Mpls { label: Field::Value(Bits::new(label)), ..Mpls::default() })
+    }
+
+    /// A frame of flow [`FLOW`] behind `front`, and what it must arrive in.
+    fn frame(front: &[Header], v6: bool, size: FrameSize, pattern: &Pattern, key: TrialKey) -> (Vec<u8>, Arriving) {
+        let mac = |mac: MacAddr| Some(Field::Value(MacAddr::from_bits(mac.to_bits())));
+        let ethernet = Ethernet { destination: mac(HOST), source: mac(MacAddr::local(1)), ..Ethernet::default() };
+        let ip = match v6 {
+            true => Header::Ipv6(Ipv6 {
+                source: Some(Ipv6Addr::from(7).into()),
+                destination: Some(Ipv6Addr::from(9).into()),
+                ..Ipv6::default()
+            }),
+            false => Header::Ipv4(Ipv4 {
+                source: Some(Ipv4Addr::new(192, 0, 2, 1).into()),
+                destination: Some(Ipv4Addr::new(192, 0, 2, 2).into()),
+                ..Ipv4::default()
+            }),
+        };
+        let stack = [&[Header::Ethernet(ethernet)], front, &[ip, Header::Udp(Udp::default())]].concat();
+        let signature = Signature { flow: FLOW, sequence: 12_345, time: 4_000_000_000 }.emit(key);
+        let fill = |bytes: &mut [u8]| bytes.copy_from_slice(pattern.bytes(bytes.len()));
+        let payload = Payload::Signed(&fill);
+        let mut compiled = compile(&stack, fit(&stack, size, payload).unwrap(), payload).unwrap();
+        let at = compiled.signature_at.unwrap();
+        compiled.bytes[at..at + signature::LEN].copy_from_slice(&signature);
+        compiled.checksums.iter().for_each(|checksum| checksum.write(&mut compiled.bytes));
+        let vlans = front.iter().filter_map(|header| match header {
+            Header::Vlan(vlan) => Some(ArrivingTag { vid: vlan.vid.first(), pcp: None }),
+            _ => None,
+        });
+        let labels = front.iter().filter_map(|header| match header {
+            Header::Mpls(mpls) => Some(ArrivingLabel { label: mpls.label.first(), tc: None, ttl: Some(64) }),
+            _ => None,
+        });
+        let arriving = Arriving { vlans: vlans.collect(), labels: labels.collect(), ..Arriving::default() };
+        (compiled.bytes, arriving)
+    }
+
+    /// The same as [`find`], one thing after the other.
+    fn at_length(encapsulations: &[Encapsulation], expected: &Expected<'_>, frame: &[u8]) -> Option<(u32, Signature)> {
+        let found = candidate(frame).filter(|found| found.whole && found.sums_hold)?;
+        let (signature, check) = Signature::read(found.signature);
+        let ours = signature.belongs_to(expected.key, check) && destination(frame) == expected.host;
+        let place = signature.flow;
+        let arrives = encapsulations.get(place as usize)?;
+        let right = ours && expected.pattern.starts_with(found.payload);
+        (right && arrives.deviation(frame, &found.layers).is_none()).then_some((place, signature))
+    }
+
+    #[test]
+    fn behind_tags_and_labels_every_change_of_a_bit_is_seen_as_the_long_way_sees_it() {
+        let pattern = Pattern::new(9);
+        let key = TrialKey::new(1, 1);
+        let host = destination(&[HOST.0.as_slice(), &[0; 2]].concat());
+        let expected = Expected { host, key, pattern: &pattern };
+        let fronts =
+            [vec![], vec![tag(5)], vec![tag(5), tag(6)], vec![label(16)], vec![label(16), label(17), label(18)]];
+        let tagged_label = vec![tag(5), label(16)];
+        for (front, v6) in fronts.iter().chain([&tagged_label]).flat_map(|front| [(front, false), (front, true)]) {
+            for (size, padding) in [(64, 0), (65, 0), (128, 0), (300, 0), (64, 6), (64, 20)] {
+                let (mut frame, arriving) = frame(front, v6, FrameSize::Frame(size), &pattern, key);
+                // What is behind the packet ends like the signature of flow 1.
+                let padding =
+                    &[&[0; 8][..], &Signature { flow: 1, sequence: 0, time: 0 }.emit(key)].concat()[..padding];
+                let whole = frame.len();
+                frame.extend_from_slice(padding);
+                let family = if v6 { Family::Ipv6 } else { Family::Ipv4 };
+                let other = Encapsulation::new(Arriving::default(), family);
+                let mut encapsulations = vec![
+                    other.clone(),
+                    Encapsulation::new(arriving.clone(), family),
+                    Encapsulation::new(arriving, family),
+                ];
+                let mut found = |frame: &[u8]| {
+                    // Twice: what the first one has found out must not change what the second says.
+                    let both = [(); 2].map(|()| {
+                        let (found, place) = find(&mut encapsulations, &expected, frame, |flow| flow);
+                        let (flow, sequence, time) = (found.flow(), found.sequence(), found.time());
+                        ((place as usize) < encapsulations.len()).then_some((place, Signature { flow, sequence, time }))
+                    });
+                    assert_eq!(both[0], both[1]);
+                    assert_eq!(both[0], at_length(&encapsulations, &expected, frame));
+                    both[0].is_some()
+                };
+                assert!(found(&frame), "{front:?}, {size}, {padding:?}");
+                let mut right = 0;
+                for bit in 0..whole * 8 {
+                    frame[bit / 8] ^= 1 << (bit % 8);
+                    right += usize::from(found(&frame));
+                    frame[bit / 8] ^= 1 << (bit % 8);
+                }
+                // What nothing covers: the source address, of each tag the priority and one bit that turns a tag protocol identifier
+                // into another, of each label the class, of IPv6 all but
+                // lengths, next header and addresses.
+                let open = 48 + 5 * front.len() + if v6 { 28 + 8 } else { 0 };
+                assert!(right >= 48 && right <= open, "{front:?}, {size}: {right} of {}", whole * 8);
+                // Another tag protocol identifier announces the same tag.
+                if matches!(front.first(), Some(Header::Vlan(_))) {
+                    for tpid in [0x88a8u16, 0x9100, 0x8100] {
+                        frame[12..14].copy_from_slice(&tpid.to_be_bytes());
+                        assert!(found(&frame), "{tpid:#x}");
+                    }
+                    frame[12..14].copy_from_slice(&0x88b5u16.to_be_bytes());
+                    assert!(!found(&frame));
+                }
+            }
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Expected<'a> {
 pub(crate) struct Found {
     /// Flow (upper half) and sequence number.
     identity: u64,
-    /// Departure time as the frame carries it; above it, where the IP header is.
+    /// Departure time as the frame carries it.
     time: u64,
 }
 
@@ -32,21 +32,15 @@ impl Found {
     pub(crate) const NOTHING: Found = Found { identity: (u32::MAX as u64) << 32, time: 0 };
 
     #[inline(always)]
-    fn of(signature: Signature, packet_at: usize) -> Found {
+    fn of(signature: Signature) -> Found {
         let identity = u64::from(signature.flow) << 32 | u64::from(signature.sequence);
-        Found { identity, time: u64::from(signature.time) | (packet_at as u64) << 32 }
+        Found { identity, time: signature.time.into() }
     }
 
     /// Departure time as the frame carries it.
     #[inline(always)]
     pub(crate) fn time(self) -> u32 {
         self.time as u32
-    }
-
-    /// Where the IP header is.
-    #[inline(always)]
-    pub(crate) fn packet_at(self) -> usize {
-        (self.time >> 32) as usize
     }
 
     /// Its flow; `u32::MAX` where there is no signature.
@@ -59,13 +53,20 @@ impl Found {
     pub(crate) fn sequence(self) -> u32 {
         self.identity as u32
     }
+
+    #[inline(always)]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.flow() == u32::MAX
+    }
 }
 
 /// Length of the shortest Ethernet frame without FCS: that of 64-byte frames, of which most come per second.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
-/// Where an IPv4 header, and addresses and a UDP header behind it, begin.
-const IPV4_AT: usize = ethernet::LEN;
-const IPV4_UDP_AT: usize = IPV4_AT + ipv4::LEN;
+/// IPv4, UDP and signature without payload: what the shortest frames carry behind two tags, or more.
+const BARE: usize = ipv4::LEN + udp::LEN + signature::LEN;
+/// Packets of frames of [`SHORTEST`] bytes with and without a tag or label.
+const NO_TAG: usize = SHORTEST - ethernet::LEN;
+const ONE_TAG: usize = NO_TAG - 4;
 
 /// `N` bytes at `at` as a little-endian number; the bounds are known where `frame` is an array.
 macro_rules! word {
@@ -82,57 +83,113 @@ const fn bytes(bytes: [u8; 8]) -> u64 {
 }
 
 impl Expected<'_> {
-    /// The signature of a frame that is whole in every respect; [`Found::NOTHING`] for any other frame, and for some that only
-    /// the long way knows.
+    /// The signature of a frame without tags and labels that is whole in every respect; [`Found::NOTHING`] for any other
+    /// frame, and for some that only the long way knows.
     #[inline(always)]
     pub(crate) fn signature(&self, frame: &[u8]) -> Found {
         match <&[u8; SHORTEST]>::try_from(frame) {
-            Ok(frame) if is_full(frame) => self.shortest(frame),
-            _ => self.any(frame),
+            Ok(frame) if is_full(frame) => {
+                let packet = frame.last_chunk().expect("a frame is longer than its packet");
+                self.if_home(frame, self.short::<NO_TAG>(packet))
+            }
+            _ => self.plain(frame),
         }
     }
 
-    /// Of a frame that [`is_full`].
+    /// The same of a frame whose IP packet begins at `at` and ends with the frame, behind tags and labels that have been
+    /// compared.
     #[inline(always)]
-    fn shortest(&self, frame: &[u8; SHORTEST]) -> Found {
-        const DATAGRAM: u8 = (SHORTEST - IPV4_UDP_AT) as u8;
-        const PAYLOAD: usize = SHORTEST - signature::LEN - IPV4_UDP_AT - udp::LEN;
-        const _: () = assert!(PAYLOAD < 8);
-        // Length.
-        const UDP: u64 = bytes([0, 0, 0, 0, 0, DATAGRAM, 0, 0]);
-        const UDP_MASK: u64 = bytes([0, 0, 0, 0, 0xff, 0xff, 0, 0]);
-        // More fragments, fragment offset.
-        const FRAGMENT: u64 = bytes([0, 0, 0, 0, 0, 0, 0x3f, 0xff]);
-        let ports = word!(frame, 34, u64);
-        let payload = word!(frame, 42, u64);
-        let differs = (word!(frame, 0, u64) ^ self.host) << 16
-            | u64::from(frame[23] ^ ipv4::protocol::UDP)
-            | word!(frame, 14, u64) & FRAGMENT
-            | (ports ^ UDP) & UDP_MASK
-            | (payload ^ self.pattern.head()) << (8 * (8 - PAYLOAD));
-        let addresses = u128::from(word!(frame, 26, u64));
-        let ip = addresses + u128::from(word!(frame, 14, u64)) + u128::from(word!(frame, 22, u32));
-        let datagram = addresses
-            + u128::from(ports)
-            + u128::from(payload)
-            + u128::from(word!(frame, 50, u64))
-            + u128::from(word!(frame, 58, u16))
-            + u128::from(pseudo(u16::from(DATAGRAM)));
-        let (signature, check) = Signature::read(frame.last_chunk().expect("a frame is longer than a signature"));
-        let whole = (differs == 0) & holds(ip) & holds(datagram) & signature.belongs_to(self.key, check);
-        if whole { Found::of(signature, IPV4_AT) } else { Found::NOTHING }
+    pub(crate) fn behind(&self, frame: &[u8], at: usize) -> Found {
+        let packet = frame.get(at..).unwrap_or_default();
+        let found = match packet.len() {
+            // Behind two tags or more than one label, behind one, and behind none.
+            BARE => packet.first_chunk().map_or(Found::NOTHING, |packet| self.short::<BARE>(packet)),
+            ONE_TAG => packet.first_chunk().map_or(Found::NOTHING, |packet| self.short::<ONE_TAG>(packet)),
+            NO_TAG => packet.first_chunk().map_or(Found::NOTHING, |packet| self.short::<NO_TAG>(packet)),
+            _ => self.packet_of_any_length(packet),
+        };
+        self.if_home(frame, found)
     }
 
-    /// Of a frame of any length and family, behind any tags and labels. Bytes that are those of the pattern need no adding
-    /// up: their sum is known.
+    /// The same of any frame, and where its IP header is.
     #[inline(never)]
-    fn any(&self, frame: &[u8]) -> Found {
-        let found = packet_at(frame).and_then(|at| Some((self.packet(frame.get(at..)?)?, at)));
-        let at_home = (word!(frame.first_chunk().unwrap_or(&[0; 8]), 0, u64) ^ self.host) << 16 == 0;
-        found.filter(|_| at_home).map_or(Found::NOTHING, |(signature, at)| Found::of(signature, at))
+    pub(crate) fn anywhere(&self, frame: &[u8]) -> (Found, usize) {
+        let found = packet_at(frame).and_then(|at| Some((Found::of(self.packet(frame.get(at..)?)?), at)));
+        let (found, at) = found.unwrap_or((Found::NOTHING, 0));
+        (self.if_home(frame, found), at)
     }
 
-    /// The signature of a packet.
+    /// `found`, if `frame` is for the host.
+    #[inline(always)]
+    fn if_home(&self, frame: &[u8], found: Found) -> Found {
+        let home = frame.first_chunk::<8>().is_some_and(|head| (u64::from_le_bytes(*head) ^ self.host) << 16 == 0);
+        if home { found } else { Found::NOTHING }
+    }
+
+    /// Of a packet of IPv4 without options that has less than eight bytes before its signature.
+    #[inline(always)]
+    fn short<const N: usize>(&self, packet: &[u8; N]) -> Found {
+        const { assert!(N >= BARE && N < BARE + 8) };
+        // Version and header length, total length, more fragments and fragment offset.
+        const IP_MASK: u64 = bytes([0xff, 0, 0xff, 0xff, 0, 0, 0x3f, 0xff]);
+        let ip = bytes([0x45, 0, 0, N as u8, 0, 0, 0, 0]);
+        // Length.
+        const UDP_MASK: u64 = bytes([0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+        let datagram = (N - ipv4::LEN) as u8;
+        let udp = bytes([0, 0, 0, 0, 0, datagram, 0, 0]);
+        let (head, ports) = (word!(packet, 0, u64), word!(packet, ipv4::LEN, u64));
+        let payload = match N - BARE {
+            0 => 0,
+            length => (word!(packet, ipv4::LEN + udp::LEN, u64) ^ self.pattern.head()) << (8 * (8 - length)),
+        };
+        let differs =
+            (head ^ ip) & IP_MASK | u64::from(packet[9] ^ ipv4::protocol::UDP) | (ports ^ udp) & UDP_MASK | payload;
+        let addresses = u128::from(word!(packet, 12, u64));
+        let header = addresses + u128::from(head) + u128::from(word!(packet, 8, u32));
+        let mut sum = addresses + u128::from(ports) + u128::from(pseudo(datagram.into()));
+        let mut at = ipv4::LEN + udp::LEN;
+        while at + 8 <= N {
+            sum += u128::from(word!(packet, at, u64));
+            at += 8;
+        }
+        if at + 4 <= N {
+            sum += u128::from(word!(packet, at, u32));
+            at += 4;
+        }
+        if at + 2 <= N {
+            sum += u128::from(word!(packet, at, u16));
+        }
+        if N % 2 == 1 {
+            sum += u128::from(packet[N - 1]);
+        }
+        let (signature, check) = Signature::read(packet.last_chunk().expect("a packet is longer than a signature"));
+        let whole = (differs == 0) & holds(header) & holds(sum) & signature.belongs_to(self.key, check);
+        if whole { Found::of(signature) } else { Found::NOTHING }
+    }
+
+    /// Of a frame of any length and family without tags and labels.
+    #[inline(never)]
+    fn plain(&self, frame: &[u8]) -> Found {
+        let Some((head, packet)) = frame.split_first_chunk::<{ ethernet::LEN }>() else { return Found::NOTHING };
+        let version = match u16::from_be_bytes([head[12], head[13]]) {
+            ethertype::IPV4 => 4,
+            ethertype::IPV6 => 6,
+            _ => return Found::NOTHING,
+        };
+        match packet.first() {
+            Some(first) if first >> 4 == version => {
+                self.if_home(frame, self.packet(packet).map_or(Found::NOTHING, Found::of))
+            }
+            _ => Found::NOTHING,
+        }
+    }
+
+    #[inline(never)]
+    fn packet_of_any_length(&self, packet: &[u8]) -> Found {
+        self.packet(packet).map_or(Found::NOTHING, Found::of)
+    }
+
+    /// The signature of a packet. Bytes that are those of the pattern need no adding up: their sum is known.
     fn packet(&self, packet: &[u8]) -> Option<Signature> {
         let head: &[u8; ipv4::LEN + udp::LEN] = packet.first_chunk()?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -202,7 +259,7 @@ fn packet_at(frame: &[u8]) -> Option<usize> {
 /// Is this a packet of IPv4 without options that reaches to the end of the frame?
 #[inline(always)]
 fn is_full(frame: &[u8; SHORTEST]) -> bool {
-    const TOTAL: u8 = (SHORTEST - IPV4_AT) as u8;
+    const TOTAL: u8 = NO_TAG as u8;
     // EtherType, version and header length, total length.
     const IP: u64 = bytes([0x08, 0x00, 0x45, 0, 0, TOTAL, 0, 0]);
     const MASK: u64 = bytes([0xff, 0xff, 0xff, 0, 0xff, 0xff, 0, 0]);

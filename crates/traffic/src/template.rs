@@ -2,8 +2,8 @@
 //! and checksums are written.
 //!
 //! Where things are in a frame, [`drophammer_wire::stack`] says. Frames of one IP packet with UDP or TCP, behind any tags and
-//! labels, are patched here by sums alone. All others, and those with further fields that vary, go the general way: fields are
-//! written at their places, and checksums are computed anew.
+//! labels, are patched here by sums alone; those of Ethernet, IPv4 and UDP at places that are known. All others, and those with
+//! further fields that vary, go the general way: fields are written at their places, and checksums are computed anew.
 
 use crate::payload::Pattern;
 use drophammer_model::size::FrameSize;
@@ -42,7 +42,18 @@ pub struct Template {
     signature_is_odd: bool,
     /// Tells what is behind the head apart.
     body: u64,
-    general: Option<Box<General>>,
+    way: Way,
+}
+
+/// How frames are patched.
+#[derive(Clone, Debug)]
+enum Way {
+    /// Ethernet, IPv4 without options, UDP: by sums, at places that are known.
+    Ipv4Udp,
+    /// One IP packet without options with UDP or TCP: by sums.
+    Sums,
+    /// Any other.
+    Fields(Box<General>),
 }
 
 /// What the general way writes.
@@ -80,6 +91,12 @@ fn is_simple(compiled: &Compiled, ip: usize) -> bool {
     plain_ip && matches!(l4.kind, HeaderKind::Udp | HeaderKind::Tcp)
 }
 
+/// Both IPv4 addresses as eight bytes in their order on the wire.
+#[inline(always)]
+fn addresses_on_wire(source: u128, destination: u128) -> u64 {
+    (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes()
+}
+
 impl Template {
     /// Builds the frame of `size`, or of the next size that has room for headers and signature. Addresses of the outermost
     /// IP header that are not given are written by [`Template::patch`].
@@ -113,10 +130,13 @@ impl Template {
             .collect();
         let signature_at = compiled.signature_at.unwrap_or(compiled.bytes.len());
         let simple = ip.filter(|ip| fields.is_empty() && patched == [true; 2] && is_simple(&compiled, *ip));
-        let general = simple.is_none().then(|| {
-            let checksums = compiled.checksums.clone();
-            Box::new(General { source, destination, fields, checksums })
-        });
+        let way = match simple {
+            Some(_) => Way::Sums,
+            None => {
+                let checksums = compiled.checksums.clone();
+                Way::Fields(Box::new(General { source, destination, fields, checksums }))
+            }
+        };
         let mut template = Template {
             family,
             ip_at: ip.map_or(compiled.bytes.len(), |ip| compiled.layers[ip].offset()),
@@ -127,11 +147,14 @@ impl Template {
             signature_at,
             signature_is_odd: false,
             body: 0,
-            general,
+            way,
             bytes: Vec::new(),
         };
         if let Some(ip) = simple {
             template.sum_up(&mut compiled, ip);
+            if family == Family::Ipv4 && template.is_plain() {
+                template.way = Way::Ipv4Udp;
+            }
         }
         template.body = name(compiled.bytes.get(HEAD..).unwrap_or_default());
         template.bytes = compiled.bytes;
@@ -191,7 +214,7 @@ impl Template {
 
     /// Is it Ethernet, IP and UDP, with nothing that varies but addresses?
     pub(crate) fn is_plain(&self) -> bool {
-        self.general.is_none() && self.is_udp && self.ip_at == ethernet::LEN
+        !matches!(self.way, Way::Fields(_)) && self.is_udp && self.ip_at == ethernet::LEN
     }
 
     /// Where the signature is.
@@ -235,31 +258,37 @@ impl Template {
         destination: u128,
         signature: &[u8; signature::LEN],
     ) {
-        if self.general.is_some() {
-            return self.patch_fields(slot, index, source, destination, signature);
-        }
-        let mut tail = checksum::sum_le(signature);
-        if self.signature_is_odd {
-            tail = checksum::swap(tail);
-        }
-        // Places that are known cost less.
-        if self.ip_at == ethernet::LEN && self.is_udp {
-            let udp = if self.family == Family::Ipv4 { ipv4::LEN } else { ipv6::LEN } + 6;
-            self.patch_by_sums(&mut slot[ethernet::LEN..], udp, true, source, destination, tail);
-        } else {
-            self.patch_by_sums(&mut slot[self.ip_at..], self.checksum_at, self.is_udp, source, destination, tail);
+        match &self.way {
+            Way::Fields(general) => return self.patch_fields(general, slot, index, source, destination, signature),
+            Way::Ipv4Udp => {
+                let tail = self.tail(signature);
+                // One check of the length for all that is written.
+                let head: &mut [u8; 42] = slot.first_chunk_mut().expect("a UDP frame has at least 42 bytes");
+                let addresses = addresses_on_wire(source, destination);
+                head[26..34].copy_from_slice(&addresses.to_le_bytes());
+                let addresses = checksum::halves(addresses);
+                head[24..26].copy_from_slice(&checksum::finish(self.ip_sum + addresses).to_le_bytes());
+                head[40..42].copy_from_slice(&udp::field(self.udp_sum + addresses + tail).to_le_bytes());
+            }
+            Way::Sums => self.patch_packet(&mut slot[self.ip_at..], source, destination, self.tail(signature)),
         }
         slot[self.signature_at..self.signature_at + signature::LEN].copy_from_slice(signature);
     }
 
-    /// Patches `packet`, whose transport checksum is at `at`.
+    /// Sum over `signature` at its place in the datagram.
     #[inline(always)]
-    fn patch_by_sums(&self, packet: &mut [u8], at: usize, is_udp: bool, source: u128, destination: u128, tail: u64) {
+    fn tail(&self, signature: &[u8; signature::LEN]) -> u64 {
+        let tail = checksum::sum_le(signature);
+        if self.signature_is_odd { checksum::swap(tail) } else { tail }
+    }
+
+    /// Patches `packet`, in which `tail` is the sum over the signature.
+    #[inline]
+    fn patch_packet(&self, packet: &mut [u8], source: u128, destination: u128, tail: u64) {
         let addresses = match self.family {
             Family::Ipv4 => {
                 let head: &mut [u8; ipv4::LEN] = packet.first_chunk_mut().expect("an IPv4 packet has its header");
-                // Both addresses as eight bytes in their order on the wire.
-                let addresses = (u64::from(source as u32) << 32 | u64::from(destination as u32)).swap_bytes();
+                let addresses = addresses_on_wire(source, destination);
                 head[12..20].copy_from_slice(&addresses.to_le_bytes());
                 let addresses = checksum::halves(addresses);
                 head[10..12].copy_from_slice(&checksum::finish(self.ip_sum + addresses).to_le_bytes());
@@ -273,21 +302,21 @@ impl Template {
             }
         };
         let sum = self.udp_sum + addresses + tail;
-        let checksum = if is_udp { udp::field(sum) } else { checksum::finish(sum) };
-        packet[at..at + 2].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = if self.is_udp { udp::field(sum) } else { checksum::finish(sum) };
+        packet[self.checksum_at..self.checksum_at + 2].copy_from_slice(&checksum.to_le_bytes());
     }
 
     /// The general way.
     #[inline(never)]
     fn patch_fields(
         &self,
+        general: &General,
         slot: &mut [u8],
         index: u64,
         source: u128,
         destination: u128,
         signature: &[u8; signature::LEN],
     ) {
-        let Some(general) = &self.general else { return };
         for (place, address) in [(general.source, source), (general.destination, destination)] {
             if let Some(place) = place {
                 place.write(slot, address);

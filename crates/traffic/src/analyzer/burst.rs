@@ -4,10 +4,10 @@
 use super::awaited::{self, Place};
 use super::received::Run;
 use super::{Analyzer, Class, Verdict, departure};
-use crate::intact::Expected;
+use crate::arriving;
+use crate::intact::{Expected, Found};
 use drophammer_model::trial::PortIndex;
 use drophammer_port::{Arrival, BURST};
-use drophammer_wire::ethernet;
 use drophammer_wire::signature::{self, Signature};
 
 /// A frame after the first pass.
@@ -20,6 +20,20 @@ struct Looked {
     /// Of its flow among those that are received here; beyond their end if it is not, or the frame is not whole.
     place: u32,
     length: u32,
+}
+
+impl Looked {
+    /// Of a frame whose signature is `found`, of the flow at `place`.
+    #[inline(always)]
+    fn of(port: PortIndex, arrival: Arrival<'_>, found: Found, place: u32) -> Looked {
+        Looked {
+            frame: awaited::frame(port, found.sequence()),
+            departure: departure(found.time(), arrival.at),
+            at: arrival.at.0,
+            place,
+            length: arrival.frame.len() as u32,
+        }
+    }
 }
 
 /// A burst of them, in lines of the cache that no other thread writes.
@@ -83,26 +97,19 @@ impl Analyzer {
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
-        for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
-            let Arrival { frame, at } = get(i);
-            let found = expected.signature(frame);
-            let mut place = self.home.place(found.flow());
-            if !self.encapsulations.is_empty() {
-                let arrives = self.encapsulations.get(place as usize);
-                if arrives.is_some_and(|arrives| !arrives.is_of(frame, found.packet_at())) {
-                    place = u32::MAX;
-                }
-            } else if found.packet_at() > ethernet::LEN {
-                // Tags or labels that are not expected.
-                place = u32::MAX;
+        if self.encapsulations.is_empty() {
+            for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
+                let arrival = get(i);
+                let found = expected.signature(arrival.frame);
+                *looked = Looked::of(port, arrival, found, self.home.place(found.flow()));
             }
-            *looked = Looked {
-                frame: awaited::frame(port, found.sequence()),
-                departure: departure(found.time(), at),
-                at: at.0,
-                place,
-                length: frame.len() as u32,
-            };
+        } else {
+            for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
+                let arrival = get(i);
+                let place = |flow| self.home.place(flow);
+                let (found, place) = arriving::find(&mut self.encapsulations, &expected, arrival.frame, place);
+                *looked = Looked::of(port, arrival, found, place);
+            }
         }
     }
 

@@ -1,0 +1,37 @@
+//! How far ranks can be trusted: over 1,000 simulated runs of four DUTs that are alike, the share with any false rank and the
+//! share of intervals that hold the truth; then, with two DUTs, the share of figures in which a difference is found.
+//!
+//! `cargo run --release -p drophammer-methods --example repeatability`; a number behind `--` is the number of runs.
+
+#[path = "../tests/repeatability/simulation.rs"]
+mod simulation;
+
+use simulation::{NOISES, errors, power};
+
+fn main() {
+    let runs = std::env::args().nth(1).and_then(|runs| runs.parse().ok()).unwrap_or(1_000);
+    println!("Any false rank among 4 DUTs that are alike, 6 ranked figures, {runs} runs (aim: at most 5 %)\n");
+    println!("{:<42} {:>6} {:>10} {:>14} {:>17}", "noise", "rounds", "false", "upper bound", "intervals hold");
+    for noise in NOISES {
+        for rounds in [6, 12] {
+            let (wrong, upper, hold) = errors(*noise, rounds, runs, 1);
+            let percent = |share: f64| format!("{:.1} %", share * 100.0);
+            println!(
+                "{:<42} {rounds:>6} {:>10} {:>14} {:>17}",
+                noise.name,
+                percent(wrong),
+                percent(upper),
+                percent(hold)
+            );
+        }
+    }
+    println!("\nShare of figures in which a router that is slower by so much is found, 2 DUTs, {} runs\n", runs / 10);
+    println!("{:<42} {:>6} {:>7} {:>7} {:>7} {:>7}", "noise", "rounds", "3 %", "5 %", "10 %", "30 %");
+    for noise in NOISES {
+        for rounds in [6, 12] {
+            let shares = [0.97, 0.95, 0.9, 0.7].map(|ratio| 100.0 * power(*noise, rounds, ratio, runs / 10, 2));
+            let [a, b, c, d] = shares.map(|share| format!("{share:.0} %"));
+            println!("{:<42} {rounds:>6} {a:>7} {b:>7} {c:>7} {d:>7}", noise.name);
+        }
+    }
+}

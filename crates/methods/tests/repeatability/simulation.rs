@@ -1,0 +1,249 @@
+//! Runs of suites in which the true figures of all DUTs are known: how often does a report rank DUTs apart that are alike, do its
+//! intervals hold the truth, and which differences does it find?
+//!
+//! Noise acts on trials. A trial loses what a router of the given capacity cannot forward, and what does not fit into its
+//! queue while something holds it off. Throughput is searched from such trials as in a run.
+
+use drophammer_methods::mlrsearch::{Budget, Measurement, Search, SearchGoal};
+use drophammer_model::statistics::{Comparison, Family, Figure, Rule, Scale, Verdict, compare, summarize};
+
+/// Pseudo-random numbers (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From above 0 to 1.
+    fn share(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
+    }
+
+    /// Number of events where `mean` are expected, up to a few dozen.
+    fn events(&mut self, mean: f64) -> u32 {
+        let (limit, mut product, mut events) = ((-mean).exp(), self.share(), 0);
+        while product > limit {
+            product *= self.share();
+            events += 1;
+        }
+        events
+    }
+
+    fn of<'a, T>(&mut self, values: &'a [T]) -> &'a T {
+        &values[(self.next() % values.len() as u64) as usize]
+    }
+}
+
+/// What a machine does to its routers.
+#[derive(Clone, Copy)]
+pub struct Noise {
+    pub name: &'static str,
+    /// Standard deviation of the logarithm of capacity from bring-up to bring-up.
+    pub bring_up: f64,
+    /// From trial to trial.
+    pub trial: f64,
+    /// Change of the machine from the first round to the last, on all DUTs: as a factor.
+    pub drift: f64,
+    /// Times per second that a router is held off.
+    pub stalls: f64,
+    /// Median length of these, in seconds.
+    pub stall_s: f64,
+    /// Probability that a bring-up falls into a time when a neighbour takes a third of the processor.
+    pub neighbour: f64,
+    /// Are capacities drawn from those that were recorded?
+    pub recorded: bool,
+}
+
+const QUIET: Noise = Noise {
+    name: "",
+    bring_up: 0.01,
+    trial: 0.01,
+    drift: 1.0,
+    stalls: 0.0,
+    stall_s: 0.001,
+    neighbour: 0.0,
+    recorded: false,
+};
+
+/// The kinds of noise that are simulated.
+pub const NOISES: &[Noise] = &[
+    Noise { name: "1 % from bring-up to bring-up", ..QUIET },
+    Noise { name: "5 % from bring-up to bring-up", bring_up: 0.05, ..QUIET },
+    Noise { name: "machine gets slower by 30 %", drift: 0.7, bring_up: 0.02, ..QUIET },
+    Noise { name: "held off twice a second for 1 ms", stalls: 2.0, ..QUIET },
+    Noise { name: "held off now and then for 20 ms", stalls: 0.1, stall_s: 0.02, ..QUIET },
+    Noise { name: "one bring-up in five beside a neighbour", neighbour: 0.2, bring_up: 0.02, ..QUIET },
+    Noise { name: "as recorded with rings of 256 frames", recorded: true, ..QUIET },
+];
+
+/// 64-byte throughput in kfps of one router, brought up eight times in two runs, when its input queue was a ring of 256 frames.
+const RECORDED: [f64; 8] = [524.0, 464.0, 277.0, 343.0, 301.0, 161.0, 166.0, 262.0];
+
+/// Input queue of a router, in frames.
+const QUEUE: f64 = 2_048.0;
+/// Capacity of a router like the others, in frames per second.
+const CAPACITY: f64 = 500_000.0;
+/// Load that the tester can offer.
+const LIMIT: f64 = 1_500_000.0;
+
+/// One router in one bring-up.
+struct Router {
+    capacity: f64,
+    noise: Noise,
+}
+
+impl Router {
+    fn bring_up(truth: f64, noise: Noise, progress: f64, random: &mut Random) -> Router {
+        let mut capacity = truth * (noise.bring_up * random.normal()).exp() * noise.drift.powf(progress);
+        if random.share() <= noise.neighbour {
+            capacity *= 2.0 / 3.0;
+        }
+        if noise.recorded {
+            capacity *= random.of(&RECORDED) / 300.0;
+        }
+        Router { capacity, noise }
+    }
+
+    /// Frames lost of those offered in a trial.
+    fn trial(&self, duration_s: f64, load: f64, random: &mut Random) -> f64 {
+        let capacity = self.capacity * (self.noise.trial * random.normal()).exp();
+        let mut lost = ((load - capacity) * duration_s - QUEUE).max(0.0);
+        for _ in 0..random.events(self.noise.stalls * duration_s) {
+            let stall_s = self.noise.stall_s * random.normal().exp();
+            lost += (load * stall_s - QUEUE).max(0.0);
+        }
+        lost.min(load * duration_s)
+    }
+
+    /// Throughput as a search finds it.
+    fn throughput(&self, random: &mut Random) -> Figure {
+        let budget = Budget { trial_seconds: 60.0, trials: 60 };
+        let mut search = Search::new(vec![SearchGoal::quick()], 1_000.0, LIMIT, budget).expect("a search");
+        while let Some((duration_s, load)) = search.next_trial() {
+            let intended = (load * duration_s) as u64;
+            let lost = self.trial(duration_s, load, random) as u64;
+            search.record(Measurement {
+                duration_s,
+                effective_duration_s: duration_s,
+                intended,
+                received: intended - lost.min(intended),
+                offered_pps: load,
+                trial: 0,
+            });
+        }
+        let result = &search.results()[0];
+        let found = result.rate_pps().unwrap_or(0.0);
+        if found >= LIMIT * 0.999 { Figure::at_least(found) } else { Figure::exactly(found) }
+    }
+
+    /// Share of frames lost at twice the capacity of a router like the others, in per cent.
+    fn loss(&self, random: &mut Random) -> Figure {
+        let load = 2.0 * CAPACITY;
+        Figure::exactly(100.0 * self.trial(0.5, load, random) / (load * 0.5))
+    }
+}
+
+const RATE: Rule = Rule { scale: Scale::Ratio, higher_is_better: true, least: 0.03, resolution: 0.03 };
+const LOSS: Rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 1.0, resolution: 0.0 };
+/// Ranked figures of a run: pairs of throughput and loss, for sizes of frames.
+const SIZES: usize = 3;
+
+/// What became of one run.
+#[derive(Default)]
+pub struct Run {
+    /// Pairs of DUTs and figures that were ranked apart although they are alike.
+    pub false_ranks: usize,
+    /// Figures of the last DUT that were ranked apart from the first DUT's, in the right direction.
+    pub found: usize,
+    /// Intervals, and those that hold the true median.
+    pub intervals: usize,
+    pub hold: usize,
+}
+
+/// Runs a suite on `duts` routers that are alike, but the last, whose capacity is `ratio` times that of the others.
+pub fn run(noise: Noise, duts: usize, rounds: usize, ratio: f64, median: f64, random: &mut Random) -> Run {
+    let mut figures = vec![vec![Vec::new(); duts]; 2 * SIZES];
+    for round in 0..rounds {
+        let progress = round as f64 / rounds.max(2) as f64;
+        for dut in 0..duts {
+            let truth = if dut + 1 == duts { CAPACITY * ratio } else { CAPACITY };
+            let router = Router::bring_up(truth, noise, progress, random);
+            for size in 0..SIZES {
+                figures[2 * size][dut].push(Some(router.throughput(random)));
+                figures[2 * size + 1][dut].push(Some(router.loss(random)));
+            }
+        }
+    }
+    let rule = |figure: usize| if figure.is_multiple_of(2) { RATE } else { LOSS };
+    let mut pairs: Vec<(usize, usize, usize, Option<Comparison>)> = Vec::new();
+    for (figure, of_duts) in figures.iter().enumerate() {
+        for a in 0..duts {
+            pairs.extend((a + 1..duts).map(|b| (figure, a, b, compare(&of_duts[a], &of_duts[b], &rule(figure)))));
+        }
+    }
+    let compared: Vec<Comparison> = pairs.iter().filter_map(|pair| pair.3).collect();
+    let family = Family::new(&compared.iter().map(|c| c.p).collect::<Vec<_>>());
+    let mut out = Run::default();
+    let mut index = 0;
+    for (_, a, b, comparison) in &pairs {
+        let Some(comparison) = comparison else { continue };
+        let verdict = family.verdict(index, comparison);
+        index += 1;
+        let alike = ratio == 1.0 || b + 1 != duts;
+        out.false_ranks += usize::from(alike && verdict != Verdict::Undecided);
+        let right = if ratio > 1.0 { Verdict::BBetter } else { Verdict::ABetter };
+        out.found += usize::from(!alike && *a == 0 && verdict == right);
+    }
+    for of_duts in figures.iter().step_by(2) {
+        for figures in &of_duts[..duts - 1] {
+            let known: Vec<Figure> = figures.iter().flatten().copied().collect();
+            let interval = summarize(&known).expect("rounds").interval;
+            out.intervals += 1;
+            out.hold += usize::from((interval.low..=interval.high).contains(&median));
+        }
+    }
+    out
+}
+
+/// Median throughput over very many bring-ups: what intervals are to hold.
+pub fn true_median(noise: Noise, random: &mut Random) -> f64 {
+    let mut all: Vec<f64> = (0..2_001)
+        .map(|_| Router::bring_up(CAPACITY, noise, random.share(), random).throughput(random).bound())
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// Of `runs` runs with four DUTs: the share of those with any false rank, the upper bound of that share (95 %), and the share of
+/// intervals that hold the truth.
+pub fn errors(noise: Noise, rounds: usize, runs: usize, seed: u64) -> (f64, f64, f64) {
+    let mut random = Random(seed);
+    let median = true_median(noise, &mut random);
+    let (mut wrong, mut hold, mut intervals) = (0, 0, 0);
+    for _ in 0..runs {
+        let run = run(noise, 4, rounds, 1.0, median, &mut random);
+        wrong += usize::from(run.false_ranks > 0);
+        (hold, intervals) = (hold + run.hold, intervals + run.intervals);
+    }
+    let share = wrong as f64 / runs as f64;
+    // Wilson's bound, one-sided 95 %.
+    let (z, n) = (1.645f64, runs as f64);
+    let middle = share + z * z / (2.0 * n);
+    let upper = (middle + z * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt()) / (1.0 + z * z / n);
+    (share, upper, hold as f64 / intervals as f64)
+}
+
+/// Share of throughput and loss figures in which a DUT with `ratio` times the capacity is told from one without, two DUTs.
+pub fn power(noise: Noise, rounds: usize, ratio: f64, runs: usize, seed: u64) -> f64 {
+    let mut random = Random(seed);
+    let found: usize = (0..runs).map(|_| run(noise, 2, rounds, ratio, 0.0, &mut random).found).sum();
+    found as f64 / (runs * 2 * SIZES) as f64
+}

@@ -1,0 +1,233 @@
+//! Is one DUT better than another?
+
+use super::Figure;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// How figures are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// By their ratio: rates, latencies, times, table sizes. Figures are above 0.
+    Ratio,
+    /// By their difference: loss, and whatever may be 0.
+    Difference,
+}
+
+/// What a figure is like.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rule {
+    /// By ratio or by difference.
+    pub scale: Scale,
+    /// Is more better?
+    pub higher_is_better: bool,
+    /// Figures that are closer together are no different in practice: a share (0.03 is 3 %) or, by difference, in the figure's unit.
+    pub least: f64,
+    /// Step of the measurement, for instance the width of a search: a share, or in the figure's unit.
+    pub resolution: f64,
+}
+
+/// What the rounds say of two DUTs A and B.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Rounds in which both have a figure.
+    pub rounds: usize,
+    /// How much A is above B, as a share of B or in the figure's unit: what is certain of it where figures are bounds.
+    pub difference: f64,
+    /// Is A the better one, if they differ?
+    pub a_is_better: bool,
+    /// Probability to see such a difference where there is none, in either direction.
+    pub p: f64,
+    /// Standard deviation of a round's difference (of its logarithm, by ratio).
+    pub deviation: f64,
+    /// Is the difference at least [`Rule::least`]?
+    pub matters: bool,
+}
+
+/// Compares the figures of two DUTs round by round; where one of them has none in a round, the round does not count. `None`
+/// with less than two rounds: then nothing is known of the noise.
+///
+/// A two-sided paired t-test, on logarithms of ratios or on differences. Figures that are bounds enter as the bound that
+/// speaks against the claim: A is shown to be better only if the least that A can be is better than the most that B can be.
+/// The deviation is taken to be at least that of rounding to [`Rule::resolution`]. If it is 0 still, the exact sign test takes
+/// the place of the t-test.
+pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
+    let pairs: Vec<(Figure, Figure)> = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
+    if pairs.len() < 2 {
+        return None;
+    }
+    // Certain differences in the direction of each claim.
+    let above: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(a.low, b.high)).collect();
+    let below: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(b.low, a.high)).collect();
+    let (is_above, is_below) = (rule.test(&above), rule.test(&below));
+    let (claim, sign) = if is_above.p <= is_below.p { (is_above, 1.0) } else { (is_below, -1.0) };
+    let change = match rule.scale {
+        Scale::Ratio => (sign * claim.median).exp() - 1.0,
+        Scale::Difference => sign * claim.median,
+    };
+    // As much above as 1 / (1 + least) is below.
+    let least = match rule.scale {
+        Scale::Ratio => rule.least.ln_1p(),
+        Scale::Difference => rule.least,
+    };
+    Some(Comparison {
+        rounds: pairs.len(),
+        difference: change,
+        a_is_better: (sign > 0.0) == rule.higher_is_better,
+        p: (2.0 * claim.p).min(1.0),
+        deviation: claim.deviation,
+        matters: claim.median >= least && claim.median > 0.0,
+    })
+}
+
+/// A one-sided test.
+struct Claim {
+    median: f64,
+    deviation: f64,
+    p: f64,
+}
+
+impl Rule {
+    /// How much `a` is above `b`.
+    fn difference(&self, a: f64, b: f64) -> f64 {
+        match self.scale {
+            Scale::Difference => a - b,
+            // Nothing at all is taken for the smallest number: a router that forwards nothing can be compared too.
+            Scale::Ratio => a.max(f64::MIN_POSITIVE).ln() - b.max(f64::MIN_POSITIVE).ln(),
+        }
+    }
+
+    /// Standard deviation of the difference of two figures that are rounded to the resolution.
+    fn rounding(&self) -> f64 {
+        self.resolution.max(0.0) / 6f64.sqrt()
+    }
+
+    /// Are these differences, at least two, above 0 in the mean?
+    fn test(&self, differences: &[f64]) -> Claim {
+        let n = differences.len();
+        let mut sorted = differences.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
+        if !differences.iter().all(|d| d.is_finite()) {
+            return Claim { median, deviation: f64::NAN, p: 1.0 };
+        }
+        let mean = differences.iter().sum::<f64>() / n as f64;
+        let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+        let deviation = variance.sqrt().max(self.rounding());
+        let negligible = mean.abs() * 1e-12;
+        let p = if deviation <= negligible {
+            // All alike: n times heads.
+            if mean > 0.0 { 0.5f64.powi(n as i32) } else { 1.0 }
+        } else if mean == 0.0 {
+            0.5
+        } else {
+            let t = mean / (deviation / (n as f64).sqrt());
+            StudentsT::new(0.0, 1.0, (n - 1) as f64).map_or(1.0, |t_distribution| t_distribution.sf(t))
+        };
+        Claim { median, deviation, p }
+    }
+
+    /// The smallest difference that `rounds` rounds show with a probability of `power` if a round's difference has this standard
+    /// deviation and a comparison is called at `p` or below: a share or in the figure's unit, not below [`Rule::least`].
+    /// `None` with less than two rounds.
+    pub fn detectable(&self, deviation: f64, rounds: usize, p: f64, power: f64) -> Option<f64> {
+        let freedom = rounds.checked_sub(1).filter(|f| *f > 0)? as f64;
+        let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
+        let steps = t.inverse_cdf(1.0 - p / 2.0) + t.inverse_cdf(power);
+        let difference = steps * deviation.max(self.rounding()) / (rounds as f64).sqrt();
+        let difference = match self.scale {
+            Scale::Ratio => difference.exp_m1(),
+            Scale::Difference => difference,
+        };
+        difference.is_finite().then_some(difference.max(self.least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rule = Rule { scale: Scale::Ratio, higher_is_better: true, least: 0.03, resolution: 0.0 };
+
+    fn exact(values: &[f64]) -> Vec<Option<Figure>> {
+        values.iter().map(|v| Some(Figure::exactly(*v))).collect()
+    }
+
+    #[test]
+    fn p_is_that_of_the_paired_t_test() {
+        // Differences 5, 8, 2, 7, 3: mean 5, s = 2.549510, t = 4.385290 with 4 degrees of freedom.
+        let rule = Rule { scale: Scale::Difference, least: 0.0, ..RATE };
+        let compared =
+            compare(&exact(&[15.0, 28.0, 32.0, 47.0, 53.0]), &exact(&[10.0, 20.0, 30.0, 40.0, 50.0]), &rule).unwrap();
+        assert!((compared.p - 0.011_828).abs() < 1e-5, "{}", compared.p);
+        assert_eq!((compared.rounds, compared.difference, compared.a_is_better), (5, 5.0, true));
+        let other_way =
+            compare(&exact(&[10.0, 20.0, 30.0, 40.0, 50.0]), &exact(&[15.0, 28.0, 32.0, 47.0, 53.0]), &rule).unwrap();
+        assert_eq!((other_way.p, other_way.difference, other_way.a_is_better), (compared.p, -5.0, false));
+    }
+
+    #[test]
+    fn rounds_are_paired() {
+        // Rounds differ by a factor of ten, the two DUTs by 10 % in each.
+        let b: Vec<f64> = (0..6).map(|round| 10f64.powi(round)).collect();
+        let noise = [0.01, -0.01, 0.005, 0.0, -0.005, 0.002];
+        let a: Vec<f64> = b.iter().zip(noise).map(|(b, noise)| b * (1.1 + noise)).collect();
+        let compared = compare(&exact(&a), &exact(&b), &RATE).unwrap();
+        assert!(compared.p < 1e-5 && compared.matters && compared.a_is_better, "{compared:?}");
+        assert!((compared.difference - 0.1).abs() < 0.01);
+        let mut holes = exact(&b);
+        holes[1] = None;
+        assert_eq!(compare(&exact(&a), &holes, &RATE).unwrap().rounds, 5);
+        assert_eq!(compare(&exact(&a[..1]), &exact(&b[..1]), &RATE), None);
+    }
+
+    #[test]
+    fn small_differences_do_not_matter_however_certain() {
+        let a = exact(&[102.0, 102.1, 101.9, 102.0, 102.05, 101.95]);
+        let compared = compare(&a, &exact(&[100.0; 6]), &RATE).unwrap();
+        assert!(compared.p < 1e-6 && !compared.matters);
+    }
+
+    #[test]
+    fn without_variance_it_is_the_sign_test_unless_there_is_a_resolution() {
+        let compared = compare(&exact(&[110.0; 6]), &exact(&[100.0; 6]), &RATE).unwrap();
+        assert_eq!(compared.p, 2.0 / 64.0);
+        let coarse = Rule { resolution: 0.01, ..RATE };
+        let compared = compare(&exact(&[110.0; 6]), &exact(&[100.0; 6]), &coarse).unwrap();
+        assert!(compared.p < 1e-6 && compared.matters);
+        assert_eq!(compare(&exact(&[100.0; 6]), &exact(&[100.0; 6]), &RATE).unwrap().p, 1.0);
+    }
+
+    #[test]
+    fn bounds_speak_against_the_claim() {
+        let noise = [0.0, 1.0, -1.0, 0.5, -0.5, 0.2];
+        let around = |v: f64| noise.map(|n| v + n);
+        let at_least = |v: f64| around(v).map(|v| Some(Figure::at_least(v)));
+        // At least 200 is better than 100; whether it is better than 250 is not known.
+        let compared = compare(&at_least(200.0), &exact(&around(100.0)), &RATE).unwrap();
+        assert!(compared.p < 1e-6 && compared.a_is_better && compared.matters);
+        assert_eq!(compare(&at_least(200.0), &exact(&around(250.0)), &RATE).unwrap().p, 1.0);
+        assert_eq!(compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap().p, 1.0);
+        // Less is better: at most 10 beats 20.
+        let loss = Rule { higher_is_better: false, ..RATE };
+        let at_most = around(10.0).map(|v| Some(Figure::at_most(v)));
+        assert!(compare(&at_most, &exact(&around(20.0)), &loss).unwrap().a_is_better);
+    }
+
+    #[test]
+    fn nothing_can_be_compared_with_something() {
+        let compared = compare(&exact(&[0.0; 6]), &exact(&[100.0, 99.0, 101.0, 98.0, 102.0, 100.0]), &RATE).unwrap();
+        assert!(compared.p < 1e-6 && !compared.a_is_better && compared.matters);
+        assert!((compared.difference + 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn more_rounds_show_smaller_differences() {
+        let with = |rounds| RATE.detectable(0.05, rounds, 0.05, 0.9).unwrap();
+        assert!(with(6) > with(12) && with(12) > with(100));
+        assert_eq!(with(100_000), 0.03, "never below what matters");
+        // n = 10: (2.262157 + 1.383029) * 0.05 / sqrt(10).
+        assert!((with(10) - 0.057_635f64.exp_m1()).abs() < 1e-5, "{}", with(10));
+        assert_eq!(RATE.detectable(0.05, 1, 0.05, 0.9), None);
+    }
+}

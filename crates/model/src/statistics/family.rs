@@ -1,0 +1,71 @@
+//! All comparisons of a run together.
+
+use super::Comparison;
+
+/// Probability that any of the ranks of a run is false, at most.
+pub const ERROR: f64 = 0.05;
+
+/// What became of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A is better than B.
+    ABetter,
+    /// B is better than A.
+    BBetter,
+    /// They may be alike.
+    Undecided,
+}
+
+/// The comparisons of all pairs of DUTs in all figures that are ranked. Each one more makes a chance finding likelier, so they are
+/// judged together, by the method of Holm (1979): the smallest of m probabilities must be within [`ERROR`] / m, the next
+/// within [`ERROR`] / (m - 1), and so on until the first that is not.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// By the number of the comparison: proven?
+    proven: Vec<bool>,
+}
+
+impl Family {
+    /// Judges the comparisons with these probabilities.
+    pub fn new(p: &[f64]) -> Family {
+        let mut order: Vec<usize> = (0..p.len()).collect();
+        order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+        let mut proven = vec![false; p.len()];
+        for (place, index) in order.iter().enumerate() {
+            if p[*index] > ERROR / (p.len() - place) as f64 || p[*index].is_nan() {
+                break;
+            }
+            proven[*index] = true;
+        }
+        Family { proven }
+    }
+
+    /// What became of comparison `index`, which is `comparison`.
+    pub fn verdict(&self, index: usize, comparison: &Comparison) -> Verdict {
+        match (self.proven[index] && comparison.matters, comparison.a_is_better) {
+            (false, _) => Verdict::Undecided,
+            (true, true) => Verdict::ABetter,
+            (true, false) => Verdict::BBetter,
+        }
+    }
+
+    /// Probability that a single comparison among `m` must reach to be proven whatever the others are.
+    pub fn strictest(m: usize) -> f64 {
+        ERROR / m.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holms_own_example() {
+        // Thresholds 0.0125, 0.0167, 0.025, 0.05: the third fails, so the fourth fails with it.
+        let family = Family::new(&[0.04, 0.01, 0.03, 0.005]);
+        assert_eq!(family.proven, [false, true, false, true]);
+        assert_eq!(Family::new(&[]).proven, Vec::<bool>::new());
+        assert_eq!(Family::new(&[0.05]).proven, [true]);
+        assert_eq!(Family::new(&[f64::NAN, 0.001]).proven, [false, true]);
+    }
+}

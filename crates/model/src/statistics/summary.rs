@@ -1,0 +1,123 @@
+//! Median, interval, and criteria.
+
+use super::Figure;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{Binomial, DiscreteCDF};
+
+/// Confidence that intervals have where there are rounds enough for it.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// What all rounds together say of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Rounds with a figure.
+    pub rounds: usize,
+    /// The median. With an even number of rounds it is between the two in the middle.
+    pub median: Figure,
+    /// Confidence interval of the median: the k-th smallest and the k-th largest figure.
+    pub interval: Figure,
+    /// Confidence of `interval`. At least [`CONFIDENCE`] from six rounds on (six: least to most, 96.9 %); 0 with one round.
+    pub confidence: f64,
+}
+
+/// Summarizes the figures of all rounds. `None` without any.
+///
+/// The interval holds for any distribution: the number of figures below the true median is binomial with p = 1/2. The
+/// narrowest symmetrical interval with [`CONFIDENCE`] is taken, or least to most where there are too few rounds.
+pub fn summarize(figures: &[Figure]) -> Option<Summary> {
+    let n = figures.len();
+    if n == 0 {
+        return None;
+    }
+    let sorted = |pick: fn(&Figure) -> f64| {
+        let mut all: Vec<f64> = figures.iter().map(pick).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let (low, high) = (sorted(|f| f.low), sorted(|f| f.high));
+    let middle = |sorted: &[f64]| match n % 2 {
+        1 => sorted[n / 2],
+        // Their mean; without an end where one of them has none.
+        _ => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    };
+    let k = (1..=n / 2).rev().find(|k| confidence(n, *k) >= CONFIDENCE).unwrap_or(1);
+    Some(Summary {
+        rounds: n,
+        median: Figure { low: middle(&low), high: middle(&high) },
+        interval: Figure { low: low[k - 1], high: high[n - k] },
+        confidence: confidence(n, k),
+    })
+}
+
+/// Confidence of the interval from the `k`-th smallest to the `k`-th largest of `n` figures.
+fn confidence(n: usize, k: usize) -> f64 {
+    let Ok(below) = Binomial::new(0.5, n as u64) else { return 0.0 };
+    (1.0 - 2.0 * below.cdf(k as u64 - 1)).max(0.0)
+}
+
+/// What is known of a criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The whole interval meets it.
+    Met,
+    /// No part of the interval meets it.
+    Missed,
+    /// A part of the interval meets it.
+    Undecided,
+}
+
+/// Is the figure at least `bound` (or, with `at_least` false, at most)?
+pub fn judge(interval: Figure, at_least: bool, bound: f64) -> Decision {
+    let (surely, possibly) = match at_least {
+        true => (interval.low >= bound, interval.high >= bound),
+        false => (interval.high <= bound, interval.low <= bound),
+    };
+    match (surely, possibly) {
+        (true, _) => Decision::Met,
+        (false, true) => Decision::Undecided,
+        (false, false) => Decision::Missed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[f64]) -> Summary {
+        summarize(&values.iter().map(|v| Figure::exactly(*v)).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_tables_of_order_statistics() {
+        let six = of(&[3.0, 1.0, 2.0, 6.0, 5.0, 4.0]);
+        assert_eq!((six.median, six.interval), (Figure::exactly(3.5), Figure { low: 1.0, high: 6.0 }));
+        assert!((six.confidence - 0.96875).abs() < 1e-12);
+        // Sign test tables: n = 10 gives the 2nd and 9th, 97.85 %; n = 20 the 6th and 15th, 95.86 %.
+        let counted = |n: i32| of(&(1..=n).map(f64::from).collect::<Vec<_>>());
+        assert_eq!(counted(10).interval, Figure { low: 2.0, high: 9.0 });
+        assert!((counted(10).confidence - 0.978_515_625).abs() < 1e-12);
+        assert_eq!(counted(20).interval, Figure { low: 6.0, high: 15.0 });
+        assert!((counted(20).confidence - 0.958_610_534).abs() < 1e-8);
+        // Too few: least to most, with the confidence that this has.
+        assert_eq!(counted(3).interval, Figure { low: 1.0, high: 3.0 });
+        assert!((counted(3).confidence - 0.75).abs() < 1e-12);
+        assert_eq!(counted(1).median, Figure::exactly(1.0));
+        assert!(counted(1).confidence < 1e-12);
+        assert_eq!(summarize(&[]), None);
+    }
+
+    #[test]
+    fn bounds_stay_bounds() {
+        let mut figures = vec![Figure::exactly(5.0); 3];
+        figures.extend([Figure::at_least(6.0); 3]);
+        let all = summarize(&figures).unwrap();
+        assert_eq!(all.median, Figure { low: 5.5, high: f64::INFINITY });
+        assert_eq!(all.interval, Figure { low: 5.0, high: f64::INFINITY });
+        assert_eq!(judge(all.interval, true, 5.0), Decision::Met);
+        assert_eq!(judge(all.interval, true, 7.0), Decision::Undecided);
+        assert_eq!(judge(all.interval, false, 4.0), Decision::Missed);
+        assert_eq!(judge(all.interval, false, 100.0), Decision::Undecided, "the tester was the limit");
+        assert_eq!(judge(Figure::at_most(2.0), false, 2.0), Decision::Met);
+    }
+}

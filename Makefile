@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 DROPHAMMER = cargo run --quiet --release --locked -p drophammer-cli --
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-uml fuzz bench bench-ports clean-lab
+.PHONY: help run test fuzz bench bench-ports clean-lab
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r t h; do printf '%-16s %s\n' "$$t" "$$h"; done
@@ -24,11 +24,6 @@ test: ## install what is missing, run all tests, clippy and the format check
 	@scripts/setup test
 	cargo test --workspace --locked
 	@scripts/lint
-
-test-uml: ## run the tests that start User Mode Linux; `make test` leaves them out, because a guest may crash
-	@scripts/setup test
-	DROPHAMMER_TEST_UML=1 cargo test --locked -p drophammer-lab --test lab -- uml
-	DROPHAMMER_TEST_UML=1 cargo test --locked -p drophammer-testbed --test uml
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS (60); installs cargo-fuzz if it is missing
 	@scripts/fuzz

@@ -22,7 +22,8 @@ impl Limits {
     /// In words, with a remedy, when the emulated routers on `ports` are more than that; `None` when all fit or the limit is unknown.
     pub(crate) fn exceeded(self, ports: &[PortConfig]) -> Option<String> {
         FAMILIES.iter().zip(self.0).find_map(|((family, sysctl), limit)| {
-            let routers = ports.iter().map(|p| p.peers(*family).len()).sum();
+            let links = ports.iter().flat_map(|p| p.peer_links()).filter(|link| link.family == *family);
+            let routers = links.map(|link| link.peers.len()).sum();
             beyond(*family, routers, sysctl, limit?)
         })
     }

@@ -96,8 +96,24 @@ impl Netns {
     /// # Errors
     /// [`LabError::Command`] with the text of ip(8), [`LabError::MissingProgram`].
     pub fn ip(&self, lines: &[String]) -> Result<(), LabError> {
-        self.output("ip", "iproute2", &["-batch", "-"], Some(&(lines.join("\n") + "\n"))).map(drop).map_err(|e| match e
-        {
+        self.run(|| self.batch(lines))?
+    }
+
+    /// The same outside of the lab's PID namespace, which takes no new process once its first one has ended.
+    ///
+    /// # Errors
+    /// Those of [`Netns::ip`].
+    pub(crate) fn ip_unheld(&self, lines: &[String]) -> Result<(), LabError> {
+        let before =
+            || setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(LabError::io("cannot enter a namespace of the lab"));
+        on_a_thread(before, || self.batch(lines))?
+    }
+
+    /// Runs lines of ip(8) where the calling thread is.
+    fn batch(&self, lines: &[String]) -> Result<(), LabError> {
+        let mut command = self.command(&process::find("ip", "iproute2")?);
+        command.args(["-batch", "-"]);
+        process::output(command, Some(&(lines.join("\n") + "\n"))).map(drop).map_err(|e| match e {
             // "Command failed -:3" means little without the lines.
             LabError::Command { command, status, output } => {
                 LabError::Command { command, status, output: format!("{output}\n    of: {}", lines.join("; ")) }

@@ -5,6 +5,7 @@ use drophammer_model::role::{Place, RouterRole, StaticRoute};
 use drophammer_model::suite::VlanTag;
 use drophammer_model::trial::Family;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 /// EtherType of IEEE 802.1ad.
@@ -108,8 +109,9 @@ pub(crate) fn missing_of(
         if wanted.peek().is_none() {
             continue;
         }
-        let held = ask(option)?;
-        if let Some(route) = wanted.find(|w| !held.iter().any(|h| is(h, w, &interface_at(role, w.at)))) {
+        let entries = ask(option)?;
+        let held: HashSet<_> = entries.iter().filter_map(|entry| usable(entry, !ipv4)).collect();
+        if let Some(route) = wanted.find(|w| !held.contains(&(w.prefix, w.via, interface_at(role, w.at)))) {
             let interface = interface_at(role, route.at);
             return Ok(Some(format!(
                 "the kernel has no route to {} via {} on {interface}",
@@ -121,17 +123,15 @@ pub(crate) fn missing_of(
     Ok(None)
 }
 
-/// Is this entry of `ip -j route` the route, out of this interface?
-fn is(entry: &Value, route: &StaticRoute, interface: &str) -> bool {
+/// Prefix, next hop and interface of an entry of `ip -j route`; `None` for one without next hop, or that is not in use.
+fn usable(entry: &Value, ipv6: bool) -> Option<((IpAddr, u8), IpAddr, String)> {
     let text = |key: &str| entry.get(key).and_then(|v| v.as_str()).unwrap_or_default();
     let unusable = entry
         .get("flags")
         .and_then(|f| f.as_array())
         .is_some_and(|flags| flags.iter().any(|f| matches!(f.as_str(), Some("dead" | "linkdown"))));
-    prefix(text("dst"), route.via.is_ipv6()) == Some(route.prefix)
-        && text("gateway").parse() == Ok(route.via)
-        && text("dev") == interface
-        && !unusable
+    let (prefix, via) = (prefix(text("dst"), ipv6)?, text("gateway").parse().ok()?);
+    (!unusable).then(|| (prefix, via, text("dev").to_owned()))
 }
 
 /// A prefix as ip(8) writes it: with `default`, and without length for one host.
@@ -170,6 +170,9 @@ mod tests {
 
     #[test]
     fn a_route_counts_only_whole_and_alive() {
+        let is = |entry: &Value, route: &StaticRoute, interface: &str| {
+            usable(entry, true) == Some((route.prefix, route.via, interface.to_owned()))
+        };
         let good = json!({"dst": "2001:2:0:8000::/49", "gateway": "2001:2::2", "dev": "d0", "flags": []});
         assert!(is(&good, &route(), "d0"));
         for (key, value) in [

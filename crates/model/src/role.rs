@@ -231,12 +231,14 @@ impl BgpRole {
         let mut groups = Vec::new();
         for (port, config) in ports.iter().enumerate() {
             let Some(bgp) = &config.bgp else { continue };
-            for family in FAMILIES {
-                let peers = config.peers(family);
-                let Some(addressing) = config.addressing(family).filter(|_| !peers.is_empty()) else { continue };
-                let (at, asn, internal) = (Place { port, vlan: None }, bgp.asn, bgp.is_internal());
-                groups.push(PeerGroup { at, family, asn, internal, local: addressing.dut, peers });
-            }
+            groups.extend(config.peer_links().map(|link| PeerGroup {
+                at: Place { port, vlan: link.vlan },
+                family: link.family,
+                asn: bgp.asn,
+                internal: bgp.is_internal(),
+                local: link.addressing.dut,
+                peers: link.peers,
+            }));
         }
         Some(BgpRole {
             asn: first.dut_as,

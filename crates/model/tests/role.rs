@@ -73,6 +73,7 @@ fn every_port_and_family_with_peers_is_a_group() {
             asn,
             dut_as: 65000,
             peers: 3,
+            vlan_peers: 0,
             hold,
             families,
             next_hop_self: true,

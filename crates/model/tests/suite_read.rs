@@ -225,6 +225,7 @@ fn bgp_has_defaults_and_reaches_every_port() {
         ["2001:2:0:8001::2", "2001:2:0:8001::3", "2001:2:0:8001::4"].map(|a| a.parse::<std::net::IpAddr>().unwrap());
     assert_eq!(read.ports[1].peers(Family::Ipv6), peers);
     assert!(read.ports[1].peers(Family::Ipv4).is_empty());
+    assert_eq!(with("bgp: {}").bgp.map(|bgp| bgp.peers_per_vlan), Some(0));
     // The number that a port would have counts for nothing where its peers are the DUT's.
     let read = with("bgp: {internal: [p2], next_hop_self: true, dut_as: 65002}");
     let of = |b: &drophammer_model::suite::PortBgp| (b.asn, b.is_internal(), b.next_hop_self);
@@ -297,4 +298,31 @@ fn files_are_relative_to_the_suite() {
         read(text, "some/folder/suite.yaml", &REGISTRY, &Overrides::default()).unwrap_or_else(|e| panic!("{e}"));
     let config = |i: usize| suite.duts[i].params.text("config").unwrap();
     assert_eq!((config(0).as_str(), config(1).as_str()), ("some/folder/my/f.conf", "/etc/g.conf"));
+}
+
+#[test]
+fn peers_on_sub_interfaces_follow_those_of_their_port() {
+    let read = suite(
+        "suite: s\nduts: [{name: a, kind: frr}]\nports:\n  - {name: p1, speed: 1 Gbit/s, vlans: [{id: 100}, {id: [100, 200], ipv6: off}]}\n  \
+         - {name: p2, speed: 1 Gbit/s}\nbgp: {peers_per_vlan: 2}\ntests: [throughput]\n",
+    )
+    .unwrap_or_else(|e| panic!("{e}"));
+    let links: Vec<_> = read.ports[0].peer_links().map(|l| (l.vlan, l.family, l.peers.len())).collect();
+    let expected = [
+        (None, Family::Ipv4, 1),
+        (None, Family::Ipv6, 1),
+        (Some(0), Family::Ipv4, 2),
+        (Some(0), Family::Ipv6, 2),
+        (Some(1), Family::Ipv4, 2),
+    ];
+    assert_eq!(links, expected);
+    assert_eq!(read.ports[1].peer_links().count(), 2);
+    assert_eq!(read.ports[0].peers(Family::Ipv4), ["198.18.1.2".parse::<std::net::IpAddr>().unwrap()]);
+    // The router has its neighbours where they are.
+    let role = drophammer_model::role::RouterRole::of(&read.ports);
+    let groups = role.bgp.unwrap().groups;
+    let seen: Vec<_> = groups.iter().map(|g| (g.at.port, g.at.vlan, g.asn, g.local.to_string())).collect();
+    assert_eq!(seen[4], (0, Some(1), 65001, "198.18.16.33".into()), "{seen:?}");
+    assert_eq!(groups[4].peers, ["198.18.16.34", "198.18.16.35"].map(|a| a.parse::<std::net::IpAddr>().unwrap()));
+    assert_eq!(seen.len(), 7);
 }

@@ -51,15 +51,19 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
     let mut config = hosts(ports, families, seed);
     for (index, port) in ports.iter().enumerate() {
         let Some(bgp) = &port.bgp else { continue };
-        let host = &mut config.ports[index].devices[0];
-        for family in [Family::Ipv4, Family::Ipv6] {
-            let Some(addressing) = port.addressing(family) else { continue };
-            let addresses = port.peers(family);
-            if let Some(second) = addresses.get(1) {
-                host.also.push((*second, addresses.len() as u32 - 1));
+        // Of each family: one has as many routers as the other, or none.
+        let mut numbers = [0, 0];
+        for link in port.peer_links() {
+            let device = &mut config.ports[index].devices[link.vlan.map_or(0, |i| i + 1)];
+            if let Some(second) = link.peers.get(1) {
+                device.also.push((*second, link.peers.len() as u32 - 1));
             }
-            let router = |(number, address)| peer(address, addressing.dut, bgp, router_id(index, number));
-            host.routers.extend((0..).zip(addresses).map(router));
+            let number = &mut numbers[usize::from(link.family == Family::Ipv6)];
+            let router = |address| {
+                *number += 1;
+                peer(address, link.addressing.dut, bgp, router_id(index, *number - 1))
+            };
+            device.routers.extend(link.peers.iter().copied().map(router));
         }
     }
     config

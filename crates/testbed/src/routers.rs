@@ -42,6 +42,8 @@ pub struct RoutingState {
     dut_as: u32,
     /// The DUT is the next hop of external routes for internal peers.
     next_hop_self: bool,
+    /// Sessions are signed with a key (RFC 2385).
+    md5: bool,
     /// Sessions that must be up.
     wanted: BTreeSet<PeerIndex>,
     /// Sessions that may have UPDATEs to send.
@@ -66,12 +68,13 @@ impl RoutingState {
         let (mut peers, mut duts) = (Vec::new(), Vec::new());
         for (port, config) in ports.iter().enumerate() {
             let Some(PortBgp { asn, .. }) = config.bgp else { continue };
-            for family in [Family::Ipv4, Family::Ipv6] {
-                let Some(addressing) = config.addressing(family) else { continue };
-                for (index, address) in config.peers(family).into_iter().enumerate() {
-                    let name = if index == 0 { config.name.clone() } else { format!("{}.{}", config.name, index + 1) };
-                    peers.push(PeerView { name, port, family, asn, address });
-                    duts.push(addressing.dut);
+            for link in config.peer_links() {
+                let vlan = link.vlan.map_or(String::new(), |i| format!(" {}", config.vlans[i]));
+                for (index, address) in link.peers.into_iter().enumerate() {
+                    let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
+                    let name = format!("{}{vlan}{number}", config.name);
+                    peers.push(PeerView { name, port, family: link.family, asn, address });
+                    duts.push(link.addressing.dut);
                 }
             }
         }
@@ -80,6 +83,7 @@ impl RoutingState {
             duts,
             dut_as: bgp.map_or(0, |bgp| bgp.dut_as),
             next_hop_self: bgp.is_some_and(|bgp| bgp.next_hop_self),
+            md5: bgp.is_some_and(|bgp| bgp.protection.md5.is_some()),
             wanted: BTreeSet::new(),
             advertising: BTreeSet::new(),
             watches: Vec::new(),
@@ -218,9 +222,11 @@ impl Routing for BgpRouting<'_> {
                 let state = self.bench.rig.hosts.session(peer).map(|(routers, router)| routers.session(router).state());
                 let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
+                // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0), so nothing tells it from silence.
+                let key = if self.state.md5 { "; with `bgp: {md5}` the keys of the two sides may differ" } else { "" };
                 return Err(TestError::Failed(format!(
                     "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \
-                     sessions are waited for",
+                     sessions are waited for{key}",
                     peer.name,
                     peer.address,
                     within.as_secs_f64(),

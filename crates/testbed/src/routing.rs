@@ -1,7 +1,6 @@
 //! BGP of the reference device as a suite asks for it.
 
 use drophammer_model::suite::{Params, PortConfig};
-use drophammer_model::trial::Family;
 use drophammer_reference::{Beyond, BgpConfig, BgpFaults, BgpPeer, RibLimit};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,14 +14,18 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
     let time = |key| p.duration(key).unwrap_or_default();
     let beyond = if p.text("rib_beyond").as_deref() == Some("reset") { Beyond::Reset } else { Beyond::Ignore };
     let mut peers = Vec::new();
-    for (port, config) in ports.iter().enumerate() {
-        let Some(bgp) = &config.bgp else { continue };
-        for family in [Family::Ipv4, Family::Ipv6] {
-            let all = config.peers(family);
+    // Sub-interfaces are numbered after the ports.
+    let mut sub_interfaces = ports.len();
+    for (index, config) in ports.iter().enumerate() {
+        if let Some(bgp) = &config.bgp {
             let client = bgp.is_internal();
-            let peer = |address| BgpPeer { port, address, asn: bgp.asn, connect: false, client };
-            peers.extend(all.into_iter().map(peer));
+            for link in config.peer_links() {
+                let port = link.vlan.map_or(index, |i| sub_interfaces + i);
+                let peer = |address| BgpPeer { port, address, asn: bgp.asn, connect: false, client };
+                peers.extend(link.peers.into_iter().map(peer));
+            }
         }
+        sub_interfaces += config.vlans.len();
     }
     Some(BgpConfig {
         asn: first.dut_as,

@@ -55,7 +55,7 @@ fn twice(lab: &mut Lab, links: &str, backend: &Backend) -> Result<[Outcome; 2], 
     let families = [Family::Ipv4, Family::Ipv6];
     let interfaces = dut.interfaces().to_vec();
     let clock = SystemClock::start();
-    let open = real::open(lab, &interfaces, backend, clock, 1)?;
+    let open = real::open(lab, &interfaces, backend, 1, clock)?;
     let rig = Rig::new(Ports::real(open, clock, &[]), &config::hosts(&suite.ports, &families, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
     let mut memory = Memory::default();

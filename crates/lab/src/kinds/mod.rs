@@ -118,6 +118,7 @@ pub(crate) mod tests_support {
                 asn,
                 dut_as: 65000,
                 peers,
+                vlan_peers: 0,
                 hold,
                 families,
                 next_hop_self: false,

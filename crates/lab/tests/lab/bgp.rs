@@ -23,6 +23,7 @@ fn with_bgp(mut ports: Vec<PortConfig>, peers: u32) -> Vec<PortConfig> {
             asn,
             dut_as: 65000,
             peers,
+            vlan_peers: 0,
             hold,
             families,
             next_hop_self: false,
@@ -75,6 +76,7 @@ impl Peer<'_> {
             let _ = writeln!(
                 text,
                 "protocol bgp dut_{family} {{ local {local} as {asn}; neighbor {dut} as 65000; connect delay time 1; \
+                 error wait time 1, 4; connect retry time 4; \
                  {family} {{ import all; export where source = RTS_STATIC; }}; }}"
             );
         }

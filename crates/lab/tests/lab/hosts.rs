@@ -5,13 +5,25 @@ use drophammer_lab::Netns;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::time::Duration;
 
-/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (moved to `far`).
+/// Lets the kernel play the hosts behind t0 (in `near`) and t1 (in `far`). A link is moved there. A tap stays, with a bridge to
+/// `far`: moving it takes it down for a moment, and the driver of a guest that sends just then gives its interface up for ever.
 pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::LabError> {
     near.run(|| fs::write("/proc/sys/net/ipv6/conf/t0/disable_ipv6", "0").unwrap())?;
+    let path = path_of(far);
+    match is_tap("t1") {
+        true => near.ip(&lines(&[
+            "link add bridge type bridge mcast_snooping 0",
+            &format!("link add far mtu 9000 type veth peer name t1 mtu 9000 netns {path}"),
+            "link set far master bridge up",
+            "link set t1 master bridge",
+            "link set bridge up",
+        ]))?,
+        false => near.ip(&lines(&[&format!("link set t1 netns {path}")]))?,
+    }
     near.ip(&lines(&[
-        &format!("link set t1 netns {}", path_of(far)),
         "link set t0 arp on multicast on up",
         "address add 198.18.1.2/24 dev t0",
         "address add 198.18.64.7/32 dev t0",
@@ -30,6 +42,11 @@ pub fn kernel_hosts(near: &Netns, far: &Netns) -> Result<(), drophammer_lab::Lab
         "route add 198.18.64.0/18 via 198.19.1.1",
         "route add 2001:2:0:8000::/50 via 2001:2:0:1::1",
     ]))
+}
+
+/// Is this interface of the tester's a tap?
+pub fn is_tap(name: &str) -> bool {
+    Path::new(&format!("/sys/class/net/{name}/tun_flags")).exists()
 }
 
 /// Path by which ip(8) reaches a namespace.

@@ -23,6 +23,9 @@ pub struct BgpConfig {
     pub tester_as: u32,
     /// Emulated routers on each port, at least 1.
     pub peers_per_port: u32,
+    /// Emulated routers on each VLAN sub-interface of the ports.
+    #[serde(default)]
+    pub peers_per_vlan: u32,
     /// IP versions whose routes are exchanged, each over sessions of its own version; at least one.
     pub families: Vec<Family>,
     /// Hold Time that both sides propose (RFC 4271 section 4.2): 3 to 65,535 whole seconds.
@@ -47,6 +50,9 @@ pub struct PortBgp {
     pub dut_as: u32,
     /// Emulated routers on this port: the host and the addresses that follow it.
     pub peers: u32,
+    /// Emulated routers on each VLAN sub-interface of this port, likewise.
+    #[serde(default)]
+    pub vlan_peers: u32,
     /// Hold Time that both sides propose; whole seconds.
     pub hold: Duration,
     /// IP versions whose routes are exchanged, each over sessions of its own version.
@@ -65,11 +71,11 @@ impl PortBgp {
         self.asn == self.dut_as
     }
 
-    /// Addresses of the peers on a port of this addressing: the host's and those that follow it.
-    pub fn addresses(&self, addressing: &Addressing) -> impl Iterator<Item = IpAddr> + use<> {
+    /// Addresses of `peers` peers on a link of this addressing: the host's and those that follow it.
+    pub fn addresses(addressing: &Addressing, peers: u32) -> impl Iterator<Item = IpAddr> + use<> {
         let (host, first) = (addressing.host, to_number(addressing.host));
         let family = if host.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
-        (0..self.peers).map(move |i| to_address(family, first + u128::from(i)))
+        (0..peers).map(move |i| to_address(family, first + u128::from(i)))
     }
 }
 
@@ -79,7 +85,7 @@ pub(crate) const MAX_PEERS: u64 = 10_000;
 const HOLD: std::ops::RangeInclusive<u64> = 3..=65_535;
 
 /// Keys of the section.
-pub(crate) static PARAMS: [ParamSpec; 9] = [
+pub(crate) static PARAMS: [ParamSpec; 10] = [
     ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
     ParamSpec::new(
         "tester_as",
@@ -94,6 +100,11 @@ pub(crate) static PARAMS: [ParamSpec; 9] = [
         "1",
         "1",
         "emulated routers on each port: the host and the addresses that follow it",
+    ),
+    ParamSpec::optional(
+        "peers_per_vlan",
+        ParamKind::Count,
+        "emulated routers on each sub-interface of the `vlans` of the ports, beside those of the ports; default: none",
     ),
     ParamSpec::optional(
         "families",
@@ -153,14 +164,15 @@ pub(crate) fn read(
 
     let dut_as = as_number(&given, "dut_as", span("dut_as"), problems);
     let tester_as = as_number(&given, "tester_as", span("tester_as"), problems);
-    let peers = match count(&given, "peers_per_port") {
+    let mut peers = |key: &str| match count(&given, key) {
         n if n <= MAX_PEERS => u32::try_from(n).ok(),
         n => {
             let help = format!("write a number from 1 to {MAX_PEERS}");
-            problems.add(span("peers_per_port"), format!("`peers_per_port` is {n}, which is out of range"), help);
+            problems.add(span(key), format!("`{key}` is {n}, which is out of range"), help);
             None
         }
     };
+    let (peers, vlan_peers) = (peers("peers_per_port"), peers("peers_per_vlan"));
     let hold_time = match given.get("hold_time").map(|g| &g.value) {
         Some(ParamValue::Duration(d)) if d.subsec_nanos() == 0 && HOLD.contains(&d.as_secs()) => Some(*d),
         _ => {
@@ -212,6 +224,7 @@ pub(crate) fn read(
         dut_as: dut_as?,
         tester_as: tester_as?,
         peers_per_port: peers?,
+        peers_per_vlan: vlan_peers?,
         families,
         hold_time: hold_time?,
         internal,
@@ -219,12 +232,7 @@ pub(crate) fn read(
         protection: BgpProtection { md5, gtsm },
     };
     check_as_numbers(&config, ports, [span("dut_as"), span("tester_as")], problems);
-    for port in ports.iter() {
-        config
-            .families
-            .iter()
-            .for_each(|f| check_room(port, *f, config.peers_per_port, span("peers_per_port"), problems));
-    }
+    check_rooms(&config, ports, &span, problems);
     if problems.len() > before {
         return None;
     }
@@ -233,6 +241,7 @@ pub(crate) fn read(
             asn: if config.internal.contains(&port.name) { config.dut_as } else { config.tester_as + i as u32 },
             dut_as: config.dut_as,
             peers: config.peers_per_port,
+            vlan_peers: config.peers_per_vlan,
             hold: config.hold_time,
             families: config.families.clone(),
             next_hop_self: config.next_hop_self,
@@ -296,9 +305,47 @@ fn check_as_numbers(config: &BgpConfig, ports: &[PortConfig], spans: [&Range<usi
     }
 }
 
-/// All peers of a port must be on its link, beside the DUT.
-fn check_room(port: &PortConfig, family: Family, peers: u32, span: &Range<usize>, problems: &mut Problems) {
-    let Some(addressing) = port.addressing(family) else { return };
+/// Peers on sub-interfaces need some, and all peers need room on their links.
+fn check_rooms<'s>(
+    config: &BgpConfig,
+    ports: &[PortConfig],
+    span: &dyn Fn(&str) -> &'s Range<usize>,
+    problems: &mut Problems,
+) {
+    if config.peers_per_vlan > 0 && ports.iter().all(|p| p.vlans.is_empty()) {
+        problems.add(
+            span("peers_per_vlan"),
+            "there are to be peers on VLAN sub-interfaces, but no port has any",
+            "give a port `vlans: [{id: 100}]`, or remove `peers_per_vlan`",
+        );
+    }
+    for (port, family) in ports.iter().flat_map(|p| config.families.iter().map(move |f| (p, *f))) {
+        if let Some(link) = port.addressing(family) {
+            let place = Link { name: format!("port `{}`", port.name), key: "peers_per_port", of: "the ports" };
+            check_room(&place, link, config.peers_per_port, span(place.key), problems);
+        }
+        for vlan in &port.vlans {
+            if let Some(link) = vlan.addressing(family) {
+                let name = format!("{vlan} of port `{}`", port.name);
+                let place = Link { name, key: "peers_per_vlan", of: "the sub-interfaces" };
+                check_room(&place, link, config.peers_per_vlan, span(place.key), problems);
+            }
+        }
+    }
+}
+
+/// A link in messages.
+struct Link {
+    name: String,
+    /// Key that says how many peers it has.
+    key: &'static str,
+    /// What to give a shorter prefix.
+    of: &'static str,
+}
+
+/// All peers on a link must be within its prefix, beside the DUT.
+fn check_room(place: &Link, addressing: &Addressing, peers: u32, span: &Range<usize>, problems: &mut Problems) {
+    let family = if addressing.dut.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
     let link = Prefix::around(addressing.dut, addressing.prefix_len);
     let (host, dut) = (to_number(addressing.host), to_number(addressing.dut));
     let broadcast = u128::from(family == Family::Ipv4 && link.has_reserved_ends());
@@ -306,15 +353,12 @@ fn check_room(port: &PortConfig, family: Family, peers: u32, span: &Range<usize>
     let top = if dut > host { top.min(dut - 1) } else { top };
     let room = (top + 1).saturating_sub(host);
     if u128::from(peers) > room {
+        let Link { name, key, of } = place;
         problems.add(
             span,
+            format!("{name} has room for {room} {family} peers from {} on, not for {peers}", addressing.host),
             format!(
-                "port `{}` has room for {room} {family} peers from {} on, not for {peers}",
-                port.name, addressing.host
-            ),
-            format!(
-                "write `peers_per_port: {room}` or less, or give the ports a shorter prefix with \
-                 `{}: {{dut: …, host: …}}`",
+                "write `{key}: {room}` or less, or give {of} a shorter prefix with `{}: {{dut: …, host: …}}`",
                 family.to_string().to_lowercase()
             ),
         );

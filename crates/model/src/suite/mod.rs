@@ -196,6 +196,27 @@ pub struct VlanTag {
     pub vid: u16,
 }
 
+/// BGP peers of one family on the link of a port or of one of its sub-interfaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerLink<'a> {
+    /// Index of the sub-interface; `None` for the port itself.
+    pub vlan: Option<usize>,
+    /// Family of the sessions.
+    pub family: Family,
+    /// Addresses of the link.
+    pub addressing: &'a Addressing,
+    /// Addresses of the peers, at least one.
+    pub peers: Vec<IpAddr>,
+}
+
+/// `VLAN 100`, `VLAN 100.200`
+impl std::fmt::Display for VlanConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ids: Vec<String> = self.tags.iter().map(|t| t.vid.to_string()).collect();
+        write!(f, "VLAN {}", ids.join("."))
+    }
+}
+
 impl VlanConfig {
     /// Addressing of `family`.
     pub fn addressing(&self, family: Family) -> Option<&Addressing> {
@@ -215,11 +236,26 @@ impl PortConfig {
         }
     }
 
-    /// Addresses of the BGP peers that the tester emulates on this port for `family`; empty without BGP or where BGP does
+    /// Addresses of the BGP peers that the tester emulates on the port itself for `family`; empty without BGP or where BGP does
     /// not exchange routes of this family.
     pub fn peers(&self, family: Family) -> Vec<IpAddr> {
-        let bgp = self.bgp.as_ref().filter(|b| b.families.contains(&family));
-        bgp.zip(self.addressing(family)).map_or_else(Vec::new, |(bgp, a)| bgp.addresses(a).collect())
+        self.peer_links().find(|l| l.vlan.is_none() && l.family == family).map_or_else(Vec::new, |l| l.peers)
+    }
+
+    /// All links of this port with BGP peers: that of the port, then those of its sub-interfaces, IPv4 before IPv6 each. This is
+    /// the order of the sessions.
+    pub fn peer_links(&self) -> impl Iterator<Item = PeerLink<'_>> {
+        let places = std::iter::once(None).chain((0..self.vlans.len()).map(Some));
+        let all = places.flat_map(|vlan| [Family::Ipv4, Family::Ipv6].map(|family| (vlan, family)));
+        all.filter_map(|(vlan, family)| {
+            let bgp = self.bgp.as_ref().filter(|b| b.families.contains(&family))?;
+            let (addressing, count) = match vlan {
+                None => (self.addressing(family)?, bgp.peers),
+                Some(i) => (self.vlans[i].addressing(family)?, bgp.vlan_peers),
+            };
+            let peers: Vec<_> = PortBgp::addresses(addressing, count).collect();
+            (!peers.is_empty()).then_some(PeerLink { vlan, family, addressing, peers })
+        })
     }
 }
 

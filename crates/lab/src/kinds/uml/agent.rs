@@ -24,22 +24,28 @@ const CONNECT: Duration = Duration::from_millis(200);
 const BUSY: Duration = Duration::from_secs(10);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Time between two looks whether a guest that owes an answer is still there.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The answer that says why a question has none.
 pub(super) fn refusal(why: &str) -> Value {
     json!({ "error": why })
 }
 
-/// Asks a guest that is up, which may be busy with forwarding for a while.
+/// Asks a guest that is up, which may be busy with forwarding for a while. `alive` fails as soon as the guest has ended, and nobody
+/// waits for the dead.
 ///
 /// # Errors
-/// [`LabError::Io`] when it does not answer, [`LabError::Unusable`] with what it says against it.
-pub(super) fn ask(question: &str) -> Result<Value, LabError> {
+/// Those of `alive`; [`LabError::Io`] when the guest does not answer, [`LabError::Unusable`] with what it says against the question.
+pub(super) fn ask(question: &str, mut alive: impl FnMut() -> Result<(), LabError>) -> Result<Value, LabError> {
     let start = Instant::now();
     loop {
-        match ask_once(question) {
-            Err(LabError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut && start.elapsed() < BUSY => {}
-            answer => return answer,
+        match ask_once(question, &mut alive) {
+            Err(LabError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut && start.elapsed() < BUSY => {
+                alive()?;
+            }
+            // One that has just ended does not answer, which is the lesser part of it.
+            answer => return answer.or_else(|e| alive().and(Err(e))),
         }
     }
 }
@@ -48,14 +54,20 @@ pub(super) fn ask(question: &str) -> Result<Value, LabError> {
 ///
 /// # Errors
 /// Those of [`ask`].
-pub(super) fn ask_once(question: &str) -> Result<Value, LabError> {
+pub(super) fn ask_once(question: &str, mut alive: impl FnMut() -> Result<(), LabError>) -> Result<Value, LabError> {
     let failed = |e: std::io::Error| LabError::io("the guest does not answer")(e);
     let mut stream = TcpStream::connect_timeout(&SocketAddr::from((GUEST, PORT)), CONNECT).map_err(failed)?;
-    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+    stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
     stream.write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
-    let answer: Value = serde_json::from_str(&answer).map_err(|e| failed(e.into()))?;
+    let (start, mut reader, mut line) = (Instant::now(), BufReader::new(stream), Vec::new());
+    loop {
+        match reader.read_until(b'\n', &mut line) {
+            Ok(_) => break,
+            Err(e) if e.kind() == ErrorKind::WouldBlock && start.elapsed() < ANSWER => alive()?,
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    let answer: Value = serde_json::from_slice(&line).map_err(|e| failed(e.into()))?;
     match answer.get("error").and_then(Value::as_str) {
         Some(why) => Err(LabError::Unusable {
             what: format!("the guest: {why}"),

@@ -2,7 +2,7 @@
 
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{TesterInterface, Where};
-use crate::process::Daemon;
+use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
 use crate::topology::tester_interface;
 use crate::wait::{self, Look};
@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time in which a guest must be ready: it boots in 3 s on an idle machine.
 const READY: Duration = Duration::from_secs(60);
 /// And so much longer for each BGP neighbour.
-const NEIGHBOUR: Duration = Duration::from_millis(40);
+const NEIGHBOUR: Duration = Duration::from_millis(150);
 /// Time in which a guest that was told to halt must be gone.
 const HALT: Duration = Duration::from_secs(3);
 /// Where taps are made.
@@ -98,7 +98,8 @@ impl UmlDut {
 
         let tester = Netns::tester(shared)?;
         let ports = job.role.interfaces.len();
-        let mut command = tester.command(boot.kernel);
+        let mut command = tester.command(&init);
+        command.args([super::guest::SUBCOMMAND, super::guest::KERNEL]).arg(boot.kernel).arg(&told);
         // The guest's memory is a file without name there: the lab's tmpfs, whatever the host has in /dev/shm.
         command.env("TMPDIR", &state).current_dir(&state);
         command.arg(format!("mem={}M", boot.memory));
@@ -109,7 +110,7 @@ impl UmlDut {
             command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
         }
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
-        command.arg(format!("init={}", init.display())).arg("--").arg(super::guest::SUBCOMMAND).arg(&told);
+        command.arg(format!("init={}", init.display()));
         let cpu = shared.cpus.dut;
         let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
         let record = DutRecord {
@@ -139,8 +140,8 @@ impl UmlDut {
         let kernel = up.await_guest(limit, stop)?;
         up.record.version = match up.routing {
             Routing::Frr => {
-                let zebra = crate::process::find("zebra", "frr")?;
-                let frr = super::frr::version(crate::process::command(&zebra, &shared.mark))?;
+                let zebra = process::find("zebra", "frr")?;
+                let frr = super::frr::version(process::command(&zebra, &shared.mark))?;
                 format!("{frr}, User Mode Linux {kernel}")
             }
             Routing::Static => format!("User Mode Linux {kernel}"),
@@ -168,7 +169,9 @@ impl UmlDut {
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
-        let ready = self.wait(limit, stop, |dut| match agent::ask_once("ready") {
+        // Looking takes the guest's processor, the longer the more routes it has: a fifth of the time at most.
+        let (mut next, mut last) = (Instant::now(), String::new());
+        let look = |dut: &UmlDut| match agent::ask_once("ready", || Ok(())) {
             Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.link_not_up()) {
                 (Some(why), _) => Look::NotYet(why.to_owned()),
                 (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
@@ -176,9 +179,22 @@ impl UmlDut {
             }),
             Err(e @ LabError::Io { .. }) => Ok(Look::NotYet(e.to_string())),
             Err(e) => Err(e),
+        };
+        let ready = self.wait(limit, stop, |dut| {
+            let begun = Instant::now();
+            if begun < next {
+                return Ok(Look::NotYet(last.clone()));
+            }
+            let found = look(dut)?;
+            next = begun + begun.elapsed() * 5;
+            if let Look::NotYet(why) = &found {
+                last.clone_from(why);
+            }
+            Ok(found)
         });
         ready.map_err(|e| {
-            let logs = agent::ask_once("logs").ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
+            let logs =
+                agent::ask_once("logs", || Ok(())).ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
             e.with_log(&logs.unwrap_or_default())
         })
     }
@@ -205,6 +221,12 @@ impl UmlDut {
         self.daemon.as_ref().map(Daemon::pid)
     }
 
+    /// Process of the guest's kernel: the child of the one that we started.
+    fn kernel(&self) -> Option<u32> {
+        let pid = self.pid()?;
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
+    }
+
     fn link_not_up(&self) -> Option<String> {
         let carrier = |name: &str| fs::read_to_string(self.tester.sys(&format!("class/net/{name}/carrier")));
         // One that the tester has switched off has no carrier to be read, and is not the DUT's doing.
@@ -212,13 +234,18 @@ impl UmlDut {
         self.interfaces.iter().map(|i| i.name.clone()).find(without)
     }
 
+    /// Asks the guest, for as long as it lives.
+    fn ask(&mut self, question: &str) -> Result<Value, LabError> {
+        agent::ask(question, || self.check_process())
+    }
+
     /// Numbers that the guest tells by name.
-    fn numbers(&self, question: &str) -> Vec<(String, Value)> {
-        let told = agent::ask(question).unwrap_or_default();
+    fn numbers(&mut self, question: &str) -> Vec<(String, Value)> {
+        let told = self.ask(question).unwrap_or_default();
         told.as_object().map(|o| o.iter().map(|(k, v)| (k.clone(), v.clone())).collect()).unwrap_or_default()
     }
 
-    /// Ends every process of the guest and removes the taps.
+    /// Ends every process of the guest and removes the taps, also where the lab's PID namespace has ended already.
     fn remove(&mut self) -> Result<(), LabError> {
         if let Some(daemon) = self.daemon.take() {
             // The process leads a group; guests' processes are its children and do not all end with it.
@@ -226,7 +253,7 @@ impl UmlDut {
         }
         let there = |name: &&str| self.tester.sys(&format!("class/net/{name}")).exists();
         let lines: Vec<_> = self.taps().filter(there).map(|name| format!("link del {name}")).collect();
-        if lines.is_empty() { Ok(()) } else { self.tester.ip(&lines) }
+        if lines.is_empty() { Ok(()) } else { self.tester.ip_unheld(&lines) }
     }
 }
 
@@ -253,8 +280,7 @@ impl Dut for UmlDut {
                 remedy: "see the logs of the DUT in the folder of the run".into(),
             });
         }
-        // One that has just ended does not answer, which is the lesser part of it.
-        agent::ask("check").map(drop).or_else(|e| self.check_process().and(Err(e)))
+        self.ask("check").map(drop)
     }
 
     /// Of the whole guest, kernel and daemons.
@@ -269,14 +295,14 @@ impl Dut for UmlDut {
                 self.numbers("memory").into_iter().filter_map(|(name, v)| Some((name, v.as_u64()?))).collect()
             }
             Routing::Static => {
-                let resident = self.pid().and_then(probe::resident);
+                let resident = self.kernel().and_then(probe::resident);
                 resident.map(|bytes| ("linux.uml".to_owned(), bytes)).into_iter().collect()
             }
         }
     }
 
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
-        let told = agent::ask("fib")?;
+        let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
@@ -287,7 +313,7 @@ impl Dut for UmlDut {
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         self.interfaces.iter().try_for_each(|i| probe::interface(&self.tester, &i.name, &mut counters))?;
-        flatten("", &agent::ask("counters")?, &mut counters);
+        flatten("", &self.ask("counters")?, &mut counters);
         Ok(counters)
     }
 
@@ -298,7 +324,7 @@ impl Dut for UmlDut {
     fn take_down(mut self: Box<Self>) -> Result<(), LabError> {
         // One that does not listen is ended all the same.
         if self.check_process().is_ok()
-            && agent::ask("halt").is_ok()
+            && self.ask("halt").is_ok()
             && let Some(daemon) = self.daemon.take()
         {
             daemon.await_end(HALT);

@@ -10,14 +10,17 @@ use crate::wait::{self, Look};
 use crate::{LabError, bgp, mounts, netns, probe, router};
 use drophammer_model::trial::Family;
 use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{Signal, raise};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -25,6 +28,9 @@ use std::time::Duration;
 /// First argument of this program when it is to be a guest's first process; what follows is given by the lab. Its `main` must
 /// lead to [`run`].
 pub const SUBCOMMAND: &str = "uml-guest";
+/// Argument after it when the program is to run the guest's kernel; the kernel, the file of the job and the kernel's
+/// arguments follow.
+pub(super) const KERNEL: &str = "kernel";
 
 /// Folders that the guest has for itself.
 const OWN: [&str; 4] = ["/run", "/tmp", "/var/tmp", "/var/log"];
@@ -40,6 +46,11 @@ const QUESTION: Duration = Duration::from_secs(1);
 /// # Errors
 /// What stood in the way. The guest is switched off then, for nothing else runs in it.
 pub fn run(arguments: &[OsString]) -> Result<(), String> {
+    if let [first, kernel, job, rest @ ..] = arguments
+        && first == KERNEL
+    {
+        return hold(kernel, job, rest);
+    }
     if std::process::id() != 1 {
         return Err("this is the first process of a User Mode Linux guest; the lab starts it".into());
     }
@@ -53,9 +64,33 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs the guest's kernel as the first process of a PID namespace, and ends as it did. The kernel traces the processes of the guest,
+/// whose system calls it does. When it is killed, they would go on by themselves, with system calls of this machine: the first
+/// process of a guest switches its machine off, which ended the lab's PID namespace. The end of a first process ends the others.
+fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("cannot start {}: {e}", kernel.to_string_lossy());
+    unshare(CloneFlags::CLONE_NEWPID).map_err(|e| failed(e.into()))?;
+    // What follows `--` is for the guest's first process.
+    let mut command = Command::new(kernel);
+    command.args(arguments).args(["--", SUBCOMMAND]).arg(job);
+    let status = command.status().map_err(failed)?;
+    match status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
+        Some(signal) => raise(signal).map_err(|e| failed(e.into())),
+        None if status.success() => Ok(()),
+        None => Err(format!("the guest's kernel ended with {status}")),
+    }
+}
+
 fn halt() {
     let _ = reboot(RebootMode::RB_POWER_OFF);
 }
+
+/// What the kernel calls its interfaces before they have names, with a number.
+const KERNEL_INTERFACE: &str = "vec";
+/// Settings of interfaces that are made later.
+const IPV6_DEFAULT: &str = "net/ipv6/conf/default/";
+/// Settings of the interfaces that there are.
+const IPV6_INTERFACES: &str = "/proc/sys/net/ipv6/conf";
 
 struct Guest {
     job: Job,
@@ -223,10 +258,22 @@ fn modules(job: &Job) -> Result<(), LabError> {
 
 fn sysctls() -> Result<(), LabError> {
     let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6[..] } else { &[] };
-    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| {
+    let write = |key: &str, value: &str| {
         let path = Path::new("/proc/sys").join(key);
         fs::write(&path, value).map_err(LabError::file("write", &path))
-    })?;
+    };
+    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write(key, value))?;
+    // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add routes, those of
+    // their link-local addresses, after the guest is ready.
+    for (key, value) in ipv6 {
+        let Some(setting) = key.strip_prefix(IPV6_DEFAULT) else { continue };
+        for interface in fs::read_dir(IPV6_INTERFACES).into_iter().flatten().flatten() {
+            let name = interface.file_name().to_string_lossy().into_owned();
+            if name.starts_with(KERNEL_INTERFACE) {
+                write(&format!("net/ipv6/conf/{name}/{setting}"), value)?;
+            }
+        }
+    }
     // As for routers in namespaces: Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise.
     let _ = fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string());
     Ok(())
@@ -238,7 +285,7 @@ fn interfaces(job: &Job) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
     let names = (0..ports).map(router::dut_interface).chain([agent::INTERFACE.to_owned()]);
     for (i, name) in names.enumerate() {
-        lines.push(format!("link set vec{i} name {name}"));
+        lines.push(format!("link set {KERNEL_INTERFACE}{i} name {name}"));
         lines.push(format!("link set {name} up"));
     }
     lines.push(format!("address add {}/{} dev {}", agent::GUEST, agent::PREFIX, agent::INTERFACE));

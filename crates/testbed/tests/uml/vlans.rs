@@ -1,23 +1,14 @@
-//! A router with VLAN sub-interfaces, User Mode Linux: frames enter and leave with the tags of the suite, and with no others.
-//!
-//! The lab has to be entered by a process with one thread, so this test has no harness; and the guest's first process is this
-//! program once more.
+//! Frames enter and leave a guest with the tags of the suite, and with no others.
 
-mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
-
-use common::read_suite;
-use drophammer_lab::kinds::uml::guest;
-use drophammer_lab::{Dut, Lab, LabOptions};
+use crate::common::read_suite;
+use drophammer_lab::{Dut, Lab};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{Addressing, PortConfig, VlanTag};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{Port, SystemClock};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::ExitCode;
+use std::path::Path;
 use std::time::{Duration, Instant};
-use verdicts::Verdicts;
 
 const SUITE: &str = "suite: uml\nduts:\n  - {name: box, kind: uml, routing: static, memory: 128}\nports:\n  \
                      - {name: p1, speed: 1 Gbit/s, ipv6: off, vlans: [{id: 100}, {id: [100, 200]}]}\n  \
@@ -194,15 +185,13 @@ impl Bench {
     }
 }
 
-fn checked() -> Result<(), String> {
+/// Three datagrams cross a guest, each from one sub-interface to another.
+pub fn tags(lab: &mut Lab, folder: &Path) -> Result<(), String> {
     let suite = read_suite(SUITE);
-    let mut lab = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string())?;
-    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let kind = drophammer_lab::find("uml").ok_or("no such kind")?;
     let role = RouterRole::of(&suite.ports);
     let begun = Instant::now();
-    let mut dut =
-        kind.bring_up(&mut lab, &suite.duts[0], &role, folder.path(), &|| false).map_err(|e| e.to_string())?;
+    let mut dut = kind.bring_up(lab, &suite.duts[0], &role, folder, &|| false).map_err(|e| e.to_string())?;
     println!("    up in {:.2} s: {}", begun.elapsed().as_secs_f64(), dut.record().version);
     let clock = SystemClock::start();
     let ports: Result<Vec<_>, _> = dut.interfaces().iter().map(|i| AfPacket::open(&i.name, clock)).collect();
@@ -215,29 +204,5 @@ fn checked() -> Result<(), String> {
     dut.check().map_err(|e| e.to_string())?;
     drop(bench);
     dut.take_down().map_err(|e| e.to_string())?;
-    match std::path::Path::new("/sys/class/net/t0").exists() {
-        true => Err("t0 is still there".into()),
-        false => Ok(()),
-    }
-}
-
-fn main() -> ExitCode {
-    let args: Vec<_> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|a| a == guest::SUBCOMMAND) {
-        return match guest::run(&args[1..]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("{e}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    let mut verdicts = Verdicts::begin();
-    // As in the tests of the lab: `make test-uml`.
-    if std::env::var_os("DROPHAMMER_TEST_UML").is_some() {
-        verdicts.count("frames of a router in User Mode Linux carry the tags of the suite", checked());
-    } else {
-        verdicts.leave_out(1);
-    }
-    verdicts.end()
+    crate::nothing_left()
 }

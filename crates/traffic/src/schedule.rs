@@ -196,11 +196,13 @@ impl Schedule {
         let elapsed = elapsed_ns as f64;
         for step in self.steps.iter().rev() {
             if elapsed >= step.start_ns {
-                // The small addend undoes rounding, so that a frame is due at exactly its own departure; it is worth less
-                // than a nanosecond, so that no frame is due before.
+                // The small addend undoes rounding, so that a frame is due at exactly its own departure.
                 let addend = (step.rate * 0.5e-9).min(1e-6);
                 let n = ((elapsed - step.start_ns) * step.rate / 1e9 + addend) as u64 + 1;
-                return step.first + n.min(step.frames);
+                let due = step.first + n.min(step.frames);
+                // Departures are rounded up to whole nanoseconds: the addend may be just enough for the nanosecond before.
+                let early = due > step.first && step.departure(due - 1) > elapsed_ns;
+                return due - u64::from(early);
             }
         }
         0

@@ -140,10 +140,10 @@ fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
         let mut fresh = comfy_table::Row::new();
         for (column, content) in cells.into_iter().enumerate() {
             let mut cell = Cell::new(content);
-            if let Some(dut) = column.checked_sub(1).and_then(|c| order.get(c)) {
-                if grid::is_best(view, figure, *dut) {
-                    cell = cell.fg(Color::Green).add_attribute(Attribute::Bold);
-                }
+            if let Some(dut) = column.checked_sub(1).and_then(|c| order.get(c))
+                && grid::is_best(view, figure, *dut)
+            {
+                cell = cell.fg(Color::Green).add_attribute(Attribute::Bold);
             }
             fresh.add_cell(cell);
         }

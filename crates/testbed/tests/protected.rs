@@ -20,7 +20,7 @@ const KEY: &str = "sesame4711";
 
 fn suite(duts: &str) -> String {
     format!(
-        "suite: protected\nprofile: quick\nduts:\n{duts}ports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
+        "suite: protected\nprofile: quick\nrounds: 1\nduts:\n{duts}ports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
          - {{name: p2, speed: 1 Gbit/s}}\nbgp: {{md5: {KEY}, gtsm: true}}\n\
          tests:\n  - bgp_pass_through: {{samples: 20, establish: 20 s}}\n"
     )

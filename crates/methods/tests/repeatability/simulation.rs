@@ -170,23 +170,25 @@ pub struct Run {
 
 /// Runs a suite on `duts` routers that are alike, but the last, whose capacity is `ratio` times that of the others.
 pub fn run(noise: Noise, duts: usize, rounds: usize, ratio: f64, median: f64, random: &mut Random) -> Run {
-    let mut figures = vec![vec![Vec::new(); duts]; 2 * SIZES];
+    // By DUT, by figure, by round.
+    let mut figures = vec![vec![Vec::new(); 2 * SIZES]; duts];
     for round in 0..rounds {
         let progress = round as f64 / rounds.max(2) as f64;
-        for dut in 0..duts {
+        for (dut, figures) in figures.iter_mut().enumerate() {
             let truth = if dut + 1 == duts { CAPACITY * ratio } else { CAPACITY };
             let router = Router::bring_up(truth, noise, progress, random);
             for size in 0..SIZES {
-                figures[2 * size][dut].push(Some(router.throughput(random)));
-                figures[2 * size + 1][dut].push(Some(router.loss(random)));
+                figures[2 * size].push(Some(router.throughput(random)));
+                figures[2 * size + 1].push(Some(router.loss(random)));
             }
         }
     }
     let rule = |figure: usize| if figure.is_multiple_of(2) { RATE } else { LOSS };
     let mut pairs: Vec<(usize, usize, usize, Option<Comparison>)> = Vec::new();
-    for (figure, of_duts) in figures.iter().enumerate() {
-        for a in 0..duts {
-            pairs.extend((a + 1..duts).map(|b| (figure, a, b, compare(&of_duts[a], &of_duts[b], &rule(figure)))));
+    for (a, of_a) in figures.iter().enumerate() {
+        for (b, of_b) in figures.iter().enumerate().skip(a + 1) {
+            let both = of_a.iter().zip(of_b).enumerate();
+            pairs.extend(both.map(|(figure, (of_a, of_b))| (figure, a, b, compare(of_a, of_b, &rule(figure)))));
         }
     }
     let compared: Vec<Comparison> = pairs.iter().filter_map(|pair| pair.3).collect();
@@ -202,8 +204,8 @@ pub fn run(noise: Noise, duts: usize, rounds: usize, ratio: f64, median: f64, ra
         let right = if ratio > 1.0 { Verdict::BBetter } else { Verdict::ABetter };
         out.found += usize::from(!alike && *a == 0 && verdict == right);
     }
-    for of_duts in figures.iter().step_by(2) {
-        for figures in &of_duts[..duts - 1] {
+    for of_dut in &figures[..duts - 1] {
+        for figures in of_dut.iter().step_by(2) {
             let known: Vec<Figure> = figures.iter().flatten().copied().collect();
             let interval = summarize(&known).expect("rounds").interval;
             out.intervals += 1;

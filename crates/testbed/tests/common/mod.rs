@@ -30,11 +30,18 @@ pub fn suite(params: &str, rest: &str) -> Suite {
     read_suite(&text)
 }
 
+/// Reads a suite that is to run in one round.
 pub fn read_suite(text: &str) -> Suite {
+    read_suite_in_rounds(text, Some(1))
+}
+
+/// Reads a suite that is to run in `rounds` rounds, or in as many as it says itself.
+pub fn read_suite_in_rounds(text: &str, rounds: Option<u32>) -> Suite {
     let tests: Vec<_> = METHODS.iter().map(|m| m.spec()).collect();
     let kinds = kinds::specs();
     let registry = Registry { tests: &tests, kinds: &kinds };
-    read::read(text, "known.yaml", &registry, &Overrides::default()).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
+    let overrides = Overrides { rounds, ..Overrides::default() };
+    read::read(text, "known.yaml", &registry, &overrides).unwrap_or_else(|e| panic!("{e:?}\n{text}"))
 }
 
 /// Keeps records; stops and fails on request.

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
-const SUITE: &str = "suite: killed\nprofile: quick\nduts:\n  - {name: first, kind: uml, routing: static, memory: 64}\n  \
+const SUITE: &str = "suite: killed\nprofile: quick\nrounds: 1\nduts:\n  - {name: first, kind: uml, routing: static, memory: 64}\n  \
                      - {name: second, kind: linux}\nports:\n  - {name: p1, speed: 1 Mbit/s, ipv6: off}\n  \
                      - {name: p2, speed: 1 Mbit/s, ipv6: off}\ntests:\n  \
                      - frame_loss_rate: {frame_sizes: [64], families: [ipv4], trial_duration: 2 s}\n";

@@ -1,208 +1,24 @@
 //! Trials on several threads, over ports in memory that cross them. The faults of the device between the ports are decided by
 //! what a frame is, not by when it comes, so the counts are the same on any number of lanes.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod device;
 
 use common::{flow, key, reconcile, spec};
+use device::{Failure, Faults, NO, NONE, OTHER, Ways, Wired};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec};
-use drophammer_port::memory::{self, MemoryPort};
-use drophammer_port::{
-    Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent, SystemClock,
-};
+use drophammer_port::memory;
+use drophammer_port::{Arrival, BURST, Batch, Port, PortError, PortInfo, Queue, SystemClock};
 use drophammer_traffic::{Control, LaneError, Layout, Neighbour, Plan, SendFrame, Timing, run, run_lanes};
-use drophammer_wire::signature::{LEN, Signature, TrialKey};
-use drophammer_wire::{MacAddr, checksum};
+use drophammer_wire::MacAddr;
 use proptest::prelude::*;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Stopwatch};
-
-/// What the device does to frame n of each flow, from 1, for every n that the number divides.
-#[derive(Clone, Copy, Debug)]
-struct Faults {
-    lose: u64,
-    twice: u64,
-    astray: u64,
-    corrupt: u64,
-    /// Comes after its successor.
-    swap: u64,
-    /// Comes once more, as a frame of an earlier trial.
-    stale: u64,
-    /// Makes the device say something of its own.
-    other: u64,
-    /// Not by flow: refused by the port.
-    refuse: u64,
-}
-
-const NO: u64 = u64::MAX;
-const NONE: Faults =
-    Faults { lose: NO, twice: NO, astray: NO, corrupt: NO, swap: NO, stale: NO, other: NO, refuse: NO };
-
-/// How a port fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failure {
-    Never,
-    /// It is gone before the trial starts.
-    Gone,
-    /// By an error, or by a panic, after so many frames.
-    After(u64),
-    Panic(u64),
-}
-
-/// Frames under way to each port.
-type Ways = Arc<Vec<Mutex<VecDeque<Vec<u8>>>>>;
-
-/// A frame of the device's own, or an answer to it.
-const OTHER: [u8; 40] = [9; 40];
-
-/// A port behind which the device is; the ports of a device may be on different threads.
-struct Wired {
-    info: PortInfo,
-    slots: Batch,
-    faults: Faults,
-    failure: Failure,
-    /// Port to which each flow leads.
-    to: Arc<Vec<usize>>,
-    ways: Ways,
-    at: usize,
-    /// The last step to the tester: what the port lends lies in memory of its own.
-    step: [MemoryPort; 2],
-    /// Frames of each flow that wait for their successor.
-    held: Vec<Option<Vec<u8>>>,
-    sent: u64,
-    /// Frames that this port and others have sent, for those who wait for it.
-    progress: Arc<AtomicU64>,
-    answers: Arc<AtomicU64>,
-    layout: Layout,
-}
-
-/// Signs a frame as one of another trial, as its sender would have: the UDP checksum holds.
-fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
-    let tail = frame.len() - LEN;
-    let udp = if frame[12..14] == [0x08, 0x00] { 34 } else { 54 };
-    assert_eq!((tail - udp) % 2, 0, "words of the checksum are those of the signature");
-    let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
-    let new = signature.emit(key);
-    let mut sum = word(&frame[udp + 6..]);
-    for i in (0..LEN).step_by(2) {
-        sum = checksum::update(sum, word(&frame[tail + i..]), word(&new[i..]));
-    }
-    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
-    frame[tail..].copy_from_slice(&new);
-}
-
-impl Wired {
-    fn put_out(&self, to: usize, frame: &[u8]) {
-        let mut frame = frame.to_vec();
-        // What was for the device is for the host on the way out.
-        if frame != OTHER {
-            frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
-        }
-        // By what a frame is, so copies are at one queue; nothing else of a frame says where it goes.
-        let queues = self.layout.queues_of(to);
-        let sum: usize = frame[14..].iter().map(|b| usize::from(*b)).sum();
-        let queue = queues.start + sum % queues.len();
-        self.ways[queue].lock().unwrap().push_back(frame);
-    }
-
-    fn carry(&mut self, mut frame: Vec<u8>) {
-        let tail = frame.len() - LEN;
-        let signature = Signature::read(frame[tail..].try_into().unwrap()).0;
-        let (flow, n) = (signature.flow as usize, u64::from(signature.sequence) + 1);
-        let nth = |every: u64| n.is_multiple_of(every);
-        let to = (self.to[flow] + usize::from(nth(self.faults.astray))) % self.layout.ports();
-        if nth(self.faults.other) {
-            self.put_out(to, &OTHER);
-        }
-        if nth(self.faults.stale) {
-            let mut stale = frame.clone();
-            let mut old = signature;
-            // One in 65,536 would pass for a frame of this trial; which one, its departure decides.
-            while Signature::read(&old.emit(key(1))).1 == Signature::read(&old.emit(key(2))).1 {
-                old.time = old.time.wrapping_add(1);
-            }
-            sign(&mut stale, &old, key(1));
-            self.put_out(to, &stale);
-        }
-        if nth(self.faults.lose) {
-            return;
-        }
-        if nth(self.faults.corrupt) {
-            frame[tail - 1] ^= 4;
-        }
-        if nth(self.faults.swap) && self.held[flow].is_none() {
-            self.held[flow] = Some(frame);
-            return;
-        }
-        self.put_out(to, &frame);
-        if nth(self.faults.twice) {
-            self.put_out(to, &frame);
-        }
-        if let Some(late) = self.held[flow].take() {
-            self.put_out(self.to[flow], &late);
-        }
-    }
-
-    fn lost(&self) -> PortError {
-        let source = std::io::Error::other("it was told to");
-        PortError::Lost { interface: self.info.interface.clone(), source }
-    }
-}
-
-impl Port for Wired {
-    fn info(&self) -> &PortInfo {
-        &self.info
-    }
-
-    fn slots(&mut self) -> &mut Batch {
-        &mut self.slots
-    }
-
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        let mut sent = Sent::default();
-        for i in 0..frames {
-            let frame = self.slots.frame(i).to_vec();
-            if frame == OTHER {
-                self.answers.fetch_add(1, Relaxed);
-                continue;
-            }
-            self.sent += 1;
-            self.progress.fetch_add(1, Relaxed);
-            match self.failure {
-                Failure::After(n) if self.sent > n => return Err(self.lost()),
-                Failure::Panic(n) if self.sent > n => panic!("{} was told to", self.info.interface),
-                _ => {}
-            }
-            if self.sent.is_multiple_of(self.faults.refuse) {
-                sent.refused += 1;
-                sent.refused_mask |= 1 << i;
-            } else {
-                sent.accepted += 1;
-                self.carry(frame);
-            }
-        }
-        Ok(sent)
-    }
-
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        let [near, far] = &mut self.step;
-        let mut way = self.ways[self.at].lock().unwrap();
-        let count = way.len().min(BURST);
-        way.drain(..count).enumerate().for_each(|(i, frame)| near.slots().put(i, &frame));
-        drop(way);
-        // The step has room for four bursts, of which at most one is lent and one cut in two at the end of its memory.
-        assert_eq!(near.send(count)?.refused, 0);
-        far.receive()
-    }
-
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        if self.failure == Failure::Gone { Err(self.lost()) } else { Ok(PortCounters::default()) }
-    }
-}
 
 /// Hosts of some ports: they answer what is no test traffic.
 struct Hosts {

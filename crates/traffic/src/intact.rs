@@ -63,7 +63,7 @@ impl Found {
 /// Length of the shortest Ethernet frame without FCS: that of 64-byte frames, of which most come per second.
 const SHORTEST: usize = ethernet::MIN_WITHOUT_FCS;
 /// IPv4, UDP and signature without payload: what the shortest frames carry behind two tags, or more.
-const BARE: usize = ipv4::LEN + udp::LEN + signature::LEN;
+pub(crate) const BARE: usize = ipv4::LEN + udp::LEN + signature::LEN;
 /// Packets of frames of [`SHORTEST`] bytes with and without a tag or label.
 const NO_TAG: usize = SHORTEST - ethernet::LEN;
 const ONE_TAG: usize = NO_TAG - 4;
@@ -90,7 +90,7 @@ impl Expected<'_> {
         match <&[u8; SHORTEST]>::try_from(frame) {
             Ok(frame) if is_full(frame) => {
                 let packet = frame.last_chunk().expect("a frame is longer than its packet");
-                self.if_home(frame, self.short::<NO_TAG>(packet))
+                self.if_home(frame, self.short::<NO_TAG>(packet, || Signature::read(tail_of(packet))))
             }
             _ => self.plain(frame),
         }
@@ -98,15 +98,15 @@ impl Expected<'_> {
 
     /// The same of a frame whose IP packet begins at `at` and ends with the frame, behind tags and labels that have been
     /// compared.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn behind(&self, frame: &[u8], at: usize) -> Found {
         let packet = frame.get(at..).unwrap_or_default();
-        let found = match packet.len() {
-            // Behind two tags or more than one label, behind one, and behind none.
-            BARE => packet.first_chunk().map_or(Found::NOTHING, |packet| self.short::<BARE>(packet)),
-            ONE_TAG => packet.first_chunk().map_or(Found::NOTHING, |packet| self.short::<ONE_TAG>(packet)),
-            NO_TAG => packet.first_chunk().map_or(Found::NOTHING, |packet| self.short::<NO_TAG>(packet)),
-            _ => self.packet_of_any_length(packet),
+        let found = if let Ok(packet) = <&[u8; NO_TAG]>::try_from(packet) {
+            self.short(packet, || Signature::read(tail_of(packet)))
+        } else if let Ok(packet) = <&[u8; ONE_TAG]>::try_from(packet) {
+            self.short(packet, || Signature::read(tail_of(packet)))
+        } else {
+            self.packet(packet).map_or(Found::NOTHING, Found::of)
         };
         self.if_home(frame, found)
     }
@@ -121,14 +121,15 @@ impl Expected<'_> {
 
     /// `found`, if `frame` is for the host.
     #[inline(always)]
-    fn if_home(&self, frame: &[u8], found: Found) -> Found {
+    pub(crate) fn if_home(&self, frame: &[u8], found: Found) -> Found {
         let home = frame.first_chunk::<8>().is_some_and(|head| (u64::from_le_bytes(*head) ^ self.host) << 16 == 0);
         if home { found } else { Found::NOTHING }
     }
 
-    /// Of a packet of IPv4 without options that has less than eight bytes before its signature.
+    /// Of a packet of IPv4 without options that has less than eight bytes before its signature, which `read` gives with its check:
+    /// read last, it costs less where it is not known before.
     #[inline(always)]
-    fn short<const N: usize>(&self, packet: &[u8; N]) -> Found {
+    pub(crate) fn short<const N: usize>(&self, packet: &[u8; N], read: impl FnOnce() -> (Signature, u16)) -> Found {
         const { assert!(N >= BARE && N < BARE + 8) };
         // Version and header length, total length, more fragments and fragment offset.
         const IP_MASK: u64 = bytes([0xff, 0, 0xff, 0xff, 0, 0, 0x3f, 0xff]);
@@ -162,7 +163,7 @@ impl Expected<'_> {
         if N % 2 == 1 {
             sum += u128::from(packet[N - 1]);
         }
-        let (signature, check) = Signature::read(packet.last_chunk().expect("a packet is longer than a signature"));
+        let (signature, check) = read();
         let whole = (differs == 0) & holds(header) & holds(sum) & signature.belongs_to(self.key, check);
         if whole { Found::of(signature) } else { Found::NOTHING }
     }
@@ -182,11 +183,6 @@ impl Expected<'_> {
             }
             _ => Found::NOTHING,
         }
-    }
-
-    #[inline(never)]
-    fn packet_of_any_length(&self, packet: &[u8]) -> Found {
-        self.packet(packet).map_or(Found::NOTHING, Found::of)
     }
 
     /// The signature of a packet. Bytes that are those of the pattern need no adding up: their sum is known.
@@ -254,6 +250,12 @@ fn packet_at(frame: &[u8]) -> Option<usize> {
             _ => return None,
         }
     }
+}
+
+/// The signature and its check.
+#[inline(always)]
+fn tail_of<const N: usize>(packet: &[u8; N]) -> &[u8; signature::LEN] {
+    packet.last_chunk().expect("a packet is longer than a signature")
 }
 
 /// Is this a packet of IPv4 without options that reaches to the end of the frame?

@@ -96,20 +96,30 @@ impl Analyzer {
     #[inline(always)]
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
+        if self.encapsulations.is_empty() { self.look_plain(port, count, get) } else { self.look_behind(port, count, get) }
+    }
+
+    /// Looks at frames that must arrive with nothing but Ethernet before the packet.
+    #[inline(always)]
+    fn look_plain<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
-        if self.encapsulations.is_empty() {
-            for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
-                let arrival = get(i);
-                let found = expected.signature(arrival.frame);
-                *looked = Looked::of(port, arrival, found, self.home.place(found.flow()));
-            }
-        } else {
-            for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
-                let arrival = get(i);
-                let place = |flow| self.home.place(flow);
-                let (found, place) = arriving::find(&mut self.encapsulations, &expected, arrival.frame, place);
-                *looked = Looked::of(port, arrival, found, place);
-            }
+        for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
+            let arrival = get(i);
+            let found = expected.signature(arrival.frame);
+            *looked = Looked::of(port, arrival, found, self.home.place(found.flow()));
+        }
+    }
+
+    /// Looks at frames that must arrive behind tags or labels. A function of its own, so that it takes no registers from the
+    /// other.
+    #[inline(never)]
+    fn look_behind<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
+        let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
+        for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {
+            let arrival = get(i);
+            let place = |flow| self.home.place(flow);
+            let (found, place) = arriving::find(&mut self.encapsulations, &expected, arrival.frame, place);
+            *looked = Looked::of(port, arrival, found, place);
         }
     }
 

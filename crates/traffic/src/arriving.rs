@@ -195,7 +195,7 @@ pub(crate) fn find(
         let at = usize::from(arrives.packet_at);
         if at + BARE == frame.len() {
             // The shortest frames, of which most come per second.
-            let found = expected.if_home(frame, expected.short(end, || read));
+            let found = expected.if_home(frame, expected.short::<_, false>(end, || read));
             if !found.is_nothing() {
                 return (found, claimed);
             }

@@ -90,7 +90,7 @@ impl Expected<'_> {
         match <&[u8; SHORTEST]>::try_from(frame) {
             Ok(frame) if is_full(frame) => {
                 let packet = frame.last_chunk().expect("a frame is longer than its packet");
-                self.if_home(frame, self.short::<NO_TAG>(packet, || Signature::read(tail_of(packet))))
+                self.if_home(frame, self.short::<NO_TAG, true>(packet, || Signature::read(tail_of(packet))))
             }
             _ => self.plain(frame),
         }
@@ -102,9 +102,9 @@ impl Expected<'_> {
     pub(crate) fn behind(&self, frame: &[u8], at: usize) -> Found {
         let packet = frame.get(at..).unwrap_or_default();
         let found = if let Ok(packet) = <&[u8; NO_TAG]>::try_from(packet) {
-            self.short(packet, || Signature::read(tail_of(packet)))
+            self.short::<_, false>(packet, || Signature::read(tail_of(packet)))
         } else if let Ok(packet) = <&[u8; ONE_TAG]>::try_from(packet) {
-            self.short(packet, || Signature::read(tail_of(packet)))
+            self.short::<_, false>(packet, || Signature::read(tail_of(packet)))
         } else {
             self.packet(packet).map_or(Found::NOTHING, Found::of)
         };
@@ -127,12 +127,17 @@ impl Expected<'_> {
     }
 
     /// Of a packet of IPv4 without options that has less than eight bytes before its signature, which `read` gives with its check:
-    /// read last, it costs less where it is not known before.
+    /// read last, it costs less where it is not known before. `FULL`: the caller has seen version, header length and total length.
     #[inline(always)]
-    pub(crate) fn short<const N: usize>(&self, packet: &[u8; N], read: impl FnOnce() -> (Signature, u16)) -> Found {
+    pub(crate) fn short<const N: usize, const FULL: bool>(
+        &self,
+        packet: &[u8; N],
+        read: impl FnOnce() -> (Signature, u16),
+    ) -> Found {
         const { assert!(N >= BARE && N < BARE + 8) };
-        // Version and header length, total length, more fragments and fragment offset.
-        const IP_MASK: u64 = bytes([0xff, 0, 0xff, 0xff, 0, 0, 0x3f, 0xff]);
+        // More fragments and fragment offset; version, header length and total length, unless they are known to be right.
+        let known = if FULL { 0 } else { 0xff };
+        let mask = bytes([known, 0, known, known, 0, 0, 0x3f, 0xff]);
         let ip = bytes([0x45, 0, 0, N as u8, 0, 0, 0, 0]);
         // Length.
         const UDP_MASK: u64 = bytes([0, 0, 0, 0, 0xff, 0xff, 0, 0]);
@@ -144,7 +149,7 @@ impl Expected<'_> {
             length => (word!(packet, ipv4::LEN + udp::LEN, u64) ^ self.pattern.head()) << (8 * (8 - length)),
         };
         let differs =
-            (head ^ ip) & IP_MASK | u64::from(packet[9] ^ ipv4::protocol::UDP) | (ports ^ udp) & UDP_MASK | payload;
+            (head ^ ip) & mask | u64::from(packet[9] ^ ipv4::protocol::UDP) | (ports ^ udp) & UDP_MASK | payload;
         let addresses = u128::from(word!(packet, 12, u64));
         let header = addresses + u128::from(head) + u128::from(word!(packet, 8, u32));
         let mut sum = addresses + u128::from(ports) + u128::from(pseudo(datagram.into()));

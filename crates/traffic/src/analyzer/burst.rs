@@ -96,7 +96,10 @@ impl Analyzer {
     #[inline(always)]
     fn look<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         self.touch(count, &get);
-        if self.encapsulations.is_empty() { self.look_plain(port, count, get) } else { self.look_behind(port, count, get) }
+        if !self.encapsulations.is_empty() {
+            return self.look_behind(port, count, get);
+        }
+        self.look_plain(port, count, get);
     }
 
     /// Looks at frames that must arrive with nothing but Ethernet before the packet.

@@ -1,0 +1,82 @@
+//! The input queue of a DUT in a network namespace.
+//!
+//! A veth pair has a ring of 256 frames in each direction: at 500,000 frames per second that is half a millisecond. Whatever
+//! holds the forwarding thread off for longer loses frames, although network cards have room for 512 to 4,096. So the tester's end of
+//! each link gets a queueing discipline in front of the ring. Linux does this from 6.16 on: there veth makes the discipline wait
+//! while the ring is full. Before, it drops.
+
+use crate::environment::kernel_release;
+use crate::{LabError, Netns};
+
+/// Frames of the ring of a veth pair.
+const RING: u32 = 256;
+/// The first kernel whose veth makes the discipline wait.
+const FIRST: (u32, u32) = (6, 16);
+
+/// The queue of every link of a lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InputQueue {
+    /// Frames in front of the ring; 0 where there is the ring alone.
+    frames: u32,
+    /// Were more asked for than the kernel lets us have?
+    too_old: bool,
+}
+
+impl InputQueue {
+    /// A queue of `frames` where this kernel can; 0 is the ring alone.
+    pub(crate) fn new(frames: u32) -> InputQueue {
+        InputQueue::on(frames, &kernel_release())
+    }
+
+    fn on(frames: u32, release: &str) -> InputQueue {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        let can = version >= FIRST;
+        InputQueue { frames: if can { frames } else { 0 }, too_old: !can && frames > 0 }
+    }
+
+    /// Puts the queue in front of the ring of `interface`, which has `queues` transmit queues.
+    pub(crate) fn add(self, netns: &Netns, interface: &str, queues: u32) -> Result<(), LabError> {
+        if self.frames == 0 {
+            return Ok(());
+        }
+        let tc = |args: &[&str]| {
+            let args = [&["qdisc", "add", "dev", interface], args].concat();
+            netns.output("tc", "iproute2", &args, None).map(drop)
+        };
+        let limit = self.frames.to_string();
+        if queues <= 1 {
+            return tc(&["root", "pfifo", "limit", &limit]);
+        }
+        tc(&["root", "handle", "1:", "mq"])?;
+        (1..=queues).try_for_each(|queue| tc(&["parent", &format!("1:{queue:x}"), "pfifo", "limit", &limit]))
+    }
+
+    /// In words, for the record.
+    pub(crate) fn text(self) -> String {
+        let (first, second) = FIRST;
+        match (self.frames, self.too_old) {
+            (0, false) => format!("; input queue: the {RING} frames of the ring of a veth pair"),
+            (0, true) => format!(
+                "; input queue: the {RING} frames of the ring of a veth pair, because this kernel has no longer one \
+                 (Linux {first}.{second} and later have)"
+            ),
+            (frames, _) => format!("; input queue: {frames} frames per link before the ring of {RING}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_have_the_ring_alone() {
+        for (release, frames) in [("6.18.44-fc-v669", 2_048), ("6.16", 2_048), ("7.0.1", 2_048), ("6.9.0", 0), ("", 0)] {
+            assert_eq!(InputQueue::on(2_048, release).frames, frames, "{release}");
+        }
+        assert!(InputQueue::on(2_048, "5.10.0").text().contains("because this kernel"));
+        assert!(!InputQueue::on(0, "5.10.0").text().contains("because"));
+        assert!(InputQueue::on(2_048, "6.16.0").text().contains("2048 frames per link"));
+    }
+}

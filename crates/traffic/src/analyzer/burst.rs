@@ -113,9 +113,8 @@ impl Analyzer {
         }
     }
 
-    /// Looks at frames that must arrive behind tags or labels. A function of its own, so that it takes no registers from the
-    /// other.
-    #[inline(never)]
+    /// Looks at frames that must arrive behind tags or labels.
+    #[inline(always)]
     fn look_behind<'a>(&mut self, port: PortIndex, count: usize, get: impl Fn(usize) -> Arrival<'a>) {
         let expected = Expected { host: self.hosts[port], key: self.key, pattern: &self.pattern };
         for (i, looked) in self.looked.0[..count].iter_mut().enumerate() {

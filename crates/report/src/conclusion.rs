@@ -1,0 +1,78 @@
+//! What a run says, in a few sentences made from its data.
+
+use crate::grid::{self, figure_value};
+use crate::rank::Ranked;
+use crate::view::{DutView, View};
+
+/// Figures named in one sentence at most.
+const NAMED: usize = 5;
+
+/// The sentences, the most important first; none for a run of one DUT or without figures.
+pub fn conclusion(view: &View) -> Vec<String> {
+    let figures = &view.ranking.figures;
+    if figures.is_empty() || (0..view.duts.len()).all(|dut| !grid::ranked_kind(view, dut)) {
+        return Vec::new();
+    }
+    let rounds = view.run.started.rounds;
+    if rounds < 2 {
+        return vec!["One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into()];
+    }
+    let apart = figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut))).count();
+    if alike(&view.duts) {
+        return vec![of_alike(apart, figures.len())];
+    }
+    let mut out: Vec<String> = view.ranking.order.iter().filter_map(|dut| leads(view, *dut)).collect();
+    let open = figures.len() - apart;
+    out.push(match (apart, open) {
+        (0, _) => format!("In {rounds} rounds no difference was proven in any of the {open} figures."),
+        (_, 0) => format!("All {apart} figures tell DUTs apart."),
+        (_, 1) => "In one figure no difference was proven.".into(),
+        _ => format!("In {open} of {} figures no difference was proven.", figures.len()),
+    });
+    let limited = figures.iter().filter(|figure| figure.entries.iter().any(|entry| entry.tester_limited())).count();
+    if limited > 0 {
+        out.push(format!("In {limited} of {} figures the tester was the limit of at least one DUT.", figures.len()));
+    }
+    out
+}
+
+/// Are all DUTs real, and the same router under several names?
+fn alike(duts: &[DutView]) -> bool {
+    let what = |dut: &DutView| dut.records.first().map(|r| (r.kind.clone(), r.version.clone(), r.config.clone()));
+    let first = duts.first().and_then(what);
+    first.is_some() && duts.iter().all(|dut| !dut.simulated && what(dut) == first)
+}
+
+fn of_alike(apart: usize, of: usize) -> String {
+    match apart {
+        0 => format!(
+            "The DUTs are one router under several names, and none of {of} figures ranks them apart. Differences smaller than those \
+             given with each figure cannot be told here."
+        ),
+        _ => format!(
+            "The DUTs are one router under several names, yet {apart} of {of} figures rank them apart. By chance this happens in one run \
+             of twenty; more often, something disturbs measurements on this machine."
+        ),
+    }
+}
+
+/// In which figures `dut` is better than another one, and none better than it.
+fn leads(view: &View, dut: usize) -> Option<String> {
+    let best: Vec<&Ranked> = view.ranking.figures.iter().filter(|figure| grid::is_best(view, figure, dut)).collect();
+    if best.is_empty() {
+        return None;
+    }
+    let named = best.iter().take(NAMED).map(|figure| {
+        let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
+        let behind = (0..view.duts.len()).filter(|other| figure.entries[*other].rank.is_some_and(|rank| rank > 1));
+        let others: Vec<String> =
+            behind.map(|other| format!("{} of {}", figure_value(figure, other), view.duts[other].label())).collect();
+        format!("{} ({}{unit} against {})", figure.title, figure_value(figure, dut), others.join(", "))
+    });
+    let more = match best.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let list: Vec<String> = named.collect();
+    Some(format!("{} leads in {}{more}.", view.duts[dut].label(), list.join(", ")))
+}

@@ -111,7 +111,7 @@ pub fn run(args: &RunArgs) -> Exit {
     let mut lab = if simulated {
         None
     } else {
-        match Lab::enter(&LabOptions { keep: vec![folder.clone()], queues }) {
+        match Lab::enter(&LabOptions { keep: vec![folder.clone()], queues, input_queue: suite.input_queue }) {
             Ok(lab) => Some(lab),
             Err(e) => return fail(Exit::Environment, e),
         }

@@ -2,6 +2,7 @@
 
 use crate::cpu::{self, CpuPlan};
 use crate::environment;
+use crate::input_queue::InputQueue;
 use crate::neighbours::Limits;
 use crate::netns::{Netns, on_a_thread, own_namespace};
 use crate::topology::Loop;
@@ -27,6 +28,8 @@ pub struct LabOptions {
     pub keep: Vec<PathBuf>,
     /// Queues of the links between tester and router, in each direction; one where it is 0.
     pub queues: u32,
+    /// Frames of each queue that wait in front of a router while the ring of its link is full; 0 for the ring alone.
+    pub input_queue: u32,
 }
 
 /// What every part of the lab refers to.
@@ -46,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) lock: Option<File>,
     pub(crate) cpus: CpuPlan,
     queues: u32,
+    pub(crate) input_queue: InputQueue,
     neighbours: Limits,
     pub(crate) mark: String,
     /// Folder for sockets and mount points of daemons, seen by the lab alone and gone with it.
@@ -53,6 +57,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Puts the input queue of the DUT in front of the link of the tester's `interface`.
+    pub(crate) fn add_input_queue(&self, tester: &Netns, interface: &str) -> Result<(), LabError> {
+        self.input_queue.add(tester, interface, self.queues)
+    }
+
     /// What ip(8) is told of the queues of a link; nothing where there is one.
     pub(crate) fn queues(&self) -> String {
         let count = self.queues;
@@ -89,6 +98,7 @@ impl Lab {
         let mark = sweep::mark();
         let (keep, here) = kept(options)?;
         let queues = options.queues.max(1);
+        let input_queue = InputQueue::new(options.input_queue);
 
         let root = leave_host()?;
         mounts::make_private()?;
@@ -102,8 +112,20 @@ impl Lab {
 
         let (holder, pids) = start_holder(&mark)?;
         let tester = own_namespace()?;
-        let shared =
-            Arc::new(Shared { root, host, host_mounts, tester, pids, lock, cpus, queues, neighbours, mark, state });
+        let shared = Arc::new(Shared {
+            root,
+            host,
+            host_mounts,
+            tester,
+            pids,
+            lock,
+            cpus,
+            queues,
+            input_queue,
+            neighbours,
+            mark,
+            state,
+        });
         let lab = Lab { shared, holder };
         // The tester's ends carry no address and say nothing by themselves.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];

@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn old_kernels_have_the_ring_alone() {
-        for (release, frames) in [("6.18.44-fc-v669", 2_048), ("6.16", 2_048), ("7.0.1", 2_048), ("6.9.0", 0), ("", 0)] {
+        for (release, frames) in [("6.18.44-fc-v669", 2_048), ("6.16", 2_048), ("7.0.1", 2_048), ("6.9.0", 0), ("", 0)]
+        {
             assert_eq!(InputQueue::on(2_048, release).frames, frames, "{release}");
         }
         assert!(InputQueue::on(2_048, "5.10.0").text().contains("because this kernel"));

@@ -15,6 +15,7 @@ mod dut;
 mod enter;
 mod environment;
 mod error;
+mod input_queue;
 pub mod kinds;
 mod mounts;
 mod neighbours;

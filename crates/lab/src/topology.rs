@@ -111,6 +111,7 @@ impl Topology {
             // A sender with segmentation offload makes veth pass by the receiver's NAPI: the DUT's work would run on the
             // sender's processor, thread or not.
             topology.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None)?;
+            shared.add_input_queue(&topology.tester, &interface.name)?;
         }
         let names: Vec<_> = (0..ports.len()).map(dut_interface).collect();
         let mut lines = vec!["link set lo up".to_owned()];
@@ -119,6 +120,7 @@ impl Topology {
         topology.dut.ip(&lines)?;
         topology.confinement =
             confine::confine(&topology.dut, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
+        topology.confinement.text += &shared.input_queue.text();
         Ok(topology)
     }
 
@@ -251,7 +253,9 @@ impl Loop {
             }
         }
         made.tester.ip(&lines)?;
+        names.iter().try_for_each(|name| shared.add_input_queue(&made.tester, name))?;
         made.confinement = confine::confine(&made.tester, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
+        made.confinement.text += &shared.input_queue.text();
         match names.iter().find(|n| !operational(&made.tester, n)) {
             None => Ok(made),
             Some(name) => Err(LabError::NotReady {

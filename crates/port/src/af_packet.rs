@@ -1,7 +1,7 @@
 //! AF_PACKET with `sendmmsg` and `recvmmsg`: works on every interface of every Linux, without privilege in a user
 //! namespace.
 //!
-//! Two sockets: one sends past the queueing discipline and receives nothing, the other receives with the kernel's
+//! Two sockets: one sends past the queueing discipline (but for veth, where the discipline is the router's input queue) and receives nothing, the other receives with the kernel's
 //! timestamps and ignores what we send. Sending blocks (with a time-out) when the send buffer is full, so that a partial
 //! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring. On a veth
 //! pair a third one sends segments of TCP that leave together ([`Port::send_stream`]).
@@ -127,7 +127,9 @@ impl AfPacket {
         if !sys::interface_is_up(&sender, interface).map_err(|e| explain("flags", e))? {
             return Err(fail(format!("it is down; `ip link set {interface} up`")));
         }
-        sys::configure_sender(&sender, SEND_BUFFER).map_err(|e| explain("socket options", e))?;
+        let driver = driver(interface);
+        // On veth the discipline is the input queue of the router behind it, if the link has one.
+        sys::configure_sender(&sender, driver != "veth", SEND_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::configure_receiver(&receiver, index, RECEIVE_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::bind(&sender, index, 0).map_err(|e| explain("bind", e))?;
         sys::bind(&receiver, index, libc::ETH_P_ALL as u16).map_err(|e| explain("bind", e))?;
@@ -137,7 +139,6 @@ impl AfPacket {
         let send_headers = sys::Headers::to_send(slots.base(), slot);
         let mut receive_memory = vec![0; BURST * slot].into_boxed_slice();
         let receive_headers = sys::Headers::to_receive(receive_memory.as_mut_ptr(), slot);
-        let driver = driver(interface);
         // Behind other devices frames may overtake each other, because single ones go past the queueing discipline.
         let streams = (driver == "veth").then(|| Streams::open(interface, index, SEND_BUFFER)).flatten();
         // The other end of a veth pair counts what this one refuses. Several sockets share what comes in.

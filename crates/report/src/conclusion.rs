@@ -15,9 +15,12 @@ pub fn conclusion(view: &View) -> Vec<String> {
     }
     let rounds = view.run.started.rounds;
     if rounds < 2 {
-        return vec!["One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into()];
+        return vec![
+            "One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into(),
+        ];
     }
-    let apart = figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut))).count();
+    let apart =
+        figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut))).count();
     if alike(&view.duts) {
         return vec![of_alike(apart, figures.len())];
     }

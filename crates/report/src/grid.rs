@@ -1,5 +1,6 @@
 //! Tables of words, from which the text and Markdown reports are set; and the Markdown report.
 
+use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
 use crate::rank::{HOW, Ranked};
@@ -207,7 +208,9 @@ pub fn markdown(view: &View) -> String {
     );
     if !view.ranking.figures.is_empty() {
         let limited = if has_limited(view) { format!("{LIMITED_NOTE} ") } else { String::new() };
-        out += &format!("## Summary\n\n{}\n{limited}{HOW}\n\n", summary(view, &view.ranking.order).markdown());
+        let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
+        let table = summary(view, &view.ranking.order).markdown();
+        out += &format!("## Summary\n\n{said}\n{table}\n{limited}{HOW}\n\n");
     }
     let verdicts = view.verdicts();
     if !verdicts.is_empty() {

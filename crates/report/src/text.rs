@@ -1,5 +1,6 @@
 //! The report for a terminal.
 
+use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{plain, plain_lines};
 use crate::grid::{self, Grid};
@@ -68,6 +69,9 @@ fn head(view: &View, color: bool) -> String {
         let down =
             if view.ranking.figures.iter().all(|f| f.higher_is_better) { "" } else { "\u{2193} less is better. " };
         let limited = if grid::has_limited(view) { format!("{} ", grid::LIMITED_NOTE) } else { String::new() };
+        for sentence in conclusion(view) {
+            out += &format!("{}\n", wrap(&plain(&sentence), WIDTH));
+        }
         let how = if view.duts.len() > 1 { HOW } else { "" };
         if !(down.is_empty() && limited.is_empty() && how.is_empty()) {
             out += &format!("{}\n", wrap(&format!("{down}{limited}{how}"), WIDTH));

@@ -70,6 +70,8 @@ pub struct Suite {
     pub seed: u64,
     /// How often each DUT is brought up and goes through all tests.
     pub rounds: u32,
+    /// Frames that wait in front of a router in a namespace while the ring of its link is full; 0 for the ring alone.
+    pub input_queue: u32,
     /// Routers under test, at least one, names unique.
     pub duts: Vec<DutConfig>,
     /// Ports of the tester, at least two, names unique. Port i of the tester faces port i of the DUT.

@@ -14,11 +14,12 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 12] = [
+pub(crate) const KEYS: [&str; 13] = [
     "suite",
     "title",
     "profile",
     "rounds",
+    "input_queue",
     "seed",
     "duts",
     "ports",
@@ -44,6 +45,10 @@ pub struct Overrides {
     pub rounds: Option<u32>,
 }
 
+/// As in network cards, which have 512 to 4,096.
+pub const DEFAULT_INPUT_QUEUE: u32 = 2_048;
+/// Longer queues delay more than they save.
+pub const MAX_INPUT_QUEUE: u64 = 1 << 20;
 /// More rounds than anybody needs.
 pub const MAX_ROUNDS: u64 = 1_000;
 
@@ -95,6 +100,10 @@ fn suite(
         Some(node) => Some(whole(node, "`rounds`", 1, MAX_ROUNDS, problems)? as u32),
         None => None,
     };
+    let input_queue = match get("input_queue") {
+        Some(node) => whole(node, "`input_queue`", 0, MAX_INPUT_QUEUE, problems)? as u32,
+        None => DEFAULT_INPUT_QUEUE,
+    };
     let public = match get("allow_public_addresses") {
         Some(node) => flag(node, "`allow_public_addresses`", problems),
         None => Some(false),
@@ -139,6 +148,7 @@ fn suite(
         title: title?,
         profile: overrides.profile.or(profile)?,
         seed: overrides.seed.or(seed)?,
+        input_queue,
         rounds: overrides.rounds.or(rounds).unwrap_or_else(|| default_rounds(profile_used, duts.len())),
         duts,
         ports: ports?,

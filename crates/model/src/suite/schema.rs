@@ -44,6 +44,12 @@ fn section(key: &str, registry: &Registry) -> Value {
             "description": "How often each DUT is brought up and goes through all tests. Ranks and intervals come from the                             rounds. Default: 1 for one DUT; for several 6, or 10 with the profile `conformant`.",
             "type": "integer", "minimum": 1, "maximum": super::read::MAX_ROUNDS,
         }),
+        "input_queue" => json!({
+            "description": "Frames that wait in front of a router in a namespace while the ring of its link (256 frames) is full. \
+                            0 for the ring alone. Needs Linux 6.16.",
+            "type": "integer", "minimum": 0, "maximum": super::read::MAX_INPUT_QUEUE,
+            "default": super::read::DEFAULT_INPUT_QUEUE,
+        }),
         "seed" => json!({
             "description": "Seed of every pseudo-random choice.",
             "type": "integer", "minimum": 0, "default": super::read::DEFAULT_SEED,

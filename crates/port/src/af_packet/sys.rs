@@ -184,9 +184,9 @@ pub(crate) fn set_option<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value
     Ok(())
 }
 
-/// Past the queueing discipline, large buffer, time-out of 100 ms for a receiver that takes nothing.
-pub fn configure_sender(socket: &OwnedFd, buffer: usize) -> io::Result<()> {
-    set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1i32)?;
+/// Past the queueing discipline if `bypass`, large buffer, time-out of 100 ms for a receiver that takes nothing.
+pub fn configure_sender(socket: &OwnedFd, bypass: bool, buffer: usize) -> io::Result<()> {
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &i32::from(bypass))?;
     configure_buffer(socket, buffer)
 }
 

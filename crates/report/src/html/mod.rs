@@ -4,6 +4,7 @@ mod plots;
 mod tables;
 mod trials;
 
+use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
@@ -120,6 +121,8 @@ fn summary(view: &View) -> Markup {
     html! {
         section #summary {
             h2 { "Summary" }
+            @let said = conclusion(view);
+            @if !said.is_empty() { p.conclusion { @for sentence in &said { (sentence) " " } } }
             @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
             @else {
                 div.scroll { table.summary {

@@ -16,6 +16,11 @@ fn finished(suite: &Suite) -> Memory {
 fn shipped(name: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    on_one_device(&format!("suites/{name}"), &text, params, cuts)
+}
+
+/// The same of a suite with this text.
+fn on_one_device(name: &str, text: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
     let mut short = String::from("seed: 11\n");
     let mut in_duts = false;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -29,7 +34,7 @@ fn shipped(name: &str, params: &str, cuts: &[(&str, &str)]) -> Vec<Memory> {
         }
     }
     for (from, to) in cuts {
-        assert!(short.contains(from), "suites/{name} has no `{from}`: adapt this test to it");
+        assert!(short.contains(from), "{name} has no `{from}`: adapt this test to it");
         short = short.replace(from, to);
     }
     vec![finished(&read_suite(&short))]
@@ -45,7 +50,8 @@ fn on(params: &str, ports: usize, speed: &str, rest: &str) -> Memory {
 
 pub fn suite_quick_look() -> Vec<Memory> {
     let params = "capacity: 40 kfps, buffer: 100, delay: 20 us, propagation_delay: 3 ms, fib_delay: 5 ms, fib_time_per_route: 2 us";
-    shipped("quick-look.yaml", params, &[("speed: 1 Gbit/s", "speed: 100 Mbit/s")])
+    let text = include_str!("forwarding-and-routes.yaml");
+    on_one_device("forwarding-and-routes.yaml", text, params, &[("speed: 1 Gbit/s", "speed: 100 Mbit/s")])
 }
 
 pub fn suite_known_router() -> Vec<Memory> {

@@ -72,7 +72,8 @@ fn scenario(name: &str) -> Result<(), String> {
     let (_, scenario) = SCENARIOS.iter().find(|(known, _)| *known == name).ok_or("no such scenario")?;
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let mut lab =
-        Lab::enter(&LabOptions { keep: vec![folder.path().to_path_buf()], queues: 1 }).map_err(|e| e.to_string())?;
+        Lab::enter(&LabOptions { keep: vec![folder.path().to_path_buf()], queues: 1, ..LabOptions::default() })
+            .map_err(|e| e.to_string())?;
     scenario(&mut lab, folder.path())
 }
 

@@ -1,4 +1,4 @@
-//! Latency (RFC 2544 section 26.2 as revised by RFC 8219 section 7.2): typical (median) and worst-case (99.9th percentile)
+//! Latency (RFC 2544 section 26.2 as revised by RFC 8219 section 7.2): the median and the 99.9th percentile
 //! latency of all frames at several shares of the throughput.
 //!
 //! The RFCs tag 500 frames of a stream; here every frame carries its departure time, so all of them are measured.
@@ -42,10 +42,7 @@ static SPEC: TestSpec = TestSpec {
             key: "latency_{size}_median_us",
             help: "typical latency (median) in µs at the load nearest to 50 % of the throughput",
         },
-        FigureSpec {
-            key: "latency_{size}_p99_9_us",
-            help: "worst-case latency (99.9th percentile) in µs at the same load",
-        },
+        FigureSpec { key: "latency_{size}_p99_9_us", help: "99.9th percentile of latency in µs at the same load" },
     ],
     needs: &[],
 };
@@ -59,10 +56,10 @@ columns! {
         load_pps: f64 = "Load" ["fps"],
         offered_load_pps: f64 = "Offered load" ["fps"],
         min_us: Option<f64> = "Minimum" ["µs"],
-        p50_us: Option<f64> = "Typical (median)" ["µs"],
+        p50_us: Option<f64> = "Median" ["µs"],
         p90_us: Option<f64> = "90 %" ["µs"],
         p99_us: Option<f64> = "99 %" ["µs"],
-        p99_9_us: Option<f64> = "Worst case (99.9 %)" ["µs"],
+        p99_9_us: Option<f64> = "99.9 %" ["µs"],
         max_us: Option<f64> = "Maximum" ["µs"],
         mean_us: Option<f64> = "Mean" ["µs"],
         pdv_us: Option<f64> = "Delay variation (99.9 % - minimum)" ["µs"],
@@ -264,7 +261,9 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, results: &[TrialResult]) {
     let groups: Vec<String> =
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
     let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();
-    for (key, percentile, title) in [("median", 50.0, "Typical latency"), ("p99_9", 99.9, "Worst-case latency")] {
+    for (key, percentile, title) in
+        [("median", 50.0, "Median latency"), ("p99_9", 99.9, "99.9th percentile of latency")]
+    {
         // Of several groups the slowest counts.
         let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
         let title = format!("{title}, {}", pattern.size_text());

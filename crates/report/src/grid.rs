@@ -124,7 +124,12 @@ pub fn interval(figure: &Ranked, dut: usize) -> Option<String> {
 /// The smallest difference that the run could have found: `5.2 %`.
 pub fn detectable(figure: &Ranked) -> Option<String> {
     let least = figure.detectable?;
-    Some(if figure.by_difference { number(least, &figure.unit) } else { number(least * 100.0, "%") })
+    Some(match figure.by_difference {
+        true => format!("{} {}", number(least, &figure.unit), figure.unit),
+        // From 100 % on a factor says more.
+        false if least < 1.0 => format!("{} %", number(least * 100.0, "")),
+        false => format!("a factor of {}", number(1.0 + least, "")),
+    })
 }
 
 /// Is this DUT better than another one of its kind in this figure, and none better than it?

@@ -146,7 +146,7 @@ fn summary(view: &View) -> Markup {
                                     (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
                                     @if let Some(least) = grid::detectable(figure) {
                                         small title="this run would have found a difference of this size with a probability of 90 %" {
-                                            "tells " (least) " apart"
+                                            " \u{b7} tells " (least) " apart"
                                         }
                                     }
                                 }

@@ -240,7 +240,12 @@ impl Runner<'_> {
         let ceilings = if namespaces { self.ceilings()? } else { Ceilings::default() };
         for round in 0..suite.rounds {
             self.session.round = round + 1;
-            for dut in order(suite.duts.len(), round as usize, suite.seed) {
+            let order = match suite.rounds {
+                // One round alone is compared with nothing.
+                1 => (0..suite.duts.len()).collect(),
+                _ => order(suite.duts.len(), round as usize, suite.seed),
+            };
+            for dut in order {
                 self.turn(&suite.duts[dut], &ceilings)?;
             }
         }

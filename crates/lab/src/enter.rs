@@ -10,6 +10,7 @@ use crate::{LabError, kinds, mounts, process, sweep};
 use drophammer_model::environment::Environment;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::suite::PortConfig;
+use drophammer_model::suite::read::DEFAULT_INPUT_QUEUE;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 use std::fs::{self, File};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 const HIDDEN: [&str; 2] = ["/run", "/var/tmp"];
 
 /// How to enter the lab.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LabOptions {
     /// Existing folders that must stay visible even where they lie below `/run` or `/var/tmp`, which the lab covers: the
     /// folder of results. The current folder always stays.
@@ -30,6 +31,13 @@ pub struct LabOptions {
     pub queues: u32,
     /// Frames of each queue that wait in front of a router while the ring of its link is full; 0 for the ring alone.
     pub input_queue: u32,
+}
+
+impl Default for LabOptions {
+    /// As runs enter it whose suite says nothing: selftest and tests measure what runs use.
+    fn default() -> LabOptions {
+        LabOptions { keep: Vec::new(), queues: 1, input_queue: DEFAULT_INPUT_QUEUE }
+    }
 }
 
 /// What every part of the lab refers to.

@@ -189,7 +189,7 @@ pub struct RankFigure {
     pub value: Option<f64>,
     /// Is more better?
     pub higher_is_better: bool,
-    /// The tester set this limit, not the DUT: ranks of such figures are ties.
+    /// The tester, or the test's own maximum, set this limit, not the DUT: the figure is a bound.
     pub tester_limited: bool,
     /// Step of the measurement: a share of the figure (the width of the search), or in the figure's unit where it is compared by
     /// difference.
@@ -223,13 +223,15 @@ fn is_ratio(scale: &Scale) -> bool {
 }
 
 impl RankFigure {
-    /// What one round says: the value, or the bound that it is where the tester was the limit. `None` without a value.
+    /// What one round says: the value, or the bound that it is where the tester or the test's own maximum was the limit. `None`
+    /// without a value. Rates and sizes are at least that, times at most. Loss is at least that, too: at the load that the
+    /// tester could not offer it may be more.
     pub fn figure(&self) -> Option<Figure> {
         let value = self.value.filter(|value| value.is_finite())?;
-        Some(match (self.tester_limited, self.higher_is_better) {
-            (false, _) => Figure::exactly(value),
-            (true, true) => Figure::at_least(value),
-            (true, false) => Figure::at_most(value),
+        Some(match (self.tester_limited, self.higher_is_better, self.scale) {
+            (false, ..) => Figure::exactly(value),
+            (true, true, _) | (true, false, Scale::Difference) => Figure::at_least(value),
+            (true, false, Scale::Ratio) => Figure::at_most(value),
         })
     }
 

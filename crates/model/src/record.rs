@@ -122,6 +122,8 @@ pub enum TestStatus {
     Completed,
     /// It could not: the cause.
     Failed(String),
+    /// It did in some rounds, but not in all: in how many not, and why. Only where rounds have been put together; never stored.
+    Partly(String),
     /// The tester spoilt it: the reasons. Nothing can be said of the DUT.
     Unfit(String),
     /// The user stopped it.

@@ -2,7 +2,7 @@
 
 use crate::outcome::{Cell, Outcome, Plot, Point, RankFigure, Row, Series, Table};
 use crate::record::{TestRecord, TestStatus};
-use crate::statistics::RoundFigure;
+use crate::statistics::{Figure, RoundFigure, summarize};
 use std::collections::BTreeSet;
 
 /// Puts the records of one test on one DUT together, one per round, in order; `None` without any.
@@ -22,18 +22,7 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     // Partial results are better than none, but do not mix with whole ones.
     let used = if completed.is_empty() { rounds.to_vec() } else { completed };
     let outcomes: Vec<&Outcome> = used.iter().map(|record| &record.outcome).collect();
-    let status = match used.len() == rounds.len() {
-        true if used[0].status == TestStatus::Completed => TestStatus::Completed,
-        // None completed.
-        true => first.status.clone(),
-        false => TestStatus::Completed,
-    };
-    let mut notes = notes(rounds);
-    for record in rounds.iter().filter(|record| record.status != TestStatus::Completed) {
-        if let TestStatus::Failed(why) | TestStatus::Unfit(why) | TestStatus::Skipped(why) = &record.status {
-            notes.push(format!("round {}: {why}", record.round));
-        }
-    }
+    let notes = notes(rounds);
     let mut outcome =
         Outcome { tables: Vec::new(), plots: Vec::new(), ranks: ranks(rounds), verdicts: verdicts(rounds), notes };
     for key in keys(outcomes.iter().flat_map(|o| &o.tables).map(|table| table.key.as_str())) {
@@ -50,10 +39,28 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     }
     Some(TestRecord {
         elapsed_s: rounds.iter().map(|record| record.elapsed_s).sum(),
-        status,
+        status: status(rounds),
         outcome,
         ..(*first).clone()
     })
+}
+
+/// A round that did not complete must show: what is completed in a report was completed in every round.
+fn status(rounds: &[&TestRecord]) -> TestStatus {
+    let open: Vec<&TestRecord> =
+        rounds.iter().copied().filter(|record| record.status != TestStatus::Completed).collect();
+    let Some(first) = open.first() else { return TestStatus::Completed };
+    if open.len() == rounds.len() {
+        return first.status.clone();
+    }
+    let why = |record: &&TestRecord| match &record.status {
+        TestStatus::Failed(why) | TestStatus::Unfit(why) | TestStatus::Skipped(why) | TestStatus::Partly(why) => {
+            format!("round {}: {why}", record.round)
+        }
+        TestStatus::Completed | TestStatus::Interrupted => format!("round {}: stopped by the user", record.round),
+    };
+    let causes: Vec<String> = open.iter().map(why).collect();
+    TestStatus::Partly(format!("not in {} of {} rounds ({})", open.len(), rounds.len(), causes.join("; ")))
 }
 
 /// Each once, in the order of their first appearance.
@@ -82,11 +89,12 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
         let found: Vec<Option<&RankFigure>> =
             rounds.iter().map(|record| record.outcome.ranks.iter().find(|rank| rank.key == key)).collect();
         let known: Vec<&RankFigure> = found.iter().flatten().copied().collect();
-        let mut values: Vec<f64> = known.iter().filter_map(|rank| rank.value).filter(|v| v.is_finite()).collect();
-        let limited = known.iter().filter(|rank| rank.tester_limited).count();
+        let figures: Vec<Figure> = known.iter().filter_map(|rank| rank.figure()).collect();
+        let middle = summarize(&figures).map(|summary| summary.median);
         Some(RankFigure {
-            value: median(&mut values),
-            tester_limited: 2 * limited > known.len(),
+            value: middle.map(Figure::bound),
+            // A median of which one end is not known is a bound, however few rounds were limited.
+            tester_limited: middle.is_some_and(|middle| !middle.is_exact()),
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
             least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
@@ -229,4 +237,119 @@ fn combine_series(all: &[&Series]) -> Option<Series> {
         Point { y, range: Some((least, most)), ..points[0].clone() }
     });
     Some(Series { points: points.collect(), ..first.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Column, LEAST_RATIO, PlotKind};
+    use crate::statistics::Scale;
+
+    fn record(round: u32, value: Option<f64>, limited: bool, cells: &[Cell]) -> TestRecord {
+        let rank = RankFigure {
+            key: "rate".into(),
+            title: "Rate".into(),
+            unit: "fps".into(),
+            value,
+            higher_is_better: true,
+            tester_limited: limited,
+            resolution: 0.01,
+            scale: Scale::Ratio,
+            least: LEAST_RATIO,
+            rounds: Vec::new(),
+        };
+        let row = Row { cells: cells.to_vec(), trials: vec![round.into()], marks: vec![] };
+        let columns = (0..cells.len()).map(|i| Column::new(&i.to_string(), "", "")).collect();
+        let table = Table { key: "t".into(), title: "T".into(), columns, rows: vec![row] };
+        TestRecord {
+            dut: "d".into(),
+            test: "throughput".into(),
+            round,
+            title: "Throughput".into(),
+            parameters: serde_json::Value::Null,
+            elapsed_s: 1.0,
+            status: TestStatus::Completed,
+            outcome: Outcome { tables: vec![table], ranks: vec![rank], ..Outcome::default() },
+        }
+    }
+
+    fn all(records: &[TestRecord]) -> TestRecord {
+        combine(&records.iter().collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn numbers_become_medians_and_keys_stay() {
+        let row = |rate| [Cell::Count(64), Cell::Number(rate), Cell::Text("up".into()), Cell::None];
+        let rates = [5.0, 1.0, 3.0].into_iter().zip(1..);
+        let combined =
+            all(&rates.map(|(rate, round)| record(round, Some(rate), false, &row(rate))).collect::<Vec<_>>());
+        let outcome = &combined.outcome;
+        assert_eq!(outcome.tables[0].rows[0].cells, row(3.0));
+        assert_eq!(outcome.tables[0].rows[0].trials, [1, 2, 3]);
+        assert_eq!((outcome.ranks[0].value, outcome.ranks[0].tester_limited), (Some(3.0), false));
+        assert_eq!(outcome.ranks[0].rounds.len(), 3);
+        assert_eq!((combined.status, combined.elapsed_s), (TestStatus::Completed, 3.0));
+    }
+
+    #[test]
+    fn a_median_that_may_be_more_is_a_bound() {
+        // Half of the rounds ended at the tester's limit: the median lies above 2, and nobody knows how far.
+        let records: Vec<_> = [(1.0, false), (2.0, false), (3.0, true), (4.0, true)]
+            .into_iter()
+            .zip(1..)
+            .map(|((rate, limited), round)| record(round, Some(rate), limited, &[]))
+            .collect();
+        let rank = &all(&records).outcome.ranks[0];
+        assert_eq!((rank.value, rank.tester_limited), (Some(2.5), true));
+        assert!(!all(&records[..3]).outcome.ranks[0].tester_limited, "the one in the middle was measured");
+    }
+
+    #[test]
+    fn a_round_that_failed_shows() {
+        let mut records: Vec<_> = (1..=3).map(|round| record(round, Some(7.0), false, &[])).collect();
+        records[1].status = TestStatus::Failed("the DUT died".into());
+        records[1].outcome.ranks.clear();
+        let combined = all(&records);
+        assert_eq!(combined.status, TestStatus::Partly("not in 1 of 3 rounds (round 2: the DUT died)".into()));
+        assert_eq!(combined.outcome.ranks[0].rounds[1], RoundFigure::Failed);
+        records[1].status = TestStatus::Unfit("the host was busy".into());
+        assert_eq!(all(&records).outcome.ranks[0].rounds[1], RoundFigure::NotMeasured);
+        records.iter_mut().for_each(|record| record.status = TestStatus::Failed("no".into()));
+        assert_eq!(all(&records).status, TestStatus::Failed("no".into()));
+    }
+
+    #[test]
+    fn rows_that_differ_are_not_mixed() {
+        let records = [record(1, None, false, &[Cell::Count(64)]), record(2, None, false, &[Cell::Count(128)])];
+        let combined = all(&records);
+        assert_eq!(combined.outcome.tables[0].rows[0].cells, [Cell::Count(64)]);
+        assert!(combined.outcome.notes[0].contains("different rows"));
+    }
+
+    #[test]
+    fn curves_become_medians_with_their_least_and_most() {
+        let with = |round, y| {
+            let series = Series {
+                name: "s".into(),
+                reference: false,
+                dots: false,
+                points: vec![Point { x: 1.0, y, ..Point::default() }],
+            };
+            let mut record = record(round, None, false, &[]);
+            record.outcome.plots.push(Plot {
+                key: "p".into(),
+                title: String::new(),
+                kind: PlotKind::Line,
+                x: String::new(),
+                y: String::new(),
+                log_y: false,
+                series: vec![series],
+                events: vec![],
+            });
+            record
+        };
+        let combined = all(&[with(1, 9.0), with(2, 4.0), with(3, 5.0)]);
+        let point = &combined.outcome.plots[0].series[0].points[0];
+        assert_eq!((point.y, point.range), (5.0, Some((4.0, 9.0))));
+    }
 }

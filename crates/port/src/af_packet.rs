@@ -1,10 +1,10 @@
 //! AF_PACKET with `sendmmsg` and `recvmmsg`: works on every interface of every Linux, without privilege in a user
 //! namespace.
 //!
-//! Two sockets: one sends past the queueing discipline (but for veth, where the discipline is the router's input queue) and receives nothing, the other receives with the kernel's
-//! timestamps and ignores what we send. Sending blocks (with a time-out) when the send buffer is full, so that a partial
-//! `sendmmsg` can only mean that the frame at which it stopped was refused by the device's ring. On a veth
-//! pair a third one sends segments of TCP that leave together ([`Port::send_stream`]).
+//! Two sockets. One sends and receives nothing: past the queueing discipline, but for a veth link with one, where it is the
+//! router's input queue. The other receives with the kernel's timestamps and ignores what we send. Sending blocks (with a
+//! time-out) when the send buffer is full, so that a partial `sendmmsg` can only mean that the frame at which it stopped was
+//! refused by the device's ring. On a veth pair a third one sends segments of TCP that leave together ([`Port::send_stream`]).
 
 mod stream;
 pub(crate) mod sys;
@@ -12,6 +12,7 @@ mod unseen;
 
 use crate::batch::SocketSlots;
 use crate::clock::SystemClock;
+use crate::netlink;
 use crate::{BURST, Batch, Clock, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_model::quantity::Instant;
 use drophammer_model::registry::BackendSpec;
@@ -128,8 +129,12 @@ impl AfPacket {
             return Err(fail(format!("it is down; `ip link set {interface} up`")));
         }
         let driver = driver(interface);
-        // On veth the discipline is the input queue of the router behind it, if the link has one.
-        sys::configure_sender(&sender, driver != "veth", SEND_BUFFER).map_err(|e| explain("socket options", e))?;
+        let transmit = netlink::transmit(index).map_err(|e| explain("queueing discipline", e))?;
+        // On veth the discipline is the input queue of the router behind it, if the link has one. Past it, the frames of this
+        // socket share one queue of the ring. Through it, the kernel spreads them over all queues by addresses and ports, so that
+        // frames of one flow may overtake each other: only a port that has as many queues takes that into account.
+        let input_queue = driver == "veth" && transmit.discipline && transmit.queues <= queue.count;
+        sys::configure_sender(&sender, !input_queue, SEND_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::configure_receiver(&receiver, index, RECEIVE_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::bind(&sender, index, 0).map_err(|e| explain("bind", e))?;
         sys::bind(&receiver, index, libc::ETH_P_ALL as u16).map_err(|e| explain("bind", e))?;

@@ -15,6 +15,7 @@ pub mod discard;
 pub mod kernel_generator;
 pub mod live_frames;
 pub mod memory;
+mod netlink;
 pub mod priority;
 pub mod simulated;
 mod spread;

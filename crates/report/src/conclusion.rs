@@ -34,7 +34,10 @@ pub fn conclusion(view: &View) -> Vec<String> {
     });
     let limited = figures.iter().filter(|figure| figure.entries.iter().any(|entry| entry.tester_limited())).count();
     if limited > 0 {
-        out.push(format!("In {limited} of {} figures the tester was the limit of at least one DUT.", figures.len()));
+        out.push(format!(
+            "In {limited} of {} figures the tester or the end of the test was the limit of at least one DUT.",
+            figures.len()
+        ));
     }
     out
 }

@@ -59,7 +59,8 @@ pub fn figure_title(view: &View, figure: &Ranked) -> String {
 }
 
 /// What the mark in the summary says.
-pub const LIMITED_NOTE: &str = "\u{2020} tester-limited: the tester was the limit of all, so there is nothing to rank.";
+pub const LIMITED_NOTE: &str =
+    "\u{2020} tester-limited: the tester or the end of the test was the limit of all, so there is nothing to rank.";
 
 /// Does the summary carry the mark of [`LIMITED_NOTE`]?
 pub fn has_limited(view: &View) -> bool {

@@ -65,6 +65,7 @@ impl Standing {
         match self {
             Standing::Ended(TestStatus::Completed) => "completed".into(),
             Standing::Ended(TestStatus::Failed(cause)) => format!("failed: {cause}"),
+            Standing::Ended(TestStatus::Partly(why)) => format!("completed, but {why}"),
             Standing::Ended(TestStatus::Unfit(why)) => format!("not measured: {why}"),
             Standing::Ended(TestStatus::Interrupted) => "stopped by the user".into(),
             Standing::Ended(TestStatus::Skipped(why)) => format!("skipped: {why}"),

@@ -31,7 +31,7 @@ pub(crate) fn test_record(
 /// Why a test could not be completed, where that is a problem.
 pub(crate) fn problem_of(status: &TestStatus) -> Option<&str> {
     match status {
-        TestStatus::Failed(cause) | TestStatus::Unfit(cause) => Some(cause),
+        TestStatus::Failed(cause) | TestStatus::Partly(cause) | TestStatus::Unfit(cause) => Some(cause),
         TestStatus::Completed | TestStatus::Interrupted | TestStatus::Skipped(_) => None,
     }
 }

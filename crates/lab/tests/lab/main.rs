@@ -285,6 +285,13 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     )?;
     ensure(record.version.contains(char::is_numeric), "a version")?;
     ensure(record.config.values().any(|t| t.contains("2001:2:0:c000::/50")), "configuration in the record")?;
+    if record.kind != "uml" {
+        // What the record says of the input queue is what the kernel has.
+        let shown = Command::new("tc").args(["qdisc", "show", "dev", "t0"]).output().map_err(|e| e.to_string())?;
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let (there, told) = (shown.contains("pfifo") && shown.contains("limit 2048p"), "2048 frames per link");
+        ensure(there == record.confinement.contains(told), &format!("input queue: {shown}; {}", record.confinement))?;
+    }
     let mtu = |name: &str| fs::read_to_string(format!("/sys/class/net/{name}/mtu")).unwrap_or_default();
     ensure(mtu("t0").trim() == "1500" && mtu("t1").trim() == "9000", "MTU of each port")?;
     let before = dut.counters().map_err(|e| e.to_string())?;

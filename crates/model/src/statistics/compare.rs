@@ -141,8 +141,15 @@ impl Rule {
 
     /// The smallest difference that `rounds` rounds show with a probability of `power` if a round's difference has this standard
     /// deviation and a comparison is called at `p` or below: a share or in the figure's unit, not below [`Rule::least`].
-    /// `None` with less than two rounds.
+    /// `None` where no difference would be shown: with less than two rounds, with figures that are bounds (their deviation is not
+    /// known), and without any noise in so few rounds that the sign test cannot reach `p`.
     pub fn detectable(&self, deviation: f64, rounds: usize, p: f64, power: f64) -> Option<f64> {
+        if deviation.is_nan() {
+            return None;
+        }
+        if deviation.max(self.rounding()) == 0.0 {
+            return (2.0 * 0.5f64.powi(rounds as i32) <= p).then_some(self.least);
+        }
         let freedom = rounds.checked_sub(1).filter(|f| *f > 0)? as f64;
         let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
         let steps = t.inverse_cdf(1.0 - p / 2.0) + t.inverse_cdf(power);
@@ -250,5 +257,16 @@ mod tests {
         // n = 10: (2.262157 + 1.383029) * 0.05 / sqrt(10).
         assert!((with(10) - 0.057_635f64.exp_m1()).abs() < 1e-5, "{}", with(10));
         assert_eq!(RATE.detectable(0.05, 1, 0.05, 0.9), None);
+    }
+
+    #[test]
+    fn what_cannot_be_shown_has_no_size() {
+        // Both are bounds: nothing is known of a difference, however large.
+        let at_least = |v: f64| vec![Some(Figure::at_least(v)); 6];
+        let compared = compare(&at_least(200.0), &at_least(100.0), &RATE).unwrap();
+        assert_eq!(RATE.detectable(compared.deviation, 6, 0.05, 0.9), None);
+        // Six rounds without noise: the sign test gives 2 / 64.
+        assert_eq!(RATE.detectable(0.0, 6, 0.05, 0.9), Some(0.03));
+        assert_eq!(RATE.detectable(0.0, 6, 0.01, 0.9), None);
     }
 }

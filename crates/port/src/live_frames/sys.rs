@@ -1,11 +1,12 @@
 //! The system calls of this backend: an interface for the program to hang on, where a thread runs, what a driver can do.
 
 use crate::af_packet::sys::{check, interface_index};
+use crate::netlink::{Netlink, attribute};
 use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// Makes a tap interface that is down and goes with the returned file. A program that is attached anywhere is ready to
 /// run; one that is not costs the kernel 25 ms per run.
@@ -106,47 +107,6 @@ pub fn take_turns(turn_ns: u64, nice: Option<i32>) {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// One message over generic netlink: to `family`, with `command` and one attribute.
-fn ask(socket: &mut File, family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
-    let attribute = 4 + value.len();
-    let len = 16 + 4 + attribute.next_multiple_of(4);
-    let mut message = Vec::with_capacity(len);
-    message.extend_from_slice(&(len as u32).to_ne_bytes());
-    message.extend_from_slice(&family.to_ne_bytes());
-    message.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    message.extend_from_slice(&[0; 8]);
-    message.extend_from_slice(&[command, 1, 0, 0]);
-    message.extend_from_slice(&(attribute as u16).to_ne_bytes());
-    message.extend_from_slice(&kind.to_ne_bytes());
-    message.extend_from_slice(value);
-    message.resize(len, 0);
-    socket.write_all(&message)?;
-    let mut answer = vec![0; 16_384];
-    let n = socket.read(&mut answer)?;
-    answer.truncate(n);
-    let word = |at: usize| answer.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes);
-    let error = answer.get(4..6) == Some(&(libc::NLMSG_ERROR as u16).to_ne_bytes());
-    match word(16) {
-        Some(code) if error => Err(io::Error::from_raw_os_error((code as i32).wrapping_neg())),
-        Some(_) => Ok(answer.split_off(20.min(n))),
-        None => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-    }
-}
-
-/// Value of the attribute of `kind` among `attributes`.
-fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    while let Some((head, _)) = attributes.split_first_chunk::<4>() {
-        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        let found = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff == kind;
-        let value = attributes.get(4..len)?;
-        if found {
-            return Some(value);
-        }
-        attributes = attributes.get(len.next_multiple_of(4)..)?;
-    }
-    None
-}
-
 /// Does the interface take frames that a program redirects to it? On veth that is so when the *other* end receives by
 /// NAPI (`gro on`, or an XDP program): then only is there a ring to put them into.
 ///
@@ -161,15 +121,21 @@ pub fn takes_redirected(interface: i32) -> io::Result<bool> {
     const INTERFACE: u16 = 1;
     const XDP_FEATURES: u16 = 3;
     const TRANSMIT: u64 = 1 << 2;
-    // SAFETY: plain call; the descriptor is owned from here on.
-    let mut socket = unsafe {
-        let fd = check(libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_GENERIC))?;
-        File::from(OwnedFd::from_raw_fd(fd))
+    // `struct genlmsghdr`: the attributes follow its command, version and two bytes that are 0.
+    let mut netlink = Netlink::open(libc::NETLINK_GENERIC)?;
+    let mut ask = |family: u16, command: u8, kind: u16, value: &[u8]| {
+        let len = 4 + value.len();
+        let mut body = vec![command, 1, 0, 0];
+        body.extend_from_slice(&(len as u16).to_ne_bytes());
+        body.extend_from_slice(&kind.to_ne_bytes());
+        body.extend_from_slice(value);
+        body.resize(4 + len.next_multiple_of(4), 0);
+        netlink.ask(family, &body).map(|answer| answer.get(4..).unwrap_or_default().to_vec())
     };
     let unexpected = || io::Error::from(io::ErrorKind::InvalidData);
-    let family = ask(&mut socket, CONTROL, GET_FAMILY, FAMILY_NAME, b"netdev\0")?;
+    let family = ask(CONTROL, GET_FAMILY, FAMILY_NAME, b"netdev\0")?;
     let id = attribute(&family, FAMILY_ID).and_then(|v| v.try_into().ok()).map(u16::from_ne_bytes);
-    let device = ask(&mut socket, id.ok_or_else(unexpected)?, DEVICE_GET, INTERFACE, &interface.to_ne_bytes())?;
+    let device = ask(id.ok_or_else(unexpected)?, DEVICE_GET, INTERFACE, &interface.to_ne_bytes())?;
     let features = attribute(&device, XDP_FEATURES).and_then(|v| v.try_into().ok()).map(u64::from_ne_bytes);
     Ok(features.ok_or_else(unexpected)? & TRANSMIT != 0)
 }

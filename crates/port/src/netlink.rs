@@ -1,0 +1,111 @@
+//! Questions to the kernel over netlink: one message there, one back.
+
+use crate::af_packet::sys::check;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// A netlink socket of one protocol (`NETLINK_ROUTE`, `NETLINK_GENERIC`).
+pub(crate) struct Netlink(File);
+
+impl Netlink {
+    /// # Errors
+    /// The system's.
+    pub(crate) fn open(protocol: libc::c_int) -> io::Result<Netlink> {
+        // SAFETY: plain call; the descriptor is owned from here on.
+        Ok(Netlink(unsafe {
+            let fd = check(libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol))?;
+            File::from(OwnedFd::from_raw_fd(fd))
+        }))
+    }
+
+    /// Sends a request of type `kind` with this body, and returns the body of the answer.
+    ///
+    /// # Errors
+    /// The kernel's answer, where it is an error; the system's.
+    pub(crate) fn ask(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+        const HEADER: usize = 16;
+        let len = HEADER + body.len();
+        let mut message = Vec::with_capacity(len);
+        message.extend_from_slice(&(len as u32).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+        message.extend_from_slice(&[0; 8]);
+        message.extend_from_slice(body);
+        self.0.write_all(&message)?;
+        let mut answer = vec![0; 32_768];
+        let n = self.0.read(&mut answer)?;
+        answer.truncate(n);
+        let error = answer.get(4..6) == Some(&(libc::NLMSG_ERROR as u16).to_ne_bytes());
+        match answer.get(HEADER..HEADER + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes) {
+            Some(code) if error => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
+            Some(_) => Ok(answer.split_off(HEADER)),
+            None => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        }
+    }
+}
+
+/// Value of the attribute of `kind` among `attributes`.
+pub(crate) fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    while let Some((head, _)) = attributes.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        let found = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff == kind;
+        let value = attributes.get(4..len)?;
+        if found {
+            return Some(value);
+        }
+        attributes = attributes.get(len.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// How frames leave an interface by way of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transmit {
+    /// Is there a queueing discipline in front of its ring?
+    pub(crate) discipline: bool,
+    /// Queues of its ring.
+    pub(crate) queues: u32,
+}
+
+/// How frames leave the interface of this index.
+///
+/// # Errors
+/// The system's: no such interface.
+pub(crate) fn transmit(index: i32) -> io::Result<Transmit> {
+    // From linux/rtnetlink.h and linux/if_link.h.
+    const GETLINK: u16 = 18;
+    const QDISC: u16 = 6;
+    const NUM_TX_QUEUES: u16 = 31;
+    /// Length of `struct ifinfomsg`; the index is its fifth byte and on.
+    const INFO: usize = 16;
+    let mut body = [0; INFO];
+    body[4..8].copy_from_slice(&index.to_ne_bytes());
+    let answer = Netlink::open(libc::NETLINK_ROUTE)?.ask(GETLINK, &body)?;
+    let attributes = answer.get(INFO..).unwrap_or_default();
+    let discipline = attribute(attributes, QDISC).is_some_and(|name| name != b"noqueue\0" && name != b"noop\0");
+    let queues = attribute(attributes, NUM_TX_QUEUES).and_then(|v| v.try_into().ok()).map_or(1, u32::from_ne_bytes);
+    Ok(Transmit { discipline, queues })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_end_where_the_answer_ends() {
+        let three = [8, 0, 1, 0, 1, 2, 3, 4, 5, 0, 2, 0, 9, 0, 0, 0, 9, 0, 3, 0, 1];
+        assert_eq!(attribute(&three, 1), Some(&[1, 2, 3, 4][..]));
+        assert_eq!(attribute(&three, 2), Some(&[9][..]));
+        assert_eq!((attribute(&three, 3), attribute(&three, 4)), (None, None), "longer than the answer; not there");
+        assert_eq!(attribute(&[0, 0, 0, 0, 1], 7), None, "an attribute is never shorter than its header");
+        assert_eq!(attribute(&[3, 0, 7, 0, 1], 7), None);
+    }
+
+    #[test]
+    fn the_loopback_interface_has_no_discipline() {
+        let index = crate::af_packet::sys::interface_index("lo").expect("every system has it");
+        assert_eq!(transmit(index).expect("an answer"), Transmit { discipline: false, queues: 1 });
+        assert!(transmit(i32::MAX).is_err());
+    }
+}

@@ -129,11 +129,11 @@ impl AfPacket {
             return Err(fail(format!("it is down; `ip link set {interface} up`")));
         }
         let driver = driver(interface);
-        let transmit = netlink::transmit(index).map_err(|e| explain("queueing discipline", e))?;
+        let discipline = netlink::has_discipline(index).map_err(|e| explain("queueing discipline", e))?;
         // On veth the discipline is the input queue of the router behind it, if the link has one. Past it, the frames of this
         // socket share one queue of the ring. Through it, the kernel spreads them over all queues by addresses and ports, so that
         // frames of one flow may overtake each other: only a port that has as many queues takes that into account.
-        let input_queue = driver == "veth" && transmit.discipline && transmit.queues <= queue.count;
+        let input_queue = driver == "veth" && discipline && sys::transmit_queues(interface) <= queue.count;
         sys::configure_sender(&sender, !input_queue, SEND_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::configure_receiver(&receiver, index, RECEIVE_BUFFER).map_err(|e| explain("socket options", e))?;
         sys::bind(&sender, index, 0).map_err(|e| explain("bind", e))?;

@@ -59,33 +59,21 @@ pub(crate) fn attribute(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     None
 }
 
-/// How frames leave an interface by way of the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Transmit {
-    /// Is there a queueing discipline in front of its ring?
-    pub(crate) discipline: bool,
-    /// Queues of its ring.
-    pub(crate) queues: u32,
-}
-
-/// How frames leave the interface of this index.
+/// Is there a queueing discipline in front of the ring of the interface of this index?
 ///
 /// # Errors
 /// The system's: no such interface.
-pub(crate) fn transmit(index: i32) -> io::Result<Transmit> {
+pub(crate) fn has_discipline(index: i32) -> io::Result<bool> {
     // From linux/rtnetlink.h and linux/if_link.h.
     const GETLINK: u16 = 18;
     const QDISC: u16 = 6;
-    const NUM_TX_QUEUES: u16 = 31;
     /// Length of `struct ifinfomsg`; the index is its fifth byte and on.
     const INFO: usize = 16;
     let mut body = [0; INFO];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
     let answer = Netlink::open(libc::NETLINK_ROUTE)?.ask(GETLINK, &body)?;
-    let attributes = answer.get(INFO..).unwrap_or_default();
-    let discipline = attribute(attributes, QDISC).is_some_and(|name| name != b"noqueue\0" && name != b"noop\0");
-    let queues = attribute(attributes, NUM_TX_QUEUES).and_then(|v| v.try_into().ok()).map_or(1, u32::from_ne_bytes);
-    Ok(Transmit { discipline, queues })
+    let name = attribute(answer.get(INFO..).unwrap_or_default(), QDISC);
+    Ok(name.is_some_and(|name| name != b"noqueue\0" && name != b"noop\0"))
 }
 
 #[cfg(test)]
@@ -105,7 +93,7 @@ mod tests {
     #[test]
     fn the_loopback_interface_has_no_discipline() {
         let index = crate::af_packet::sys::interface_index("lo").expect("every system has it");
-        assert_eq!(transmit(index).expect("an answer"), Transmit { discipline: false, queues: 1 });
-        assert!(transmit(i32::MAX).is_err());
+        assert!(!has_discipline(index).expect("an answer"));
+        assert!(has_discipline(i32::MAX).is_err());
     }
 }

@@ -408,6 +408,20 @@ pub fn cuts_segments(interface: &str) -> io::Result<bool> {
     Ok(command_and_value[1] != 0)
 }
 
+/// Queues by which the device sends (`ethtool -l`), at least one. A device that does not say has one.
+pub fn transmit_queues(interface: &str) -> u32 {
+    const ETHTOOL_GCHANNELS: u32 = 0x3c;
+    // `struct ethtool_channels`: the command; at most: receive, transmit, other, combined; now: the same four.
+    let mut channels = [0u32; 9];
+    channels[0] = ETHTOOL_GCHANNELS;
+    let asked = packet_socket(0).and_then(|socket| {
+        let mut request = request(interface)?;
+        request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+        ioctl(&socket, libc::SIOCETHTOOL as libc::Ioctl, &mut request)
+    });
+    asked.map_or(1, |()| (channels[6] + channels[8]).max(1))
+}
+
 #[repr(C)]
 struct DriverInfo {
     command: u32,

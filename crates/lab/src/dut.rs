@@ -163,8 +163,8 @@ pub trait Dut {
         Ok(())
     }
 
-    /// Time that the hypervisor took from the DUT's processor since boot; `None` where that is not known.
-    fn stolen(&mut self) -> Option<Duration> {
+    /// The processor on which all of its work is done, and nothing of the tester's; `None` where it has none of its own.
+    fn processor(&self) -> Option<usize> {
         None
     }
 
@@ -389,8 +389,8 @@ impl Dut for NamespaceDut {
         Ok(())
     }
 
-    fn stolen(&mut self) -> Option<Duration> {
-        probe::stolen(self.topology.cpu())
+    fn processor(&self) -> Option<usize> {
+        self.topology.processor()
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {

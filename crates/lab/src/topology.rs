@@ -141,6 +141,11 @@ impl Topology {
         self.cpu
     }
 
+    /// The DUT's processor where its forwarding is bound to it and it is not the tester's as well.
+    pub(crate) fn processor(&self) -> Option<usize> {
+        self.confinement.alone.then_some(self.cpu)
+    }
+
     /// Processor time of the forwarding.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         self.confinement.cpu_time()

@@ -36,6 +36,11 @@ impl Confinement {
         }
         self.threads.iter().try_fold(Duration::ZERO, |sum, t| Some(sum + probe::thread_time(*t)?))
     }
+
+    /// Time that the forwarding waited for a processor.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        self.threads.iter().map(|t| probe::thread_waited(*t)).reduce(|a, b| Some(a? + b?)).flatten()
+    }
 }
 
 /// Confines the receive work of `interfaces` (up, in `netns`) to the DUT's processor: threaded NAPI, pinned where

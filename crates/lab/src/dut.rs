@@ -139,6 +139,12 @@ pub trait Dut {
         None
     }
 
+    /// Time that the threads of its forwarding and daemons could have run and did not, together; also when they wait for each other. `None`
+    /// where the kernel does not count it.
+    fn waited(&mut self) -> Option<Duration> {
+        None
+    }
+
     /// Memory in RAM of each of its daemons in bytes, by name: `zebra`, `bgpd -R`. Empty where it has none, or none that can
     /// be seen.
     fn memory(&mut self) -> Vec<(String, u64)> {
@@ -365,6 +371,14 @@ impl Dut for NamespaceDut {
         self.daemons.iter().try_fold(forwarding, |sum, d| {
             let children = probe::family_tree(d.pid()).into_iter().skip(1);
             Some(sum + probe::process_time(d.pid())? + children.filter_map(probe::process_time).sum())
+        })
+    }
+
+    fn waited(&mut self) -> Option<Duration> {
+        let forwarding = self.topology.waited()?;
+        self.daemons.iter().try_fold(forwarding, |sum, d| {
+            let children = probe::family_tree(d.pid()).into_iter().skip(1);
+            Some(sum + probe::process_waited(d.pid())? + children.filter_map(probe::process_waited).sum())
         })
     }
 

@@ -60,16 +60,28 @@ pub(crate) fn process_time(pid: u32) -> Option<Duration> {
 /// Sum of the times of the threads of a process that has run for about `in_ticks`.
 fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let times: Vec<u64> = threads
-        .filter_map(|thread| {
-            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            text.split_whitespace().next()?.parse().ok()
-        })
-        .collect();
-    let sum = Duration::from_nanos(times.iter().sum());
+    let times: Vec<Duration> = threads.filter_map(|thread| schedstat(&thread.path(), 0)).collect();
+    let sum: Duration = times.iter().sum();
     // The time of threads that have ended is in the ticks alone. These are samples: each thread may be wrong by some.
     let doubt = ticks(2) * (times.len() as u32 + 1) + in_ticks / 10;
     if times.is_empty() || sum + doubt < in_ticks { in_ticks } else { sum }
+}
+
+/// Time that the threads of a process have waited for a processor since each began; `None` where the kernel does not count it.
+pub(crate) fn process_waited(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    threads.flatten().filter_map(|thread| schedstat(&thread.path(), 1)).reduce(|a, b| a + b)
+}
+
+/// The same of one thread of the kernel.
+pub(crate) fn thread_waited(pid: u32) -> Option<Duration> {
+    schedstat(Path::new(&format!("/proc/{pid}")), 1)
+}
+
+/// Field 0 (time that a thread ran) or 1 (that it waited) of its `schedstat`.
+fn schedstat(folder: &Path, field: usize) -> Option<Duration> {
+    let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+    text.split_whitespace().nth(field)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Processor time of a process, of those of its children that have ended and been waited for, and of all that descend from it.
@@ -157,9 +169,8 @@ fn ended_time(stat: &str) -> Option<u64> {
 
 /// Processor time of one kernel thread, to the nanosecond where the kernel keeps it so.
 pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
-    let precise = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok();
-    let nanoseconds = precise.and_then(|t| t.split_whitespace().next()?.parse::<u64>().ok()).filter(|n| *n > 0);
-    nanoseconds.map(Duration::from_nanos).or_else(|| process_time(pid))
+    let precise = schedstat(Path::new(&format!("/proc/{pid}")), 0).filter(|time| !time.is_zero());
+    precise.or_else(|| process_time(pid))
 }
 
 /// One counter of an interface: a file of its `statistics/`.

@@ -256,6 +256,14 @@ impl Dut for ProgramDut {
         }
     }
 
+    fn waited(&mut self) -> Option<Duration> {
+        let own = probe::process_waited(self.daemon.pid())?;
+        match &self.ends {
+            Ends::Veth(topology) => Some(topology.waited()? + own),
+            Ends::Tap { .. } => Some(own),
+        }
+    }
+
     fn memory(&mut self) -> Vec<(String, u64)> {
         probe::resident(self.daemon.pid()).map(|bytes| (self.record.kind.clone(), bytes)).into_iter().collect()
     }

@@ -151,6 +151,11 @@ impl Topology {
         self.confinement.cpu_time()
     }
 
+    /// Time that the forwarding waited for a processor.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        self.confinement.waited()
+    }
+
     /// The first interface of the DUT that is not up with carrier. One whose other end the tester has switched off is
     /// not the DUT's doing.
     pub(crate) fn link_not_up(&self) -> Option<String> {

@@ -360,6 +360,9 @@ pub struct ProcessorRecord {
     /// Of this: neither idle nor at work for the DUT, the watch or another machine. Absent where the kernel does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_ns: Option<u64>,
+    /// Time that the DUT can have waited for it because of these. Absent where that time is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ns: Option<u64>,
     /// The other program that ran there the longest, where one is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_foreign: Option<String>,

@@ -34,6 +34,11 @@ pub trait Device {
     /// Processor time that it has used; `None` where that is not known.
     fn cpu_time(&mut self) -> Option<Duration>;
 
+    /// Time that its threads could have run and did not, together; `None` where that is not known.
+    fn waited(&mut self) -> Option<Duration> {
+        None
+    }
+
     /// Number of the processor on which all of its work is done, and nothing of the tester's; `None` where it has none of its own.
     fn processor(&self) -> Option<usize> {
         None

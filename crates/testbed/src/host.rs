@@ -14,6 +14,7 @@ pub(crate) struct HostWatch {
 /// What was read before a trial.
 pub(crate) struct Before {
     cpu_time: Option<Duration>,
+    dut_waited: Option<Duration>,
     stolen: Option<Vec<u64>>,
     waited: Option<Duration>,
 }
@@ -35,15 +36,16 @@ impl HostWatch {
             watch.begin();
         }
         let waited = own_times().filter(|_| real).map(|times| times.waited);
-        Before { cpu_time: device.cpu_time(), stolen, waited }
+        Before { cpu_time: device.cpu_time(), dut_waited: device.waited(), stolen, waited }
     }
 
     /// To be called right after a trial, even one without a result.
     pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Device, result: &mut TrialResult) {
         let health = &mut result.health;
         let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
+        let dut_waited = device.waited().zip(before.dut_waited).map(|(now, then)| now.saturating_sub(then));
         let watched = self.dut.as_ref().and_then(Watch::end);
-        health.dut_processor = watched.map(|watched| processor_record(&watched, used));
+        health.dut_processor = watched.map(|watched| processor_record(&watched, used, dut_waited));
         health.tester_waited_ns =
             before.waited.and_then(|then| Some(nanoseconds(own_times()?.waited.saturating_sub(then))));
         if let (Some(then), Some(now)) = (before.stolen, rig.stolen()) {
@@ -60,7 +62,10 @@ const LEAVING_IDLE: Duration = Duration::from_micros(2);
 
 /// `used`: what the DUT itself used of the processor. Foreign is what other programs are seen to have run, or, where more of the
 /// elapsed time than that cannot be explained, the rest: programs that ended meanwhile, or that this process may not see.
-fn processor_record(watched: &Watched, used: Option<Duration>) -> ProcessorRecord {
+///
+/// `waited`: how long threads of the DUT waited, also for each other. For others they waited no longer than this, and no longer than
+/// others ran.
+fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Duration>) -> ProcessorRecord {
     let own = watched.own.unwrap_or_default();
     let seen = watched.programs.zip(used).map(|(programs, used)| programs.saturating_sub(used + own));
     let rest = watched.idle.zip(watched.idled).zip(used).map(|((idle, idled), used)| {
@@ -73,6 +78,7 @@ fn processor_record(watched: &Watched, used: Option<Duration>) -> ProcessorRecor
     ProcessorRecord {
         elapsed_ns: nanoseconds(watched.elapsed),
         foreign_ns: foreign,
+        waited_ns: foreign.map(|foreign| waited.map_or(foreign, nanoseconds).min(foreign)),
         longest_foreign: watched.longest.as_ref().filter(|_| foreign > Some(0)).map(|(name, _)| name.clone()),
         stolen_ns: watched.stolen.map(nanoseconds),
         stalls: watched.stalls.map(|stalls| stalls.count),
@@ -104,10 +110,14 @@ mod tests {
             own: Some(ms(5)),
             stalls: Some(Stalls { count: 2, total: ms(9), longest: ms(7) }),
         };
+        let processor_record = |watched: &Watched, used| super::processor_record(watched, used, Some(ms(40)));
         let record = processor_record(&watched, Some(ms(600)));
         assert_eq!((record.foreign_ns, record.watch_ns), (Some(45_000_000), 5_000_000));
         assert_eq!((record.stalls, record.stalled_ns, record.longest_stall_ns), (Some(2), 9_000_000, 7_000_000));
         assert_eq!(record.longest_foreign.as_deref(), Some("cc1"));
+        assert_eq!(record.waited_ns, Some(40_000_000), "less than others ran");
+        let unknown = super::processor_record(&watched, Some(ms(600)), None);
+        assert_eq!(unknown.waited_ns, Some(45_000_000), "at most as long as others ran");
         // Counters that were read one after the other may overlap by some microseconds.
         let record = processor_record(&watched, Some(ms(700)));
         assert_eq!((record.foreign_ns, record.longest_foreign), (Some(0), None));

@@ -31,6 +31,10 @@ impl Device for LabDevice<'_> {
         self.0.cpu_time()
     }
 
+    fn waited(&mut self) -> Option<Duration> {
+        self.0.waited()
+    }
+
     fn processor(&self) -> Option<usize> {
         self.0.processor()
     }

@@ -26,9 +26,9 @@ pub struct Tolerance {
 pub struct HostTolerance {
     /// Share of the time that the tester's packet loop may wait for its processor.
     pub waited: f64,
-    /// Share of the DUT's processor that other programs may have. The DUT's threads come before them, so this is mostly time in which
-    /// the processor would be idle; what is left is work for caches and a delay when the DUT wakes.
-    pub foreign: f64,
+    /// Share of the time that the DUT's threads may wait for a processor that other programs have. What these use while the DUT has
+    /// nothing to do does no harm.
+    pub dut_waited: f64,
     /// Share of a processor that a hypervisor may take.
     pub stolen: f64,
     /// Longest time that the DUT's processor may stand still.
@@ -44,13 +44,13 @@ impl Tolerance {
                 unsent: 0.001,
                 gap: Duration::from_millis(20),
                 late: 0.1,
-                host: HostTolerance { waited: 0.02, foreign: 0.1, stolen: 0.02, stall: Duration::from_millis(3) },
+                host: HostTolerance { waited: 0.02, dut_waited: 0.1, stolen: 0.02, stall: Duration::from_millis(3) },
             },
             Profile::Quick => Tolerance {
                 unsent: 0.01,
                 gap: Duration::from_millis(50),
                 late: 0.3,
-                host: HostTolerance { waited: 0.05, foreign: 0.25, stolen: 0.05, stall: Duration::from_millis(5) },
+                host: HostTolerance { waited: 0.05, dut_waited: 0.25, stolen: 0.05, stall: Duration::from_millis(5) },
             },
         }
     }
@@ -97,9 +97,10 @@ fn host_busy(health: &Health, elapsed_s: f64, tolerance: &HostTolerance) -> Vec<
     if let Some(stolen) = beyond_a_step(dut.stolen_ns) {
         complain("a hypervisor took the DUT's processor".into(), stolen, watched_ns, tolerance.stolen);
     }
-    if let Some(foreign) = dut.foreign_ns {
-        let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(", most of it `{name}`"));
-        complain(format!("other programs had the DUT's processor{most}"), foreign, watched_ns, tolerance.foreign);
+    if let Some(waited) = dut.waited_ns {
+        let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(" (`{name}` the most)"));
+        let what = format!("the DUT waited for its processor, which other programs had{most},");
+        complain(what, waited, watched_ns, tolerance.dut_waited);
     }
     let stall = Duration::from_nanos(dut.longest_stall_ns);
     if stall > tolerance.stall {
@@ -239,10 +240,11 @@ mod tests {
         let stolen = |ns| Health { tester_stolen_ns: Some(ns), ..Health::default() };
         assert!(judged(constant(), 1.0, stolen(10_000_000)).is_valid());
         reason(constant(), 1.0, stolen(30_000_000), "took the tester's processor");
-        let dut = |foreign, stolen, stall| {
+        let dut = |waited, stolen, stall| {
             let record = ProcessorRecord {
                 elapsed_ns: 1_000_000_000,
-                foreign_ns: Some(foreign),
+                foreign_ns: Some(900_000_000),
+                waited_ns: Some(waited),
                 longest_foreign: Some("cc1".into()),
                 stolen_ns: Some(stolen),
                 longest_stall_ns: stall,
@@ -251,7 +253,7 @@ mod tests {
             Health { dut_processor: Some(record), ..Health::default() }
         };
         assert!(judged(constant(), 1.0, dut(100_000_000, 20_000_000, 3_000_000)).is_valid());
-        reason(constant(), 1.0, dut(101_000_000, 0, 0), "most of it `cc1`");
+        reason(constant(), 1.0, dut(101_000_000, 0, 0), "which other programs had (`cc1` the most), for 101 ms");
         reason(constant(), 1.0, dut(0, 30_000_000, 0), "took the DUT's processor");
         reason(constant(), 1.0, dut(0, 0, 3_000_001), "stood still");
         let burst = || Load::Burst { frames: 100_000, rate_pps: 1e5 };

@@ -289,6 +289,10 @@ impl Dut for UmlDut {
         probe::tree_time(self.pid()?)
     }
 
+    fn waited(&mut self) -> Option<Duration> {
+        probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_waited).reduce(|a, b| a + b)
+    }
+
     /// As the guest's kernel counts it.
     fn memory(&mut self) -> Vec<(String, u64)> {
         match self.routing {

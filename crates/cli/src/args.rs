@@ -170,6 +170,10 @@ pub struct RunArgs {
     /// Capture ARP, routing protocols and everything else but test frames in duts/<name>/<port>.pcap; not for simulated routers
     #[arg(long)]
     pub capture: bool,
+    /// Keep trials even where other programs or a hypervisor held tester or router up, as on a shared machine that runs tests of
+    /// software: the figures are not to be compared then
+    #[arg(long)]
+    pub busy_host: bool,
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,

@@ -152,6 +152,7 @@ pub fn run(args: &RunArgs) -> Exit {
         backend,
         queues,
         processors: &processors,
+        busy_host: args.busy_host,
         work_dir: &work_dir,
         capture: args.capture,
         command: std::env::args().collect(),

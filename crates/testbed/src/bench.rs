@@ -164,7 +164,7 @@ impl<'a> Bench<'a> {
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
             })
             .collect();
-        let tolerance = Tolerance::of(session.profile);
+        let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
         let host = HostWatch::new(&rig, device.processor());
         Bench { dut, test, rig, device, views, host, ports, tolerance, session, observer }

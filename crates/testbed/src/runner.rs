@@ -11,6 +11,7 @@ use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
 use crate::session::Session;
 use crate::setup::{Left, TestSetup};
+use crate::validity::HostTolerance;
 use crate::{real, simulated};
 use ceilings::sending_ceilings;
 use drophammer_lab::Lab;
@@ -46,6 +47,8 @@ pub struct Run<'a> {
     /// Processors of the tester's threads, one per thread; the first is the calling thread's, which is there. None or one: the
     /// calling thread does it all.
     pub processors: &'a [usize],
+    /// Are trials kept whatever the host did to the processors of tester and DUT?
+    pub busy_host: bool,
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
     /// Is what is no test traffic kept, in a file per port in the DUT's folder?
@@ -91,8 +94,12 @@ pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
 /// [`RunError`]; a DUT's failure is no error of the run, it is in the records and in the tally.
 pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
     let suite = run.suite;
+    let mut session = Session::new(suite.seed, suite.profile, run.secret);
+    if run.busy_host {
+        session.tolerance.host = HostTolerance::ANY;
+    }
     let mut runner = Runner {
-        session: Session::new(suite.seed, suite.profile, run.secret),
+        session,
         plan: plan(suite),
         suite,
         lab: run.lab,

@@ -35,6 +35,12 @@ pub struct HostTolerance {
     pub stall: Duration,
 }
 
+impl HostTolerance {
+    /// Everything: for a machine on which nothing is measured to be compared.
+    pub const ANY: HostTolerance =
+        HostTolerance { waited: f64::INFINITY, dut_waited: f64::INFINITY, stolen: f64::INFINITY, stall: Duration::MAX };
+}
+
 impl Tolerance {
     /// A conformant trial offers its load to 0.1 %; a quick one, on a machine that others share, to 1 %. What was offered
     /// is measured and reported either way.

@@ -174,7 +174,7 @@ impl Clock for Oversleeping<'_> {
 #[test]
 fn what_came_in_while_the_loop_was_held_up_is_received_however_long_that_was() {
     // 1,000 frames are under way when the last one leaves, more than the loop takes from a port at a time.
-    let mut bench = Bench::new(2, |f, out| out.push(f.on(Duration::from_millis(100))));
+    let mut bench = Bench::new(2, |f, out| out.push(f.on(100 * MS)));
     let spec = one("64", Family::Ipv4, 10_000.0);
     let plan = bench.plan(&spec);
     let by = Duration::from_secs_f64(spec.drain_s * 1.5);

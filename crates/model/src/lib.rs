@@ -10,6 +10,7 @@ pub mod environment;
 pub mod latency;
 pub mod mac;
 pub mod medium;
+pub mod held_up;
 pub mod outcome;
 pub mod param;
 pub mod pattern;

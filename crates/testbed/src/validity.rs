@@ -1,5 +1,6 @@
 //! May a trial be used? A trial that the tester itself spoilt is invalid, not lossy.
 
+use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
 use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
@@ -86,7 +87,7 @@ fn host_busy(health: &Health, elapsed_s: f64, tolerance: &HostTolerance) -> Vec<
     let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
         if share(ns, of_ns) > tolerated {
             let (time, percent) = (show_duration(Duration::from_nanos(ns)), share(ns, of_ns) * 100.0);
-            reasons.push(format!("host busy: {what} for {time} ({percent:.0} % of the time)"));
+            reasons.push(format!("{HOST_BUSY}: {what} for {time} ({percent:.0} % of the time)"));
         }
     };
     let elapsed_ns = elapsed_s * 1e9;
@@ -110,7 +111,7 @@ fn host_busy(health: &Health, elapsed_s: f64, tolerance: &HostTolerance) -> Vec<
     }
     let stall = Duration::from_nanos(dut.longest_stall_ns);
     if stall > tolerance.stall {
-        reasons.push(format!("host busy: the DUT's processor stood still for {}", show_duration(stall)));
+        reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {}", show_duration(stall)));
     }
     reasons
 }

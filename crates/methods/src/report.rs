@@ -109,6 +109,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         value,
         higher_is_better: false,
         tester_limited: false,
+        capped: false,
         resolution: 0.0,
         scale: Scale::Ratio,
         least: LEAST_RATIO,

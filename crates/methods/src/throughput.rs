@@ -166,6 +166,9 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
     if tester_limited {
         marks.push("tester-limited".into());
     }
+    if [zero, partial].into_iter().flatten().any(|r| capped(searched, r)) {
+        marks.push("limited by max_load".into());
+    }
     let pdr = partial.and_then(GoalResult::rate_pps);
     TABLE.add(
         outcome,
@@ -223,6 +226,11 @@ fn limited(searched: &Searched, result: &GoalResult) -> bool {
     result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
 }
 
+/// Did the suite's highest load come before any that is too much?
+fn capped(searched: &Searched, result: &GoalResult) -> bool {
+    searched.capped && result.irregular.contains(&Irregular::NoUpperBound)
+}
+
 fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>, key: String, title: String) {
     let Some(result) = result else { return };
     let value = result.rate_pps();
@@ -233,6 +241,7 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     }
     outcome.ranks.push(RankFigure {
         tester_limited: limited(searched, result),
+        capped: capped(searched, result),
         // The bounds of a search that ended early may be wider than its goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
         ..higher(key, title, "fps", value)

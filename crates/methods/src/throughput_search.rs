@@ -42,6 +42,8 @@ pub struct Searched {
     pub end: SearchEnd,
     /// The bounds of the pattern; the highest load is the one of the last start.
     pub limits: Limits,
+    /// Is the highest load that of the suite (`max_load`), below what line and tester allow?
+    pub capped: bool,
     /// The load per sending port that the tester could not offer validly in the midst of the search, and why. The search
     /// ended there with the bounds that it had.
     pub unfit: Option<(FrameRate, Vec<String>)>,
@@ -141,7 +143,9 @@ pub fn search(
     params: &Params,
 ) -> Result<Searched, TestError> {
     let mut limits = pattern.limits(bed);
+    let mut capped = false;
     if let Some(max) = MAX_LOAD.get(params).filter(|max| max.pps() < limits.max.pps()) {
+        capped = true;
         limits = Limits { max, retreated: false, ..limits };
     }
     let expected = expected_trials(&goals).trials;
@@ -163,6 +167,7 @@ pub fn search(
             trials: trials.clone(),
             end: search.end(),
             limits,
+            capped,
             unfit,
             error,
         };
@@ -174,6 +179,7 @@ pub fn search(
                 }
                 retreats += 1;
                 limits = limits.retreat(FrameRate(load * RETREAT));
+                capped = false;
                 bed.known().highest.insert(pattern.key(), limits.max);
             }
             Err((load, TestError::Unfit(why))) => return Ok(ended(Some((FrameRate(load), why)), None)),

@@ -47,9 +47,9 @@ impl Entry {
         self.figure.as_ref().and_then(|f| f.value).filter(|v| v.is_finite())
     }
 
-    /// Did the tester set this limit?
+    /// Did the tester, or the test's own maximum, set this limit?
     pub fn tester_limited(&self) -> bool {
-        self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited)
+        self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited || f.capped)
     }
 
     /// Does it say anything of the DUT?
@@ -312,6 +312,7 @@ mod tests {
             value: summarize(&known).map(|summary| summary.median.bound()),
             higher_is_better: true,
             tester_limited: false,
+            capped: false,
             resolution: 0.0,
             scale: Scale::Ratio,
             least: 0.03,

@@ -110,6 +110,8 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         higher_is_better: false,
         tester_limited: false,
         capped: false,
+        claim: None,
+        refuted: Vec::new(),
         resolution: 0.0,
         scale: Scale::Ratio,
         least: LEAST_RATIO,

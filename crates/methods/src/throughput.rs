@@ -14,6 +14,7 @@ use crate::throughput_search::{Searched, estimate, goal_deviations, goals, searc
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
+use drophammer_model::refutation::Claim;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -242,10 +243,28 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     outcome.ranks.push(RankFigure {
         tester_limited: limited(searched, result),
         capped: capped(searched, result),
+        claim: claim(searched, result),
         // The bounds of a search that ended early may be wider than its goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
         ..higher(key, title, "fps", value)
     });
+}
+
+/// What the result says of loads that the search did not offer.
+fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
+    let goal = &result.goal;
+    Some(Claim {
+        goal: goal.name.clone(),
+        trial: searched.trials.first()?.trial,
+        superseded: searched.superseded.clone(),
+        met_pps: result.rate_pps(),
+        missed_pps: result.upper.as_ref().map(|bound| bound.load_pps),
+        width: goal.relative_width,
+        loss_ratio: goal.loss_ratio,
+        exceed_ratio: goal.exceed_ratio,
+        trial_duration_s: goal.final_trial_duration_s,
+        duration_sum_s: goal.duration_sum_s,
+    })
 }
 
 /// Marks of a result.

@@ -38,6 +38,8 @@ pub struct Searched {
     pub results: Vec<GoalResult>,
     /// Every trial.
     pub trials: Vec<SearchTrial>,
+    /// Trials at upper bounds that turned out clean when they were repeated; they count no more.
+    pub superseded: Vec<u64>,
     /// How it ended; running when it was stopped by an error.
     pub end: SearchEnd,
     /// The bounds of the pattern; the highest load is the one of the last start.
@@ -165,6 +167,7 @@ pub fn search(
         let ended = |unfit, error| Searched {
             results: search.results(),
             trials: trials.clone(),
+            superseded: search.superseded().to_vec(),
             end: search.end(),
             limits,
             capped,
@@ -216,7 +219,19 @@ fn one_search(
             trial: result.trial,
         })
     };
-    search.run(&mut |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e))).map(|_| ())
+    let mut measure = |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e));
+    search.run(&mut measure)?;
+    // A disturbance that has passed since must not stay an upper bound.
+    while let Some((duration_s, load)) = search.recheck() {
+        let measurement = match measure(duration_s, load) {
+            // Then the bound stands as it was found.
+            Err((_, TestError::Unfit(_))) => break,
+            other => other?,
+        };
+        search.record(measurement);
+        search.run(&mut measure)?;
+    }
+    Ok(())
 }
 
 /// Throughput, NDR(0), per sending port of this pattern: what an earlier test found, else a search with the zero-loss goal
@@ -293,7 +308,14 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
             trial: 0,
         });
     }
-    Expected { trials: search.spent().trials, lossy, trial_seconds: search.spent().trial_seconds }
+    // The last look at each upper bound.
+    let last = goals.len() as u32;
+    let last_s: f64 = goals.iter().map(|goal| goal.final_trial_duration_s).sum();
+    Expected {
+        trials: search.spent().trials + last,
+        lossy: lossy + last,
+        trial_seconds: search.spent().trial_seconds + last_s,
+    }
 }
 
 /// About how long the searches for all sizes take.

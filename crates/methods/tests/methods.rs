@@ -90,6 +90,41 @@ fn near_the_tester_s_ceiling_results_are_marked() {
     assert!(!outcome.ranks[0].tester_limited && rows(&outcome)[0].marks.is_empty());
 }
 
+/// Wherever in a search a disturbance falls that lasts for two trials, it is no limit of the router.
+#[test]
+fn a_disturbance_that_has_passed_is_no_upper_bound() {
+    let mut undisturbed = Fake::new();
+    run("throughput", &mut undisturbed, &[size("64")]).1.unwrap();
+    let mut superseded = 0;
+    for first in 1..undisturbed.asked {
+        let mut bed = Fake { disturbed: first..first + 2, ..Fake::new() };
+        let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
+        end.unwrap();
+        for (column, key) in [("throughput_pps", "throughput_64_pps"), ("pdr_0_5_pps", "pdr_64_pps")] {
+            let found = cell(&outcome, 0, column).unwrap();
+            assert!((0.96 * 300_000.0..=300_000.0 / 0.995).contains(&found), "{first}: {key} {found}");
+        }
+        let claim = outcome.ranks[0].claim.as_ref().unwrap();
+        superseded += claim.superseded.len();
+    }
+    assert!(superseded > 0);
+}
+
+#[test]
+fn an_upper_bound_is_looked_at_again_before_the_search_ends() {
+    let mut bed = Fake::new();
+    let (outcome, end) = run("throughput", &mut bed, &[size("64"), ("pdr", ParamValue::Flag(false))]);
+    end.unwrap();
+    let claim = outcome.ranks[0].claim.as_ref().unwrap();
+    let upper = claim.missed_pps.unwrap();
+    let rate = |load: &Load| matches!(load, Load::Constant { rate_pps } if *rate_pps == upper);
+    let at: Vec<usize> = (0..bed.trials.len()).filter(|n| rate(&bed.trials[*n].0.load)).collect();
+    let last = *at.last().unwrap();
+    assert!(at.len() > 1 && last + 1 == bed.trials.len(), "{at:?} of {}", bed.trials.len());
+    assert!(!at.contains(&(last - 1)), "after other trials: {at:?}");
+    assert_eq!(bed.trials[last].0.duration_s, claim.trial_duration_s);
+}
+
 #[test]
 fn a_router_that_always_loses_has_no_throughput_but_may_have_a_pdr() {
     let mut bed = Fake { floor: 0.1, ..Fake::new() };

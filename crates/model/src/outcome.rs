@@ -1,5 +1,6 @@
 //! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
 
+use crate::refutation::{Claim, Refutation};
 use crate::statistics::{Decision, Figure, RoundFigure, Rule, Scale};
 use crate::suite::Expectation;
 use serde::{Deserialize, Serialize};
@@ -204,6 +205,12 @@ pub struct RankFigure {
     /// Figures that are closer together are no different in practice: a share, or in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
     pub least: f64,
+    /// What the figure says of other loads, where other trials can contradict it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// The trials that contradict it. Not stored: they may come after the test.
+    #[serde(skip)]
+    pub refuted: Vec<Refutation>,
     /// What each round says, in order, where the rounds have been put together. Not stored: each round has its own record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
@@ -242,6 +249,20 @@ impl RankFigure {
     /// The same, with the difference between a DUT that gave no figure and one that was not measured.
     pub fn round(&self) -> RoundFigure {
         self.figure().map_or(RoundFigure::Failed, RoundFigure::Measured)
+    }
+
+    /// The same for a criterion. A figure that was refuted is a bound: the DUT does more, or less, than it says, and nobody
+    /// knows how much.
+    pub fn judged(&self) -> RoundFigure {
+        let (more, less) = (self.refuted.iter().any(|r| r.more), self.refuted.iter().any(|r| !r.more));
+        match self.round() {
+            RoundFigure::Measured(Figure { low, high }) => RoundFigure::Measured(Figure {
+                low: if less { f64::NEG_INFINITY } else { low },
+                high: if more { f64::INFINITY } else { high },
+            }),
+            RoundFigure::Failed if more => RoundFigure::NotMeasured,
+            other => other,
+        }
     }
 
     /// How it is compared.

@@ -101,6 +101,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             capped: bounded && known.iter().any(|rank| rank.capped),
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
             least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
+            refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
             ..(*known.first()?).clone()
         })
@@ -138,7 +139,10 @@ pub fn verdicts(rounds: &[&TestRecord]) -> Vec<Verdict> {
 
 /// What one round says of the figure `key`.
 pub fn round_figure(outcome: &Outcome, key: &str, status: &TestStatus) -> RoundFigure {
-    round(outcome.ranks.iter().find(|rank| rank.key == key), status)
+    match outcome.ranks.iter().find(|rank| rank.key == key) {
+        Some(rank) => rank.judged(),
+        None => round(None, status),
+    }
 }
 
 /// Holds what the rounds say of a figure against what the suite expects of it.
@@ -318,6 +322,8 @@ mod tests {
             higher_is_better: true,
             tester_limited: limited,
             capped: false,
+            claim: None,
+            refuted: Vec::new(),
             resolution: 0.01,
             scale: Scale::Ratio,
             least: LEAST_RATIO,

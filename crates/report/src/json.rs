@@ -62,6 +62,9 @@ fn ranking(view: &View) -> Value {
                 "interval": e.summary.map(|s| bounds(s.interval)),
                 "confidence": e.summary.map(|s| s.confidence),
                 "tester_limited": e.tester_limited(),
+                "refuted": e.figure.iter().flat_map(|f| &f.refuted).map(|r| json!({
+                    "round": r.round, "trial": r.trial, "more": r.more, "text": r.text,
+                })).collect::<Vec<_>>(),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,

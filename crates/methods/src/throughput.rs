@@ -127,6 +127,7 @@ impl Method for Throughput {
             }
             write(outcome, pattern, &searched, f64::from(index), senders);
             searched.keep(bed, pattern);
+            searched.deviate(pattern, outcome);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
                 // Nothing at all was found; with a bound the marks of the row show what is missing.

@@ -4,7 +4,7 @@
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
 use crate::parameters::{FINAL_TRIAL, FRAME_SIZES, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
 use crate::pattern::{Limits, Pattern, RETREAT, RETREATS};
-use crate::report::note;
+use crate::report::{deviate, note};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
@@ -57,6 +57,13 @@ impl Searched {
     /// Throughput per sending port: the figure of the first goal, `None` where there is none.
     pub fn throughput(&self) -> Option<FrameRate> {
         self.results.first().and_then(GoalResult::rate_pps).map(FrameRate)
+    }
+
+    /// States in what the search, as it was done, deviates from what was asked for.
+    pub fn deviate(&self, pattern: &Pattern, outcome: &mut Outcome) {
+        if self.results.iter().any(|result| result.irregular.contains(&Irregular::Unfinished)) {
+            deviate(outcome, pattern, "the search for the throughput ended before its goal was reached");
+        }
     }
 
     /// Keeps the throughput for later tests, or why there is none to be known; the latter as text.
@@ -125,7 +132,9 @@ pub fn goal_deviations(params: &Params) -> Vec<String> {
         let percent = goal.exceed_ratio * 100.0;
         format!("throughput with loss in up to {percent} % of the trial time at its load (RFC 2544 section 26.1: none)")
     });
-    short.into_iter().chain(exceed).collect()
+    let capped = MAX_LOAD.get(params);
+    let capped = capped.map(|max| format!("loads up to {max} at most (RFC 2544 section 20: line rate)"));
+    short.into_iter().chain(exceed).chain(capped).collect()
 }
 
 fn failed(error: GoalError) -> TestError {
@@ -256,6 +265,7 @@ pub fn known_throughput(
             }
             let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
             let why = searched.keep(bed, pattern);
+            searched.deviate(pattern, outcome);
             if let Some(error) = searched.error {
                 return Err(error);
             }

@@ -90,6 +90,51 @@ fn near_the_tester_s_ceiling_results_are_marked() {
     assert!(!outcome.ranks[0].tester_limited && rows(&outcome)[0].marks.is_empty());
 }
 
+#[test]
+fn parameters_that_are_below_the_rfcs_are_named() {
+    let percent = |loads: &[f64]| ParamValue::Numbers(loads.to_vec());
+    let load = ("max_load", ParamValue::Rate(FrameRate(100_000.0)));
+    let cases = [
+        ("throughput", load.clone(), "loads up to 100"),
+        ("latency", load.clone(), "loads up to 100"),
+        ("latency", ("loads", percent(&[10.0])), "no latency at 100 % of the throughput"),
+        ("latency", ("repeats", ParamValue::Count(1)), "1 trials per load instead of 20"),
+        ("forwarding_rate", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 10"),
+        ("system_recovery", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 5"),
+        ("back_to_back", ("repeats", ParamValue::Count(1)), "1 searches per frame size instead of 50"),
+    ];
+    for (name, change, expected) in cases {
+        let method = method(name);
+        assert_eq!(method.deviations(&params(method, true, &[])), Vec::<String>::new(), "{name}");
+        let found = method.deviations(&params(method, true, &[change]));
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn what_was_not_done_as_asked_is_a_deviation() {
+    let deviations = |name: &str, mut bed: Fake, over: &[(&str, ParamValue)]| {
+        let (outcome, _) = run(name, &mut bed, over);
+        outcome.deviations
+    };
+    for name in ["throughput", "frame_loss_rate", "latency", "system_recovery", "forwarding_rate"] {
+        assert_eq!(deviations(name, Fake::new(), &[size("64")]), Vec::<String>::new(), "{name}");
+        let ceiling = Fake { ceiling: Some(FrameRate(400_000.0)), ..Fake::new() };
+        let found = deviations(name, ceiling, &[size("64")]);
+        assert!(found.iter().any(|d| d.contains("instead of line rate")), "{name}: {found:?}");
+    }
+    // A retreat in the midst of the run.
+    let found = deviations("throughput", Fake { unfit_above_pps: 800_000.0, ..Fake::new() }, &[size("64")]);
+    assert!(found.iter().any(|d| d.contains("instead of line rate")), "{found:?}");
+    // A search without time enough.
+    let found = deviations("throughput", Fake::new(), &[size("64"), ("search_duration_max", secs(1.0))]);
+    assert_eq!(found, ["64 bytes: the search for the throughput ended before its goal was reached"]);
+    // A load that the tester could not offer.
+    let band = Fake { unfit_band_pps: (1_100_000.0, 1_300_000.0), ..Fake::new() };
+    let found = deviations("frame_loss_rate", band, &[size("64")]);
+    assert!(found.len() == 1 && found[0].contains("could not be offered validly"), "{found:?}");
+}
+
 /// Wherever in a search a disturbance falls that lasts for two trials, it is no limit of the router.
 #[test]
 fn a_disturbance_that_has_passed_is_no_upper_bound() {

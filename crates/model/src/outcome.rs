@@ -18,6 +18,10 @@ pub struct Outcome {
     pub verdicts: Vec<Verdict>,
     /// What the reader must know of these figures ("tester-limited", "irregular: no upper bound", "not conformant").
     pub notes: Vec<String>,
+    /// In what the test, as it was done, deviates from its source; [`Started::deviations`](crate::record::Started::deviations) has
+    /// what was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deviations: Vec<String>,
 }
 
 /// A table of the outcome.

@@ -25,8 +25,14 @@ pub fn combine(rounds: &[&TestRecord]) -> Option<TestRecord> {
     let used = if completed.is_empty() { rounds.to_vec() } else { completed };
     let outcomes: Vec<&Outcome> = used.iter().map(|record| &record.outcome).collect();
     let notes = notes(rounds);
-    let mut outcome =
-        Outcome { tables: Vec::new(), plots: Vec::new(), ranks: ranks(rounds), verdicts: verdicts(rounds), notes };
+    let deviations = keys(rounds.iter().flat_map(|record| &record.outcome.deviations).map(String::as_str));
+    let mut outcome = Outcome {
+        ranks: ranks(rounds),
+        verdicts: verdicts(rounds),
+        notes,
+        deviations: deviations.into_iter().map(str::to_owned).collect(),
+        ..Outcome::default()
+    };
     for key in keys(outcomes.iter().flat_map(|o| &o.tables).map(|table| table.key.as_str())) {
         let tables: Vec<&Table> = outcomes.iter().filter_map(|o| o.tables.iter().find(|t| t.key == key)).collect();
         let (table, differ) = combine_tables(&tables);

@@ -14,7 +14,8 @@ pub fn report(view: &View) -> String {
         "layout": LAYOUT,
         "state": view.run.state().to_string(),
         "running": view.run.running,
-        "conformant": view.run.started.conformant,
+        "conformant": view.conformant(),
+        "deviations": view.deviation_lines(),
         "started": view.run.started,
         "ended": view.run.ended,
         "duts": view.duts.iter().map(|d| json!({

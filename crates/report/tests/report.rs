@@ -443,8 +443,8 @@ fn deviations_are_grouped_and_short_in_the_terminal() {
     run.started.deviations = lines.map(str::to_owned).to_vec();
     let view = View::new(&run);
     let expected = [("pause of 100 ms", vec!["Throughput", "Latency"]), ("1 frame size", vec!["Latency"])];
-    assert_eq!(view.deviations()[..2], expected);
-    assert_eq!(view.deviations()[2], ("all of it", vec![]));
+    assert_eq!(view.deviations()[..2], expected.map(|(text, tests)| (text.to_owned(), tests)));
+    assert_eq!(view.deviations()[2], ("all of it".into(), vec![]));
     let text = summary_text(&run, false);
     assert!(text.contains("NOT RFC-conformant (profile quick): 3 deviations, listed in the report\n"), "{text}");
     assert!(!text.contains("pause of"), "{text}");
@@ -453,6 +453,33 @@ fn deviations_are_grouped_and_short_in_the_terminal() {
     assert!(files["report.txt"].contains("\npause of 100 ms \u{2013} Throughput, Latency\n"));
     run.started.conformant = true;
     assert!(!summary_text(&run, false).contains("RFC-conformant"));
+}
+
+#[test]
+fn a_run_that_did_less_than_it_was_asked_is_not_conformant() {
+    let mut asked = synthetic::run(2);
+    (asked.started.conformant, asked.started.deviations) = (true, vec![]);
+    asked.started.profile = "conformant".into();
+    let found = |run: &Run| {
+        let json: serde_json::Value = serde_json::from_str(&report(run)["report.json"]).unwrap();
+        let marked = summary_text(run, false).contains("NOT RFC-conformant (profile conformant): 1 deviation, listed");
+        let green = report(run)["report.html"].contains("RFC durations");
+        assert_eq!((json["conformant"] == false, green), (marked, !marked));
+        json["deviations"].as_array().unwrap().iter().map(|d| d.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(found(&asked).is_empty());
+    let mut retreated = asked.clone();
+    retreated.tests[0].outcome.deviations.push("64 bytes: loads up to 500 kfps instead of line rate".into());
+    let line = "linux: 64 bytes: loads up to 500 kfps instead of line rate \u{2013} Throughput";
+    assert_eq!(found(&retreated), [line]);
+    assert_eq!(found(&synthetic::in_rounds(&retreated, 6)), [line], "once, not once per round");
+    let mut spoilt = asked.clone();
+    spoilt.tests[1].status = TestStatus::Unfit("the host was busy".into());
+    assert_eq!(found(&spoilt), ["linux: not completed \u{2013} Latency"]);
+    // A DUT that dies is the DUT's affair.
+    let mut died = asked.clone();
+    died.tests[1].status = TestStatus::Failed("the DUT died".into());
+    assert!(found(&died).is_empty());
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn head(view: &View) -> Markup {
             }
             p.chips {
                 span class={ "chip " (state) } { "Run " (view.state_text()) }
-                @if started.conformant { span.chip.good { "RFC durations" } }
+                @if view.conformant() { span.chip.good { "RFC durations" } }
             }
             @if let Some(tag) = view.tag() {
                 div.tag role="note" {

@@ -21,8 +21,9 @@ Examples:
   drophammer list tests                              what can be tested, by which procedure
   drophammer report drophammer-runs/latest           write the report of a run again
 
-Exit codes: 0 done; 1 a test failed or a criterion was not met; 2 command line or suite wrong; 3 the machine lacks
-something; 4 results could not be stored; 130 stopped by Ctrl-C. In each case what was measured is kept.";
+Exit codes: 0 done; 1 a test failed or a criterion was missed; 2 command line or suite wrong; 3 the machine lacks
+something; 4 results could not be stored; 5 a criterion is undecided: the rounds do not show whether it is met;
+130 stopped by Ctrl-C. In each case what was measured is kept.";
 
 /// Open router tester: find the rate at which your router drops its first packet.
 #[derive(Debug, Parser)]

@@ -31,6 +31,8 @@ pub enum Exit {
     Environment = 3,
     /// What was measured could not be stored.
     Store = 4,
+    /// Every test was done and no criterion missed, but the rounds leave open whether one is met.
+    Undecided = 5,
     /// Stopped by the user; the report of what was measured is there.
     Interrupted = 130,
 }

@@ -11,6 +11,7 @@ use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
+use drophammer_report::Criteria;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -169,26 +170,31 @@ pub fn run(args: &RunArgs) -> Exit {
 
 /// Writes the report of a run that has ended, and says how it ended.
 pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
-    let exit = match &result {
-        Ok(tally) if tally.failed == 0 && tally.verdicts_failed == 0 => Exit::Good,
-        Ok(_) => Exit::Failed,
-        Err(RunError::Interrupted) => Exit::Interrupted,
-        Err(e @ RunError::Store(_)) => {
-            fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
-        }
-    };
-    match write_report(dir, dir) {
-        Ok(()) => exit,
-        Err(e) if exit == Exit::Good || exit == Exit::Failed => fail(Exit::Store, e),
-        Err(e) => {
-            let _ = fail(Exit::Store, e);
+    let report = write_report(dir, dir);
+    match (result, report) {
+        (Ok(tally), Ok(criteria)) => match (tally.failed, criteria.missed, criteria.undecided) {
+            (0, 0, 0) => Exit::Good,
+            (0, 0, _) => Exit::Undecided,
+            _ => Exit::Failed,
+        },
+        (Ok(_), Err(e)) => fail(Exit::Store, e),
+        (Err(why), report) => {
+            let exit = match why {
+                RunError::Interrupted => Exit::Interrupted,
+                e @ RunError::Store(_) => {
+                    fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
+                }
+            };
+            if let Err(e) = report {
+                let _ = fail(Exit::Store, e);
+            }
             exit
         }
     }
 }
 
-/// Writes the report of the run in `dir` into `out` and prints the summary.
-fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
+/// Writes the report of the run in `dir` into `out` and prints the summary. Returns what became of the suite's criteria.
+fn write_report(dir: &Path, out: &Path) -> Result<Criteria, String> {
     let run = RunReader::open(dir).map_err(|e| e.to_string())?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
@@ -200,13 +206,13 @@ fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
         let shown = std::env::current_dir().ok().and_then(|here| html.strip_prefix(here).ok().map(Path::to_path_buf));
         out!("\nReport: {}", shown.as_deref().unwrap_or(html).display());
     }
-    Ok(())
+    Ok(drophammer_report::criteria(&run))
 }
 
 /// `drophammer report`.
 pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
     match write_report(dir, out.unwrap_or(dir)) {
-        Ok(()) => Exit::Good,
+        Ok(_) => Exit::Good,
         Err(e) => fail(Exit::Usage, e),
     }
 }

@@ -5,9 +5,10 @@
 use crate::Method;
 use crate::columns;
 use crate::episodes::{Episode, bins, episodes};
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
+use crate::route_tests::CONFORMANT;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
@@ -170,7 +171,8 @@ impl Method for SystemRecovery {
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         let overload = shorter(params, &OVERLOAD_DURATION, "overload", 60.0, "RFC 2544 section 26.5");
-        common_deviations(params).into_iter().chain(overload).chain(goal_deviations(params)).collect()
+        let few = fewer(params, &REPEATS, "trials per frame size", 5, CONFORMANT);
+        common_deviations(params).into_iter().chain(overload).chain(few).chain(goal_deviations(params)).collect()
     }
 }
 

@@ -16,6 +16,7 @@ pub mod param;
 pub mod pattern;
 pub mod quantity;
 pub mod record;
+pub mod refutation;
 pub mod registry;
 pub mod role;
 pub mod rounds;

@@ -47,7 +47,8 @@ pub struct Started {
     pub title: String,
     /// Profile used.
     pub profile: String,
-    /// True when trial durations follow the RFCs; false carries a visible tag into every report.
+    /// True when everything that the suite asks for follows the RFCs. What was done may still deviate
+    /// ([`Outcome::deviations`]); either carries a visible tag into every report.
     pub conformant: bool,
     /// Why not, when not: `trials of 1 s instead of 60 s`.
     pub deviations: Vec<String>,

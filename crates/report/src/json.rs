@@ -14,7 +14,8 @@ pub fn report(view: &View) -> String {
         "layout": LAYOUT,
         "state": view.run.state().to_string(),
         "running": view.run.running,
-        "conformant": view.run.started.conformant,
+        "conformant": view.conformant(),
+        "deviations": view.deviation_lines(),
         "started": view.run.started,
         "ended": view.run.ended,
         "duts": view.duts.iter().map(|d| json!({
@@ -62,6 +63,9 @@ fn ranking(view: &View) -> Value {
                 "interval": e.summary.map(|s| bounds(s.interval)),
                 "confidence": e.summary.map(|s| s.confidence),
                 "tester_limited": e.tester_limited(),
+                "refuted": e.figure.iter().flat_map(|f| &f.refuted).map(|r| json!({
+                    "round": r.round, "trial": r.trial, "more": r.more, "text": r.text,
+                })).collect::<Vec<_>>(),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,

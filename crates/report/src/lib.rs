@@ -17,6 +17,7 @@ mod svg;
 mod text;
 pub mod view;
 
+use drophammer_model::statistics::Decision;
 use drophammer_store::Run;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,27 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// What became of the criteria of the suite, each judged over all rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Criteria {
+    /// Met for certain.
+    pub met: usize,
+    /// Missed for certain.
+    pub missed: usize,
+    /// Neither.
+    pub undecided: usize,
+}
+
+/// Counts the criteria of a run, as its report shows them.
+pub fn criteria(run: &Run) -> Criteria {
+    let combined = rounds::combined(run);
+    let count = |decision| {
+        let verdicts = combined.tests.iter().flat_map(|test| &test.outcome.verdicts);
+        verdicts.filter(|verdict| verdict.decision() == decision).count()
+    };
+    Criteria { met: count(Decision::Met), missed: count(Decision::Missed), undecided: count(Decision::Undecided) }
 }
 
 /// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours when

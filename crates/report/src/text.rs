@@ -7,6 +7,7 @@ use crate::grid::{self, Grid};
 use crate::rank::HOW;
 use crate::view::View;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use drophammer_model::statistics::Decision;
 
 fn set(grid: &Grid) -> Table {
     let mut table = Table::new();
@@ -78,7 +79,11 @@ fn head(view: &View, color: bool) -> String {
         }
     }
     for (section, dut, v) in view.verdicts() {
-        let word = if v.pass { paint("PASS", "32", color) } else { paint("FAIL", "1;31", color) };
+        let word = match v.decision() {
+            Decision::Met => paint("PASS", "32", color),
+            Decision::Missed => paint("FAIL", "1;31", color),
+            Decision::Undecided => paint("UNDECIDED", "1;33", color),
+        };
         let line = format!("{} on {}: {}; found {}", section.title, dut.label(), v.criterion, v.found);
         out += &format!("{word}  {}\n", wrap(&plain(&line), WIDTH - 6).replace('\n', "\n      "));
     }

@@ -79,8 +79,6 @@ pub struct Tally {
     pub completed: usize,
     /// Tests that did not.
     pub failed: usize,
-    /// Criteria of the suite that were not met.
-    pub verdicts_failed: usize,
 }
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
@@ -431,8 +429,7 @@ impl Runner<'_> {
             let result = method.run(&mut setup, &test.params, &mut outcome);
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
-            outcome.verdicts.extend(verdicts(test, &outcome));
-            self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
+            outcome.verdicts.extend(verdicts(test, &outcome, &status));
             if result.is_ok() {
                 self.tally.completed += 1;
                 self.elapsed.insert(index, elapsed);

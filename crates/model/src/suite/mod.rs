@@ -289,7 +289,7 @@ pub struct TestConfig {
 }
 
 /// `expect: { throughput_64_pps: ">= 100000" }`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// Key of a [`crate::outcome::RankFigure`].
     pub figure: String,

@@ -10,6 +10,7 @@ use crate::grid;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
 use drophammer_model::quantity::{group_digits, show_duration};
+use drophammer_model::statistics::Decision;
 use drophammer_store::RunState;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
@@ -75,7 +76,7 @@ fn head(view: &View) -> Markup {
             }
             p.chips {
                 span class={ "chip " (state) } { "Run " (view.state_text()) }
-                @if started.conformant { span.chip.good { "RFC durations" } }
+                @if view.conformant() { span.chip.good { "RFC durations" } }
             }
             @if let Some(tag) = view.tag() {
                 div.tag role="note" {
@@ -163,8 +164,13 @@ fn summary(view: &View) -> Markup {
             @if !verdicts.is_empty() {
                 h3 { "Verdicts" }
                 ul.verdicts { @for (section, dut, v) in verdicts {
-                    li class=(if v.pass { "pass" } else { "fail" }) {
-                        b { @if v.pass { "\u{2713} pass" } @else { "\u{2717} fail" } }
+                    @let (class, word) = match v.decision() {
+                        Decision::Met => ("pass", "\u{2713} pass"),
+                        Decision::Missed => ("fail", "\u{2717} fail"),
+                        Decision::Undecided => ("undecided", "? undecided"),
+                    };
+                    li class=(class) {
+                        b { (word) }
                         span { (section.title) " on " (dut_name(dut)) ": " (v.criterion) "; found " (v.found) }
                     }
                 } }

@@ -29,6 +29,7 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
         td.n.best[best] title=[title] {
             span.v { (grid::figure_value(figure, dut)) }
             @if entry.tester_limited() { " " small { "tester-limited" } }
+            @if entry.refuted() { " " small.refuted title=(refutations(entry)) { "refuted" } }
             @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
                 // Keeps the figures of a column of DUTs with and without rank in line.
@@ -40,6 +41,12 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
             }
         }
     }
+}
+
+/// The trials that contradict a figure.
+fn refutations(entry: &Entry) -> String {
+    let all = entry.figure.iter().flat_map(|figure| &figure.refuted);
+    all.map(|refutation| refutation.text.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// Width and height of [`strip`].

@@ -121,6 +121,9 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
                 value: Some(found),
                 higher_is_better: true,
                 tester_limited: limited,
+                capped: false,
+                claim: None,
+                refuted: Vec::new(),
                 resolution: 0.01,
                 scale: Scale::Ratio,
                 least: 0.03,
@@ -150,12 +153,13 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
             events: vec![],
         }],
         ranks,
-        verdicts: vec![Verdict {
-            criterion: "throughput of 64 >= 700,000 fps".into(),
-            pass: rate(dut, 64) >= 700_000.0,
-            found: format!("{:.0} fps", rate(dut, 64)),
-        }],
+        verdicts: vec![Verdict::decided(
+            "throughput of 64 >= 700,000 fps",
+            rate(dut, 64) >= 700_000.0,
+            format!("{:.0} fps", rate(dut, 64)),
+        )],
         notes: vec!["both directions at once; per sending port".into()],
+        deviations: vec![],
     }
 }
 
@@ -214,6 +218,9 @@ fn latency_test(dut: usize) -> Outcome {
             value: (dut != 2).then(|| latency(scale).percentile(99.0).unwrap() as f64 / 1e3),
             higher_is_better: false,
             tester_limited: false,
+            capped: false,
+            claim: None,
+            refuted: Vec::new(),
             resolution: 0.02,
             scale: Scale::Ratio,
             least: 0.03,
@@ -286,6 +293,9 @@ fn flap_test(dut: usize) -> Outcome {
             value: Some(width),
             higher_is_better: false,
             tester_limited: false,
+            capped: false,
+            claim: None,
+            refuted: Vec::new(),
             resolution: 0.01,
             scale: Scale::Ratio,
             least: 0.03,

@@ -9,6 +9,7 @@ use crate::progress::Display;
 use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
+use drophammer_model::visible::{one_line, visible};
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
 use drophammer_store::{RunReader, RunWriter};
@@ -26,7 +27,7 @@ pub const RUNS: &str = "drophammer-runs";
 
 /// Prints an error and returns `exit`.
 pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
-    err!("error: {text}");
+    err!("error: {}", visible(&text.to_string(), &['\n']));
     exit
 }
 
@@ -192,7 +193,7 @@ fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
     for warning in &run.warnings {
-        err!("warning: {warning}");
+        err!("warning: {}", one_line(warning));
     }
     let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
     if let Some(html) = files.first() {

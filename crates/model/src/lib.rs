@@ -24,6 +24,7 @@ pub mod statistics;
 pub mod suite;
 pub mod traffic;
 pub mod trial;
+pub mod visible;
 
 pub use latency::LatencySummary;
 pub use mac::MacAddr;

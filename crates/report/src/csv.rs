@@ -3,6 +3,7 @@
 use crate::view::{MergedPlot, MergedTable, View};
 use drophammer_model::outcome::Cell;
 use drophammer_model::trial::Validity;
+use drophammer_model::visible::{is_hidden, visible};
 use std::collections::HashSet;
 
 /// The names of the files that belong to tables and plots, in the order of [`View::all_sections`] and within each section.
@@ -102,20 +103,42 @@ impl Csv {
     }
 
     fn row(&mut self, fields: &[String]) {
-        let quoted: Vec<String> =
-            fields
-                .iter()
-                .map(|f| {
-                    if f.contains(['"', ',', '\n', '\r']) {
-                        format!("\"{}\"", f.replace('"', "\"\""))
-                    } else {
-                        f.clone()
-                    }
-                })
-                .collect();
+        let quoted: Vec<String> = fields.iter().map(|field| quoted(&inert(field))).collect();
         self.0 += &quoted.join(",");
         self.0 += "\r\n";
     }
+}
+
+/// A field as RFC 4180 writes it. Semicolons and tabs are quoted too, because some spreadsheets separate by them.
+fn quoted(field: &str) -> String {
+    match field.contains(['"', ',', ';', '\t', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+/// The field as no spreadsheet takes it for a formula: numbers stay as they are. In texts, an apostrophe goes before `=`, `+`, `-`
+/// and `@` at the start and after whatever a spreadsheet may take for a separator; hidden characters become visible.
+fn inert(field: &str) -> String {
+    if field.parse::<f64>().is_ok() {
+        return field.to_owned();
+    }
+    let mut out = String::with_capacity(field.len());
+    let mut starts = true;
+    for c in field.chars() {
+        let formula = matches!(c, '=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}');
+        if starts && (formula || matches!(c, '\t' | '\r')) {
+            out.push('\'');
+        }
+        out.push(c);
+        starts = matches!(c, ',' | ';' | '|' | '\t' | '\n' | '\r' | '"') || (starts && is_blank(c));
+    }
+    visible(&out, &['\n', '\t', '\r'])
+}
+
+/// Is this nothing to a spreadsheet that looks for the start of a formula?
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || is_hidden(c)
 }
 
 /// A cell for machines: nothing is an empty field, numbers are as stored.
@@ -322,6 +345,28 @@ mod tests {
         let mut csv = Csv::new(&["a".into()]);
         csv.row(&["x,\"y\"\nz".into(), String::new()]);
         assert_eq!(csv.0, "a\r\n\"x,\"\"y\"\"\nz\",\r\n");
+    }
+
+    #[test]
+    fn no_field_is_a_formula_and_numbers_stay() {
+        for (field, written) in [
+            ("=HYPERLINK(\"http://x\")", "'=HYPERLINK(\"http://x\")"),
+            (" +1+cmd|' /C calc'!A0", " '+1+cmd|' /C calc'!A0"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("-2+3", "'-2+3"),
+            ("\t=1", "'\t'=1"),
+            ("a;=1", "a;'=1"),
+            ("a\n=1", "a\n'=1"),
+            ("\u{202e}=1", "\\u{202e}'=1"),
+            ("a\u{1b}[2J", "a\\u{1b}[2J"),
+            ("-5.25", "-5.25"),
+            ("+1e-9", "+1e-9"),
+            ("throughput of 64 >= 700,000 fps", "throughput of 64 >= 700,000 fps"),
+            ("a-b", "a-b"),
+        ] {
+            assert_eq!(inert(field), written, "{field:?}");
+        }
+        assert_eq!(quoted("a;b"), "\"a;b\"");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use crate::rank::HOW;
 use crate::view::View;
 use drophammer_model::statistics::Figure;
+use drophammer_model::visible::is_hidden;
 use serde_json::{Value, json};
+use std::fmt::Write;
 
 /// Version of the layout of `report.json`; raised when a field changes its meaning or goes away.
 const LAYOUT: u32 = 2;
@@ -34,7 +36,23 @@ pub fn report(view: &View) -> String {
         "problems": view.problems(),
         "warnings": view.run.warnings,
     });
-    format!("{value:#}\n")
+    escaped(&format!("{value:#}\n"))
+}
+
+/// JSON text with hidden characters, which can stand in strings only, as `\u202e`: the values are the same, and a terminal
+/// can show it.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// A number, or an object with the bounds that are known.

@@ -10,6 +10,7 @@ use crate::grid;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
 use drophammer_model::quantity::{group_digits, show_duration};
+use drophammer_model::visible::visible;
 use drophammer_store::RunState;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
@@ -51,7 +52,8 @@ pub fn page(view: &View) -> String {
             }
         }
     };
-    markup.into_string()
+    // A text that turns its own direction around, or takes no room, would do the same to what stands around it.
+    visible(&markup.into_string(), &['\n', '\t'])
 }
 
 fn head(view: &View) -> Markup {

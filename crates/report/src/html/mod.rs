@@ -1,5 +1,6 @@
 //! The HTML report: one file that needs no network, readable without script.
 
+mod data;
 mod plots;
 mod tables;
 mod trials;
@@ -9,6 +10,7 @@ use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
+use data::Data;
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::visible::visible;
 use drophammer_store::RunState;
@@ -16,12 +18,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("sort.js");
+const SCRIPT: &str = include_str!("page.js");
 /// Nothing is ever fetched, whatever a DUT wrote into its configuration.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// The whole page.
-pub fn page(view: &View) -> String {
+/// The whole page; `files` are the CSV files.
+pub fn page(view: &View, files: &[(String, String)]) -> String {
+    let data = Data::new(files);
     let started = &view.run.started;
     let names = Names::new(view);
     let markup = html! {
@@ -40,13 +43,14 @@ pub fn page(view: &View) -> String {
                     (head(view))
                     (summary(view))
                     @for (n, section) in view.all_sections().enumerate() {
-                        (self::section(view, section, (&names.tables[n], &names.plots[n])))
+                        (self::section(view, section, (&names.tables[n], &names.plots[n]), &data))
                     }
                     (duts(view))
                     (environment(view))
                     (invalid(view))
                     (remarks(view))
-                    footer { "Made by Drophammer from the stored run; figures in full precision are in report.json and csv/." }
+                    (data.section())
+                    footer { "Made by Drophammer from the stored run." }
                 }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -96,6 +100,7 @@ fn head(view: &View) -> Markup {
                 @for s in view.all_sections() { a href={ "#" (anchor(s)) } { (s.title) } }
                 a href="#duts" { "Devices" }
                 a href="#environment" { "Environment" }
+                a href="#data" { "Data" }
             }
         }
     }
@@ -194,7 +199,7 @@ fn overall(view: &View, dut: usize) -> Markup {
 }
 
 /// `tables` and `plots` are the names of their CSV files.
-fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String])) -> Markup {
+fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String]), data: &Data) -> Markup {
     let trials: Vec<_> = section.results.iter().flat_map(|r| r.trials.iter().copied()).collect();
     let invalid = trials.iter().filter(|t| !t.result.validity.is_valid()).count();
     let of_tester = section.results.iter().all(|r| r.dut >= view.duts.len());
@@ -210,20 +215,20 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                     @if !r.trials.is_empty() { "; " (r.trials.len()) " trials stored" } }
             }
             @if !section.plots.is_empty() {
-                div.plots { @for (p, file) in section.plots.iter().zip(plots) { (plots::figure(view, p, file)) } }
+                div.plots { @for (p, file) in section.plots.iter().zip(plots) { (plots::figure(view, p, &data.link(file, "CSV"))) } }
             }
             @if invalid > 0 { p.muted {
                 (invalid) " of " (trials.len()) " trials of this test were invalid because of the tester. \
                  They are not used in any figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " or plot" } ". "
                 a href="#invalid" { "Reasons" }
             } }
-            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, t, file)) }
+            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, t, (file, data))) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
             }
             @if !trials.is_empty() {
-                details.all { summary { "All " (trials.len()) " trials of this test" } (trials::list(&trials)) }
+                (trials::list(&trials))
             }
             @if section.results.iter().any(|r| r.record.is_some()) {
                 details { summary { "Parameters" }
@@ -259,11 +264,6 @@ fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
 /// A stored number of seconds, which may be anything, as a duration.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
-}
-
-/// A link to a file of figures beside the page.
-fn csv_link(file: &str) -> Markup {
-    html! { a.csv href={ "csv/" (file) } title={ "all of it in full precision: csv/" (file) } { "CSV" } }
 }
 
 fn duts(view: &View) -> Markup {

@@ -1,5 +1,6 @@
 //! Tables of the HTML report.
 
+use super::data::Data;
 use super::trials;
 use crate::format::{DASH, cell};
 use crate::grid;
@@ -83,13 +84,13 @@ fn sort_key(cell: &Cell) -> String {
 
 /// A merged table. Each row is a `tbody` of its own and names its trials, which the list of all trials has in full.
 /// `file` is the CSV file with all rows.
-pub fn merged(view: &View, table: &MergedTable, file: &str) -> Markup {
+pub fn merged(view: &View, table: &MergedTable, (file, data): (&str, &Data)) -> Markup {
     let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let traced = table.rows.iter().any(|r| !r.trials.is_empty());
     let (rows, beyond) = (table.shown().0, table.beyond(view));
     html! {
-        h3 { (table.title) " " (super::csv_link(file)) }
+        h3 { (table.title) " " (data.link(file, "CSV")) }
         div.scroll { table.sortable {
             thead { tr {
                 th scope="col" { "DUT" }
@@ -115,7 +116,7 @@ pub fn merged(view: &View, table: &MergedTable, file: &str) -> Markup {
             } }
         } }
         @if !beyond.is_empty() {
-            p.muted { @for line in &beyond { (line) ". " } "All of them are in " a href={ "csv/" (file) } { "csv/" (file) } "." }
+            p.muted { @for line in &beyond { (line) ". " } "All of them are in " (data.link(file, file)) "." }
         }
     }
 }

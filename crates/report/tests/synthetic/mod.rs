@@ -420,3 +420,33 @@ pub fn in_rounds(run: &Run, rounds: u32) -> Run {
     }
     all
 }
+
+/// Repeats the trials of a run, and the rows and dots that name them, until it has this many.
+pub fn lengthen(run: &mut Run, trials: usize) {
+    let original = run.clone();
+    let last = original.trials.iter().map(|t| t.result.trial).max().unwrap_or(0);
+    for turn in 1.. {
+        let shift = turn * (last + 1);
+        for t in &original.trials {
+            if run.trials.len() >= trials {
+                return;
+            }
+            let mut t = t.clone();
+            t.result.trial += shift;
+            run.trials.push(t);
+        }
+        for (test, old) in run.tests.iter_mut().zip(&original.tests) {
+            for (table, old) in test.outcome.tables.iter_mut().zip(&old.outcome.tables) {
+                for (row, old) in table.rows.iter_mut().zip(&old.rows) {
+                    row.trials.extend(old.trials.iter().map(|n| n + shift));
+                }
+            }
+            for (plot, old) in test.outcome.plots.iter_mut().zip(&old.outcome.plots) {
+                for (series, old) in plot.series.iter_mut().zip(&old.series).filter(|(s, _)| s.dots) {
+                    let again = old.points.iter().map(|p| Point { trial: p.trial.map(|n| n + shift), ..p.clone() });
+                    series.points.extend(again);
+                }
+            }
+        }
+    }
+}

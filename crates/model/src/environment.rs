@@ -1,5 +1,6 @@
 //! Under which conditions a run was made. No result without its conditions.
 
+use crate::medium::Medium;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -37,6 +38,10 @@ pub struct Environment {
 
 fn one() -> u32 {
     1
+}
+
+fn is_ethernet(medium: &Medium) -> bool {
+    *medium == Medium::Ethernet
 }
 
 fn is_one(count: &u32) -> bool {
@@ -92,6 +97,9 @@ pub struct PortRecord {
     pub mtu: u32,
     /// Speed for which loads are computed, in bit/s.
     pub speed_bps: u64,
+    /// What the line carries beside frames; runs of before this was recorded had Ethernet, or their rates in bits are not exact.
+    #[serde(default, skip_serializing_if = "is_ethernet")]
+    pub medium: Medium,
     /// MAC address of the tester's host on this port.
     pub mac: String,
     /// Address of the tester's host and of the DUT, per family: `198.18.1.2 -> 198.18.1.1`.

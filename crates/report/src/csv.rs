@@ -1,6 +1,7 @@
 //! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
 
-use crate::view::{MergedPlot, MergedTable, View};
+use crate::rates::{self, Added};
+use crate::view::{MergedPlot, MergedTable, Section, View};
 use drophammer_model::outcome::Cell;
 use drophammer_model::trial::Validity;
 use drophammer_model::visible::{is_hidden, visible};
@@ -36,7 +37,7 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     let names = Names::new(view);
     let mut out = vec![("summary.csv".to_owned(), ranks(view)), ("trials.csv".to_owned(), trials(view))];
     for (n, section) in view.all_sections().enumerate() {
-        let tables = section.tables.iter().map(|t| table(view, t));
+        let tables = section.tables.iter().map(|t| table(view, section, t));
         out.extend(names.tables[n].iter().cloned().zip(tables));
         let plots = section.plots.iter().map(|p| plot(view, p));
         out.extend(names.plots[n].iter().cloned().zip(plots));
@@ -44,14 +45,15 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     out
 }
 
-fn table(view: &View, table: &MergedTable) -> String {
+fn table(view: &View, section: &Section, table: &MergedTable) -> String {
+    let added = Added::new(view, section, table);
     let mut head = vec!["dut".to_owned()];
-    head.extend(table.columns.iter().map(|c| c.key.clone()));
+    head.extend(table.columns.iter().copied().chain(&added.columns).map(|c| c.key.clone()));
     head.extend(["marks".into(), "trials".into()]);
     let mut csv = Csv::new(&head);
-    for r in &table.rows {
+    for (r, more) in table.rows.iter().zip(&added.rows) {
         let mut row = vec![view.dut(r.dut).name.to_owned()];
-        row.extend(r.cells.iter().map(|c| raw(c)));
+        row.extend(r.cells.iter().copied().chain(more).map(raw));
         row.push(r.marks.join("; "));
         row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
         csv.row(&row);
@@ -183,13 +185,16 @@ fn ranks(view: &View) -> String {
         "resolution",
         "rank",
         "tied",
+        "l2_mbps",
+        "line_percent",
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
     // An end that is not known is an empty cell.
     let end = |value: Option<f64>| value.filter(|v| v.is_finite()).map(|v| v.to_string()).unwrap_or_default();
     for f in &view.ranking.figures {
-        for (dut, e) in view.duts.iter().zip(&f.entries) {
+        for (index, (dut, e)) in view.duts.iter().zip(&f.entries).enumerate() {
+            let rate = rates::of_figure(view, f, index);
             csv.row(&[
                 f.key.clone(),
                 f.unit.clone(),
@@ -206,6 +211,8 @@ fn ranks(view: &View) -> String {
                 e.figure.as_ref().map(|f| f.resolution.to_string()).unwrap_or_default(),
                 text(e.rank),
                 e.tied.to_string(),
+                end(rate.map(|r| r.l2_mbps)),
+                end(rate.map(|r| r.line_percent)),
             ]);
         }
     }
@@ -226,6 +233,8 @@ fn ranks(view: &View) -> String {
             String::new(),
             text(o.rank),
             o.tied.to_string(),
+            String::new(),
+            String::new(),
         ]);
     }
     csv.0

@@ -1,7 +1,9 @@
 //! `report.json`: everything that a machine may want, raw.
 
 use crate::rank::HOW;
+use crate::rates::{self, Added};
 use crate::view::View;
+use drophammer_model::outcome::Column;
 use drophammer_model::statistics::Figure;
 use drophammer_model::visible::is_hidden;
 use serde_json::{Value, json};
@@ -72,7 +74,7 @@ fn ranking(view: &View) -> Value {
             "higher_is_better": f.higher_is_better,
             "detectable": f.detectable,
             "compared_by": if f.by_difference { "difference" } else { "ratio" },
-            "duts": f.entries.iter().enumerate().map(|(d, e)| json!({
+            "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
                 "dut": name(d),
                 "value": e.value(),
                 "rounds": e.rounds.iter().map(|round| round.figure().map(bounds)).collect::<Vec<_>>(),
@@ -83,6 +85,8 @@ fn ranking(view: &View) -> Value {
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,
+                "l2_mbps": rate.map(|r| r.l2_mbps),
+                "line_percent": rate.map(|r| r.line_percent),
             })).collect::<Vec<_>>(),
         })
     });
@@ -107,13 +111,15 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
         })
     });
     let tables = section.tables.iter().map(|t| {
+        let added = Added::new(view, section, t);
+        let columns: Vec<&Column> = t.columns.iter().copied().chain(&added.columns).collect();
         json!({
             "key": t.key,
             "title": t.title,
-            "columns": t.columns,
-            "rows": t.rows.iter().map(|r| json!({
+            "columns": columns,
+            "rows": t.rows.iter().zip(&added.rows).map(|(r, more)| json!({
                 "dut": view.dut(r.dut).name,
-                "cells": t.columns.iter().zip(&r.cells).map(|(c, v)| (c.key.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
+                "cells": columns.iter().zip(r.cells.iter().copied().chain(more)).map(|(c, v)| (c.key.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
                 "marks": r.marks,
                 "trials": r.row.trials,
             })).collect::<Vec<_>>(),

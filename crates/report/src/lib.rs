@@ -12,6 +12,7 @@ mod json;
 mod junit;
 mod merge;
 pub mod rank;
+mod rates;
 pub mod rounds;
 mod svg;
 mod text;

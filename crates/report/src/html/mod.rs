@@ -222,7 +222,7 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                  They are not used in any figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " or plot" } ". "
                 a href="#invalid" { "Reasons" }
             } }
-            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, t, (file, data))) }
+            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, section, t, (file, data))) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }

@@ -1,5 +1,8 @@
 //! A run made up in code, with every kind of plot, mark and ending. Its figures are nobody's results.
 
+// Each test file uses its own part of this.
+#![allow(dead_code)]
+
 use drophammer_model::environment::{DutRecord, Environment, PortRecord};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::outcome::{
@@ -374,6 +377,7 @@ pub fn run(duts: usize) -> Run {
                 queues: 1,
                 mtu: 1500,
                 speed_bps: 10_000_000_000,
+                medium: drophammer_model::medium::Medium::Ethernet,
                 mac: "02:00:00:00:00:01".into(),
                 addresses: vec!["198.18.1.2 -> 198.18.1.1".into()],
             }],
@@ -449,4 +453,11 @@ pub fn lengthen(run: &mut Run, trials: usize) {
             }
         }
     }
+}
+
+/// A page without the CSV files in it.
+pub fn without_data(html: &str) -> String {
+    let mut parts = html.split("href=\"data:");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |page, part| page + &part[part.find('"').unwrap()..])
 }

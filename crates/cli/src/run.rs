@@ -178,7 +178,7 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
         }
     };
     match write_report(dir, dir) {
-        Ok(()) => exit,
+        Ok(_) => exit,
         Err(e) if exit == Exit::Good || exit == Exit::Failed => fail(Exit::Store, e),
         Err(e) => {
             let _ = fail(Exit::Store, e);
@@ -187,8 +187,8 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
     }
 }
 
-/// Writes the report of the run in `dir` into `out` and prints the summary.
-fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
+/// Writes the report of the run in `dir` into `out`, prints the summary and returns the page.
+fn write_report(dir: &Path, out: &Path) -> Result<Option<PathBuf>, String> {
     let run = RunReader::open(dir).map_err(|e| e.to_string())?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
@@ -196,17 +196,30 @@ fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
         err!("warning: {}", one_line(warning));
     }
     let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
-    if let Some(html) = files.first() {
-        let shown = std::env::current_dir().ok().and_then(|here| html.strip_prefix(here).ok().map(Path::to_path_buf));
-        out!("\nReport: {}", shown.as_deref().unwrap_or(html).display());
+    let html = files.into_iter().next();
+    if let Some(html) = &html {
+        out!("\nReport: {}", from_here(html).display());
     }
-    Ok(())
+    Ok(html)
+}
+
+/// The path from the current folder, where it is below.
+fn from_here(path: &Path) -> PathBuf {
+    let below = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf));
+    below.unwrap_or_else(|| path.to_owned())
 }
 
 /// `drophammer report`.
-pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
+pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Exit {
     match write_report(dir, out.unwrap_or(dir)) {
-        Ok(()) => Exit::Good,
+        Ok(Some(html)) if pdf => match crate::pdf::print(&html) {
+            Ok(pdf) => {
+                out!("PDF: {}", from_here(&pdf).display());
+                Exit::Good
+            }
+            Err(e) => fail(Exit::Environment, e),
+        },
+        Ok(_) => Exit::Good,
         Err(e) => fail(Exit::Usage, e),
     }
 }

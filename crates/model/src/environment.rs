@@ -48,6 +48,27 @@ fn is_one(count: &u32) -> bool {
     *count == 1
 }
 
+/// What the author of the suite says of it: facts by name, in the order of the suite.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Of the run: by whom, where.
+    pub facts: Vec<(String, String)>,
+    /// Of single DUTs, by their names: serial number, year.
+    pub duts: Vec<(String, Vec<(String, String)>)>,
+}
+
+impl About {
+    /// Does it say nothing?
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.duts.is_empty()
+    }
+
+    /// The facts of the DUT of this name.
+    pub fn dut(&self, name: &str) -> &[(String, String)] {
+        self.duts.iter().find(|(dut, _)| dut == name).map_or(&[], |(_, facts)| facts)
+    }
+}
+
 /// What is known of one DUT as it was tested.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DutRecord {

@@ -326,6 +326,7 @@ pub fn run(duts: usize) -> Run {
             time: "2026-11-21T03:44:55Z".into(),
             suite: "quick-look".into(),
             title: "Software routers, a quick look (made-up figures)".into(),
+            about: Default::default(),
             profile: "quick".into(),
             conformant: false,
             deviations: vec!["trials of 1 s instead of 60 s".into(), "1 repetition instead of 20".into()],

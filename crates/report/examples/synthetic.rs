@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => routes::add(&mut run, 100_000),
         Some(trials) => synthetic::lengthen(&mut run, trials.parse()?),
     }
+    let run = synthetic::in_rounds(&run, 6);
     for path in drophammer_report::write_all(&run, dir.as_ref())? {
         println!("{}", path.display());
     }

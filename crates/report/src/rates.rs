@@ -11,7 +11,7 @@ use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::trial::{Family, FlowSpec};
 
 /// Beginnings of the keys of columns that say what a DUT forwards per sending port.
-const FORWARDED: [&str; 5] = ["throughput", "pdr", "forwarding", "ceiling", "rate_pps"];
+const FORWARDED: [&str; 4] = ["throughput", "pdr", "forwarding", "rate_pps"];
 
 /// A trial tells something of the DUT's work at a figure if it forwarded at least this share of the figure.
 const NEAR: f64 = 0.75;
@@ -80,9 +80,14 @@ impl Line {
     }
 }
 
+fn is_figure(key: &str) -> bool {
+    // Conditional throughput is a rate seen within a trial of a search, no figure of its own.
+    FORWARDED.iter().any(|start| key.starts_with(start)) && !key.contains("conditional")
+}
+
 /// Does this column say what a DUT forwards, in frames per second?
 pub fn is_forwarded(column: &Column) -> bool {
-    column.unit == "fps" && FORWARDED.iter().any(|start| column.key.starts_with(start))
+    column.unit == "fps" && is_figure(&column.key)
 }
 
 fn value(cell: &Cell) -> Option<f64> {
@@ -101,7 +106,7 @@ pub fn of_cell(view: &View, row: &MergedRow, cell: &Cell) -> Option<Rate> {
 
 /// The figure of a DUT in other terms: its frame size is part of its key, its line that of the trials with this size.
 pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
-    if figure.unit != "fps" || !FORWARDED.iter().any(|start| figure.key.starts_with(start)) {
+    if figure.unit != "fps" || !is_figure(&figure.key) {
         return None;
     }
     let size = figure.key.split('_').find_map(|word| word.parse::<PacketSize>().ok())?;

@@ -1,11 +1,11 @@
 //! The HTML report: one file that needs no network, readable without script.
 
 mod data;
+mod first;
 mod plots;
 mod tables;
 mod trials;
 
-use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
+/// Characters of a name that get a line of their own.
+const LONG: usize = 24;
 /// Nothing is ever fetched, whatever a DUT wrote into its configuration.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
@@ -95,6 +97,7 @@ fn head(view: &View) -> Markup {
                     ul { @for p in &problems { li { (p) } } }
                 }
             }
+            (first::screen(view))
             nav {
                 a href="#summary" { "Summary" }
                 @for s in view.all_sections() { a href={ "#" (anchor(s)) } { (s.title) } }
@@ -128,8 +131,6 @@ fn summary(view: &View) -> Markup {
     html! {
         section #summary {
             h2 { "Summary" }
-            @let said = conclusion(view);
-            @if !said.is_empty() { p.conclusion { @for sentence in &said { (sentence) " " } } }
             @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
             @else {
                 div.scroll { table.summary {
@@ -181,7 +182,9 @@ fn summary(view: &View) -> Markup {
 }
 
 fn dut_name(dut: &DutView) -> Markup {
-    html! { (dut.name) @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
+    // Short names stay on one line; one that is too long for a column must not make the column so wide.
+    let class = if dut.name.chars().count() > LONG { "who long" } else { "who" };
+    html! { span class=(class) { (dut.name) } @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
 }
 
 fn overall(view: &View, dut: usize) -> Markup {

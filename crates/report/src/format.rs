@@ -67,6 +67,10 @@ pub fn cell(cell: &Cell, unit: &str) -> String {
         // Frame sizes are written 1518 everywhere.
         Cell::Count(n) if *n < 10_000 && unit == "bytes" => n.to_string(),
         Cell::Count(n) => group_digits(*n),
+        Cell::Number(x) if unit == "bit/s" && x.abs() >= 1e6 => match x.abs() {
+            size if size >= 1e9 => format!("{} G", number(x / 1e9, "")),
+            _ => format!("{} M", number(x / 1e6, "")),
+        },
         Cell::Number(x) => number(*x, unit),
         Cell::Text(t) if t.is_empty() => DASH.into(),
         Cell::Text(t) => t.clone(),
@@ -139,6 +143,8 @@ mod tests {
         }
         assert_eq!(cell(&Cell::None, "fps"), DASH);
         assert_eq!(cell(&Cell::Count(0), "fps"), "0");
+        assert_eq!(cell(&Cell::Number(195_166_272.4), "bit/s"), "195.2 M");
+        assert_eq!(cell(&Cell::Number(12e9), "bit/s"), "12 G");
         assert_eq!(nanoseconds(1_234.0), "1.234 µs");
         assert_eq!(plain("a\x1b[31mb\nc"), "a\\u{1b}[31mb c");
         assert_eq!(plain(&"x".repeat(LONGEST)), "x".repeat(LONGEST));

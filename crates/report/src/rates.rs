@@ -35,13 +35,13 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `149 Mbit/s, 1.95 % of the line`.
+    /// `149 Mbit/s, 1.95 % of line`, with spaces that keep a number and its unit together.
     pub fn text(self) -> String {
         let (bits, unit) = match self.l2_mbps {
             mbps if mbps >= 1e3 => (mbps / 1e3, "Gbit/s"),
             mbps => (mbps, "Mbit/s"),
         };
-        format!("{} {unit}, {} % of line", number(bits, ""), number(self.line_percent, "%"))
+        format!("{}\u{a0}{unit}, {}\u{a0}% of line", number(bits, ""), number(self.line_percent, "%"))
     }
 }
 

@@ -53,6 +53,8 @@ fn hostile_run(first: usize) -> Run {
     }
     started.deviations.push(source.next());
     started.command.push(source.next());
+    started.about.facts.push((source.next(), source.next()));
+    started.about.duts.push((renamed("frr"), vec![(source.next(), source.next())]));
     started.duts.iter_mut().for_each(|d| *d = renamed(d));
     started.tests.iter_mut().for_each(|(_, title)| *title = source.next());
     let e = &mut started.environment;

@@ -69,7 +69,7 @@ fn ethernet_has_preamble_and_gap_on_the_line_and_the_fcs_in_the_bits() {
     close(&figure["line_percent"], rate(0, 64) * 84.0 * 8.0 / 1e10 * 100.0);
     assert_eq!(json["ranking"]["figures"][2]["unit"], "\u{b5}s");
     assert_eq!(json["ranking"]["figures"][2]["duts"][0]["l2_mbps"], Value::Null, "a time has no bits");
-    assert!(html.contains("414.3 Mbit/s, 5.44 % of line"), "{html}");
+    assert!(html.contains("414.3\u{a0}Mbit/s, 5.44\u{a0}% of line"), "{html}");
     assert!(csv.starts_with("dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,throughput_l2_mbps,throughput_line_percent,frames_per_cpu_s,marks,trials\r\n"), "{csv}");
 }
 

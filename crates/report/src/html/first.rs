@@ -61,11 +61,11 @@ fn carrying<'a>(view: &'a View) -> Vec<&'a Ranked> {
 }
 
 /// Width of a drawing in its own units.
-const WIDTH: f64 = 380.0;
+const WIDTH: f64 = 388.0;
 /// Height of the row of a DUT.
 const ROW: f64 = 30.0;
 /// Where the scale begins and ends.
-const SCALE: (f64, f64) = (104.0, 296.0);
+const SCALE: (f64, f64) = (104.0, 286.0);
 
 /// A figure, a row per DUT: a dot per round, a bar for the interval, a mark and the number for the median.
 fn key(view: &View, figure: &Ranked) -> Markup {
@@ -146,7 +146,10 @@ fn devices(view: &View) -> Markup {
             }
             @if view.duts.len() > ROWS { dt { "\u{2026}" } dd { a href="#duts" { (view.duts.len() - ROWS) " more" } } }
             @for (name, text) in &about.facts { dt { (name) } dd { (text) } }
-            @if !e.drophammer.is_empty() { dt { "Tester" } dd { "Drophammer " (e.drophammer) @if !e.cpu_model.is_empty() { ", " (e.cpu_model) } } }
+            @if !e.drophammer.is_empty() { dt { "Tester" } dd {
+                "Drophammer " (e.drophammer)
+                @for text in [&e.kernel, &e.cpu_model].into_iter().filter(|t| !t.trim().is_empty()) { ", " (shorten(text, 60)) }
+            } }
         }
     }
 }
@@ -158,8 +161,8 @@ fn topology(view: &View, ports: &[PortRecord]) -> Markup {
     let dut = if let [dut] = &view.duts[..] { name(dut.name) } else { format!("{} DUTs in turn", view.duts.len()) };
     let line = |p: &PortRecord| {
         let speed = if p.speed_bps == 0 { String::new() } else { Bandwidth(p.speed_bps).to_string() };
-        let parts = [speed, p.driver.clone(), p.backend.clone()];
-        let text = parts.iter().filter(|t| !t.trim().is_empty()).cloned().collect::<Vec<_>>().join(", ");
+        let parts = [speed.as_str(), p.backend.as_str()];
+        let text = parts.into_iter().filter(|t| !t.trim().is_empty()).collect::<Vec<_>>().join(", ");
         text.chars().take(32).collect::<String>()
     };
     html! {

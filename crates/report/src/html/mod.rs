@@ -133,7 +133,7 @@ fn summary(view: &View) -> Markup {
             h2 { "Summary" }
             @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
             @else {
-                div.scroll { table.summary {
+                div.scroll { table.summary.many[view.duts.len() > 2] {
                     thead { tr {
                         th scope="col" { "Figure" }
                         @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }

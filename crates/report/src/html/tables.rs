@@ -16,6 +16,9 @@ use maud::{Markup, html};
 /// So many trials of a row are named at once; more open by a click.
 const FEW: usize = 3;
 
+/// Characters of a text that may stand on one line of a table.
+const WIDE: usize = 40;
+
 /// The text, or a dash.
 pub fn or_dash(text: &str) -> &str {
     if text.trim().is_empty() { DASH } else { text }
@@ -84,6 +87,11 @@ fn sort_key(cell: &Cell) -> String {
     }
 }
 
+/// Is this a text that must not make its column so wide?
+fn is_long(cell: &Cell) -> bool {
+    matches!(cell, Cell::Text(text) if text.chars().count() > WIDE)
+}
+
 /// A merged table. Each row is a `tbody` of its own and names its trials, which the list of all trials has in full.
 /// `file` is the CSV file with all rows.
 pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data): (&str, &Data)) -> Markup {
@@ -112,7 +120,7 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
                 tr {
                     th scope="row" { (super::dut_name(view.dut(row.dut))) }
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
-                        td.n[*n] data-v=(sort_key(value)) {
+                        td.n[*n].wrap[is_long(value)] data-v=(sort_key(value)) {
                             (cell(value, &column.unit))
                             @if rates::is_forwarded(column) && let Some(rate) = rates::of_cell(view, row, value) { small.also { (rate.text()) } }
                         }

@@ -41,11 +41,11 @@ impl Device for Boaster {
         None
     }
 
-    fn counters(&mut self) -> BTreeMap<String, u64> {
-        let mut counters = self.device.counters();
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
+        let mut counters = self.device.counters()?;
         self.readings += 1;
         *counters.entry(self.counter.into()).or_default() += self.readings;
-        counters
+        Ok(counters)
     }
 }
 

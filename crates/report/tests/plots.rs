@@ -258,9 +258,9 @@ fn what_is_too_large_for_the_page_is_beside_it() {
     let mut run = run(1);
     let plot = &mut run.tests[0].outcome.plots[0];
     let point = |i: u32| Point { x: f64::from(i) / 3.0, y: f64::from(i % 977) / 7.0, ..Default::default() };
-    plot.series[0].points = (0..150_000).map(point).collect();
+    plot.series[0].points = (0..220_000).map(point).collect();
     let [html, csv] = files(&run, &["report.html", "csv/plot-skyline.csv"]).try_into().unwrap();
-    assert!(csv.len() > 4 << 20);
+    assert!(csv.len() > 6 << 20);
     assert!(html.len() < 8 << 20, "{}", html.len());
     assert!(html.contains("href=\"csv/plot-skyline.csv\"") && !html.contains("download=\"plot-skyline.csv\""));
     assert!(

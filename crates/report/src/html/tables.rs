@@ -114,7 +114,7 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
                     }
                 }
                 @if marked { th scope="col" { "Marks" } }
-                @if traced { th scope="col" { "Each trial" } }
+                @if traced { th.refs scope="col" { "Each trial" } }
             } }
             @for (i, row) in rows.iter().enumerate() { tbody.next[i > 0 && rows[i - 1].dut != row.dut] {
                 tr {

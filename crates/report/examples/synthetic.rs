@@ -1,7 +1,6 @@
 //! Writes the report of a made-up run: `cargo run -p drophammer-report --example synthetic -- FOLDER [DUTS] [TRIALS]`.
 
 #[path = "../tests/synthetic/mod.rs"]
-#[allow(dead_code)]
 mod synthetic;
 
 #[path = "../tests/synthetic/routes.rs"]

@@ -1,6 +1,5 @@
 //! Names and texts from suites, DUTs and kernels that try to be markup, formulas or terminal commands.
 
-#[allow(dead_code)]
 mod synthetic;
 
 use drophammer_model::environment::DutRecord;

@@ -1,6 +1,5 @@
 //! Plots of routes: skylines, stairs, sorted curves, their events, and long series and lists.
 
-#[allow(dead_code)]
 mod synthetic;
 
 #[path = "synthetic/routes.rs"]

@@ -1,6 +1,5 @@
 //! Rates in bits, as shares of the line, and per second of the DUT's processor.
 
-#[allow(dead_code)]
 mod synthetic;
 
 use drophammer_model::medium::Medium;

@@ -74,13 +74,19 @@ for were sent; 2 the command line is wrong; 3 an interface cannot be used or a n
         what: Listing,
     },
     /// Write the report of a stored run again, also of an interrupted run
-    #[command(after_help = "Example:\n  drophammer report drophammer-runs/latest")]
+    #[command(after_help = "\
+Examples:
+  drophammer report drophammer-runs/latest
+  drophammer report drophammer-runs/latest --pdf     report.pdf beside report.html; needs Chromium or Google Chrome")]
     Report {
         /// Folder of the run
         dir: PathBuf,
         /// Folder for the report files, if not the run's own
         #[arg(long)]
         out: Option<PathBuf>,
+        /// Print the page to report.pdf too, with a browser of this machine and without network
+        #[arg(long)]
+        pdf: bool,
     },
     /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\

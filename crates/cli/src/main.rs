@@ -10,6 +10,7 @@ mod describe;
 mod diagnostics;
 mod observer;
 mod output;
+mod pdf;
 mod progress;
 mod run;
 mod selftest;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Command::Check(args) => suite_file::check(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),
-        Command::Report { dir, out } => run::report(&dir, out.as_deref()),
+        Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => run::uml_guest(&arguments),

@@ -396,3 +396,20 @@ fn output_that_cannot_be_written_is_an_error() {
     assert_eq!(output.status.code(), Some(4));
     assert!(text(&output.stderr).contains("cannot write to standard output"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_pdf_needs_a_browser_and_says_so() {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/stored_run/format-1");
+    let out = tempfile::tempdir().expect("a folder");
+    let output = drophammer()
+        .args(["report", "--pdf", "--out"])
+        .arg(out.path())
+        .arg(stored)
+        .env("PATH", out.path())
+        .output()
+        .expect("the command starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no browser to print a PDF with: install Chromium"), "{said}");
+    assert!(out.path().join("report.html").is_file() && !out.path().join("report.pdf").exists());
+}

@@ -7,10 +7,10 @@
 
 pub mod capabilities;
 pub mod environment;
+pub mod held_up;
 pub mod latency;
 pub mod mac;
 pub mod medium;
-pub mod held_up;
 pub mod outcome;
 pub mod param;
 pub mod pattern;
@@ -26,6 +26,7 @@ pub mod statistics;
 pub mod suite;
 pub mod traffic;
 pub mod trial;
+pub mod visible;
 
 pub use latency::LatencySummary;
 pub use mac::MacAddr;

@@ -3,8 +3,9 @@
 use crate::view::{DutResult, Section, Standing, View};
 use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::Decision;
+use drophammer_model::visible::is_hidden;
 
-/// Text within XML. Characters that XML 1.0 does not allow at all become U+FFFD.
+/// Text within XML. Characters that XML 1.0 does not allow at all, and those that hide or turn text around, become U+FFFD.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,7 +17,7 @@ fn escape(text: &str) -> String {
             '\'' => out.push_str("&apos;"),
             '\n' => out.push_str("&#10;"),
             '\t' => out.push_str("&#9;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c if is_hidden(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -12,6 +12,7 @@ mod json;
 mod junit;
 mod merge;
 pub mod rank;
+mod rates;
 pub mod rounds;
 mod svg;
 mod text;
@@ -41,14 +42,15 @@ pub struct ReportError {
 pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let combined = rounds::combined(run);
     let view = View::new(&combined);
+    let tables = csv::files(&view);
     let mut files = vec![
-        ("report.html".to_owned(), html::page(&view)),
+        ("report.html".to_owned(), html::page(&view, &tables)),
         ("report.txt".to_owned(), text::report(&view)),
         ("report.md".to_owned(), grid::markdown(&view)),
         ("report.json".to_owned(), json::report(&view)),
         ("junit.xml".to_owned(), junit::report(&view)),
     ];
-    files.extend(csv::files(&view).into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
+    files.extend(tables.into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
     let make = |path: &Path| fs::create_dir_all(path).map_err(|why| ReportError { path: path.into(), why });
     make(dir)?;
     make(&dir.join("csv"))?;

@@ -177,6 +177,7 @@ pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Ve
                 queues: info.queue.count,
                 mtu: info.mtu,
                 speed_bps: config.speed.0,
+                medium: config.medium,
                 mac: host.mac().to_string(),
                 addresses: addresses.map(|a| format!("{} -> {}", a.host, a.dut)).collect(),
             }

@@ -133,6 +133,7 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
         time: String::new(),
         suite: suite.name.clone(),
         title: suite.title.clone(),
+        about: suite.about.clone(),
         profile: suite.profile.to_string(),
         conformant: suite.profile == Profile::Conformant && deviations.is_empty(),
         deviations,

@@ -165,6 +165,7 @@ impl Runner<'_> {
             time: self.observer.time(),
             suite: NAME.into(),
             title: "Self-test: what this tester is good for, by backend".into(),
+            about: Default::default(),
             profile: SELF_TEST.into(),
             conformant: false,
             deviations: Vec::new(),

@@ -44,6 +44,10 @@ fn compared(view: &View) -> Vec<String> {
             "One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into(),
         ];
     }
+    if let Some(why) = &view.no_ranks {
+        let remedy = "Stop other programs on this machine, or use one with more processors.";
+        return vec![format!("{}{}. {remedy}", why[..1].to_uppercase(), &why[1..])];
+    }
     let apart =
         figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut))).count();
     if alike(&view.duts) {

@@ -11,7 +11,8 @@
 //! 5. A figure that another trial of the same traffic refutes in any round is not ranked.
 //! 6. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
 //!    vote, however many figures it has.
-//! 7. Simulated DUTs are ranked among themselves only.
+//! 7. Nothing is ranked where the host held the DUTs up too often, or unequally ([`drophammer_model::held_up`]).
+//! 8. Simulated DUTs are ranked among themselves only.
 
 use crate::view::{Section, Standing};
 use drophammer_model::outcome::RankFigure;
@@ -135,14 +136,14 @@ struct Pair {
     comparison: Comparison,
 }
 
-/// Ranks DUTs by the figures of all sections; `simulated` has one entry per DUT.
-pub fn rank(sections: &[Section], simulated: &[bool]) -> Ranking {
+/// Ranks DUTs by the figures of all sections; `simulated` has one entry per DUT. Without `compare` nobody gets a rank.
+pub fn rank(sections: &[Section], simulated: &[bool], compare: bool) -> Ranking {
     let mut figures: Vec<Ranked> = Vec::new();
     for (index, section) in sections.iter().enumerate() {
         figures.extend(keys(section).into_iter().map(|figure| ranked(index, section, figure)));
     }
     let mut pairs = Vec::new();
-    for (index, figure) in figures.iter().enumerate() {
+    for (index, figure) in figures.iter().enumerate().filter(|_| compare) {
         for a in 0..simulated.len() {
             for b in (a + 1..simulated.len()).filter(|b| simulated[*b] == simulated[a]) {
                 let comparison = compared(&figure.entries[a], &figure.entries[b]);

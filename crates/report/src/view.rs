@@ -3,6 +3,7 @@
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::held_up::{HeldUp, held_up, no_ranks};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
@@ -25,6 +26,10 @@ pub struct View<'a> {
     pub ceiling: Vec<Section<'a>>,
     /// Ranks.
     pub ranking: Ranking,
+    /// Trials of each DUT that the host made void.
+    pub held_up: Vec<HeldUp>,
+    /// Why nothing is ranked because of them.
+    pub no_ranks: Option<String>,
     trials: HashMap<u64, &'a TrialRecord>,
 }
 
@@ -233,8 +238,11 @@ impl<'a> View<'a> {
         }
         let tester = tester.and_then(|_| duts.pop());
         let simulated: Vec<bool> = duts.iter().map(|d| d.simulated).collect();
-        let ranking = rank::rank(&sections, &simulated);
-        View { run, duts, sections, tester, ceiling, ranking, trials }
+        let names: Vec<&str> = duts.iter().map(|d| d.name).collect();
+        let held_up = held_up(&names, &run.trials);
+        let no_ranks = no_ranks(&held_up);
+        let ranking = rank::rank(&sections, &simulated, no_ranks.is_none());
+        View { run, duts, sections, tester, ceiling, ranking, trials, held_up, no_ranks }
     }
 
     /// The DUT of this index, or the tester for the index behind the last.
@@ -245,6 +253,13 @@ impl<'a> View<'a> {
     /// The tests of the suite, then those of the tester itself.
     pub fn all_sections(&self) -> impl Iterator<Item = &Section<'a>> {
         self.sections.iter().chain(&self.ceiling)
+    }
+
+    /// Trials that the host made void, of each DUT that has some: `a 3 of 120 (3 %)`; empty if there are none.
+    pub fn held_up_text(&self) -> String {
+        let some = self.held_up.iter().filter(|one| one.void > 0);
+        let text = |one: &HeldUp| format!("{} {} of {} ({:.0} %)", one.dut, one.void, one.trials, one.share() * 100.0);
+        some.map(text).collect::<Vec<_>>().join(", ")
     }
 
     /// The trial of this number.

@@ -108,6 +108,28 @@ fn ranks_come_from_rounds_and_leave_the_simulated_aside() {
     assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
 }
 
+#[test]
+fn nothing_is_ranked_on_a_host_that_held_a_dut_up() {
+    let mut run = synthetic::in_rounds(&synthetic::run(3), 6);
+    let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
+    let spoilt = own.step_by(4).map(|trial| {
+        trial.result.validity = Validity::Invalid(vec!["host busy: the DUT waited for its processor".into()]);
+    });
+    let spoilt = spoilt.count();
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    assert!(view.ranking.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()));
+    let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
+    let text = summary_text(&run, false);
+    assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were void")), "{text}");
+    assert!(text.contains(&format!("Void because the host was busy: frr {spoilt} of {of} (")), "{text}");
+    let files = report(&run);
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    assert_eq!(json["held_up"][1]["void"], spoilt);
+    assert!(json["no_ranks"].as_str().is_some_and(|why| why.starts_with("host busy")));
+    assert!(files["report.html"].contains("Void because the host was busy: frr"));
+}
+
 /// The first DUT's throughput with a claim, six rounds, and a trial of the first round that offers twice the load without loss.
 fn contradictory() -> Run {
     let mut once = synthetic::run(3);

@@ -24,6 +24,8 @@ pub enum ParamKind {
     Flag,
     /// List of `ipv4`, `ipv6`.
     Families,
+    /// Whole number from 1 to 65,535, or this word.
+    CountOr(&'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.

@@ -113,6 +113,10 @@ pub struct Sent {
     pub advertised: u64,
     /// Withdrawn routes.
     pub withdrawn: u64,
+    /// UPDATE messages that advertise routes.
+    pub updates: u64,
+    /// Attribute sets of these routes: one for each change from a set to another one.
+    pub sets: u64,
     /// Messages.
     pub messages: u64,
     /// Their bytes.
@@ -175,6 +179,8 @@ struct Encoded {
     next_hop_len: usize,
     /// There is a next hop.
     usable: bool,
+    /// [`Sent::sets`] has this set.
+    counted: bool,
 }
 
 /// Jobs in their order, each written as far as the buffer and its pace let it.
@@ -387,7 +393,7 @@ fn write_routes(
                 if encoded.group != Some(group) {
                     job.routes.attributes_into(group, &mut encoded.of);
                     encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
-                    encoded.group = Some(group);
+                    (encoded.group, encoded.counted) = (Some(group), false);
                 }
             }
             end = end.min(group_end);
@@ -425,6 +431,10 @@ fn write_routes(
         job.part.start += packed.routes;
         *counter += u64::from(packed.routes);
         sent.messages += u64::from(packed.bytes > 0);
+        if job.advertise && packed.bytes > 0 {
+            sent.updates += 1;
+            sent.sets += u64::from(!std::mem::replace(&mut encoded.counted, true));
+        }
         at += packed.bytes;
         if packed.routes == 0 || job.packing.pace.is_some() {
             break;

@@ -24,7 +24,6 @@ pub use space::reserved;
 pub use table::RouteTable;
 
 use crate::trial::Family;
-use order::Clusters;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -189,7 +188,7 @@ impl Routes {
 #[allow(missing_docs)]
 pub enum Prefixes<'a> {
     Range { range: &'a RouteRange, place: u32, left: u32 },
-    Clustered { range: &'a RouteRange, clusters: &'a Clusters, next: u32, place: u32, run: u32, left: u32 },
+    Clustered { range: &'a RouteRange, next: u32, place: u32, run: u32, left: u32 },
     Sorted { range: &'a RouteRange, next: u32, left: u32 },
     Table(std::slice::Iter<'a, Prefix>),
 }
@@ -206,10 +205,10 @@ impl Iterator for Prefixes<'_> {
                 *place = range.scattered.after(*place);
                 Some(prefix)
             }
-            Prefixes::Clustered { range, clusters, next, place, run, left } => {
+            Prefixes::Clustered { range, next, place, run, left } => {
                 *left = left.checked_sub(1)?;
                 if *run == 0 {
-                    (*place, *run) = clusters.run(*next);
+                    (*place, *run) = range.run(*next);
                 }
                 let prefix = range.at_distance(*place);
                 (*next, *place, *run) = (*next + 1, *place + 1, *run - 1);

@@ -264,15 +264,22 @@ impl RouteRange {
         })
     }
 
+    /// Distance of route `i` in the clustered order, and how many routes from it on are adjacent at least.
+    #[inline]
+    pub(super) fn run(&self, i: u32) -> (u32, u32) {
+        match &self.arrangement {
+            Arrangement::Clustered(clusters) => clusters.run(i),
+            _ => (i, 1),
+        }
+    }
+
     /// Prefixes of `left` routes from `start` on.
     pub(super) fn iter(&self, start: u32, left: u32) -> Prefixes<'_> {
         match &self.arrangement {
             Arrangement::Scattered => {
                 Prefixes::Range { range: self, place: self.scattered.at(start % self.count), left }
             }
-            Arrangement::Clustered(clusters) => {
-                Prefixes::Clustered { range: self, clusters, next: start, place: 0, run: 0, left }
-            }
+            Arrangement::Clustered(_) => Prefixes::Clustered { range: self, next: start, place: 0, run: 0, left },
             Arrangement::Sorted(_) => Prefixes::Sorted { range: self, next: start, left },
         }
     }

@@ -179,8 +179,6 @@ struct Encoded {
     next_hop_len: usize,
     /// There is a next hop.
     usable: bool,
-    /// [`Sent::sets`] has this set.
-    counted: bool,
 }
 
 /// Jobs in their order, each written as far as the buffer and its pace let it.
@@ -393,7 +391,8 @@ fn write_routes(
                 if encoded.group != Some(group) {
                     job.routes.attributes_into(group, &mut encoded.of);
                     encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
-                    (encoded.group, encoded.counted) = (Some(group), false);
+                    encoded.group = Some(group);
+                    sent.sets += 1;
                 }
             }
             end = end.min(group_end);
@@ -405,6 +404,7 @@ fn write_routes(
         let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
         let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.advertise) else {
             sent.skipped += u64::from(end - job.part.start);
+            sent.sets -= u64::from(job.advertise);
             job.part.start = end;
             prefixes = job.routes.iter(job.part.clone()).map(parts);
             if job.packing.pace.is_some() {
@@ -431,10 +431,7 @@ fn write_routes(
         job.part.start += packed.routes;
         *counter += u64::from(packed.routes);
         sent.messages += u64::from(packed.bytes > 0);
-        if job.advertise && packed.bytes > 0 {
-            sent.updates += 1;
-            sent.sets += u64::from(!std::mem::replace(&mut encoded.counted, true));
-        }
+        sent.updates += u64::from(job.advertise && packed.bytes > 0);
         at += packed.bytes;
         if packed.routes == 0 || job.packing.pace.is_some() {
             break;

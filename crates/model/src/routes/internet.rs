@@ -236,7 +236,7 @@ impl Internet {
     }
 
     /// Region, row in a copy, and copy of a place.
-    #[inline]
+    #[inline(always)]
     fn row_of(&self, place: u32) -> (&Region, u32, u32) {
         let region = &self.regions[usize::from(place >= self.regions[1].start)];
         let (row, copy) = region.copies.div_rem(u64::from(place - region.start));
@@ -244,13 +244,13 @@ impl Internet {
     }
 
     /// The prefix at `place`.
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, family: Family, place: u32) -> Prefix {
         let (region, row, copy) = self.row_of(place);
         self.prefix(family, region, row, copy)
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefix(&self, family: Family, region: &Region, row: u32, copy: u32) -> Prefix {
         // Most are of the last class.
         let class = region.classes.iter().rev().find(|c| c.start <= row).unwrap_or(&region.classes[0]);

@@ -188,8 +188,7 @@ impl Routes {
 #[allow(missing_docs)]
 pub enum Prefixes<'a> {
     Range { range: &'a RouteRange, place: u32, left: u32 },
-    Clustered { range: &'a RouteRange, next: u32, place: u32, run: u32, left: u32 },
-    Sorted { range: &'a RouteRange, next: u32, left: u32 },
+    Arranged { range: &'a RouteRange, next: u32, left: u32 },
     Table(std::slice::Iter<'a, Prefix>),
 }
 
@@ -205,18 +204,9 @@ impl Iterator for Prefixes<'_> {
                 *place = range.scattered.after(*place);
                 Some(prefix)
             }
-            Prefixes::Clustered { range, next, place, run, left } => {
+            Prefixes::Arranged { range, next, left } => {
                 *left = left.checked_sub(1)?;
-                if *run == 0 {
-                    (*place, *run) = range.run(*next);
-                }
-                let prefix = range.at_distance(*place);
-                (*next, *place, *run) = (*next + 1, *place + 1, *run - 1);
-                Some(prefix)
-            }
-            Prefixes::Sorted { range, next, left } => {
-                *left = left.checked_sub(1)?;
-                let prefix = range.prefix(*next);
+                let prefix = range.arranged(*next);
                 *next += 1;
                 Some(prefix)
             }
@@ -226,9 +216,7 @@ impl Iterator for Prefixes<'_> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         match self {
-            Prefixes::Range { left, .. } | Prefixes::Clustered { left, .. } | Prefixes::Sorted { left, .. } => {
-                (*left as usize, Some(*left as usize))
-            }
+            Prefixes::Range { left, .. } | Prefixes::Arranged { left, .. } => (*left as usize, Some(*left as usize)),
             Prefixes::Table(rest) => rest.size_hint(),
         }
     }

@@ -76,14 +76,14 @@ impl Clusters {
         }
     }
 
-    /// Where route `i` is, and how many routes from it on are adjacent at least.
+    /// Where route `i` is.
     #[inline]
-    pub fn run(&self, i: u32) -> (u32, u32) {
+    pub fn at(&self, i: u32) -> u32 {
         match self {
-            Clusters::Fixed { whole, .. } if i >= *whole => (i, 1),
+            Clusters::Fixed { whole, .. } if i >= *whole => i,
             Clusters::Fixed { size, groups, .. } => {
                 let (group, offset) = size.div_rem(u64::from(i));
-                (groups.at(group as u32) * size.get() + offset, size.get() - offset)
+                groups.at(group as u32) * size.get() + offset
             }
             Clusters::Cycles { cycles, whole, starts } => {
                 let (cycle, in_cycle) = (i / CYCLE_ROUTES, i % CYCLE_ROUTES);
@@ -92,15 +92,9 @@ impl Clusters {
                 let offset = in_cycle - first;
                 let cycle = if cycle < *whole { cycles.at(cycle) } else { *whole };
                 let start = starts[(number * SLOT_FACTOR % CYCLE_GROUPS) as usize];
-                (start + cycle * size + offset, size - offset)
+                start + cycle * size + offset
             }
         }
-    }
-
-    /// Where route `i` is.
-    #[inline]
-    pub fn at(&self, i: u32) -> u32 {
-        self.run(i).0
     }
 
     /// The route that is there.

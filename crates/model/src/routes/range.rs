@@ -264,13 +264,10 @@ impl RouteRange {
         })
     }
 
-    /// Distance of route `i` in the clustered order, and how many routes from it on are adjacent at least.
-    #[inline]
-    pub(super) fn run(&self, i: u32) -> (u32, u32) {
-        match &self.arrangement {
-            Arrangement::Clustered(clusters) => clusters.run(i),
-            _ => (i, 1),
-        }
+    /// Prefix of route `i`, out of line: inlined into who walks through prefixes, it would slow down the scattered order.
+    #[inline(never)]
+    pub(super) fn arranged(&self, i: u32) -> Prefix {
+        self.prefix(i)
     }
 
     /// Prefixes of `left` routes from `start` on.
@@ -279,8 +276,7 @@ impl RouteRange {
             Arrangement::Scattered => {
                 Prefixes::Range { range: self, place: self.scattered.at(start % self.count), left }
             }
-            Arrangement::Clustered(_) => Prefixes::Clustered { range: self, next: start, place: 0, run: 0, left },
-            Arrangement::Sorted(_) => Prefixes::Sorted { range: self, next: start, left },
+            _ => Prefixes::Arranged { range: self, next: start, left },
         }
     }
 
@@ -314,7 +310,7 @@ impl RouteRange {
     }
 
     /// The prefix at a place of the scattered order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&self, place: u32) -> Prefix {
         match &self.layout {
             Layout::Uniform { length, step, pieces } => {

@@ -21,8 +21,9 @@ Examples:
   drophammer list tests                              what can be tested, by which procedure
   drophammer report drophammer-runs/latest           write the report of a run again
 
-Exit codes: 0 done; 1 a test failed or a criterion was not met; 2 command line or suite wrong; 3 the machine lacks
-something; 4 results could not be stored; 130 stopped by Ctrl-C. In each case what was measured is kept.";
+Exit codes: 0 done; 1 a test failed or a criterion was missed; 2 command line or suite wrong; 3 the machine lacks
+something; 4 results could not be stored; 5 a criterion is undecided: the rounds do not show whether it is met;
+130 stopped by Ctrl-C. In each case what was measured is kept.";
 
 /// Open router tester: find the rate at which your router drops its first packet.
 #[derive(Debug, Parser)]
@@ -73,13 +74,19 @@ for were sent; 2 the command line is wrong; 3 an interface cannot be used or a n
         what: Listing,
     },
     /// Write the report of a stored run again, also of an interrupted run
-    #[command(after_help = "Example:\n  drophammer report drophammer-runs/latest")]
+    #[command(after_help = "\
+Examples:
+  drophammer report drophammer-runs/latest
+  drophammer report drophammer-runs/latest --pdf     report.pdf beside report.html; needs Chromium or Google Chrome")]
     Report {
         /// Folder of the run
         dir: PathBuf,
         /// Folder for the report files, if not the run's own
         #[arg(long)]
         out: Option<PathBuf>,
+        /// Print the page to report.pdf too, with a browser of this machine and without network
+        #[arg(long)]
+        pdf: bool,
     },
     /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\
@@ -170,6 +177,10 @@ pub struct RunArgs {
     /// Capture ARP, routing protocols and everything else but test frames in duts/<name>/<port>.pcap; not for simulated routers
     #[arg(long)]
     pub capture: bool,
+    /// Keep trials even where other programs or a hypervisor held tester or router up, as on a shared machine that runs tests of
+    /// software: the figures are not to be compared then
+    #[arg(long)]
+    pub busy_host: bool,
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,

@@ -2,6 +2,7 @@
 
 use crate::output::err;
 use drophammer_model::suite::{SuiteError, SuiteErrors};
+use drophammer_model::visible::masked;
 use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, NamedSource, SourceSpan};
 use std::fmt;
 use std::io::IsTerminal;
@@ -44,7 +45,7 @@ pub fn print(errors: &SuiteErrors) {
     };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(110).with_context_lines(1);
     for error in &errors.errors {
-        let shown = Shown { error, source: NamedSource::new(error.file.clone(), errors.source.clone()) };
+        let shown = Shown { error, source: NamedSource::new(error.file.clone(), masked(&errors.source)) };
         let mut text = String::new();
         match handler.render_report(&mut text, &shown) {
             Ok(()) => err!("{text}"),

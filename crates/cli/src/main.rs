@@ -10,6 +10,7 @@ mod describe;
 mod diagnostics;
 mod observer;
 mod output;
+mod pdf;
 mod progress;
 mod run;
 mod selftest;
@@ -31,6 +32,8 @@ pub enum Exit {
     Environment = 3,
     /// What was measured could not be stored.
     Store = 4,
+    /// Every test was done and no criterion missed, but the rounds leave open whether one is met.
+    Undecided = 5,
     /// Stopped by the user; the report of what was measured is there.
     Interrupted = 130,
 }
@@ -48,7 +51,7 @@ fn main() -> ExitCode {
         Command::Check(args) => suite_file::check(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),
-        Command::Report { dir, out } => run::report(&dir, out.as_deref()),
+        Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),
         Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => run::uml_guest(&arguments),

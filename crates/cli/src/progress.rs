@@ -3,6 +3,7 @@
 use crate::output::err;
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::trial::{Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::visible::{one_line, visible};
 use drophammer_testbed::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -115,12 +116,15 @@ impl Display {
                 }
             }
             Progress::TestEnded { dut, title, problem } => match problem {
-                Some(problem) => self.line(&self.paint("31", &format!("  {dut}: {title} failed: {problem}"))),
+                Some(problem) => {
+                    self.line(&self.paint("31", &format!("  {dut}: {title} failed: {}", one_line(problem))))
+                }
                 None if self.live.is_some() => self.line(&format!("  {}", self.paint("32", "done"))),
                 None => {}
             },
             Progress::Note { text, problem } => {
-                self.line(&if *problem { self.paint("31", text) } else { format!("  note: {text}") });
+                let text = visible(text, &['\n']);
+                self.line(&if *problem { self.paint("31", &text) } else { format!("  note: {text}") });
             }
         }
     }

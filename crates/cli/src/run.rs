@@ -9,8 +9,10 @@ use crate::progress::Display;
 use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::environment::Environment;
+use drophammer_model::visible::{one_line, visible};
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
+use drophammer_report::Criteria;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
@@ -26,7 +28,7 @@ pub const RUNS: &str = "drophammer-runs";
 
 /// Prints an error and returns `exit`.
 pub fn fail(exit: Exit, text: impl std::fmt::Display) -> Exit {
-    err!("error: {text}");
+    err!("error: {}", visible(&text.to_string(), &['\n']));
     exit
 }
 
@@ -152,6 +154,7 @@ pub fn run(args: &RunArgs) -> Exit {
         backend,
         queues,
         processors: &processors,
+        busy_host: args.busy_host,
         work_dir: &work_dir,
         capture: args.capture,
         command: std::env::args().collect(),
@@ -168,44 +171,62 @@ pub fn run(args: &RunArgs) -> Exit {
 
 /// Writes the report of a run that has ended, and says how it ended.
 pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
-    let exit = match &result {
-        Ok(tally) if tally.failed == 0 && tally.verdicts_failed == 0 => Exit::Good,
-        Ok(_) => Exit::Failed,
-        Err(RunError::Interrupted) => Exit::Interrupted,
-        Err(e @ RunError::Store(_)) => {
-            fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
-        }
-    };
-    match write_report(dir, dir) {
-        Ok(()) => exit,
-        Err(e) if exit == Exit::Good || exit == Exit::Failed => fail(Exit::Store, e),
-        Err(e) => {
-            let _ = fail(Exit::Store, e);
+    let report = write_report(dir, dir);
+    match (result, report) {
+        (Ok(tally), Ok((criteria, _))) => match (tally.failed, criteria.missed, criteria.undecided) {
+            (0, 0, 0) => Exit::Good,
+            (0, 0, _) => Exit::Undecided,
+            _ => Exit::Failed,
+        },
+        (Ok(_), Err(e)) => fail(Exit::Store, e),
+        (Err(why), report) => {
+            let exit = match why {
+                RunError::Interrupted => Exit::Interrupted,
+                e @ RunError::Store(_) => {
+                    fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
+                }
+            };
+            if let Err(e) = report {
+                let _ = fail(Exit::Store, e);
+            }
             exit
         }
     }
 }
 
-/// Writes the report of the run in `dir` into `out` and prints the summary.
-fn write_report(dir: &Path, out: &Path) -> Result<(), String> {
+/// Writes the report of the run in `dir` into `out` and prints the summary. Returns what became of the suite's criteria, and the page.
+fn write_report(dir: &Path, out: &Path) -> Result<(Criteria, Option<PathBuf>), String> {
     let run = RunReader::open(dir).map_err(|e| e.to_string())?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
     for warning in &run.warnings {
-        err!("warning: {warning}");
+        err!("warning: {}", one_line(warning));
     }
     let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
-    if let Some(html) = files.first() {
-        let shown = std::env::current_dir().ok().and_then(|here| html.strip_prefix(here).ok().map(Path::to_path_buf));
-        out!("\nReport: {}", shown.as_deref().unwrap_or(html).display());
+    let html = files.into_iter().next();
+    if let Some(html) = &html {
+        out!("\nReport: {}", from_here(html).display());
     }
-    Ok(())
+    Ok((drophammer_report::criteria(&run), html))
+}
+
+/// The path from the current folder, where it is below.
+fn from_here(path: &Path) -> PathBuf {
+    let below = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf));
+    below.unwrap_or_else(|| path.to_owned())
 }
 
 /// `drophammer report`.
-pub fn report(dir: &Path, out: Option<&Path>) -> Exit {
+pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Exit {
     match write_report(dir, out.unwrap_or(dir)) {
-        Ok(()) => Exit::Good,
+        Ok((_, Some(html))) if pdf => match crate::pdf::print(&html) {
+            Ok(pdf) => {
+                out!("PDF: {}", from_here(&pdf).display());
+                Exit::Good
+            }
+            Err(e) => fail(Exit::Environment, e),
+        },
+        Ok(_) => Exit::Good,
         Err(e) => fail(Exit::Usage, e),
     }
 }

@@ -107,6 +107,28 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
 }
 
 #[test]
+fn a_criterion_that_nothing_decides_has_an_exit_code_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = |name: &str, criterion: &str| {
+        // The search stops at 50 kfps, so the throughput is at least that.
+        let tests = format!(
+            "  - throughput: {{max_load: 50 kfps, pdr: false, expect: {{throughput_64_pps: \"{criterion}\"}}}}\n"
+        );
+        let path = suite(dir.path(), "  - {name: known, kind: reference, capacity: 100 kfps}\n", &tests);
+        let out = dir.path().join(name);
+        let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        let junit = std::fs::read_to_string(out.join("junit.xml")).unwrap();
+        (output.status.code(), text(&output.stdout), junit)
+    };
+    let (code, stdout, junit) = ended("undecided", "<= 80 kfps");
+    assert_eq!(code, Some(5), "{stdout}");
+    assert!(stdout.contains("UNDECIDED  Throughput on known"), "{stdout}");
+    assert!(junit.contains("<error type=\"undecided\""), "{junit}");
+    assert_eq!(ended("missed", "<= 40 kfps").0, Some(1));
+    assert_eq!(ended("met", ">= 45 kfps").0, Some(0));
+}
+
+#[test]
 fn a_criterion_that_is_not_met_fails_the_run() {
     let dir = tempfile::tempdir().unwrap();
     let tests = "  - throughput: {expect: {throughput_64_pps: \">= 200 kfps\"}}\n";
@@ -373,4 +395,21 @@ fn output_that_cannot_be_written_is_an_error() {
     let output = drophammer().args(["list", "tests"]).stdout(full).output().expect("the command starts");
     assert_eq!(output.status.code(), Some(4));
     assert!(text(&output.stderr).contains("cannot write to standard output"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_pdf_needs_a_browser_and_says_so() {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/stored_run/format-1");
+    let out = tempfile::tempdir().expect("a folder");
+    let output = drophammer()
+        .args(["report", "--pdf", "--out"])
+        .arg(out.path())
+        .arg(stored)
+        .env("PATH", out.path())
+        .output()
+        .expect("the command starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no browser to print a PDF with: install Chromium"), "{said}");
+    assert!(out.path().join("report.html").is_file() && !out.path().join("report.pdf").exists());
 }

@@ -19,12 +19,14 @@ pub(crate) struct Confinement {
     pub(crate) text: String,
     /// Kernel threads that do the receive work; empty when they could not be had.
     threads: Vec<u32>,
+    /// Are they bound to the DUT's processor, and is that not the tester's as well?
+    pub(crate) alone: bool,
 }
 
 impl Confinement {
     /// Nothing confined yet.
     pub(crate) fn none() -> Confinement {
-        Confinement { text: String::new(), threads: Vec::new() }
+        Confinement { text: String::new(), threads: Vec::new(), alone: false }
     }
 
     /// Processor time of the forwarding; `None` where it runs in no thread of its own.
@@ -33,6 +35,11 @@ impl Confinement {
             return None;
         }
         self.threads.iter().try_fold(Duration::ZERO, |sum, t| Some(sum + probe::thread_time(*t)?))
+    }
+
+    /// Time that the forwarding waited for a processor.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        self.threads.iter().map(|t| probe::thread_waited(*t)).reduce(|a, b| Some(a? + b?)).flatten()
     }
 }
 
@@ -57,7 +64,9 @@ pub(crate) fn confine(
     let threads = threaded(netns, interfaces, lock)?;
     let why = match complete(&threads, interfaces) {
         Ok(()) => {
-            let place = match threads.iter().try_for_each(|(pid, _)| cpu::pin(*pid, cpus.dut)) {
+            let pinned = threads.iter().try_for_each(|(pid, _)| cpu::pin(*pid, cpus.dut));
+            let alone = pinned.is_ok() && cpus.separate();
+            let place = match pinned {
                 Ok(()) => format!("on processor {}", cpus.dut),
                 Err(_) if !root => "on the processor that the scheduler chooses (only root may pin it)".into(),
                 Err(e) => format!("on the processor that the scheduler chooses ({e})"),
@@ -71,7 +80,7 @@ pub(crate) fn confine(
                 "network namespace; receive work of each interface is a kernel thread (threaded NAPI) \
                            {place}{priority}{shared}"
             );
-            return Ok(Confinement { text, threads: threads.into_iter().map(|(pid, _)| pid).collect() });
+            return Ok(Confinement { text, threads: threads.into_iter().map(|(pid, _)| pid).collect(), alone });
         }
         Err(why) => why,
     };
@@ -91,7 +100,7 @@ pub(crate) fn confine(
                            {shared}"
         ),
     };
-    Ok(Confinement { text, threads: Vec::new() })
+    Ok(Confinement { text, threads: Vec::new(), alone: false })
 }
 
 /// Lets the threads run before other work of their processor. The kernel's own softirq thread is such work: where it and

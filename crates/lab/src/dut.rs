@@ -139,6 +139,12 @@ pub trait Dut {
         None
     }
 
+    /// Time that the threads of its forwarding and daemons could have run and did not, together; also when they wait for each other. `None`
+    /// where the kernel does not count it.
+    fn waited(&mut self) -> Option<Duration> {
+        None
+    }
+
     /// Memory in RAM of each of its daemons in bytes, by name: `zebra`, `bgpd -R`. Empty where it has none, or none that can
     /// be seen.
     fn memory(&mut self) -> Vec<(String, u64)> {
@@ -163,8 +169,8 @@ pub trait Dut {
         Ok(())
     }
 
-    /// Time that the hypervisor took from the DUT's processor since boot; `None` where that is not known.
-    fn stolen(&mut self) -> Option<Duration> {
+    /// The processor on which all of its work is done, and nothing of the tester's; `None` where it has none of its own.
+    fn processor(&self) -> Option<usize> {
         None
     }
 
@@ -368,6 +374,14 @@ impl Dut for NamespaceDut {
         })
     }
 
+    fn waited(&mut self) -> Option<Duration> {
+        let forwarding = self.topology.waited()?;
+        self.daemons.iter().try_fold(forwarding, |sum, d| {
+            let children = probe::family_tree(d.pid()).into_iter().skip(1);
+            Some(sum + probe::process_waited(d.pid())? + children.filter_map(probe::process_waited).sum())
+        })
+    }
+
     fn memory(&mut self) -> Vec<(String, u64)> {
         self.each_process(probe::resident)
     }
@@ -389,8 +403,8 @@ impl Dut for NamespaceDut {
         Ok(())
     }
 
-    fn stolen(&mut self) -> Option<Duration> {
-        probe::stolen(self.topology.cpu())
+    fn processor(&self) -> Option<usize> {
+        self.topology.processor()
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {

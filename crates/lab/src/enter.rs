@@ -1,5 +1,6 @@
 //! Moving this process into namespaces of its own.
 
+use crate::autogroup::Favoured;
 use crate::cpu::{self, CpuPlan};
 use crate::environment;
 use crate::input_queue::InputQueue;
@@ -86,6 +87,8 @@ impl Shared {
 pub struct Lab {
     shared: Arc<Shared>,
     holder: Child,
+    /// This session before others; given back when the lab ends.
+    _favoured: Option<Favoured>,
 }
 
 impl Lab {
@@ -118,7 +121,8 @@ impl Lab {
         let state = PathBuf::from("/run/drophammer");
         fs::create_dir_all(&state).map_err(LabError::file("create", &state))?;
 
-        let (holder, pids) = start_holder(&mark)?;
+        let favoured = Favoured::new();
+        let (holder, pids) = start_holder(&mark, favoured.as_ref())?;
         let tester = own_namespace()?;
         let shared = Arc::new(Shared {
             root,
@@ -134,7 +138,7 @@ impl Lab {
             mark,
             state,
         });
-        let lab = Lab { shared, holder };
+        let lab = Lab { shared, holder, _favoured: favoured };
         // The tester's ends carry no address and say nothing by themselves.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
         let tester = Netns::tester(&lab.shared)?;
@@ -338,11 +342,15 @@ fn user_namespace_refused(error: nix::Error, threads: usize) -> LabError {
 }
 
 /// Makes the PID namespace of the daemons and its first process.
-fn start_holder(mark: &str) -> Result<(Child, File), LabError> {
-    let cat = process::find("cat", "coreutils")?;
+fn start_holder(mark: &str, favoured: Option<&Favoured>) -> Result<(Child, File), LabError> {
+    let shell = process::find("sh", "dash")?;
+    process::find("cat", "coreutils")?;
+    // Dropping the lab kills it. If this process is killed, it reads the end of the pipe and does what the drop would have done.
+    let script = ["cat".to_owned()].into_iter().chain(favoured.map(Favoured::undo)).collect::<Vec<_>>().join("; ");
     let start = || -> Result<Child, LabError> {
         unshare(CloneFlags::CLONE_NEWPID).map_err(LabError::io("cannot create a PID namespace"))?;
-        let mut command = process::command(&cat, mark);
+        let mut command = process::command(&shell, mark);
+        command.args(["-c", &script]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().map_err(LabError::io("cannot start the first process of the PID namespace"))
     };

@@ -7,6 +7,7 @@
 //!
 //! A new kind of DUT is one file in `kinds/` and one line in [`KINDS`].
 
+mod autogroup;
 mod bgp;
 mod configuration;
 mod confine;

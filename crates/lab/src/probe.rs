@@ -50,17 +50,45 @@ fn ticks(n: u64) -> Duration {
     Duration::from_nanos(n.saturating_mul(1_000_000_000 / ticks_per_second()))
 }
 
-/// Processor time of a process with all its threads (utime + stime, in ticks of 10 ms).
+/// Processor time of a process with all its threads: to the nanosecond where the kernel keeps it so for each thread and none has
+/// ended, otherwise in ticks of 10 ms.
 pub(crate) fn process_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat_time(&stat).map(ticks)
+    stat_time(&stat).map(|in_ticks| threads_time(pid, ticks(in_ticks)))
+}
+
+/// Sum of the times of the threads of a process that has run for about `in_ticks`.
+fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let times: Vec<Duration> = threads.filter_map(|thread| schedstat(&thread.path(), 0)).collect();
+    let sum: Duration = times.iter().sum();
+    // The time of threads that have ended is in the ticks alone. These are samples: each thread may be wrong by some.
+    let doubt = ticks(2) * (times.len() as u32 + 1) + in_ticks / 10;
+    if times.is_empty() || sum + doubt < in_ticks { in_ticks } else { sum }
+}
+
+/// Time that the threads of a process have waited for a processor since each began; `None` where the kernel does not count it.
+pub(crate) fn process_waited(pid: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    threads.flatten().filter_map(|thread| schedstat(&thread.path(), 1)).reduce(|a, b| a + b)
+}
+
+/// The same of one thread of the kernel.
+pub(crate) fn thread_waited(pid: u32) -> Option<Duration> {
+    schedstat(Path::new(&format!("/proc/{pid}")), 1)
+}
+
+/// Field 0 (time that a thread ran) or 1 (that it waited) of its `schedstat`.
+fn schedstat(folder: &Path, field: usize) -> Option<Duration> {
+    let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+    text.split_whitespace().nth(field)?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Processor time of a process, of those of its children that have ended and been waited for, and of all that descend from it.
 pub(crate) fn tree_time(pid: u32) -> Option<Duration> {
     let time = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Some(ticks(stat_time(&stat)? + ended_time(&stat)?))
+        Some(threads_time(*pid, ticks(stat_time(&stat)?)) + ticks(ended_time(&stat)?))
     };
     let own = time(&pid)?;
     Some(own + family_tree(pid)[1..].iter().filter_map(time).sum())
@@ -141,20 +169,8 @@ fn ended_time(stat: &str) -> Option<u64> {
 
 /// Processor time of one kernel thread, to the nanosecond where the kernel keeps it so.
 pub(crate) fn thread_time(pid: u32) -> Option<Duration> {
-    let precise = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok();
-    let nanoseconds = precise.and_then(|t| t.split_whitespace().next()?.parse::<u64>().ok()).filter(|n| *n > 0);
-    nanoseconds.map(Duration::from_nanos).or_else(|| process_time(pid))
-}
-
-/// Time that the hypervisor took from processor `cpu` since boot.
-pub(crate) fn stolen(cpu: usize) -> Option<Duration> {
-    steal_ticks(&fs::read_to_string("/proc/stat").ok()?, cpu).map(ticks)
-}
-
-fn steal_ticks(stat: &str, cpu: usize) -> Option<u64> {
-    let name = format!("cpu{cpu}");
-    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(name.as_str()))?;
-    line.split_whitespace().nth(8)?.parse().ok()
+    let precise = schedstat(Path::new(&format!("/proc/{pid}")), 0).filter(|time| !time.is_zero());
+    precise.or_else(|| process_time(pid))
 }
 
 /// One counter of an interface: a file of its `statistics/`.
@@ -304,8 +320,6 @@ mod tests {
 
     #[test]
     fn tables_of_proc() {
-        let stat = "cpu  1 2 3 4 5 6 7 99 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 18 0 0\n";
-        assert_eq!((steal_ticks(stat, 1), steal_ticks(stat, 2)), (Some(18), None));
         let table = "Ip: Forwarding InReceives InHdrErrors\nIp: 1 500 3\nIcmp: InMsgs\nIcmp: 9\n";
         assert_eq!(snmp(table).get("InHdrErrors"), Some(&3));
         assert_eq!(snmp6("Ip6InReceives  12\nIp6InHdrErrors  4\n").get("Ip6InHdrErrors"), Some(&4));

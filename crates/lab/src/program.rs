@@ -61,7 +61,12 @@ const TAP_QUEUE: u32 = 1000;
 /// The links of a program that runs.
 enum Ends {
     Veth(Topology),
-    Tap { tester: Netns, interfaces: Vec<TesterInterface>, cpu: usize },
+    /// `cpu` is the device's processor where it is not the tester's as well.
+    Tap {
+        tester: Netns,
+        interfaces: Vec<TesterInterface>,
+        cpu: Option<usize>,
+    },
 }
 
 /// A program that is up.
@@ -100,6 +105,7 @@ impl ProgramDut {
             Links::Veth => (Ends::Veth(Topology::bare(lab, &dut.name, role)?), dut_interface),
             Links::Tap => {
                 let interfaces = (0..ports).map(interface).collect();
+                let cpu = shared.cpus.separate().then_some(cpu);
                 (Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu }, tester_interface)
             }
         };
@@ -250,6 +256,14 @@ impl Dut for ProgramDut {
         }
     }
 
+    fn waited(&mut self) -> Option<Duration> {
+        let own = probe::process_waited(self.daemon.pid())?;
+        match &self.ends {
+            Ends::Veth(topology) => Some(topology.waited()? + own),
+            Ends::Tap { .. } => Some(own),
+        }
+    }
+
     fn memory(&mut self) -> Vec<(String, u64)> {
         probe::resident(self.daemon.pid()).map(|bytes| (self.record.kind.clone(), bytes)).into_iter().collect()
     }
@@ -260,11 +274,11 @@ impl Dut for ProgramDut {
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
-    fn stolen(&mut self) -> Option<Duration> {
-        probe::stolen(match &self.ends {
-            Ends::Veth(topology) => topology.cpu(),
+    fn processor(&self) -> Option<usize> {
+        match &self.ends {
+            Ends::Veth(topology) => topology.processor(),
             Ends::Tap { cpu, .. } => *cpu,
-        })
+        }
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {

@@ -141,9 +141,19 @@ impl Topology {
         self.cpu
     }
 
+    /// The DUT's processor where its forwarding is bound to it and it is not the tester's as well.
+    pub(crate) fn processor(&self) -> Option<usize> {
+        self.confinement.alone.then_some(self.cpu)
+    }
+
     /// Processor time of the forwarding.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         self.confinement.cpu_time()
+    }
+
+    /// Time that the forwarding waited for a processor.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        self.confinement.waited()
     }
 
     /// The first interface of the DUT that is not up with carrier. One whose other end the tester has switched off is

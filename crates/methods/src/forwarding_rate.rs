@@ -3,9 +3,12 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::parameters::{
+    AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+};
 use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
+use crate::route_tests::CONFORMANT;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
@@ -168,6 +171,7 @@ impl Method for ForwardingRate {
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         let trial = shorter(params, &TRIAL_DURATION, "trials", 30.0, "RFC 2889 section 5.6.3");
-        common_deviations(params).into_iter().chain(trial).collect()
+        let few = fewer(params, &REPEATS, "trials per frame size", 10, CONFORMANT);
+        common_deviations(params).into_iter().chain(trial).chain(few).collect()
     }
 }

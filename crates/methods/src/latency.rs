@@ -173,7 +173,15 @@ impl Method for Latency {
     fn deviations(&self, params: &Params) -> Vec<String> {
         let trial = shorter(params, &TRIAL_DURATION, "trials", 120.0, "RFC 2544 section 26.2");
         let few = fewer(params, &REPEATS, "trials per load", 20, "RFC 8219 section 7.2");
-        common_deviations(params).into_iter().chain(trial).chain(few).chain(goal_deviations(params)).collect()
+        let whole = LOADS.get(params).iter().any(|load| (load.0 - 100.0).abs() < 1e-9);
+        let partial = (!whole).then(|| "no latency at 100 % of the throughput (RFC 2544 section 26.2)".to_owned());
+        common_deviations(params)
+            .into_iter()
+            .chain(trial)
+            .chain(few)
+            .chain(partial)
+            .chain(goal_deviations(params))
+            .collect()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod bgp_table_capacity;
 pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
+mod episodes;
 pub mod fib_convergence;
 pub mod fixed_rate;
 pub mod forwarding_rate;

@@ -109,6 +109,9 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         value,
         higher_is_better: false,
         tester_limited: false,
+        capped: false,
+        claim: None,
+        refuted: Vec::new(),
         resolution: 0.0,
         scale: Scale::Ratio,
         least: LEAST_RATIO,
@@ -152,6 +155,15 @@ pub fn loss_percent(results: &[TrialResult]) -> Option<f64> {
 pub fn note_unfit(outcome: &mut Outcome, pattern: &Pattern, what: &str, rate: FrameRate, why: &[String]) {
     let why = why.join("; ");
     note_of(outcome, pattern, format!("{what} the tester could not offer {rate} per port validly ({why})"));
+    deviate(outcome, pattern, format!("{rate} per port could not be offered validly"));
+}
+
+/// Adds a deviation of what was done from the source of the test, of a frame size, once.
+pub fn deviate(outcome: &mut Outcome, pattern: &Pattern, text: impl Display) {
+    let text = format!("{}: {text}", pattern.size_text());
+    if !outcome.deviations.contains(&text) {
+        outcome.deviations.push(text);
+    }
 }
 
 /// The same as [`note`], of a frame size.
@@ -183,13 +195,24 @@ pub fn for_each_size(
         let pattern = Pattern::new(size, params);
         // Flows are made here so that no trial is run for a size that cannot be.
         let possible = pattern.flows(bed.ports()).map(|_| ());
-        match possible.and_then(|()| each(bed, &pattern, outcome, index as u32)) {
+        let ended = possible.and_then(|()| each(bed, &pattern, outcome, index as u32));
+        let limits = pattern.limits(bed);
+        if limits.below_line() {
+            deviate(
+                outcome,
+                &pattern,
+                format!("loads up to {} instead of line rate (RFC 2544 section 20)", limits.max),
+            );
+        }
+        match ended {
             Ok(()) => done += 1,
             Err(TestError::NotApplicable(why)) => {
+                deviate(outcome, &pattern, "not tested");
                 note(outcome, format!("{} not tested: {why}", pattern.size_text()));
                 skipped.get_or_insert(TestError::NotApplicable(why));
             }
             Err(TestError::Unfit(why)) => {
+                deviate(outcome, &pattern, "not finished, the tester was unfit");
                 note(
                     outcome,
                     format!("{} not finished, the tester was unfit: {}", pattern.size_text(), why.join("; ")),

@@ -4,9 +4,11 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::episodes::{Episode, bins, episodes};
+use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
+use crate::route_tests::CONFORMANT;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
@@ -85,15 +87,32 @@ enum Recovery {
     Never,
 }
 
-/// Reads the recovery off a trial whose load was halved `step_s` seconds after the first departure and that sent for
-/// `total_s`; `gap_s` is the time between two departures after the step.
-fn recovery(result: &TrialResult, step_s: f64, total_s: f64, gap_s: f64) -> Recovery {
-    match result.groups.iter().filter_map(|g| g.last_loss_ns).max() {
-        None => Recovery::NotOverloaded,
-        // Unless 20 frames in a row arrived before the end, the losses may not have been over.
-        Some(ns) if ns as f64 / 1e9 > total_s - 20.0 * gap_s => Recovery::Never,
-        Some(ns) => Recovery::After((ns as f64 / 1e9 - step_s).max(0.0)),
+/// The recovery of a trial, from its time bins and the departure of its last lost frame.
+fn recovery_of(result: &TrialResult, times: Times, gap_s: f64) -> (Recovery, Vec<Episode>) {
+    let last_loss = result.groups.iter().filter_map(|g| g.last_loss_ns).max();
+    recovery(last_loss.map(|ns| ns as f64 / 1e9), &bins(result), times, gap_s)
+}
+
+/// The end of the loss that began under overload, and the episodes of loss that began after it, which have another cause. `gap_s` is
+/// the time between two departures at the reduced load.
+fn recovery(last_loss_s: Option<f64>, bins: &[Bin], times: Times, gap_s: f64) -> (Recovery, Vec<Episode>) {
+    let Some(last_s) = last_loss_s else {
+        return (Recovery::NotOverloaded, Vec::new());
+    };
+    let all = episodes(bins, times.bin_s);
+    let began_later = |e: &Episode| e.from_s > times.overload_s + times.bin_s;
+    let (later, under_load): (Vec<Episode>, Vec<Episode>) = all.into_iter().partition(began_later);
+    let end_s = match under_load.last() {
+        None => return (Recovery::NotOverloaded, later),
+        // The last lost frame is known exactly, the end of any other episode to a bin.
+        Some(_) if later.is_empty() => last_s,
+        Some(last) => last.to_s,
+    };
+    // Unless 20 frames in a row arrived before the end, the losses may not have been over.
+    if later.is_empty() && end_s > times.total_s - 20.0 * gap_s {
+        return (Recovery::Never, later);
     }
+    (Recovery::After((end_s - times.overload_s).max(0.0)), later)
 }
 
 impl Method for SystemRecovery {
@@ -152,7 +171,8 @@ impl Method for SystemRecovery {
 
     fn deviations(&self, params: &Params) -> Vec<String> {
         let overload = shorter(params, &OVERLOAD_DURATION, "overload", 60.0, "RFC 2544 section 26.5");
-        common_deviations(params).into_iter().chain(overload).chain(goal_deviations(params)).collect()
+        let few = fewer(params, &REPEATS, "trials per frame size", 5, CONFORMANT);
+        common_deviations(params).into_iter().chain(overload).chain(few).chain(goal_deviations(params)).collect()
     }
 }
 
@@ -162,8 +182,9 @@ fn prepare(outcome: &mut Outcome, overload_s: f64) {
     PLOT.event(outcome, overload_s, "overload ends");
     note(
         outcome,
-        "Recovery time is the departure of the last lost frame minus the instant at which the load is halved. Rates are \
-         frames per second per sending port.",
+        "Recovery time is the departure of the last lost frame minus the instant at which the load is halved. Loss that begins \
+         anew later, after two time bins without any, has another cause: it is marked and not part of the time. Rates are frames \
+         per second per sending port.",
     );
 }
 
@@ -185,7 +206,8 @@ fn write(
     let Some(first) = results.first() else { return };
     let reduced = overload.scaled(0.5);
     let gap_s = 1.0 / reduced.pps();
-    let found: Vec<Recovery> = results.iter().map(|r| recovery(r, times.overload_s, times.total_s, gap_s)).collect();
+    let (found, later): (Vec<Recovery>, Vec<Vec<Episode>>) =
+        results.iter().map(|r| recovery_of(r, times, gap_s)).unzip();
     let after: Vec<f64> =
         found.iter().filter_map(|r| if let Recovery::After(s) = r { Some(s * 1e3) } else { None }).collect();
     let with = |what: Recovery| found.iter().filter(|r| **r == what).count();
@@ -196,6 +218,12 @@ fn write(
     }
     if never > 0 {
         marks.push(format!("still losing frames at the end of {never} of {} trials", found.len()));
+    }
+    for (result, episode) in results.iter().zip(&later).flat_map(|(r, all)| all.iter().map(move |e| (r, e))) {
+        marks.push(format!(
+            "trial {}: {} frames lost anew from {:.3} to {:.3} s, not part of the recovery",
+            result.trial, episode.lost, episode.from_s, episode.to_s
+        ));
     }
     if overload.pps() < throughput.pps() * 1.0999 {
         marks.push(format!(
@@ -237,16 +265,36 @@ fn write(
     }
 }
 
-/// Bins of all groups added up.
-fn bins(result: &TrialResult) -> Vec<Bin> {
-    let mut sum: Vec<Bin> = Vec::new();
-    for group in &result.groups {
-        sum.resize(sum.len().max(group.bins.len()), Bin::default());
-        for (sum, bin) in sum.iter_mut().zip(&group.bins) {
-            sum.offered += bin.offered;
-            sum.delivered += bin.delivered;
-            sum.arrived += bin.arrived;
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: Times = Times { overload_s: 1.0, total_s: 2.0, bin_s: 0.05 };
+
+    /// What comes of a trial of 40 bins that lost frames in these, the last one at `last_s`.
+    fn of(lossy: &[usize], last_s: Option<f64>) -> (Recovery, usize) {
+        let bin = |at| Bin { offered: 100, delivered: if lossy.contains(&at) { 99 } else { 100 }, arrived: 100 };
+        let bins: Vec<Bin> = (0..40).map(bin).collect();
+        let (recovery, later) = recovery(last_s, &bins, TIMES, 0.0005);
+        (recovery, later.len())
     }
-    sum
+
+    #[test]
+    fn a_frame_that_is_lost_long_after_is_no_recovery() {
+        let under_load = [3, 4, 5, 10, 18, 19, 20, 21];
+        let exactly = |recovery: Recovery, s: f64| matches!(recovery, Recovery::After(t) if (t - s).abs() < 1e-9);
+        let (recovery, later) = of(&under_load, Some(1.072));
+        assert!(exactly(recovery, 0.072) && later == 0, "{recovery:?}");
+        // One more at 1.7 s: the recovery is known to a bin now.
+        let (recovery, later) = of(&[&under_load[..], &[34]].concat(), Some(1.713));
+        assert!(exactly(recovery, 0.1) && later == 1, "{recovery:?}");
+        // The overload lost nothing at all.
+        assert_eq!(of(&[34], Some(1.713)), (Recovery::NotOverloaded, 1));
+        assert_eq!(of(&[], None), (Recovery::NotOverloaded, 0));
+        // A router that never stops.
+        assert_eq!(of(&(5..40).collect::<Vec<_>>(), Some(1.9999)), (Recovery::Never, 0));
+        // Loss that was over when the load was halved.
+        let (recovery, later) = of(&[3, 4], Some(0.21));
+        assert!(exactly(recovery, 0.0) && later == 0, "{recovery:?}");
+    }
 }

@@ -14,6 +14,7 @@ use crate::throughput_search::{Searched, estimate, goal_deviations, goals, searc
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
+use drophammer_model::refutation::Claim;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -126,6 +127,7 @@ impl Method for Throughput {
             }
             write(outcome, pattern, &searched, f64::from(index), senders);
             searched.keep(bed, pattern);
+            searched.deviate(pattern, outcome);
             match (searched.error, searched.unfit) {
                 (Some(error), _) => Err(error),
                 // Nothing at all was found; with a bound the marks of the row show what is missing.
@@ -165,6 +167,9 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
     }
     if tester_limited {
         marks.push("tester-limited".into());
+    }
+    if [zero, partial].into_iter().flatten().any(|r| capped(searched, r)) {
+        marks.push("limited by max_load".into());
     }
     let pdr = partial.and_then(GoalResult::rate_pps);
     TABLE.add(
@@ -223,6 +228,11 @@ fn limited(searched: &Searched, result: &GoalResult) -> bool {
     result.rate_pps().is_some_and(|rate| open || searched.limits.tester_limited(FrameRate(rate)))
 }
 
+/// Did the suite's highest load come before any that is too much?
+fn capped(searched: &Searched, result: &GoalResult) -> bool {
+    searched.capped && result.irregular.contains(&Irregular::NoUpperBound)
+}
+
 fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>, key: String, title: String) {
     let Some(result) = result else { return };
     let value = result.rate_pps();
@@ -233,10 +243,29 @@ fn rank(outcome: &mut Outcome, searched: &Searched, result: Option<&GoalResult>,
     }
     outcome.ranks.push(RankFigure {
         tester_limited: limited(searched, result),
+        capped: capped(searched, result),
+        claim: claim(searched, result),
         // The bounds of a search that ended early may be wider than its goal.
         resolution: result.relative_width().unwrap_or_default().max(result.goal.relative_width),
         ..higher(key, title, "fps", value)
     });
+}
+
+/// What the result says of loads that the search did not offer.
+fn claim(searched: &Searched, result: &GoalResult) -> Option<Claim> {
+    let goal = &result.goal;
+    Some(Claim {
+        goal: goal.name.clone(),
+        trial: searched.trials.first()?.trial,
+        superseded: searched.superseded.clone(),
+        met_pps: result.rate_pps(),
+        missed_pps: result.upper.as_ref().map(|bound| bound.load_pps),
+        width: goal.relative_width,
+        loss_ratio: goal.loss_ratio,
+        exceed_ratio: goal.exceed_ratio,
+        trial_duration_s: goal.final_trial_duration_s,
+        duration_sum_s: goal.duration_sum_s,
+    })
 }
 
 /// Marks of a result.

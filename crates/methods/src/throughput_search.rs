@@ -4,7 +4,7 @@
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
 use crate::parameters::{FINAL_TRIAL, FRAME_SIZES, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
 use crate::pattern::{Limits, Pattern, RETREAT, RETREATS};
-use crate::report::note;
+use crate::report::{deviate, note};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Percent;
@@ -38,10 +38,14 @@ pub struct Searched {
     pub results: Vec<GoalResult>,
     /// Every trial.
     pub trials: Vec<SearchTrial>,
+    /// Trials at upper bounds that turned out clean when they were repeated; they count no more.
+    pub superseded: Vec<u64>,
     /// How it ended; running when it was stopped by an error.
     pub end: SearchEnd,
     /// The bounds of the pattern; the highest load is the one of the last start.
     pub limits: Limits,
+    /// Is the highest load that of the suite (`max_load`), below what line and tester allow?
+    pub capped: bool,
     /// The load per sending port that the tester could not offer validly in the midst of the search, and why. The search
     /// ended there with the bounds that it had.
     pub unfit: Option<(FrameRate, Vec<String>)>,
@@ -53,6 +57,13 @@ impl Searched {
     /// Throughput per sending port: the figure of the first goal, `None` where there is none.
     pub fn throughput(&self) -> Option<FrameRate> {
         self.results.first().and_then(GoalResult::rate_pps).map(FrameRate)
+    }
+
+    /// States in what the search, as it was done, deviates from what was asked for.
+    pub fn deviate(&self, pattern: &Pattern, outcome: &mut Outcome) {
+        if self.results.iter().any(|result| result.irregular.contains(&Irregular::Unfinished)) {
+            deviate(outcome, pattern, "the search for the throughput ended before its goal was reached");
+        }
     }
 
     /// Keeps the throughput for later tests, or why there is none to be known; the latter as text.
@@ -121,7 +132,9 @@ pub fn goal_deviations(params: &Params) -> Vec<String> {
         let percent = goal.exceed_ratio * 100.0;
         format!("throughput with loss in up to {percent} % of the trial time at its load (RFC 2544 section 26.1: none)")
     });
-    short.into_iter().chain(exceed).collect()
+    let capped = MAX_LOAD.get(params);
+    let capped = capped.map(|max| format!("loads up to {max} at most (RFC 2544 section 20: line rate)"));
+    short.into_iter().chain(exceed).chain(capped).collect()
 }
 
 fn failed(error: GoalError) -> TestError {
@@ -141,7 +154,9 @@ pub fn search(
     params: &Params,
 ) -> Result<Searched, TestError> {
     let mut limits = pattern.limits(bed);
+    let mut capped = false;
     if let Some(max) = MAX_LOAD.get(params).filter(|max| max.pps() < limits.max.pps()) {
+        capped = true;
         limits = Limits { max, retreated: false, ..limits };
     }
     let expected = expected_trials(&goals).trials;
@@ -161,8 +176,10 @@ pub fn search(
         let ended = |unfit, error| Searched {
             results: search.results(),
             trials: trials.clone(),
+            superseded: search.superseded().to_vec(),
             end: search.end(),
             limits,
+            capped,
             unfit,
             error,
         };
@@ -174,6 +191,7 @@ pub fn search(
                 }
                 retreats += 1;
                 limits = limits.retreat(FrameRate(load * RETREAT));
+                capped = false;
                 bed.known().highest.insert(pattern.key(), limits.max);
             }
             Err((load, TestError::Unfit(why))) => return Ok(ended(Some((FrameRate(load), why)), None)),
@@ -210,7 +228,19 @@ fn one_search(
             trial: result.trial,
         })
     };
-    search.run(&mut |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e))).map(|_| ())
+    let mut measure = |duration_s: f64, load: f64| run(duration_s, load).map_err(|e| (load, e));
+    search.run(&mut measure)?;
+    // A disturbance that has passed since must not stay an upper bound.
+    while let Some((duration_s, load)) = search.recheck() {
+        let measurement = match measure(duration_s, load) {
+            // Then the bound stands as it was found.
+            Err((_, TestError::Unfit(_))) => break,
+            other => other?,
+        };
+        search.record(measurement);
+        search.run(&mut measure)?;
+    }
+    Ok(())
 }
 
 /// Throughput, NDR(0), per sending port of this pattern: what an earlier test found, else a search with the zero-loss goal
@@ -235,6 +265,7 @@ pub fn known_throughput(
             }
             let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
             let why = searched.keep(bed, pattern);
+            searched.deviate(pattern, outcome);
             if let Some(error) = searched.error {
                 return Err(error);
             }
@@ -287,7 +318,14 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
             trial: 0,
         });
     }
-    Expected { trials: search.spent().trials, lossy, trial_seconds: search.spent().trial_seconds }
+    // The last look at each upper bound.
+    let last = goals.len() as u32;
+    let last_s: f64 = goals.iter().map(|goal| goal.final_trial_duration_s).sum();
+    Expected {
+        trials: search.spent().trials + last,
+        lossy: lossy + last,
+        trial_seconds: search.spent().trial_seconds + last_s,
+    }
 }
 
 /// About how long the searches for all sizes take.

@@ -91,6 +91,86 @@ fn near_the_tester_s_ceiling_results_are_marked() {
 }
 
 #[test]
+fn parameters_that_are_below_the_rfcs_are_named() {
+    let percent = |loads: &[f64]| ParamValue::Numbers(loads.to_vec());
+    let load = ("max_load", ParamValue::Rate(FrameRate(100_000.0)));
+    let cases = [
+        ("throughput", load.clone(), "loads up to 100"),
+        ("latency", load.clone(), "loads up to 100"),
+        ("latency", ("loads", percent(&[10.0])), "no latency at 100 % of the throughput"),
+        ("latency", ("repeats", ParamValue::Count(1)), "1 trials per load instead of 20"),
+        ("forwarding_rate", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 10"),
+        ("system_recovery", ("repeats", ParamValue::Count(1)), "1 trials per frame size instead of 5"),
+        ("back_to_back", ("repeats", ParamValue::Count(1)), "1 searches per frame size instead of 50"),
+    ];
+    for (name, change, expected) in cases {
+        let method = method(name);
+        assert_eq!(method.deviations(&params(method, true, &[])), Vec::<String>::new(), "{name}");
+        let found = method.deviations(&params(method, true, &[change]));
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn what_was_not_done_as_asked_is_a_deviation() {
+    let deviations = |name: &str, mut bed: Fake, over: &[(&str, ParamValue)]| {
+        let (outcome, _) = run(name, &mut bed, over);
+        outcome.deviations
+    };
+    for name in ["throughput", "frame_loss_rate", "latency", "system_recovery", "forwarding_rate"] {
+        assert_eq!(deviations(name, Fake::new(), &[size("64")]), Vec::<String>::new(), "{name}");
+        let ceiling = Fake { ceiling: Some(FrameRate(400_000.0)), ..Fake::new() };
+        let found = deviations(name, ceiling, &[size("64")]);
+        assert!(found.iter().any(|d| d.contains("instead of line rate")), "{name}: {found:?}");
+    }
+    // A retreat in the midst of the run.
+    let found = deviations("throughput", Fake { unfit_above_pps: 800_000.0, ..Fake::new() }, &[size("64")]);
+    assert!(found.iter().any(|d| d.contains("instead of line rate")), "{found:?}");
+    // A search without time enough.
+    let found = deviations("throughput", Fake::new(), &[size("64"), ("search_duration_max", secs(1.0))]);
+    assert_eq!(found, ["64 bytes: the search for the throughput ended before its goal was reached"]);
+    // A load that the tester could not offer.
+    let band = Fake { unfit_band_pps: (1_100_000.0, 1_300_000.0), ..Fake::new() };
+    let found = deviations("frame_loss_rate", band, &[size("64")]);
+    assert!(found.len() == 1 && found[0].contains("could not be offered validly"), "{found:?}");
+}
+
+/// Wherever in a search a disturbance falls that lasts for two trials, it is no limit of the router.
+#[test]
+fn a_disturbance_that_has_passed_is_no_upper_bound() {
+    let mut undisturbed = Fake::new();
+    run("throughput", &mut undisturbed, &[size("64")]).1.unwrap();
+    let mut superseded = 0;
+    for first in 1..undisturbed.asked {
+        let mut bed = Fake { disturbed: first..first + 2, ..Fake::new() };
+        let (outcome, end) = run("throughput", &mut bed, &[size("64")]);
+        end.unwrap();
+        for (column, key) in [("throughput_pps", "throughput_64_pps"), ("pdr_0_5_pps", "pdr_64_pps")] {
+            let found = cell(&outcome, 0, column).unwrap();
+            assert!((0.96 * 300_000.0..=300_000.0 / 0.995).contains(&found), "{first}: {key} {found}");
+        }
+        let claim = outcome.ranks[0].claim.as_ref().unwrap();
+        superseded += claim.superseded.len();
+    }
+    assert!(superseded > 0);
+}
+
+#[test]
+fn an_upper_bound_is_looked_at_again_before_the_search_ends() {
+    let mut bed = Fake::new();
+    let (outcome, end) = run("throughput", &mut bed, &[size("64"), ("pdr", ParamValue::Flag(false))]);
+    end.unwrap();
+    let claim = outcome.ranks[0].claim.as_ref().unwrap();
+    let upper = claim.missed_pps.unwrap();
+    let rate = |load: &Load| matches!(load, Load::Constant { rate_pps } if *rate_pps == upper);
+    let at: Vec<usize> = (0..bed.trials.len()).filter(|n| rate(&bed.trials[*n].0.load)).collect();
+    let last = *at.last().unwrap();
+    assert!(at.len() > 1 && last + 1 == bed.trials.len(), "{at:?} of {}", bed.trials.len());
+    assert!(!at.contains(&(last - 1)), "after other trials: {at:?}");
+    assert_eq!(bed.trials[last].0.duration_s, claim.trial_duration_s);
+}
+
+#[test]
 fn a_router_that_always_loses_has_no_throughput_but_may_have_a_pdr() {
     let mut bed = Fake { floor: 0.1, ..Fake::new() };
     let goals = [size("64"), ("pdr", ParamValue::Flag(true))];

@@ -1,5 +1,6 @@
 //! Under which conditions a run was made. No result without its conditions.
 
+use crate::medium::Medium;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -39,8 +40,33 @@ fn one() -> u32 {
     1
 }
 
+fn is_ethernet(medium: &Medium) -> bool {
+    *medium == Medium::Ethernet
+}
+
 fn is_one(count: &u32) -> bool {
     *count == 1
+}
+
+/// What the author of the suite says of it: facts by name, in the order of the suite.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Of the run: by whom, where.
+    pub facts: Vec<(String, String)>,
+    /// Of single DUTs, by their names: serial number, year.
+    pub duts: Vec<(String, Vec<(String, String)>)>,
+}
+
+impl About {
+    /// Does it say nothing?
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty() && self.duts.is_empty()
+    }
+
+    /// The facts of the DUT of this name.
+    pub fn dut(&self, name: &str) -> &[(String, String)] {
+        self.duts.iter().find(|(dut, _)| dut == name).map_or(&[], |(_, facts)| facts)
+    }
 }
 
 /// What is known of one DUT as it was tested.
@@ -95,6 +121,9 @@ pub struct PortRecord {
     pub mtu: u32,
     /// Speed for which loads are computed, in bit/s.
     pub speed_bps: u64,
+    /// What the line carries beside frames; runs of before this was recorded had Ethernet, or their rates in bits are not exact.
+    #[serde(default, skip_serializing_if = "is_ethernet")]
+    pub medium: Medium,
     /// MAC address of the tester's host on this port.
     pub mac: String,
     /// Address of the tester's host and of the DUT, per family: `198.18.1.2 -> 198.18.1.1`.

@@ -7,6 +7,7 @@
 
 pub mod capabilities;
 pub mod environment;
+pub mod held_up;
 pub mod latency;
 pub mod mac;
 pub mod medium;
@@ -15,6 +16,7 @@ pub mod param;
 pub mod pattern;
 pub mod quantity;
 pub mod record;
+pub mod refutation;
 pub mod registry;
 pub mod role;
 pub mod rounds;
@@ -24,6 +26,7 @@ pub mod statistics;
 pub mod suite;
 pub mod traffic;
 pub mod trial;
+pub mod visible;
 
 pub use latency::LatencySummary;
 pub use mac::MacAddr;

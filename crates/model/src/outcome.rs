@@ -1,6 +1,8 @@
 //! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
 
-use crate::statistics::{Figure, RoundFigure, Rule, Scale};
+use crate::refutation::{Claim, Refutation};
+use crate::statistics::{Decision, Figure, RoundFigure, Rule, Scale};
+use crate::suite::Expectation;
 use serde::{Deserialize, Serialize};
 
 /// The outcome of one test on one DUT.
@@ -16,6 +18,10 @@ pub struct Outcome {
     pub verdicts: Vec<Verdict>,
     /// What the reader must know of these figures ("tester-limited", "irregular: no upper bound", "not conformant").
     pub notes: Vec<String>,
+    /// In what the test, as it was done, deviates from its source; [`Started::deviations`](crate::record::Started::deviations) has
+    /// what was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deviations: Vec<String>,
 }
 
 /// A table of the outcome.
@@ -191,6 +197,9 @@ pub struct RankFigure {
     pub higher_is_better: bool,
     /// The tester, or the test's own maximum, set this limit, not the DUT: the figure is a bound.
     pub tester_limited: bool,
+    /// A limit that the suite set (`max_load`) came before the DUT's: the figure is a bound, and nobody's fault.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub capped: bool,
     /// Step of the measurement: a share of the figure (the width of the search), or in the figure's unit where it is compared by
     /// difference.
     pub resolution: f64,
@@ -200,6 +209,12 @@ pub struct RankFigure {
     /// Figures that are closer together are no different in practice: a share, or in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
     pub least: f64,
+    /// What the figure says of other loads, where other trials can contradict it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// The trials that contradict it. Not stored: they may come after the test.
+    #[serde(skip)]
+    pub refuted: Vec<Refutation>,
     /// What each round says, in order, where the rounds have been put together. Not stored: each round has its own record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
@@ -228,7 +243,7 @@ impl RankFigure {
     /// tester could not offer it may be more.
     pub fn figure(&self) -> Option<Figure> {
         let value = self.value.filter(|value| value.is_finite())?;
-        Some(match (self.tester_limited, self.higher_is_better, self.scale) {
+        Some(match (self.tester_limited || self.capped, self.higher_is_better, self.scale) {
             (false, ..) => Figure::exactly(value),
             (true, true, _) | (true, false, Scale::Difference) => Figure::at_least(value),
             (true, false, Scale::Ratio) => Figure::at_most(value),
@@ -240,6 +255,20 @@ impl RankFigure {
         self.figure().map_or(RoundFigure::Failed, RoundFigure::Measured)
     }
 
+    /// The same for a criterion. A figure that was refuted is a bound: the DUT does more, or less, than it says, and nobody
+    /// knows how much.
+    pub fn judged(&self) -> RoundFigure {
+        let (more, less) = (self.refuted.iter().any(|r| r.more), self.refuted.iter().any(|r| !r.more));
+        match self.round() {
+            RoundFigure::Measured(Figure { low, high }) => RoundFigure::Measured(Figure {
+                low: if less { f64::NEG_INFINITY } else { low },
+                high: if more { f64::INFINITY } else { high },
+            }),
+            RoundFigure::Failed if more => RoundFigure::NotMeasured,
+            other => other,
+        }
+    }
+
     /// How it is compared.
     pub fn rule(&self) -> Rule {
         let RankFigure { scale, higher_is_better, least, resolution, .. } = *self;
@@ -247,13 +276,40 @@ impl RankFigure {
     }
 }
 
-/// Pass or fail against a criterion of the suite.
+/// What became of a criterion of the suite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What was asked: `throughput of 64 >= 100,000 fps`.
+    /// What was asked: `throughput_64_pps >= 100000`.
     pub criterion: String,
-    /// Met?
+    /// Met for certain?
     pub pass: bool,
+    /// Neither met nor missed for certain; `pass` is false then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub undecided: bool,
     /// What was found.
     pub found: String,
+    /// The same as `criterion`, to be judged again over all rounds; absent where it is about no figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expectation>,
+}
+
+impl Verdict {
+    /// A verdict that one look decides.
+    pub fn decided(criterion: impl Into<String>, pass: bool, found: impl Into<String>) -> Verdict {
+        Verdict { criterion: criterion.into(), pass, undecided: false, found: found.into(), expected: None }
+    }
+
+    /// Met, missed or undecided.
+    pub fn decision(&self) -> Decision {
+        match (self.pass, self.undecided) {
+            (true, _) => Decision::Met,
+            (false, false) => Decision::Missed,
+            (false, true) => Decision::Undecided,
+        }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

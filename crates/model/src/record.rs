@@ -2,7 +2,7 @@
 //!
 //! `run.jsonl` is written as the run goes on and readable after a crash: a run without [`Record::Ended`] was cut off.
 
-use crate::environment::{DutRecord, Environment};
+use crate::environment::{About, DutRecord, Environment};
 use crate::outcome::Outcome;
 use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
@@ -45,9 +45,13 @@ pub struct Started {
     pub suite: String,
     /// Title of the suite.
     pub title: String,
+    /// What the suite says of itself and of its DUTs.
+    #[serde(default, skip_serializing_if = "About::is_empty")]
+    pub about: About,
     /// Profile used.
     pub profile: String,
-    /// True when trial durations follow the RFCs; false carries a visible tag into every report.
+    /// True when everything that the suite asks for follows the RFCs. What was done may still deviate
+    /// ([`Outcome::deviations`]); either carries a visible tag into every report.
     pub conformant: bool,
     /// Why not, when not: `trials of 1 s instead of 60 s`.
     pub deviations: Vec<String>,

@@ -332,6 +332,13 @@ pub struct Health {
     pub clock_step_ns: i64,
     /// Time that the hypervisor took from the tester's processor, in ns; absent where it cannot be read.
     pub tester_stolen_ns: Option<u64>,
+    /// Time that the tester's first thread could have run while something else had its processor, in ns; absent where the kernel
+    /// does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tester_waited_ns: Option<u64>,
+    /// What the machine did to the DUT's processor; absent where the DUT has none of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dut_processor: Option<ProcessorRecord>,
     /// Frames of an earlier trial or run that still came in; they are counted here and nowhere else.
     pub stale: u64,
     /// Frames that are not test traffic (ARP, ND, routing protocols, whatever the DUT says by itself).
@@ -343,6 +350,37 @@ pub struct Health {
     /// are looked for among the last frames of each flow, as many as the receiver remembers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub copies_apart: u64,
+}
+
+/// What a machine did to the DUT's processor during a trial. Times in ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessorRecord {
+    /// Time that it was watched: the trial with its drain.
+    pub elapsed_ns: u64,
+    /// Of this: neither idle nor at work for the DUT, the watch or another machine. Absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign_ns: Option<u64>,
+    /// Time that the DUT can have waited for it because of these. Absent where that time is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ns: Option<u64>,
+    /// The other program that ran there the longest, where one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_foreign: Option<String>,
+    /// Of this: a hypervisor had taken it, in steps of 10 ms. Absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen_ns: Option<u64>,
+    /// Times of 1 ms and more in which it ran nothing that it should have. Absent where only root may look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<u64>,
+    /// These times together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stalled_ns: u64,
+    /// The longest of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub longest_stall_ns: u64,
+    /// What the watch itself took.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub watch_ns: u64,
 }
 
 /// May this trial be used?
@@ -359,6 +397,15 @@ impl Validity {
     /// True for [`Validity::Valid`].
     pub fn is_valid(&self) -> bool {
         matches!(self, Validity::Valid)
+    }
+
+    /// No, for these reasons as well.
+    #[must_use]
+    pub fn and_not(self, more: Vec<String>) -> Validity {
+        match self {
+            Validity::Valid => Validity::Invalid(more),
+            Validity::Invalid(reasons) => Validity::Invalid([reasons, more].concat()),
+        }
     }
 }
 
@@ -380,7 +427,7 @@ pub struct TrialResult {
     pub health: Health,
     /// May it be used?
     pub validity: Validity,
-    /// Processor time of the DUT's forwarding and daemons over the trial as a share of one processor (1.0 = one full
+    /// Processor time of the DUT's forwarding and daemons over the trial as a share of the time of load (`sending_s`; 1.0 = one full
     /// core); absent where it cannot be read.
     pub dut_cpu: Option<f64>,
     /// By how much the DUT's own counters grew over the trial (`d0.rx_packets`, `ip.InHdrErrors`), those that did; empty

@@ -44,6 +44,15 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\n<<: *x", (2, 5), "not YAML", ""),
     Case(1, "suite: good\n? [a, b]\n: c", (2, 3), "cannot be a key", "one word"),
     Case(1, "suite: &a [*a]", (1, 12), "alias stands within its own anchor", "write the value out"),
+    // Facts for the report.
+    Case(1, "suite: good\nabout: lab 3", (2, 8), "`about` is a map of keys and values, not `lab 3`", "by: Jane Doe"),
+    Case(1, "suite: good\nabout: {by: [a]}", (2, 13), "`by` is a text, not a list", "Jane Doe"),
+    Case(1, "suite: good\nabout: {by: }", (2, 9), "`by` is a text, not nothing", "Jane Doe"),
+    Case(1, "suite: good\nabout: {by: \"a\\nb\"}", (2, 13), "is not one line of 1 to 200 characters", "control characters"),
+    Case(1, "suite: good\nabout: {by: \"a\\u202eb\"}", (2, 13), "is not one line of 1 to 200 characters", "control characters"),
+    Case(1, "suite: good\nabout: {a name that is much longer than names need be: x}", (2, 9), "1 to 40 characters", "shorten"),
+    Case(1, "suite: good\nabout: {fr: {serial: 1}}", (2, 9), "`fr`, which is no DUT of this suite", "did you mean `frr`"),
+    Case(1, "suite: good\nabout: {frr: {serial: {a: b}}}", (2, 23), "`serial` is a text, not a map", "Jane Doe"),
     // Sub-interfaces.
     Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: 100}", (5, 41), "`vlans` is a list, not `100`", "- {id: 100}"),
     Case(5, "  - {name: p1, speed: 10 Gbit/s, vlans: [{ipv4: off}]}", (5, 42), "a sub-interface needs `id`", "id: 100"),

@@ -326,3 +326,17 @@ fn peers_on_sub_interfaces_follow_those_of_their_port() {
     assert_eq!(groups[4].peers, ["198.18.16.34", "198.18.16.35"].map(|a| a.parse::<std::net::IpAddr>().unwrap()));
     assert_eq!(seen.len(), 7);
 }
+
+#[test]
+fn facts_for_the_report_are_read_in_order() {
+    let about = "about: {place: lab 3, by: Jane Doe, frr-1: {serial number: 1234, year: 2024}}\nprofile: conformant";
+    let suite = suite(&FULL.replacen("profile: conformant", about, 1)).unwrap_or_else(|e| panic!("{e}"));
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(suite.about.facts, [pair("place", "lab 3"), pair("by", "Jane Doe")]);
+    assert_eq!(suite.about.dut("frr-1"), [pair("serial number", "1234"), pair("year", "2024")]);
+    assert!(suite.about.dut("rack.router").is_empty());
+    let many: String = (0..21).map(|i| format!("f{i}: x, ")).collect();
+    let many = FULL.replacen("profile: conformant", &format!("about: {{{many}}}\nprofile: conformant"), 1);
+    let errors = common::suite(&many).unwrap_err().to_string();
+    assert!(errors.contains("21 facts are too many") && errors.contains("20 at most"), "{errors}");
+}

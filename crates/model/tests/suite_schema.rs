@@ -77,6 +77,9 @@ fn good_suites_validate() {
     for text in [QUICK_LOOK, FULL] {
         validate(&schema, &yaml(text), "").unwrap();
     }
+    let about = "about: {by: Jane Doe, frr-1: {serial number: 1234}}\nprofile: conformant";
+    validate(&schema, &yaml(&FULL.replacen("profile: conformant", about, 1)), "").unwrap();
+    assert!(validate(&schema, &yaml(&FULL.replacen("profile: conformant", "about: [a]", 1)), "").is_err());
     let with = |vlans: &str| {
         let text = QUICK_LOOK.replacen(
             "- {name: p1, speed: 1 Gbit/s",

@@ -1,7 +1,6 @@
-//! Writes the report of a made-up run: `cargo run -p drophammer-report --example synthetic -- FOLDER [DUTS]`.
+//! Writes the report of a made-up run: `cargo run -p drophammer-report --example synthetic -- FOLDER [DUTS] [TRIALS]`.
 
 #[path = "../tests/synthetic/mod.rs"]
-#[allow(dead_code)]
 mod synthetic;
 
 #[path = "../tests/synthetic/routes.rs"]
@@ -13,7 +12,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = arguments.next().ok_or("name a folder")?;
     let duts: usize = arguments.next().map_or(Ok(4), |n| n.parse())?;
     let mut run = synthetic::run(duts.clamp(1, synthetic::NAMES.len()));
-    routes::add(&mut run, 100_000);
+    // With a number of trials, a long run: its trials and their dots over and over.
+    match arguments.next() {
+        None => routes::add(&mut run, 100_000),
+        Some(trials) => synthetic::lengthen(&mut run, trials.parse()?),
+    }
+    let run = synthetic::in_rounds(&run, 6);
     for path in drophammer_report::write_all(&run, dir.as_ref())? {
         println!("{}", path.display());
     }

@@ -7,8 +7,33 @@ use crate::view::{DutView, View};
 /// Figures named in one sentence at most.
 const NAMED: usize = 5;
 
-/// The sentences, the most important first; none for a run of one DUT or without figures.
+/// The sentences, the most important first. A run of one DUT, or without figures, has those about refuted figures only.
 pub fn conclusion(view: &View) -> Vec<String> {
+    let mut out = compared(view);
+    out.extend(refuted(view));
+    out
+}
+
+/// Figures that other trials contradict.
+fn refuted(view: &View) -> Vec<String> {
+    let mut all = Vec::new();
+    for figure in &view.ranking.figures {
+        for (dut, entry) in view.duts.iter().zip(&figure.entries).filter(|(_, entry)| entry.refuted()) {
+            all.extend(entry.figure.iter().flat_map(|f| f.refuted.first()).map(|r| (figure, dut.label(), r)));
+        }
+    }
+    let named = all.iter().take(NAMED).map(|(figure, dut, refutation)| {
+        format!("{} of {dut} is refuted by {} and has no rank.", figure.title, refutation.text)
+    });
+    let mut out: Vec<String> = named.collect();
+    match all.len().saturating_sub(NAMED) {
+        0 => {}
+        more => out.push(format!("{more} more figures are refuted; their rows are marked.")),
+    }
+    out
+}
+
+fn compared(view: &View) -> Vec<String> {
     let figures = &view.ranking.figures;
     if figures.is_empty() || (0..view.duts.len()).all(|dut| !grid::ranked_kind(view, dut)) {
         return Vec::new();

@@ -1,8 +1,10 @@
 //! CSV files with raw figures (RFC 4180): one per table, one per plot, one of all trials, one of the ranks.
 
-use crate::view::{MergedPlot, MergedTable, View};
+use crate::rates::{self, Added};
+use crate::view::{MergedPlot, MergedTable, Section, View};
 use drophammer_model::outcome::Cell;
 use drophammer_model::trial::Validity;
+use drophammer_model::visible::{is_hidden, visible};
 use std::collections::HashSet;
 
 /// The names of the files that belong to tables and plots, in the order of [`View::all_sections`] and within each section.
@@ -35,7 +37,7 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     let names = Names::new(view);
     let mut out = vec![("summary.csv".to_owned(), ranks(view)), ("trials.csv".to_owned(), trials(view))];
     for (n, section) in view.all_sections().enumerate() {
-        let tables = section.tables.iter().map(|t| table(view, t));
+        let tables = section.tables.iter().map(|t| table(view, section, t));
         out.extend(names.tables[n].iter().cloned().zip(tables));
         let plots = section.plots.iter().map(|p| plot(view, p));
         out.extend(names.plots[n].iter().cloned().zip(plots));
@@ -43,14 +45,15 @@ pub fn files(view: &View) -> Vec<(String, String)> {
     out
 }
 
-fn table(view: &View, table: &MergedTable) -> String {
+fn table(view: &View, section: &Section, table: &MergedTable) -> String {
+    let added = Added::new(view, section, table);
     let mut head = vec!["dut".to_owned()];
-    head.extend(table.columns.iter().map(|c| c.key.clone()));
+    head.extend(table.columns.iter().copied().chain(&added.columns).map(|c| c.key.clone()));
     head.extend(["marks".into(), "trials".into()]);
     let mut csv = Csv::new(&head);
-    for r in &table.rows {
+    for (r, more) in table.rows.iter().zip(&added.rows) {
         let mut row = vec![view.dut(r.dut).name.to_owned()];
-        row.extend(r.cells.iter().map(|c| raw(c)));
+        row.extend(r.cells.iter().copied().chain(more).map(raw));
         row.push(r.marks.join("; "));
         row.push(r.row.trials.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
         csv.row(&row);
@@ -102,20 +105,42 @@ impl Csv {
     }
 
     fn row(&mut self, fields: &[String]) {
-        let quoted: Vec<String> =
-            fields
-                .iter()
-                .map(|f| {
-                    if f.contains(['"', ',', '\n', '\r']) {
-                        format!("\"{}\"", f.replace('"', "\"\""))
-                    } else {
-                        f.clone()
-                    }
-                })
-                .collect();
+        let quoted: Vec<String> = fields.iter().map(|field| quoted(&inert(field))).collect();
         self.0 += &quoted.join(",");
         self.0 += "\r\n";
     }
+}
+
+/// A field as RFC 4180 writes it. Semicolons and tabs are quoted too, because some spreadsheets separate by them.
+fn quoted(field: &str) -> String {
+    match field.contains(['"', ',', ';', '\t', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+/// The field as no spreadsheet takes it for a formula: numbers stay as they are. In texts, an apostrophe goes before `=`, `+`, `-`
+/// and `@` at the start and after whatever a spreadsheet may take for a separator; hidden characters become visible.
+fn inert(field: &str) -> String {
+    if field.parse::<f64>().is_ok() {
+        return field.to_owned();
+    }
+    let mut out = String::with_capacity(field.len());
+    let mut starts = true;
+    for c in field.chars() {
+        let formula = matches!(c, '=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}');
+        if starts && (formula || matches!(c, '\t' | '\r')) {
+            out.push('\'');
+        }
+        out.push(c);
+        starts = matches!(c, ',' | ';' | '|' | '\t' | '\n' | '\r' | '"') || (starts && is_blank(c));
+    }
+    visible(&out, &['\n', '\t', '\r'])
+}
+
+/// Is this nothing to a spreadsheet that looks for the start of a formula?
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || is_hidden(c)
 }
 
 /// A cell for machines: nothing is an empty field, numbers are as stored.
@@ -160,13 +185,16 @@ fn ranks(view: &View) -> String {
         "resolution",
         "rank",
         "tied",
+        "l2_mbps",
+        "line_percent",
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
     // An end that is not known is an empty cell.
     let end = |value: Option<f64>| value.filter(|v| v.is_finite()).map(|v| v.to_string()).unwrap_or_default();
     for f in &view.ranking.figures {
-        for (dut, e) in view.duts.iter().zip(&f.entries) {
+        for (index, (dut, e)) in view.duts.iter().zip(&f.entries).enumerate() {
+            let rate = rates::of_figure(view, f, index);
             csv.row(&[
                 f.key.clone(),
                 f.unit.clone(),
@@ -183,6 +211,8 @@ fn ranks(view: &View) -> String {
                 e.figure.as_ref().map(|f| f.resolution.to_string()).unwrap_or_default(),
                 text(e.rank),
                 e.tied.to_string(),
+                end(rate.map(|r| r.l2_mbps)),
+                end(rate.map(|r| r.line_percent)),
             ]);
         }
     }
@@ -203,6 +233,8 @@ fn ranks(view: &View) -> String {
             String::new(),
             text(o.rank),
             o.tied.to_string(),
+            String::new(),
+            String::new(),
         ]);
     }
     csv.0
@@ -322,6 +354,28 @@ mod tests {
         let mut csv = Csv::new(&["a".into()]);
         csv.row(&["x,\"y\"\nz".into(), String::new()]);
         assert_eq!(csv.0, "a\r\n\"x,\"\"y\"\"\nz\",\r\n");
+    }
+
+    #[test]
+    fn no_field_is_a_formula_and_numbers_stay() {
+        for (field, written) in [
+            ("=HYPERLINK(\"http://x\")", "'=HYPERLINK(\"http://x\")"),
+            (" +1+cmd|' /C calc'!A0", " '+1+cmd|' /C calc'!A0"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("-2+3", "'-2+3"),
+            ("\t=1", "'\t'=1"),
+            ("a;=1", "a;'=1"),
+            ("a\n=1", "a\n'=1"),
+            ("\u{202e}=1", "\\u{202e}'=1"),
+            ("a\u{1b}[2J", "a\\u{1b}[2J"),
+            ("-5.25", "-5.25"),
+            ("+1e-9", "+1e-9"),
+            ("throughput of 64 >= 700,000 fps", "throughput of 64 >= 700,000 fps"),
+            ("a-b", "a-b"),
+        ] {
+            assert_eq!(inert(field), written, "{field:?}");
+        }
+        assert_eq!(quoted("a;b"), "\"a;b\"");
     }
 
     #[test]

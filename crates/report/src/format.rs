@@ -2,6 +2,7 @@
 
 use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::group_digits;
+use drophammer_model::visible::one_line;
 
 /// What stands where there is nothing to tell. Never 0.
 pub const DASH: &str = "\u{2013}";
@@ -66,6 +67,10 @@ pub fn cell(cell: &Cell, unit: &str) -> String {
         // Frame sizes are written 1518 everywhere.
         Cell::Count(n) if *n < 10_000 && unit == "bytes" => n.to_string(),
         Cell::Count(n) => group_digits(*n),
+        Cell::Number(x) if unit == "bit/s" && x.abs() >= 1e6 => match x.abs() {
+            size if size >= 1e9 => format!("{} G", number(x / 1e9, "")),
+            _ => format!("{} M", number(x / 1e6, "")),
+        },
         Cell::Number(x) => number(*x, unit),
         Cell::Text(t) if t.is_empty() => DASH.into(),
         Cell::Text(t) => t.clone(),
@@ -88,15 +93,23 @@ pub fn nanoseconds(ns: f64) -> String {
     format!("{} {unit}", number(value, unit))
 }
 
-/// Text from elsewhere on one line of a terminal: control characters, which could move the cursor, become visible.
+/// Longest text from elsewhere on a line of the text and Markdown reports, in characters; CSV and JSON have all of it.
+const LONGEST: usize = 2_000;
+
+/// Text from elsewhere on one line of a terminal: characters that could move the cursor or turn the text around become visible.
 pub fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\t' | '\r' => ' ',
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect()
+    shorten(&one_line(text), LONGEST)
+}
+
+/// The first `longest` characters of a text, with their number where some are left out.
+pub fn shorten(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let more = group_digits(text[end..].chars().count() as u64);
+            format!("{}\u{2026} ({more} more characters)", text[..end].trim_end())
+        }
+    }
 }
 
 /// Text from elsewhere on several lines of a terminal.
@@ -130,7 +143,11 @@ mod tests {
         }
         assert_eq!(cell(&Cell::None, "fps"), DASH);
         assert_eq!(cell(&Cell::Count(0), "fps"), "0");
+        assert_eq!(cell(&Cell::Number(195_166_272.4), "bit/s"), "195.2 M");
+        assert_eq!(cell(&Cell::Number(12e9), "bit/s"), "12 G");
         assert_eq!(nanoseconds(1_234.0), "1.234 µs");
-        assert_eq!(plain("a\x1b[31mb\nc"), "a\u{fffd}[31mb c");
+        assert_eq!(plain("a\x1b[31mb\nc"), "a\\u{1b}[31mb c");
+        assert_eq!(plain(&"x".repeat(LONGEST)), "x".repeat(LONGEST));
+        assert_eq!(plain(&"x".repeat(LONGEST + 1)), "x".repeat(LONGEST) + "\u{2026} (1 more characters)");
     }
 }

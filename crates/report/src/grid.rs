@@ -6,7 +6,7 @@ use crate::format::{DASH, cell, heading, number};
 use crate::rank::{HOW, Ranked};
 use crate::view::{MergedTable, View};
 use drophammer_model::outcome::Cell;
-use drophammer_model::statistics::Figure;
+use drophammer_model::statistics::{Decision, Figure};
 use drophammer_model::trial::Validity;
 
 /// A table of words.
@@ -78,6 +78,7 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
     match entry.rank {
         // One DUT is not ranked against itself.
         Some(rank) if ranked_kind(view, dut) => format!("{value}  {}{rank}", if entry.tied { "=" } else { "#" }),
+        _ if entry.refuted() => format!("{value}  refuted"),
         _ => value,
     }
 }
@@ -222,7 +223,11 @@ pub fn markdown(view: &View) -> String {
     if !verdicts.is_empty() {
         out += "## Verdicts\n\n";
         for (section, dut, v) in verdicts {
-            let word = if v.pass { "pass" } else { "**FAIL**" };
+            let word = match v.decision() {
+                Decision::Met => "pass",
+                Decision::Missed => "**FAIL**",
+                Decision::Undecided => "**undecided**",
+            };
             let texts = [&section.title, &dut.label(), &v.criterion, &v.found].map(|t| escape(t));
             out += &format!("- {word}: {} on {}: {}; found {}\n", texts[0], texts[1], texts[2], texts[3]);
         }

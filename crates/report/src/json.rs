@@ -1,9 +1,13 @@
 //! `report.json`: everything that a machine may want, raw.
 
 use crate::rank::HOW;
+use crate::rates::{self, Added};
 use crate::view::View;
+use drophammer_model::outcome::Column;
 use drophammer_model::statistics::Figure;
+use drophammer_model::visible::is_hidden;
 use serde_json::{Value, json};
+use std::fmt::Write;
 
 /// Version of the layout of `report.json`; raised when a field changes its meaning or goes away.
 const LAYOUT: u32 = 2;
@@ -14,7 +18,8 @@ pub fn report(view: &View) -> String {
         "layout": LAYOUT,
         "state": view.run.state().to_string(),
         "running": view.run.running,
-        "conformant": view.run.started.conformant,
+        "conformant": view.conformant(),
+        "deviations": view.deviation_lines(),
         "started": view.run.started,
         "ended": view.run.ended,
         "duts": view.duts.iter().map(|d| json!({
@@ -34,7 +39,23 @@ pub fn report(view: &View) -> String {
         "problems": view.problems(),
         "warnings": view.run.warnings,
     });
-    format!("{value:#}\n")
+    escaped(&format!("{value:#}\n"))
+}
+
+/// JSON text with hidden characters, which can stand in strings only, as `\u202e`: the values are the same, and a terminal
+/// can show it.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// A number, or an object with the bounds that are known.
@@ -54,7 +75,7 @@ fn ranking(view: &View) -> Value {
             "higher_is_better": f.higher_is_better,
             "detectable": f.detectable,
             "compared_by": if f.by_difference { "difference" } else { "ratio" },
-            "duts": f.entries.iter().enumerate().map(|(d, e)| json!({
+            "duts": f.entries.iter().enumerate().map(|(d, e)| (d, e, rates::of_figure(view, f, d))).map(|(d, e, rate)| json!({
                 "dut": name(d),
                 "value": e.value(),
                 "rounds": e.rounds.iter().map(|round| round.figure().map(bounds)).collect::<Vec<_>>(),
@@ -62,9 +83,14 @@ fn ranking(view: &View) -> Value {
                 "interval": e.summary.map(|s| bounds(s.interval)),
                 "confidence": e.summary.map(|s| s.confidence),
                 "tester_limited": e.tester_limited(),
+                "refuted": e.figure.iter().flat_map(|f| &f.refuted).map(|r| json!({
+                    "round": r.round, "trial": r.trial, "more": r.more, "text": r.text,
+                })).collect::<Vec<_>>(),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,
+                "l2_mbps": rate.map(|r| r.l2_mbps),
+                "line_percent": rate.map(|r| r.line_percent),
             })).collect::<Vec<_>>(),
         })
     });
@@ -89,13 +115,15 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
         })
     });
     let tables = section.tables.iter().map(|t| {
+        let added = Added::new(view, section, t);
+        let columns: Vec<&Column> = t.columns.iter().copied().chain(&added.columns).collect();
         json!({
             "key": t.key,
             "title": t.title,
-            "columns": t.columns,
-            "rows": t.rows.iter().map(|r| json!({
+            "columns": columns,
+            "rows": t.rows.iter().zip(&added.rows).map(|(r, more)| json!({
                 "dut": view.dut(r.dut).name,
-                "cells": t.columns.iter().zip(&r.cells).map(|(c, v)| (c.key.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
+                "cells": columns.iter().zip(r.cells.iter().copied().chain(more)).map(|(c, v)| (c.key.clone(), json!(v))).collect::<serde_json::Map<_, _>>(),
                 "marks": r.marks,
                 "trials": r.row.trials,
             })).collect::<Vec<_>>(),

@@ -2,8 +2,10 @@
 
 use crate::view::{DutResult, Section, Standing, View};
 use drophammer_model::record::TestStatus;
+use drophammer_model::statistics::Decision;
+use drophammer_model::visible::is_hidden;
 
-/// Text within XML. Characters that XML 1.0 does not allow at all become U+FFFD.
+/// Text within XML. Characters that XML 1.0 does not allow at all, and those that hide or turn text around, become U+FFFD.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -15,7 +17,7 @@ fn escape(text: &str) -> String {
             '\'' => out.push_str("&apos;"),
             '\n' => out.push_str("&#10;"),
             '\t' => out.push_str("&#9;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c if is_hidden(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
@@ -26,6 +28,7 @@ fn escape(text: &str) -> String {
 enum Finding {
     Pass,
     Failure(Vec<String>),
+    Undecided(Vec<String>),
     Error(String),
     Skipped(String),
 }
@@ -34,10 +37,17 @@ fn finding(result: &DutResult) -> Finding {
     match &result.standing {
         Standing::Ended(TestStatus::Skipped(why)) => Finding::Skipped(why.clone()),
         Standing::Ended(TestStatus::Completed) => {
-            let verdicts = result.record.iter().flat_map(|t| &t.outcome.verdicts);
-            let failed: Vec<_> =
-                verdicts.filter(|v| !v.pass).map(|v| format!("{}; found {}", v.criterion, v.found)).collect();
-            if failed.is_empty() { Finding::Pass } else { Finding::Failure(failed) }
+            let verdicts = || result.record.iter().flat_map(|t| &t.outcome.verdicts);
+            let lines = |decision, word: &str| -> Vec<String> {
+                let own = verdicts().filter(|v| v.decision() == decision);
+                own.map(|v| format!("{word}{}; found {}", v.criterion, v.found)).collect()
+            };
+            let (failed, undecided) = (lines(Decision::Missed, ""), lines(Decision::Undecided, "undecided: "));
+            match (failed.is_empty(), undecided.is_empty()) {
+                (true, true) => Finding::Pass,
+                (true, false) => Finding::Undecided(undecided),
+                (false, _) => Finding::Failure(failed.into_iter().chain(undecided).collect()),
+            }
         }
         Standing::Ended(TestStatus::Failed(cause)) => Finding::Error(cause.clone()),
         // Not run is not passed; the status alone must show it.
@@ -61,7 +71,8 @@ pub fn report(view: &View) -> String {
             let found = finding(result);
             match found {
                 Finding::Failure(_) => counts[1] += 1,
-                Finding::Error(_) => counts[2] += 1,
+                // Not passed, and not the DUT's failure either.
+                Finding::Error(_) | Finding::Undecided(_) => counts[2] += 1,
                 Finding::Skipped(_) => counts[3] += 1,
                 Finding::Pass => {}
             }
@@ -99,6 +110,10 @@ fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding:
         Finding::Failure(lines) => {
             let all = escape(&lines.join("\n"));
             format!("      <failure type=\"verdict\" message=\"{}\">{all}</failure>\n", escape(&lines.join(" | ")))
+        }
+        Finding::Undecided(lines) => {
+            let all = escape(&lines.join("\n"));
+            format!("      <error type=\"undecided\" message=\"{}\">{all}</error>\n", escape(&lines.join(" | ")))
         }
         Finding::Error(cause) => format!("      <error type=\"test\" message=\"{}\"/>\n", escape(cause)),
         Finding::Skipped(why) => format!("      <skipped message=\"{}\"/>\n", escape(why)),

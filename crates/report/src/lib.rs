@@ -12,11 +12,13 @@ mod json;
 mod junit;
 mod merge;
 pub mod rank;
+mod rates;
 pub mod rounds;
 mod svg;
 mod text;
 pub mod view;
 
+use drophammer_model::statistics::Decision;
 use drophammer_store::Run;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,14 +42,15 @@ pub struct ReportError {
 pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let combined = rounds::combined(run);
     let view = View::new(&combined);
+    let tables = csv::files(&view);
     let mut files = vec![
-        ("report.html".to_owned(), html::page(&view)),
+        ("report.html".to_owned(), html::page(&view, &tables)),
         ("report.txt".to_owned(), text::report(&view)),
         ("report.md".to_owned(), grid::markdown(&view)),
         ("report.json".to_owned(), json::report(&view)),
         ("junit.xml".to_owned(), junit::report(&view)),
     ];
-    files.extend(csv::files(&view).into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
+    files.extend(tables.into_iter().map(|(name, text)| (format!("csv/{name}"), text)));
     let make = |path: &Path| fs::create_dir_all(path).map_err(|why| ReportError { path: path.into(), why });
     make(dir)?;
     make(&dir.join("csv"))?;
@@ -64,6 +67,27 @@ pub fn write_all(run: &Run, dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// What became of the criteria of the suite, each judged over all rounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Criteria {
+    /// Met for certain.
+    pub met: usize,
+    /// Missed for certain.
+    pub missed: usize,
+    /// Neither.
+    pub undecided: usize,
+}
+
+/// Counts the criteria of a run, as its report shows them.
+pub fn criteria(run: &Run) -> Criteria {
+    let combined = rounds::combined(run);
+    let count = |decision| {
+        let verdicts = combined.tests.iter().flat_map(|test| &test.outcome.verdicts);
+        verdicts.filter(|verdict| verdict.decision() == decision).count()
+    };
+    Criteria { met: count(Decision::Met), missed: count(Decision::Missed), undecided: count(Decision::Undecided) }
 }
 
 /// The ranked summary for the terminal: state, verdicts, one row per figure, one column per DUT. With ANSI colours when

@@ -8,9 +8,10 @@
 //! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs of which none is proven better share a rank.
 //! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. One round
 //!    alone gives no ranks.
-//! 5. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
+//! 5. A figure that another trial of the same traffic refutes in any round is not ranked.
+//! 6. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
 //!    vote, however many figures it has.
-//! 6. Simulated DUTs are ranked among themselves only.
+//! 7. Simulated DUTs are ranked among themselves only.
 
 use crate::view::{Section, Standing};
 use drophammer_model::outcome::RankFigure;
@@ -23,7 +24,8 @@ use drophammer_model::statistics::{
 pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their figures of all rounds prove a difference that is large enough \
 to matter (3 % unless stated): a paired t-test on the rounds, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
 rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
-bound, not as a value. One round alone gives no ranks. The overall rank is the order of the mean ranks over all tests, with one vote per \
+bound, not as a value. One round alone gives no ranks, and neither does a \
+figure that another trial refutes. The overall rank is the order of the mean ranks over all tests, with one vote per \
 test. Simulated DUTs are ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
@@ -47,9 +49,14 @@ impl Entry {
         self.figure.as_ref().and_then(|f| f.value).filter(|v| v.is_finite())
     }
 
-    /// Did the tester set this limit?
+    /// Did the tester, or the test's own maximum, set this limit?
     pub fn tester_limited(&self) -> bool {
-        self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited)
+        self.value().is_some() && self.figure.as_ref().is_some_and(|f| f.tester_limited || f.capped)
+    }
+
+    /// Do trials of the same traffic contradict it? Such a figure has no rank.
+    pub fn refuted(&self) -> bool {
+        self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
     }
 
     /// Does it say anything of the DUT?
@@ -194,6 +201,9 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
 
 /// The comparison of two DUTs in one figure; `None` where nothing can be said.
 fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
+    if a.refuted() || b.refuted() {
+        return None;
+    }
     let figure = a.figure.as_ref().or(b.figure.as_ref())?;
     let mut rule = figure.rule();
     for other in [&a.figure, &b.figure].into_iter().flatten() {
@@ -312,6 +322,9 @@ mod tests {
             value: summarize(&known).map(|summary| summary.median.bound()),
             higher_is_better: true,
             tester_limited: false,
+            capped: false,
+            claim: None,
+            refuted: Vec::new(),
             resolution: 0.0,
             scale: Scale::Ratio,
             least: 0.03,

@@ -1,14 +1,17 @@
 //! A run as if it had one round: the rounds of each test put together.
 
 use drophammer_model::record::TestRecord;
+use drophammer_model::refutation;
 use drophammer_model::rounds::combine;
 use drophammer_store::Run;
 
-/// The run with one record per DUT and test, made from those of all rounds.
+/// The run with one record per DUT and test, made from those of all rounds. Figures that other trials contradict are marked.
 pub fn combined(run: &Run) -> Run {
+    let mut records = run.tests.clone();
+    refutation::mark(&mut records, &run.trials);
     let mut tests: Vec<(&TestRecord, usize, Vec<&TestRecord>)> = Vec::new();
     let mut seen: Vec<(&TestRecord, usize)> = Vec::new();
-    for record in &run.tests {
+    for record in &records {
         // A suite may have a test twice: the second one of a round belongs to the second ones of the others.
         let same_round =
             |(r, _): &&(&TestRecord, usize)| (&r.dut, &r.test, r.round) == (&record.dut, &record.test, record.round);

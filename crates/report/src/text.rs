@@ -2,18 +2,23 @@
 
 use crate::conclusion::conclusion;
 use crate::csv::Names;
-use crate::format::{plain, plain_lines};
+use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
 use crate::rank::HOW;
 use crate::view::View;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use drophammer_model::statistics::Decision;
+
+/// Longest text of a cell, in characters.
+const CELL: usize = 200;
 
 fn set(grid: &Grid) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(grid.head.iter().map(|h| plain(h)));
+    let cell = |text: &String| format::shorten(&plain(text), CELL);
+    table.set_header(grid.head.iter().map(cell));
     for row in &grid.rows {
-        table.add_row(row.iter().map(|c| plain(c)));
+        table.add_row(row.iter().map(cell));
     }
     for (index, right) in grid.right.iter().enumerate() {
         if let (true, Some(column)) = (*right, table.column_mut(index)) {
@@ -78,7 +83,11 @@ fn head(view: &View, color: bool) -> String {
         }
     }
     for (section, dut, v) in view.verdicts() {
-        let word = if v.pass { paint("PASS", "32", color) } else { paint("FAIL", "1;31", color) };
+        let word = match v.decision() {
+            Decision::Met => paint("PASS", "32", color),
+            Decision::Missed => paint("FAIL", "1;31", color),
+            Decision::Undecided => paint("UNDECIDED", "1;33", color),
+        };
         let line = format!("{} on {}: {}; found {}", section.title, dut.label(), v.criterion, v.found);
         out += &format!("{word}  {}\n", wrap(&plain(&line), WIDTH - 6).replace('\n', "\n      "));
     }

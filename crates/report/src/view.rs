@@ -262,22 +262,54 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Did everything that was asked for, and everything that was done, follow the RFCs?
+    pub fn conformant(&self) -> bool {
+        self.run.started.conformant && self.done().is_empty()
+    }
+
     /// That the figures do not conform to the RFCs, when they do not: `NOT RFC-conformant (profile quick)`.
     pub fn tag(&self) -> Option<String> {
         let started = &self.run.started;
-        (!started.conformant && started.profile != SELF_TEST)
+        (!self.conformant() && started.profile != SELF_TEST)
             .then(|| format!("NOT RFC-conformant (profile {})", started.profile))
     }
 
+    /// In what the tests, as they were done, deviate from the RFCs: (deviation, title of the test).
+    fn done(&self) -> Vec<(String, &str)> {
+        let mut out = Vec::new();
+        for section in &self.sections {
+            for result in &section.results {
+                let dut = self.dut(result.dut).name;
+                let stated = result.record.iter().flat_map(|record| &record.outcome.deviations);
+                out.extend(stated.map(|text| (format!("{dut}: {text}"), section.title.as_str())));
+                // A DUT that fails a test is no deviation of the test.
+                let ended = &result.standing;
+                let whole = matches!(
+                    ended,
+                    Standing::Ended(TestStatus::Completed | TestStatus::Skipped(_) | TestStatus::Failed(_))
+                        | Standing::NotRun
+                );
+                if !whole {
+                    out.push((format!("{dut}: not completed"), section.title.as_str()));
+                }
+            }
+        }
+        out
+    }
+
     /// Why not: (deviation, titles of the tests that have it), each deviation once.
-    pub fn deviations(&self) -> Vec<(&'a str, Vec<&'a str>)> {
+    pub fn deviations(&self) -> Vec<(String, Vec<&str>)> {
         let started = &self.run.started;
-        let mut out: Vec<(&str, Vec<&str>)> = Vec::new();
-        for line in &started.deviations {
+        let asked = started.deviations.iter().map(|line| {
             let titles = started.tests.iter().map(|(_, title)| title.as_str());
             let split =
                 |t: &'a str| line.strip_prefix(t).and_then(|rest| rest.strip_prefix(": ")).map(|rest| (t, rest));
-            let (title, text) = titles.into_iter().find_map(split).map_or((None, line.as_str()), |(t, r)| (Some(t), r));
+            let found = titles.into_iter().find_map(split);
+            found.map_or((line.clone(), None), |(title, text)| (text.to_owned(), Some(title)))
+        });
+        let done = self.done().into_iter().map(|(text, title)| (text, Some(title)));
+        let mut out: Vec<(String, Vec<&str>)> = Vec::new();
+        for (text, title) in asked.chain(done) {
             let index = out.iter().position(|(known, _)| *known == text).unwrap_or_else(|| {
                 out.push((text, Vec::new()));
                 out.len() - 1
@@ -292,8 +324,8 @@ impl<'a> View<'a> {
 
     /// [`View::deviations`] as lines: `trials of 1 s instead of 60 s (Throughput, Latency)`.
     pub fn deviation_lines(&self) -> Vec<String> {
-        let line = |(text, tests): (&str, Vec<&str>)| {
-            if tests.is_empty() { text.to_owned() } else { format!("{text} \u{2013} {}", tests.join(", ")) }
+        let line = |(text, tests): (String, Vec<&str>)| {
+            if tests.is_empty() { text } else { format!("{text} \u{2013} {}", tests.join(", ")) }
         };
         self.deviations().into_iter().map(line).collect()
     }

@@ -1,12 +1,11 @@
 //! Plots of routes: skylines, stairs, sorted curves, their events, and long series and lists.
 
-#[allow(dead_code)]
 mod synthetic;
 
 #[path = "synthetic/routes.rs"]
 mod routes;
 
-use drophammer_model::outcome::PlotKind;
+use drophammer_model::outcome::{PlotKind, Point};
 use drophammer_report::view::{MergedPlot, View};
 use drophammer_report::write_all;
 use drophammer_store::Run;
@@ -76,7 +75,8 @@ fn visited(d: &str) -> Vec<(f64, f64)> {
 fn long_series_are_thinned_on_the_page_and_whole_in_the_file() {
     let run = run_of(2, LONG);
     let all = files(&run, &["report.html", "csv/plot-flap_rate.csv", "csv/plot-convergence.csv"]);
-    assert!(all[0].len() < 600_000, "{} bytes", all[0].len());
+    let page = synthetic::without_data(&all[0]).len();
+    assert!(page < 600_000, "{page} bytes");
     for csv in &all[1..] {
         let points = csv.lines().skip(1).filter(|l| !l.split(',').nth(1).unwrap().starts_with("event")).count();
         assert_eq!(points, 2 * 2 * LONG as usize);
@@ -240,11 +240,52 @@ fn plots_and_tables_lead_to_their_files() {
     let folder = tempfile::tempdir().unwrap();
     write_all(&run, folder.path()).unwrap();
     let html = fs::read_to_string(folder.path().join("report.html")).unwrap();
-    let links: Vec<&str> = html.split("href=\"csv/").skip(1).map(|l| l.split('"').next().unwrap()).collect();
+    let attribute =
+        |tag: &str, name: &str| tag.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let links: Vec<&str> = html.split("<a class=\"csv\"").skip(1).map(|l| l.split('>').next().unwrap()).collect();
     assert!(links.len() >= 5, "{links:?}");
     for link in links {
-        assert!(folder.path().join("csv").join(link).is_file(), "{link}");
+        // Within the page, byte by byte.
+        let file = fs::read(folder.path().join("csv").join(attribute(link, "download"))).unwrap();
+        let address = attribute(link, "href");
+        assert_eq!(decoded(address.strip_prefix("data:text/csv;charset=utf-8,").unwrap()), file);
     }
+}
+
+#[test]
+fn what_is_too_large_for_the_page_is_beside_it() {
+    let mut run = run(1);
+    let plot = &mut run.tests[0].outcome.plots[0];
+    let point = |i: u32| Point { x: f64::from(i) / 3.0, y: f64::from(i % 977) / 7.0, ..Default::default() };
+    plot.series[0].points = (0..220_000).map(point).collect();
+    let [html, csv] = files(&run, &["report.html", "csv/plot-skyline.csv"]).try_into().unwrap();
+    assert!(csv.len() > 6 << 20);
+    assert!(html.len() < 8 << 20, "{}", html.len());
+    assert!(html.contains("href=\"csv/plot-skyline.csv\"") && !html.contains("download=\"plot-skyline.csv\""));
+    assert!(
+        html.contains(&format!("csv/plot-skyline.csv ({:.1} MB)", csv.len() as f64 / 1e6)),
+        "it is named at the end"
+    );
+    assert!(html.contains("download=\"trials.csv\""), "the others are within");
+}
+
+/// The bytes of a `data:` address.
+fn decoded(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        match first {
+            b'%' => {
+                out.push(u8::from_str_radix(std::str::from_utf8(&after[..2]).unwrap(), 16).unwrap());
+                rest = &after[2..];
+            }
+            byte => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    out
 }
 
 #[test]
@@ -252,10 +293,12 @@ fn a_long_list_is_cut_on_the_page_and_whole_in_the_files() {
     let run = run(2);
     let names = ["report.html", "report.txt", "report.md", "csv/unreachable.csv", "report.json"];
     let [html, text, md, csv, json] = files(&run, &names).try_into().unwrap();
+    // Page and data are looked at apart.
+    let html = synthetic::without_data(&html);
     let more = format!("frr: {} more rows", "1,214");
     for report in [&html, &text, &md] {
         assert!(report.contains(&more));
-        assert!(!report.contains("linux: 1 more") && report.contains("csv/unreachable.csv"));
+        assert!(!report.contains("linux: 1 more") && report.contains("unreachable.csv"));
         // The last that is shown of the second DUT, and the first that is not.
         assert!(report.contains("20.0.19.0/24") && !report.contains("20.0.20.0/24"));
     }

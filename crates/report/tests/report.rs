@@ -3,12 +3,14 @@
 mod synthetic;
 
 use drophammer_model::environment::{DutRecord, TESTER};
-use drophammer_model::outcome::{Cell, PlotKind};
+use drophammer_model::outcome::{Cell, PlotKind, Verdict};
 use drophammer_model::record::TestStatus;
+use drophammer_model::refutation::Claim;
+use drophammer_model::suite::Expectation;
 use drophammer_model::trial::Validity;
 use drophammer_report::rounds::combined;
 use drophammer_report::view::{Standing, View};
-use drophammer_report::{summary_text, write_all};
+use drophammer_report::{Criteria, criteria, summary_text, write_all};
 use drophammer_store::Run;
 use roxmltree::Document;
 use std::collections::BTreeMap;
@@ -55,18 +57,23 @@ fn every_promised_file_is_there_and_nothing_else() {
 
 #[test]
 fn csv_holds_the_raw_figures_of_both_duts() {
-    let files = report(&synthetic::run(2));
+    let run = synthetic::run(2);
+    let files = report(&run);
     let lines: Vec<&str> = files["csv/throughput.csv"].split("\r\n").collect();
     assert_eq!(
         lines[0],
-        "dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,marks,trials"
+        "dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,frames_per_cpu_s,marks,trials"
     );
     assert_eq!(lines.len(), 1 + 2 * SIZES.len() + 1);
     let line_rate = 1e10 / (8.0 * 84.0);
     let share = rate(0, 64) / line_rate * 100.0;
-    assert_eq!(lines[1], format!("linux,64,{line_rate},{r},{r},{share},0.25,,1 2", r = rate(0, 64)));
+    let result = |number| &run.trials.iter().find(|t| t.result.trial == number).unwrap().result;
+    let busy = |number| result(number).groups.iter().map(|g| g.received).sum::<u64>() as f64 / 0.97;
+    let busy = (busy(1) + busy(2)) / 2.0;
+    assert_eq!(lines[1], format!("linux,64,{line_rate},{r},{r},{share},0.25,{busy},,1 2", r = rate(0, 64)));
     // The cell that is missing is empty, not 0.
-    assert!(lines[14].starts_with("frr,1518,") && lines[14].contains(",,,113 114"), "{}", lines[14]);
+    let last: Vec<&str> = lines[14].split(',').collect();
+    assert_eq!((&last[..2], &last[6..7], &last[8..]), (&["frr", "1518"][..], &[""][..], &["", "113 114"][..]));
     let plot = &files["csv/plot-throughput.csv"];
     assert_eq!(plot.matches(",theoretical,true,").count(), SIZES.len(), "the reference is there once");
     assert_eq!(plot.lines().count(), 1 + 3 * SIZES.len());
@@ -99,6 +106,73 @@ fn ranks_come_from_rounds_and_leave_the_simulated_aside() {
     assert!(text.contains("810,364  =1") && text.contains("652,905  #3") && text.contains("\u{2013}  #3"), "{text}");
     assert!(text.contains("NOT RFC-conformant (profile quick): 2 deviations, listed in the report"));
     assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
+}
+
+/// The first DUT's throughput with a claim, six rounds, and a trial of the first round that offers twice the load without loss.
+fn contradictory() -> Run {
+    let mut once = synthetic::run(3);
+    let found = rate(0, 1518);
+    once.tests[0].outcome.ranks[1].claim = Some(Claim {
+        goal: "NDR(0)".into(),
+        trial: 13,
+        superseded: vec![],
+        met_pps: Some(found),
+        missed_pps: Some(found * 1.01),
+        width: 0.01,
+        loss_ratio: 0.0,
+        exceed_ratio: 0.0,
+        trial_duration_s: 1.0,
+        duration_sum_s: 1.0,
+    });
+    let mut run = synthetic::in_rounds(&once, 6);
+    run.trials.push(synthetic::trial(950, "linux", "frame_loss_rate", 1518, found * 2.0, 0));
+    run
+}
+
+#[test]
+fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
+    let run = contradictory();
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    let figure = |key: &str| view.ranking.figures.iter().find(|f| f.key == key).unwrap();
+    let refuted = figure("throughput_1518_pps");
+    assert!(refuted.entries[0].refuted() && refuted.entries[0].rank.is_none());
+    let others: Vec<_> = refuted.entries[1..].iter().map(|e| (e.refuted(), e.rank)).collect();
+    assert_eq!(others, [(false, Some(1)), (false, Some(2))], "compared with each other alone");
+    assert!(figure("throughput_64_pps").entries.iter().all(|e| e.rank.is_some()));
+    let files = report(&run);
+    for name in ["report.html", "report.txt", "report.md", "csv/throughput.csv"] {
+        assert!(files[name].contains("refuted by trial 950"), "{name}");
+    }
+    let summary = summary_text(&run, false).replace('\n', " ");
+    assert!(summary.contains("refuted") && summary.contains("has no rank"), "{summary}");
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let found = &json["ranking"]["figures"][1]["duts"][0]["refuted"][0];
+    assert_eq!((&found["trial"], &found["more"]), (&950.into(), &true.into()));
+    // The same trial with loss contradicts nothing.
+    let mut agreeing = run.clone();
+    let last = agreeing.trials.len() - 1;
+    agreeing.trials[last] = synthetic::trial(950, "linux", "frame_loss_rate", 1518, rate(0, 1518) * 2.0, 800_000);
+    assert!(!summary_text(&agreeing, false).contains("refuted by"));
+}
+
+#[test]
+fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
+    let with = |at_least, bound| {
+        let mut run = contradictory();
+        let expected = Expectation { figure: "throughput_1518_pps".into(), at_least, bound };
+        for test in run.tests.iter_mut().filter(|t| t.test == "throughput" && t.dut == "linux") {
+            test.outcome.verdicts =
+                vec![Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") }];
+        }
+        run.tests.retain(|t| t.dut == "linux");
+        let files = report(&run);
+        (criteria(&run), files["junit.xml"].contains("type=\"undecided\""))
+    };
+    let found = rate(0, 1518);
+    assert_eq!(with(true, found * 0.9), (Criteria { met: 1, missed: 0, undecided: 0 }, false));
+    assert_eq!(with(false, found * 1.1), (Criteria { met: 0, missed: 0, undecided: 1 }, true));
+    assert_eq!(with(false, found * 0.9), (Criteria { met: 0, missed: 1, undecided: 0 }, false));
 }
 
 #[test]
@@ -374,8 +448,8 @@ fn deviations_are_grouped_and_short_in_the_terminal() {
     run.started.deviations = lines.map(str::to_owned).to_vec();
     let view = View::new(&run);
     let expected = [("pause of 100 ms", vec!["Throughput", "Latency"]), ("1 frame size", vec!["Latency"])];
-    assert_eq!(view.deviations()[..2], expected);
-    assert_eq!(view.deviations()[2], ("all of it", vec![]));
+    assert_eq!(view.deviations()[..2], expected.map(|(text, tests)| (text.to_owned(), tests)));
+    assert_eq!(view.deviations()[2], ("all of it".into(), vec![]));
     let text = summary_text(&run, false);
     assert!(text.contains("NOT RFC-conformant (profile quick): 3 deviations, listed in the report\n"), "{text}");
     assert!(!text.contains("pause of"), "{text}");
@@ -384,6 +458,33 @@ fn deviations_are_grouped_and_short_in_the_terminal() {
     assert!(files["report.txt"].contains("\npause of 100 ms \u{2013} Throughput, Latency\n"));
     run.started.conformant = true;
     assert!(!summary_text(&run, false).contains("RFC-conformant"));
+}
+
+#[test]
+fn a_run_that_did_less_than_it_was_asked_is_not_conformant() {
+    let mut asked = synthetic::run(2);
+    (asked.started.conformant, asked.started.deviations) = (true, vec![]);
+    asked.started.profile = "conformant".into();
+    let found = |run: &Run| {
+        let json: serde_json::Value = serde_json::from_str(&report(run)["report.json"]).unwrap();
+        let marked = summary_text(run, false).contains("NOT RFC-conformant (profile conformant): 1 deviation, listed");
+        let green = report(run)["report.html"].contains("RFC durations");
+        assert_eq!((json["conformant"] == false, green), (marked, !marked));
+        json["deviations"].as_array().unwrap().iter().map(|d| d.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(found(&asked).is_empty());
+    let mut retreated = asked.clone();
+    retreated.tests[0].outcome.deviations.push("64 bytes: loads up to 500 kfps instead of line rate".into());
+    let line = "linux: 64 bytes: loads up to 500 kfps instead of line rate \u{2013} Throughput";
+    assert_eq!(found(&retreated), [line]);
+    assert_eq!(found(&synthetic::in_rounds(&retreated, 6)), [line], "once, not once per round");
+    let mut spoilt = asked.clone();
+    spoilt.tests[1].status = TestStatus::Unfit("the host was busy".into());
+    assert_eq!(found(&spoilt), ["linux: not completed \u{2013} Latency"]);
+    // A DUT that dies is the DUT's affair.
+    let mut died = asked.clone();
+    died.tests[1].status = TestStatus::Failed("the DUT died".into());
+    assert!(found(&died).is_empty());
 }
 
 #[test]
@@ -461,7 +562,7 @@ fn every_trial_is_told_once_and_rows_refer_to_it() {
         assert!(html.contains(&format!("id=\"t{number}\"")), "{number}");
     }
     assert!(html.contains("href=\"#t1\">1</a>"));
-    let each = html.len() / run.trials.len();
+    let each = synthetic::without_data(html).len() / run.trials.len();
     assert!(each < 3_000, "{each} bytes per trial");
 }
 

@@ -14,6 +14,8 @@ mod ports;
 mod processors;
 mod rig;
 mod serving;
+mod tasks;
+mod watch;
 
 pub use act::{Act, Acts};
 pub use config::{Config, DeviceConfig, PortConfig, host_mac};
@@ -24,4 +26,6 @@ pub use keys::TrialKeys;
 pub use metrics::{Metrics, SessionMetrics, SessionWatch};
 pub use open::open;
 pub use ports::Ports;
+pub use processors::{Times, own_times};
 pub use rig::{Action, Event, Rig, RigError, Select};
+pub use watch::{Stalls, Watch, Watched};

@@ -223,6 +223,7 @@ pub(crate) mod tests {
             time: "2026-11-21T03:44:55Z".into(),
             suite: "quick-look".into(),
             title: "A quick look \u{2013} \"quoted\"\nand broken".into(),
+            about: Default::default(),
             profile: "quick".into(),
             conformant: false,
             deviations: vec!["trials of 1 s instead of 60 s".into()],

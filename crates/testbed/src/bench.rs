@@ -1,5 +1,6 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
+use crate::host::HostWatch;
 use crate::learning::learning;
 use crate::observer::{Observer, Progress};
 use crate::session::Session;
@@ -33,10 +34,23 @@ pub trait Device {
     /// Processor time that it has used; `None` where that is not known.
     fn cpu_time(&mut self) -> Option<Duration>;
 
+    /// Time that its threads could have run and did not, together; `None` where that is not known.
+    fn waited(&mut self) -> Option<Duration> {
+        None
+    }
+
+    /// Number of the processor on which all of its work is done, and nothing of the tester's; `None` where it has none of its own.
+    fn processor(&self) -> Option<usize> {
+        None
+    }
+
     /// Frames that it sent and the tester's end of the link had no room for, since it came up; `None` where that is not
     /// known.
-    fn lost_by_tester(&mut self) -> Option<u64> {
-        None
+    ///
+    /// # Errors
+    /// Why they cannot be read although they are known.
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, String> {
+        Ok(None)
     }
 
     /// Memory in RAM of each of its daemons in bytes; empty where that is not known.
@@ -59,9 +73,22 @@ pub trait Device {
     }
 
     /// Its own counters by name; empty if it has none.
-    fn counters(&mut self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
+        Ok(BTreeMap::new())
     }
+}
+
+/// By how much counters grew, those that did. A new one began at 0.
+fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let by = |name: &String, now: u64| now.saturating_sub(before.get(name).copied().unwrap_or(0));
+    now.into_iter()
+        .map(|(name, now)| (by(&name, now), name))
+        .filter(|(by, _)| *by > 0)
+        .map(|(by, name)| (name, by))
+        .collect()
 }
 
 /// Why a trial has no result.
@@ -108,6 +135,7 @@ pub struct Bench<'a> {
     /// The device under test.
     pub device: Box<dyn Device + 'a>,
     pub(crate) views: Vec<PortView>,
+    host: HostWatch,
     ports: Vec<PortConfig>,
     tolerance: Tolerance,
     session: &'a mut Session,
@@ -136,9 +164,10 @@ impl<'a> Bench<'a> {
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
             })
             .collect();
-        let tolerance = Tolerance::of(session.profile);
+        let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
-        Bench { dut, test, rig, device, views, ports, tolerance, session, observer }
+        let host = HostWatch::new(&rig, device.processor());
+        Bench { dut, test, rig, device, views, host, ports, tolerance, session, observer }
     }
 
     /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards `families` between those of
@@ -241,8 +270,11 @@ impl<'a> Bench<'a> {
         let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         self.rig.start_traffic(spec, &timing, acts.to_vec()).map_err(|e| TestError::Failed(e.to_string()))?;
-        let (lost_before, counters) = (self.device.lost_by_tester(), self.device.counters());
-        let before = (self.rig.now(), self.device.cpu_time(), self.rig.stolen());
+        let read = |e: String| TestError::Failed(format!("the counters cannot be read: {e}"));
+        let (lost_before, counters) =
+            (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
+        let start = self.rig.now();
+        let host = self.host.begin(&self.rig, self.device.as_mut());
         let observer: &dyn Observer = self.observer;
         let outcome = self.rig.finish(&|| observer.stopped());
         let mut result = match outcome {
@@ -257,30 +289,31 @@ impl<'a> Bench<'a> {
             }
         };
         result.trial = trial;
-        result.elapsed_s = self.rig.now().since(before.0).as_secs_f64();
-        if let (Some(a), Some(b)) = (before.1, self.device.cpu_time()) {
-            result.dut_cpu = Some(b.saturating_sub(a).as_secs_f64() / result.elapsed_s.max(1e-9));
-        }
+        self.host.end(host, &self.rig, self.device.as_mut(), &mut result);
+        result.elapsed_s = self.rig.now().since(start).as_secs_f64();
         // Frames that the device sent into a link that was taken down are lost as they ought to be.
         let unplugged = acts.iter().flatten().any(|(_, act)| matches!(act, Act::Link(false)));
-        if let (Some(a), Some(b), false) = (lost_before, self.device.lost_by_tester(), unplugged) {
-            result.health.receive_drops += b.saturating_sub(a);
+        let mut unread = Vec::new();
+        match self.device.lost_by_tester() {
+            Ok(now) if !unplugged => {
+                result.health.receive_drops += now.unwrap_or(0).saturating_sub(lost_before.unwrap_or(0))
+            }
+            Ok(_) => {}
+            Err(e) => unread.push(format!("what the tester lost itself cannot be read: {e}")),
         }
-        let grown = |(name, now): (String, u64)| match now.saturating_sub(counters.get(&name).copied().unwrap_or(0)) {
-            0 => None,
-            by => Some((name, by)),
-        };
-        result.dut_counters = self.device.counters().into_iter().filter_map(grown).collect();
-        if !self.rig.ports.clock().is_virtual()
-            && let (Some(a), Some(b)) = (before.2, self.rig.stolen())
-        {
-            result.health.tester_stolen_ns = a.iter().zip(b).map(|(a, b)| b.saturating_sub(*a)).max();
+        match self.device.counters() {
+            Ok(now) => result.dut_counters = grown(&counters, now),
+            Err(e) => unread.push(format!("the DUT's counters cannot be read: {e}")),
         }
         result.validity = if self.observer.stopped() {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
             validity::judge(spec, &result, self.tolerance)
         };
+        // A device that is gone is found so by whoever asks next.
+        if !unread.is_empty() && self.device.check().is_ok() {
+            result.validity = result.validity.and_not(unread);
+        }
         Ok(result)
     }
 

@@ -1,4 +1,8 @@
-//! Learning frames (RFC 2544 section 23 b): traffic by which a device learns what is behind its ports.
+//! Learning frames (RFC 2544 section 23 b): traffic by which a device shows that it forwards between its ports.
+//!
+//! What a router has to learn are its neighbours, and it learns them by ARP and Neighbor Discovery before. Destinations are behind these
+//! neighbours and need nothing learned, so the frames go to as many of them, in pseudo-random order, as their number allows:
+//! 400 per port for each pair of interfaces or sub-interfaces. They do not reach every destination of a large range.
 
 use drophammer_model::suite::{Addressing, PortConfig, VlanTag};
 use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Header, Ipv4, Ipv6, Udp, Vlan};

@@ -31,8 +31,16 @@ impl Device for LabDevice<'_> {
         self.0.cpu_time()
     }
 
-    fn lost_by_tester(&mut self) -> Option<u64> {
-        self.0.lost_by_tester().ok().flatten()
+    fn waited(&mut self) -> Option<Duration> {
+        self.0.waited()
+    }
+
+    fn processor(&self) -> Option<usize> {
+        self.0.processor()
+    }
+
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, String> {
+        self.0.lost_by_tester().map_err(|e| e.to_string())
     }
 
     fn sessions_ended(&mut self) -> Result<(), String> {
@@ -47,8 +55,8 @@ impl Device for LabDevice<'_> {
         self.0.fib_routes(family).ok().flatten()
     }
 
-    fn counters(&mut self) -> BTreeMap<String, u64> {
-        self.0.counters().unwrap_or_default()
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
+        self.0.counters().map_err(|e| e.to_string())
     }
 }
 
@@ -169,6 +177,7 @@ pub fn port_records(configs: &[PortConfig], ports: &Ports, hosts: &Config) -> Ve
                 queues: info.queue.count,
                 mtu: info.mtu,
                 speed_bps: config.speed.0,
+                medium: config.medium,
                 mac: host.mac().to_string(),
                 addresses: addresses.map(|a| format!("{} -> {}", a.host, a.dut)).collect(),
             }

@@ -4,7 +4,8 @@ use crate::runner::method;
 use drophammer_methods::TestError;
 use drophammer_model::outcome::{Outcome, Verdict};
 use drophammer_model::record::{Record, TestRecord, TestStatus};
-use drophammer_model::suite::{DutConfig, TestConfig};
+use drophammer_model::rounds;
+use drophammer_model::suite::{DutConfig, Expectation, TestConfig};
 use std::time::Duration;
 
 /// What the run keeps of a test.
@@ -47,16 +48,9 @@ pub(crate) fn status_of(result: &Result<(), TestError>) -> TestStatus {
     }
 }
 
-/// Holds what was found against what the suite expects.
-pub(crate) fn verdicts(test: &TestConfig, outcome: &Outcome) -> Vec<Verdict> {
-    test.expect
-        .iter()
-        .map(|expected| {
-            let sign = if expected.at_least { ">=" } else { "<=" };
-            let criterion = format!("{} {sign} {}", expected.figure, expected.bound);
-            let found = outcome.ranks.iter().find(|r| r.key == expected.figure).and_then(|r| r.value);
-            let pass = found.is_some_and(|v| if expected.at_least { v >= expected.bound } else { v <= expected.bound });
-            Verdict { criterion, pass, found: found.map_or("not measured".into(), |v| v.to_string()) }
-        })
-        .collect()
+/// Holds what was found in one round against what the suite expects.
+pub(crate) fn verdicts(test: &TestConfig, outcome: &Outcome, status: &TestStatus) -> Vec<Verdict> {
+    let judged =
+        |expected: &Expectation| rounds::verdict(expected, &[rounds::round_figure(outcome, &expected.figure, status)]);
+    test.expect.iter().map(judged).collect()
 }

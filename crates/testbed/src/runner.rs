@@ -11,6 +11,7 @@ use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
 use crate::session::Session;
 use crate::setup::{Left, TestSetup};
+use crate::validity::HostTolerance;
 use crate::{real, simulated};
 use ceilings::sending_ceilings;
 use drophammer_lab::Lab;
@@ -46,6 +47,8 @@ pub struct Run<'a> {
     /// Processors of the tester's threads, one per thread; the first is the calling thread's, which is there. None or one: the
     /// calling thread does it all.
     pub processors: &'a [usize],
+    /// Are trials kept whatever the host did to the processors of tester and DUT?
+    pub busy_host: bool,
     /// Folder for logs and configurations, one subfolder per DUT.
     pub work_dir: &'a Path,
     /// Is what is no test traffic kept, in a file per port in the DUT's folder?
@@ -76,8 +79,6 @@ pub struct Tally {
     pub completed: usize,
     /// Tests that did not.
     pub failed: usize,
-    /// Criteria of the suite that were not met.
-    pub verdicts_failed: usize,
 }
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
@@ -91,8 +92,12 @@ pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
 /// [`RunError`]; a DUT's failure is no error of the run, it is in the records and in the tally.
 pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
     let suite = run.suite;
+    let mut session = Session::new(suite.seed, suite.profile, run.secret);
+    if run.busy_host {
+        session.tolerance.host = HostTolerance::ANY;
+    }
     let mut runner = Runner {
-        session: Session::new(suite.seed, suite.profile, run.secret),
+        session,
         plan: plan(suite),
         suite,
         lab: run.lab,
@@ -128,6 +133,7 @@ fn started(suite: &Suite, command: &[String], environment: Environment) -> Start
         time: String::new(),
         suite: suite.name.clone(),
         title: suite.title.clone(),
+        about: suite.about.clone(),
         profile: suite.profile.to_string(),
         conformant: suite.profile == Profile::Conformant && deviations.is_empty(),
         deviations,
@@ -435,8 +441,7 @@ impl Runner<'_> {
             }
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
-            outcome.verdicts.extend(verdicts(test, &outcome));
-            self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
+            outcome.verdicts.extend(verdicts(test, &outcome, &status));
             if result.is_ok() {
                 self.tally.completed += 1;
                 self.elapsed.insert(index, elapsed);

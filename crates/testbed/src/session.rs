@@ -1,5 +1,6 @@
 //! What all test setups of one run share: seed, profile, keys of trials.
 
+use crate::validity::Tolerance;
 use drophammer_model::suite::Profile;
 use drophammer_rig::TrialKeys;
 
@@ -10,6 +11,8 @@ pub struct Session {
     pub seed: u64,
     /// Profile.
     pub profile: Profile,
+    /// What a trial may suffer and still be valid; that of the profile.
+    pub tolerance: Tolerance,
     /// Round that runs, from 1.
     pub round: u32,
     /// Numbers and keys of its trials.
@@ -19,6 +22,6 @@ pub struct Session {
 impl Session {
     /// A run. `secret` distinguishes its frames from those of other runs; it should differ from run to run.
     pub fn new(seed: u64, profile: Profile, secret: u64) -> Session {
-        Session { seed, profile, round: 1, keys: TrialKeys::new(secret) }
+        Session { seed, profile, tolerance: Tolerance::of(profile), round: 1, keys: TrialKeys::new(secret) }
     }
 }

@@ -175,11 +175,11 @@ impl Device for WellUntilFound {
         self.reference.begin(self.faults.clone())
     }
 
-    fn counters(&mut self) -> BTreeMap<String, u64> {
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
         let mut counters = BTreeMap::new();
         let truth = serde_json::to_value(self.reference.truth()).unwrap_or_default();
         drophammer_lab::flatten("truth", &truth, &mut counters);
-        counters
+        Ok(counters)
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {

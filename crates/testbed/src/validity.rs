@@ -1,5 +1,6 @@
 //! May a trial be used? A trial that the tester itself spoilt is invalid, not lossy.
 
+use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::quantity::show_duration;
 use drophammer_model::suite::Profile;
 use drophammer_model::trial::{GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
@@ -13,6 +14,32 @@ pub struct Tolerance {
     pub unsent: f64,
     /// Longest time without a look at the ports.
     pub gap: Duration,
+    /// Share of the frames that may leave more than 1 ms late, because the tester catches up: they come in bunches, and what a DUT
+    /// loses of these is not lost at the load that was asked for.
+    pub late: f64,
+    /// Limits of what the host may do.
+    pub host: HostTolerance,
+}
+
+/// What a host may do to the processors of tester and DUT during a trial. The trial is void beyond that whatever it found, so that
+/// nothing is chosen by its outcome.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostTolerance {
+    /// Share of the time that the tester's packet loop may wait for its processor.
+    pub waited: f64,
+    /// Share of the time that the DUT's threads may wait for a processor that other programs have. What these use while the DUT has
+    /// nothing to do does no harm.
+    pub dut_waited: f64,
+    /// Share of a processor that a hypervisor may take.
+    pub stolen: f64,
+    /// Longest time that the DUT's processor may stand still.
+    pub stall: Duration,
+}
+
+impl HostTolerance {
+    /// Everything: for a machine on which nothing is measured to be compared.
+    pub const ANY: HostTolerance =
+        HostTolerance { waited: f64::INFINITY, dut_waited: f64::INFINITY, stolen: f64::INFINITY, stall: Duration::MAX };
 }
 
 impl Tolerance {
@@ -20,8 +47,18 @@ impl Tolerance {
     /// is measured and reported either way.
     pub fn of(profile: Profile) -> Tolerance {
         match profile {
-            Profile::Conformant => Tolerance { unsent: 0.001, gap: Duration::from_millis(50) },
-            Profile::Quick => Tolerance { unsent: 0.01, gap: Duration::from_millis(100) },
+            Profile::Conformant => Tolerance {
+                unsent: 0.001,
+                gap: Duration::from_millis(20),
+                late: 0.1,
+                host: HostTolerance { waited: 0.02, dut_waited: 0.1, stolen: 0.02, stall: Duration::from_millis(3) },
+            },
+            Profile::Quick => Tolerance {
+                unsent: 0.01,
+                gap: Duration::from_millis(50),
+                late: 0.3,
+                host: HostTolerance { waited: 0.05, dut_waited: 0.25, stolen: 0.05, stall: Duration::from_millis(5) },
+            },
         }
     }
 }
@@ -30,6 +67,54 @@ impl Tolerance {
 const CLOCK_STEP_NS: i64 = 50_000;
 /// Traffic of this length may be missing at the ends of a trial whatever its size.
 const EDGE_S: f64 = 10e-6;
+
+/// Share of the frames that left more than 1 ms late.
+fn late_share(health: &Health) -> f64 {
+    /// The end of the class of the histogram that ends next to 1 ms.
+    const MILLISECOND_NS: u64 = 1 << 20;
+    let all: u64 = health.departure_errors.iter().map(|(_, frames)| frames).sum();
+    let late = health.departure_errors.iter().filter(|(up_to, _)| *up_to > MILLISECOND_NS).map(|(_, frames)| frames);
+    late.sum::<u64>() as f64 / all.max(1) as f64
+}
+
+/// Steal time is told in steps of this length.
+const STEAL_STEP_NS: u64 = 10_000_000;
+
+/// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
+fn host_busy(health: &Health, elapsed_s: f64, tolerance: &HostTolerance) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let share = |ns: u64, of_ns: f64| ns as f64 / of_ns.max(1.0);
+    let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
+        if share(ns, of_ns) > tolerated {
+            let (time, percent) = (show_duration(Duration::from_nanos(ns)), share(ns, of_ns) * 100.0);
+            reasons.push(format!("{HOST_BUSY}: {what} for {time} ({percent:.0} % of the time)"));
+        }
+    };
+    let elapsed_ns = elapsed_s * 1e9;
+    if let Some(waited) = health.tester_waited_ns {
+        complain("the tester waited for its processor".into(), waited, elapsed_ns, tolerance.waited);
+    }
+    // One step may be the end of time that was taken before.
+    let beyond_a_step = |stolen: Option<u64>| stolen.filter(|ns| *ns > STEAL_STEP_NS);
+    if let Some(stolen) = beyond_a_step(health.tester_stolen_ns) {
+        complain("a hypervisor took the tester's processor".into(), stolen, elapsed_ns, tolerance.stolen);
+    }
+    let Some(dut) = &health.dut_processor else { return reasons };
+    let watched_ns = dut.elapsed_ns as f64;
+    if let Some(stolen) = beyond_a_step(dut.stolen_ns) {
+        complain("a hypervisor took the DUT's processor".into(), stolen, watched_ns, tolerance.stolen);
+    }
+    if let Some(waited) = dut.waited_ns {
+        let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(" (`{name}` the most)"));
+        let what = format!("the DUT waited for its processor, which other programs had{most},");
+        complain(what, waited, watched_ns, tolerance.dut_waited);
+    }
+    let stall = Duration::from_nanos(dut.longest_stall_ns);
+    if stall > tolerance.stall {
+        reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {}", show_duration(stall)));
+    }
+    reasons
+}
 
 /// Judges a trial.
 pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Validity {
@@ -61,12 +146,19 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Va
     if gap > tolerance.gap {
         reasons.push(format!("the tester was held off the processor for {}", show_duration(gap)));
     }
+    let late = late_share(health);
+    if matches!(spec.load, Load::Constant { .. } | Load::Steps { .. }) && late > tolerance.late {
+        let percent = late * 100.0;
+        reasons
+            .push(format!("the tester sent {percent:.0} % of the frames more than 1 ms late, so they came in bunches"));
+    }
     if matches!(spec.load, Load::Burst { .. }) {
         let nominal = spec.sending_time().as_secs_f64();
         if result.sending_s > nominal * 1.1 + 200e-6 {
             reasons.push(format!("the burst took {:.3} ms instead of {:.3} ms", result.sending_s * 1e3, nominal * 1e3));
         }
     }
+    reasons.extend(host_busy(health, result.elapsed_s, &tolerance.host));
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
@@ -99,7 +191,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{GroupCounts, Health};
+    use drophammer_model::trial::{GroupCounts, Health, ProcessorRecord};
 
     fn judged(load: Load, sending_s: f64, health: Health) -> Validity {
         let spec = TrialSpec {
@@ -142,7 +234,35 @@ mod tests {
         reason(constant(), 1.0, Health { unsent: 101, ..Health::default() }, "less than intended");
         reason(constant(), 1.0, Health { receive_drops: 1, ..Health::default() }, "receive path");
         reason(constant(), 1.0, Health { clock_step_ns: -60_000, ..Health::default() }, "clock");
-        reason(constant(), 1.0, Health { max_gap_ns: 51_000_000, ..Health::default() }, "held off");
+        reason(constant(), 1.0, Health { max_gap_ns: 21_000_000, ..Health::default() }, "held off");
+        let late =
+            |frames| Health { departure_errors: vec![(1_048_575, 90), (2_097_151, frames)], ..Health::default() };
+        assert!(judged(constant(), 1.0, late(10)).is_valid());
+        reason(constant(), 1.0, late(11), "11 % of the frames more than 1 ms late");
+        assert!(judged(Load::Maximum { limit_pps: 1e5 }, 1.0, late(90)).is_valid(), "what is too much comes late");
+        // The trial took a second.
+        let waited = |ns| Health { tester_waited_ns: Some(ns), ..Health::default() };
+        assert!(judged(constant(), 1.0, waited(20_000_000)).is_valid());
+        reason(constant(), 1.0, waited(21_000_000), "host busy: the tester waited for its processor for 21 ms");
+        let stolen = |ns| Health { tester_stolen_ns: Some(ns), ..Health::default() };
+        assert!(judged(constant(), 1.0, stolen(10_000_000)).is_valid());
+        reason(constant(), 1.0, stolen(30_000_000), "took the tester's processor");
+        let dut = |waited, stolen, stall| {
+            let record = ProcessorRecord {
+                elapsed_ns: 1_000_000_000,
+                foreign_ns: Some(900_000_000),
+                waited_ns: Some(waited),
+                longest_foreign: Some("cc1".into()),
+                stolen_ns: Some(stolen),
+                longest_stall_ns: stall,
+                ..ProcessorRecord::default()
+            };
+            Health { dut_processor: Some(record), ..Health::default() }
+        };
+        assert!(judged(constant(), 1.0, dut(100_000_000, 20_000_000, 3_000_000)).is_valid());
+        reason(constant(), 1.0, dut(101_000_000, 0, 0), "which other programs had (`cc1` the most), for 101 ms");
+        reason(constant(), 1.0, dut(0, 30_000_000, 0), "took the DUT's processor");
+        reason(constant(), 1.0, dut(0, 0, 3_000_001), "stood still");
         let burst = || Load::Burst { frames: 100_000, rate_pps: 1e5 };
         assert!(judged(burst(), 1.05, Health::default()).is_valid());
         reason(burst(), 1.2, Health::default(), "burst took");

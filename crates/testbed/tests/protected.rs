@@ -37,6 +37,7 @@ fn run(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, String> {
         lab: Some(lab),
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         processors: &[],
+        busy_host: true,
         work_dir,
         queues: 1,
         capture: false,

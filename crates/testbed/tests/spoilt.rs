@@ -21,6 +21,7 @@ use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Rec
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::real::LabDevice;
 use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config};
 use std::cell::Cell;
 use std::process::{Child, Command, ExitCode};
@@ -274,6 +275,7 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
     let watched = (case.spoil == Spoil::ClockSet).then(|| fuse.clone());
     let clock = Box::new(Set { inner: clock, fuse: watched, step: Cell::new(0) });
     let mut session = Session::new(suite.seed, suite.profile, 5);
+    session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
     let hosts = config::hosts(&suite.ports, &families, suite.seed);
     let rig = Rig::new(Ports::One { ports, clock }, &hosts);

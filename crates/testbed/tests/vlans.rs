@@ -57,6 +57,7 @@ fn await_with(suite: &Suite, config: drophammer_reference::Config) -> Result<(),
         &hosts_and_routers(&suite.ports, &families, suite.seed),
     );
     let mut session = drophammer_testbed::Session::new(suite.seed, suite.profile, 5);
+    session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
     let mut memory = Memory::default();
     let mut setup = TestSetup::new("box", &suite.ports, rig, Box::new(NoDut), &mut session, &mut memory);
     assert_eq!(setup.ports()[0].vlans, [vec![100], vec![100, 200]]);

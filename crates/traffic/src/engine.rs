@@ -56,6 +56,8 @@ pub trait Control {
 const LONG_GAP_NS: u64 = 1_000_000;
 /// After the last frame is accounted for, duplicates may still come for this long.
 const QUIET_NS: u64 = 2_000_000;
+/// Time beyond twice the drain for taking what waits at the ports.
+const BEHIND_NS: u64 = 60_000_000_000;
 /// Bursts taken from one port before the others have their turn.
 const RECEIVE_ROUNDS: usize = 4;
 
@@ -100,6 +102,12 @@ struct Sender {
     generators: Range<usize>,
     /// Where it has more than one: which is due when.
     merge: Option<Merge>,
+}
+
+/// Is the time for late frames over, `since_done_ns` after the last departure? What waits at the ports came in time, perhaps while the
+/// loop itself was held up, so it is taken first; but not for ever, since a device may go on sending.
+fn waited_enough(since_done_ns: u64, drain_ns: u64, behind: bool) -> bool {
+    since_done_ns >= if behind { drain_ns.saturating_mul(2).saturating_add(BEHIND_NS) } else { drain_ns }
 }
 
 /// Generators that follow each other and are of the same queue.
@@ -281,10 +289,13 @@ impl LaneState {
                     }
                 }
             }
+            // May frames be waiting at a port after this look?
+            let mut behind = false;
             for LanePort { index, queue, port } in ports.iter_mut() {
-                for _ in 0..rounds {
+                for round in 1..=rounds {
                     let frames = port.receive()?;
                     let count = frames.len();
+                    behind |= count == drophammer_port::BURST && round == rounds;
                     part.analyzer.take_burst(
                         *queue,
                         count,
@@ -318,7 +329,7 @@ impl LaneState {
                     if now.since(*quiet_since.get_or_insert(now)).as_nanos() as u64 >= QUIET_NS {
                         return Ok(true);
                     }
-                } else if now.0.saturating_sub(done.0) >= drain_ns {
+                } else if waited_enough(now.0.saturating_sub(done.0), drain_ns, behind) {
                     return Ok(true);
                 }
                 next = next.min(if accounted {

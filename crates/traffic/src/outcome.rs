@@ -69,6 +69,8 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             departure_errors: departure_errors(&lateness),
             clock_step_ns: lanes.iter().map(|lane| lane.clock_step_ns).max_by_key(|step| step.abs()).unwrap_or(0),
             tester_stolen_ns: None,
+            tester_waited_ns: None,
+            dut_processor: None,
             stale: sum(|lane| lane.stale),
             other_received: sum(|lane| lane.other),
             kernel_generators: senders.iter().filter(|s| s.in_kernel).count() as u32,

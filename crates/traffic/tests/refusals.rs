@@ -140,40 +140,57 @@ fn the_last_loss_is_known_for_each_flow_of_a_port() {
     assert_eq!(lost, [(1, Some(582 * MS)), (0, None)]);
 }
 
-#[test]
-fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
-    /// A clock that oversleeps once.
-    struct Oversleeping<'a> {
-        inner: &'a mut dyn Clock,
-        at: u64,
-        by: Duration,
+/// A clock that oversleeps once.
+struct Oversleeping<'a> {
+    inner: &'a mut dyn Clock,
+    at: u64,
+    by: Duration,
+    /// As a clock of the real world, that is: the loop takes some bursts at a time.
+    real: bool,
+}
+
+impl Clock for Oversleeping<'_> {
+    fn now(&self) -> drophammer_model::quantity::Instant {
+        self.inner.now()
     }
-    impl Clock for Oversleeping<'_> {
-        fn now(&self) -> drophammer_model::quantity::Instant {
-            self.inner.now()
-        }
-        fn wait(&mut self, deadline: drophammer_model::quantity::Instant) {
-            self.inner.wait(deadline);
-            if self.inner.now().0 >= self.at {
-                self.at = u64::MAX;
-                let until = self.inner.now() + self.by;
-                while self.inner.now() < until {
-                    self.inner.wait(until);
-                }
+    fn wait(&mut self, deadline: drophammer_model::quantity::Instant) {
+        self.inner.wait(deadline);
+        if self.inner.now().0 >= self.at {
+            self.at = u64::MAX;
+            let until = self.inner.now() + self.by;
+            while self.inner.now() < until {
+                self.inner.wait(until);
             }
         }
-        fn wall_offset(&self) -> i128 {
-            0
-        }
-        fn is_virtual(&self) -> bool {
-            true
-        }
     }
+    fn wall_offset(&self) -> i128 {
+        0
+    }
+    fn is_virtual(&self) -> bool {
+        !self.real
+    }
+}
+
+#[test]
+fn what_came_in_while_the_loop_was_held_up_is_received_however_long_that_was() {
+    // 1,000 frames are under way when the last one leaves, more than the loop takes from a port at a time.
+    let mut bench = Bench::new(2, |f, out| out.push(f.on(100 * MS)));
+    let spec = one("64", Family::Ipv4, 10_000.0);
+    let plan = bench.plan(&spec);
+    let by = Duration::from_secs_f64(spec.drain_s * 1.5);
+    let mut clock = Oversleeping { inner: &mut bench.clock, at: 1_000 * MS, by, real: true };
+    let result = drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut bench.control).unwrap();
+    let g = &result.groups[0];
+    assert_eq!((g.offered, g.received, g.lost), (10_000, 10_000, 0), "stalled for {by:?}");
+}
+
+#[test]
+fn a_loop_that_fell_behind_leaves_out_what_is_overdue_and_owns_up() {
     let mut bench = wire();
     let mut spec = one("64", Family::Ipv4, 100_000.0);
     spec.flows[0].per_destination = true;
     let plan = bench.plan(&spec);
-    let mut clock = Oversleeping { inner: &mut bench.clock, at: 400 * MS, by: Duration::from_millis(10) };
+    let mut clock = Oversleeping { inner: &mut bench.clock, at: 400 * MS, by: Duration::from_millis(10), real: false };
     let result = drophammer_traffic::run(plan, &mut bench.ports, &mut clock, &mut bench.control).unwrap();
     reconcile(&spec, &result);
     let g = &result.groups[0];

@@ -339,7 +339,7 @@ fn works(lab: &Lab, mut dut: Box<dyn Dut>) -> Checked {
     } else {
         ensure(record.confinement.contains("only root"), "that it is not pinned is told")?;
     }
-    println!("cpu time {:?}, stolen {:?}", dut.cpu_time(), dut.stolen());
+    println!("cpu time {:?}, processor {:?}", dut.cpu_time(), dut.processor());
     ensure(!lab.environment(1).kernel.is_empty(), "environment")?;
     // The kernel tells with a delay that d1 has its carrier back.
     let start = Instant::now();

@@ -35,6 +35,9 @@ pub enum SearchEnd {
 /// How often per goal the forwarding rate at the upper bound may be followed: near a soft knee it would creep.
 const GUESSES: u32 = 3;
 
+/// How often per goal an upper bound is looked at again.
+const RECHECKS: u32 = 4;
+
 /// A search in progress.
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -52,6 +55,12 @@ pub struct Search {
     guesses: Vec<u32>,
     /// Index of the trial that was handed out last.
     asked: Option<u32>,
+    /// The goal whose upper bound that trial looks at again.
+    rechecking: Option<usize>,
+    /// Upper bounds that were looked at again, by goal.
+    rechecked: Vec<Vec<u32>>,
+    /// Trials that a clean repetition has replaced.
+    superseded: Vec<u64>,
 }
 
 impl Search {
@@ -69,6 +78,7 @@ impl Search {
         let grid = LoadGrid::new(min_pps, max_pps, finest)
             .ok_or_else(|| error("the smallest load must be above 0 and not above the largest"))?;
         let guesses = vec![0; goals.len()];
+        let rechecked = vec![Vec::new(); goals.len()];
         let goals = goals
             .into_iter()
             .map(|g| {
@@ -87,6 +97,9 @@ impl Search {
             steps: (0, 0, 0),
             guesses,
             asked: None,
+            rechecking: None,
+            rechecked,
+            superseded: Vec::new(),
         })
     }
 
@@ -116,8 +129,51 @@ impl Search {
         if let Some(index) = self.asked.take() {
             self.spent.trial_seconds += measurement.duration_s;
             self.spent.trials += 1;
-            self.loads.entry(index).or_default().trials.push(measurement);
+            let trials = &mut self.loads.entry(index).or_default().trials;
+            if let Some(goal) = self.rechecking.take()
+                && measurement.loss_ratio() <= self.goals[goal].0.loss_ratio
+            {
+                self.superseded.extend(trials.drain(..).map(|trial| trial.trial));
+                self.end = SearchEnd::Running;
+            }
+            trials.push(measurement);
         }
+    }
+
+    /// After a search that completed: one more trial at the upper bound of a goal, `(duration in s, load in fps per sending port)`.
+    /// If it meets the loss ratio of the goal, what was measured at this load before counts no more, and the search goes on:
+    /// [`Search::next_trial`] may have more. Otherwise the bound stands. `None` once every upper bound has been looked at again, or
+    /// the budget does not allow it. RFC 9971 has nothing of the kind; it keeps a disturbance that lasted for a few trials from being
+    /// taken for the limit of the DUT.
+    pub fn recheck(&mut self) -> Option<(f64, f64)> {
+        if self.end != SearchEnd::Completed || self.spent.trials >= self.budget.trials {
+            return None;
+        }
+        for (goal, (settings, chain)) in self.goals.iter().enumerate() {
+            let Some(index) = chain.last().and_then(|target| relevant_bounds(&self.loads, target).upper) else {
+                continue;
+            };
+            let duration = settings.final_trial_duration_s;
+            let too_long = self.spent.trial_seconds + duration > self.budget.trial_seconds * (1.0 + 1e-9);
+            // Another goal may have had the same bound looked at.
+            let looked = self.rechecked.iter().any(|seen| seen.contains(&index));
+            let last = self.loads.get(&index).and_then(|stats| stats.trials.last());
+            let lossy = looked && last.is_some_and(|last| last.loss_ratio() > settings.loss_ratio);
+            let seen = &mut self.rechecked[goal];
+            if lossy || too_long || seen.contains(&index) || seen.len() >= RECHECKS as usize {
+                continue;
+            }
+            seen.push(index);
+            self.asked = Some(index);
+            self.rechecking = Some(goal);
+            return Some((duration, self.grid.load(index)));
+        }
+        None
+    }
+
+    /// Numbers of the trials that a clean repetition has replaced.
+    pub fn superseded(&self) -> &[u64] {
+        &self.superseded
     }
 
     /// Runs the search to its end.

@@ -134,9 +134,7 @@ fn compare(outcome: &mut Outcome, fault: &str, result: &TrialResult, did: &Did) 
         TABLE.add(outcome, row, [result.trial], (difference > 0).then(|| "not equal".into()));
     }
     let wrong: Vec<&str> = pairs(result, did).iter().filter(|(_, a, b)| a != b).map(|(name, ..)| *name).collect();
-    outcome.verdicts.push(Verdict {
-        criterion: format!("a device that {fault}"),
-        pass: wrong.is_empty(),
-        found: if wrong.is_empty() { "every counter equal".into() } else { format!("not equal: {}", wrong.join(", ")) },
-    });
+    let found =
+        if wrong.is_empty() { "every counter equal".into() } else { format!("not equal: {}", wrong.join(", ")) };
+    outcome.verdicts.push(Verdict::decided(format!("a device that {fault}"), wrong.is_empty(), found));
 }

@@ -37,6 +37,8 @@ pub struct Fake {
     pub unfit_band_pps: (f64, f64),
     /// Bursts longer than this are unfit.
     pub unfit_above_frames: u64,
+    /// These trials (from 1) lose one frame in a hundred, whatever their load.
+    pub disturbed: std::ops::Range<u64>,
     /// The n-th trial (from 1) fails so.
     pub fail: Option<(u64, TestError)>,
     pub trials: Vec<(TrialSpec, TrialResult)>,
@@ -93,6 +95,7 @@ impl Fake {
             unfit_above_pps: f64::INFINITY,
             unfit_band_pps: (0.0, 0.0),
             unfit_above_frames: u64::MAX,
+            disturbed: 0..0,
             fail: None,
             trials: Vec::new(),
             asked: 0,
@@ -134,7 +137,8 @@ impl Fake {
             let beyond = self.beyond * (sent as f64 - capacity).max(0.0);
             (capacity + beyond + 1e-6) as u64 + self.buffer.min(sent)
         };
-        let floor = |sent: u64| (sent as f64 * self.floor) as u64;
+        let share = if self.disturbed.contains(&self.asked) { 0.01 } else { self.floor };
+        let floor = |sent: u64| (sent as f64 * share) as u64;
         match &spec.load {
             Load::Constant { rate_pps } => {
                 let sent = (rate_pps * self.offer_share * spec.duration_s + 1e-6) as u64;

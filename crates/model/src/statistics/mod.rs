@@ -7,7 +7,7 @@
 //! - [`summarize`]: median and a confidence interval without an assumed distribution (order statistics).
 //! - [`compare`]: is one DUT better than another? Rounds are paired.
 //! - [`Family`]: all comparisons of a run together, so that the chance of any false rank stays within 5 %.
-//! - [`judge`]: is a criterion met for certain, missed for certain, or undecided?
+//! - [`judge`], [`judge_rounds`]: is a criterion met for certain, missed for certain, or undecided?
 
 mod compare;
 mod family;
@@ -15,7 +15,7 @@ mod summary;
 
 pub use compare::{Comparison, Rule, Scale, compare, compare_failures};
 pub use family::{ERROR, Family, Verdict};
-pub use summary::{CONFIDENCE, Decision, Summary, judge, summarize};
+pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,11 @@ impl Figure {
     /// The figure is `value` or less.
     pub fn at_most(value: f64) -> Figure {
         Figure { low: f64::NEG_INFINITY, high: value }
+    }
+
+    /// Nothing is known.
+    pub fn unknown() -> Figure {
+        Figure { low: f64::NEG_INFINITY, high: f64::INFINITY }
     }
 
     /// Was it measured rather than bounded?

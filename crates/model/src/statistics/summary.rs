@@ -1,6 +1,6 @@
 //! Median, interval, and criteria.
 
-use super::Figure;
+use super::{Figure, RoundFigure};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -80,6 +80,23 @@ pub fn judge(interval: Figure, at_least: bool, bound: f64) -> Decision {
     }
 }
 
+/// What all rounds say of the criterion "the figure is at least `bound`" (or at most): the interval of [`summarize`] is held against
+/// it, with one round the figure itself.
+///
+/// A round in which the DUT failed has the worst figure there is. A round that was not measured may have any.
+pub fn judge_rounds(rounds: &[RoundFigure], at_least: bool, bound: f64) -> Decision {
+    let worst = if at_least { f64::NEG_INFINITY } else { f64::INFINITY };
+    let figures: Vec<Figure> = rounds
+        .iter()
+        .map(|round| match round {
+            RoundFigure::Measured(figure) => *figure,
+            RoundFigure::Failed => Figure::exactly(worst),
+            RoundFigure::NotMeasured => Figure::unknown(),
+        })
+        .collect();
+    summarize(&figures).map_or(Decision::Undecided, |summary| judge(summary.interval, at_least, bound))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +136,56 @@ mod tests {
         assert_eq!(judge(all.interval, false, 4.0), Decision::Missed);
         assert_eq!(judge(all.interval, false, 100.0), Decision::Undecided, "the tester was the limit");
         assert_eq!(judge(Figure::at_most(2.0), false, 2.0), Decision::Met);
+    }
+
+    fn rounds(values: &[f64]) -> Vec<RoundFigure> {
+        values.iter().map(|v| RoundFigure::Measured(Figure::exactly(*v))).collect()
+    }
+
+    #[test]
+    fn the_whole_interval_passes_or_fails() {
+        let six = rounds(&[98.0, 101.0, 99.0, 100.0, 103.0, 102.0]);
+        assert_eq!(judge_rounds(&six, true, 98.0), Decision::Met);
+        assert_eq!(judge_rounds(&six, true, 98.5), Decision::Undecided);
+        assert_eq!(judge_rounds(&six, true, 103.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&six, true, 103.5), Decision::Missed);
+        assert_eq!(judge_rounds(&six, false, 103.0), Decision::Met);
+        assert_eq!(judge_rounds(&six, false, 102.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&six, false, 97.0), Decision::Missed);
+        // The interval of ten rounds is from the second to the ninth: one outlier decides nothing.
+        let mut ten = rounds(&[100.0; 10]);
+        ten[4] = RoundFigure::Measured(Figure::exactly(1.0));
+        assert_eq!(judge_rounds(&ten, true, 100.0), Decision::Met);
+        ten[7] = RoundFigure::Failed;
+        assert_eq!(judge_rounds(&ten, true, 100.0), Decision::Undecided);
+    }
+
+    #[test]
+    fn one_round_is_a_point() {
+        assert_eq!(judge_rounds(&rounds(&[5.0]), true, 5.0), Decision::Met);
+        assert_eq!(judge_rounds(&rounds(&[5.0]), true, 5.1), Decision::Missed);
+        assert_eq!(judge_rounds(&[RoundFigure::Failed], true, 0.0), Decision::Missed);
+        assert_eq!(judge_rounds(&[RoundFigure::Failed], false, 1e9), Decision::Missed);
+        assert_eq!(judge_rounds(&[RoundFigure::NotMeasured], true, 0.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&[], true, 0.0), Decision::Undecided);
+    }
+
+    #[test]
+    fn a_bound_passes_only_what_it_proves() {
+        let at_least = [RoundFigure::Measured(Figure::at_least(200.0))];
+        assert_eq!(judge_rounds(&at_least, true, 100.0), Decision::Met);
+        assert_eq!(judge_rounds(&at_least, true, 300.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&at_least, false, 300.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&at_least, false, 100.0), Decision::Missed);
+        let at_most = [RoundFigure::Measured(Figure::at_most(200.0))];
+        assert_eq!(judge_rounds(&at_most, false, 200.0), Decision::Met);
+        assert_eq!(judge_rounds(&at_most, false, 100.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&at_most, true, 100.0), Decision::Undecided);
+        assert_eq!(judge_rounds(&at_most, true, 300.0), Decision::Missed);
+        // One round of six that the tester limited takes away the upper end alone.
+        let mut six = rounds(&[100.0; 6]);
+        six[2] = at_least[0];
+        assert_eq!(judge_rounds(&six, true, 100.0), Decision::Met);
+        assert_eq!(judge_rounds(&six, false, 1000.0), Decision::Undecided);
     }
 }

@@ -1,6 +1,7 @@
 //! A suite: which routers, on which ports, go through which tests. This is the validated form; reading YAML into it,
 //! with errors that name line and remedy, is in `suite::read`.
 
+mod about;
 mod addresses;
 mod bgp;
 mod blocks;
@@ -29,6 +30,7 @@ pub use params::{ParamValue, Params};
 pub use protection::{BgpProtection, Secret};
 pub use read::Overrides;
 
+use crate::environment::About;
 use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate};
 use crate::size::PacketSize;
@@ -64,6 +66,8 @@ pub struct Suite {
     pub name: String,
     /// One line for the report.
     pub title: String,
+    /// What the reader of a report shall know: by whom, where, serial numbers.
+    pub about: About,
     /// Profile.
     pub profile: Profile,
     /// Seed of every pseudo-random choice; reported.
@@ -289,7 +293,7 @@ pub struct TestConfig {
 }
 
 /// `expect: { throughput_64_pps: ">= 100000" }`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
     /// Key of a [`crate::outcome::RankFigure`].
     pub figure: String,

@@ -3,7 +3,8 @@
 use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::raw::{self, Node};
-use super::{DutConfig, Profile, Suite, bgp, dut_list, flow_list, port_list, test_list};
+use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, test_list};
+use crate::environment::About;
 use crate::registry::Registry;
 use std::ops::Range;
 use std::path::Path;
@@ -14,9 +15,10 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 13] = [
+pub(crate) const KEYS: [&str; 14] = [
     "suite",
     "title",
+    "about",
     "profile",
     "rounds",
     "input_queue",
@@ -138,6 +140,10 @@ fn suite(
     };
     let tests = tests_node.and_then(|n| test_list::read(n, fields.get("defaults"), registry, &around, problems));
 
+    let about = match get("about") {
+        Some(node) => about::read(node, duts.as_deref(), problems),
+        None => Some(About::default()),
+    };
     let mut duts = duts?;
     let mut tests = tests?;
     let span = |key: &str| fields.get(key).map_or(0..0, |e| e.key_span.clone());
@@ -146,6 +152,7 @@ fn suite(
     Some(Suite {
         name: name?,
         title: title?,
+        about: about?,
         profile: overrides.profile.or(profile)?,
         seed: overrides.seed.or(seed)?,
         input_queue,

@@ -2,9 +2,9 @@
 //! [`crate::suite::read::read`], which also knows what must agree between the parts.
 
 use super::addresses::MAX_PORTS;
-use super::label_list;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
+use super::{about, label_list};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,18 @@ fn section(key: &str, registry: &Registry) -> Value {
             "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$",
         }),
         "title" => json!({ "description": "One line for the report.", "type": "string", "maxLength": 200 }),
+        "about" => {
+            let named = format!("^.{{1,{}}}$", about::LONGEST_KEY);
+            let fact = json!({ "type": ["string", "number", "boolean"], "maxLength": about::LONGEST_VALUE });
+            let facts = json!({
+                "description": "What is known of the DUT of this name.",
+                "type": "object", "additionalProperties": false, "patternProperties": { named: fact },
+            });
+            json!({
+                "description": "Facts for the head of the report: by whom, where; in a map under the name of a DUT, its serial number.",
+                "type": "object", "additionalProperties": false, "patternProperties": { "^.{1,64}$": { "oneOf": [fact, facts] } },
+            })
+        }
         "profile" => json!({
             "description": "Durations and repetitions: `quick` takes seconds per trial and does not conform; `conformant` \
                             takes those of the RFCs.",

@@ -5,10 +5,14 @@ use std::process::Command;
 
 const FRAMES: u64 = 1_000;
 
-fn tc(args: &[&str]) -> Result<Vec<u8>, String> {
-    let output = Command::new("tc").args(args).output().map_err(|e| e.to_string())?;
-    check(output.status.success(), || format!("tc {args:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
+fn output(program: &str, args: &[&str]) -> Result<Vec<u8>, String> {
+    let output = Command::new(program).args(args).output().map_err(|e| e.to_string())?;
+    check(output.status.success(), || format!("{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr)))?;
     Ok(output.stdout)
+}
+
+fn tc(args: &[&str]) -> Result<Vec<u8>, String> {
+    output("tc", args)
 }
 
 /// Frames that passed the disciplines of `interface`.
@@ -27,6 +31,8 @@ pub fn through(bench: &Bench) -> Checked {
     add("t0")?;
     bench.ip(&["link add m0 numtxqueues 2 numrxqueues 2 type veth peer name m1 numtxqueues 2 numrxqueues 2"])?;
     bench.ip(&["link set m0 up", "link set m1 up"])?;
+    // Only then does the link take frames that the kernel makes.
+    ["m0", "m1"].into_iter().try_for_each(|end| output("ethtool", &["-K", end, "gro", "on"]).map(drop))?;
     add("m0")?;
     for (from, to, wanted) in [("t0", "t1", through), ("m0", "m1", 0)] {
         let before = passed(from)?;

@@ -1,26 +1,33 @@
 //! The HTML report: one file that needs no network, readable without script.
 
+mod data;
+mod first;
 mod plots;
 mod tables;
 mod trials;
 
-use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
+use data::Data;
 use drophammer_model::quantity::{group_digits, show_duration};
+use drophammer_model::statistics::Decision;
+use drophammer_model::visible::visible;
 use drophammer_store::RunState;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("sort.js");
+const SCRIPT: &str = include_str!("page.js");
+/// Characters of a name that get a line of their own.
+const LONG: usize = 24;
 /// Nothing is ever fetched, whatever a DUT wrote into its configuration.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// The whole page.
-pub fn page(view: &View) -> String {
+/// The whole page; `files` are the CSV files.
+pub fn page(view: &View, files: &[(String, String)]) -> String {
+    let data = Data::new(files);
     let started = &view.run.started;
     let names = Names::new(view);
     let markup = html! {
@@ -39,19 +46,21 @@ pub fn page(view: &View) -> String {
                     (head(view))
                     (summary(view))
                     @for (n, section) in view.all_sections().enumerate() {
-                        (self::section(view, section, (&names.tables[n], &names.plots[n])))
+                        (self::section(view, section, (&names.tables[n], &names.plots[n]), &data))
                     }
                     (duts(view))
                     (environment(view))
                     (invalid(view))
                     (remarks(view))
-                    footer { "Made by Drophammer from the stored run; figures in full precision are in report.json and csv/." }
+                    (data.section())
+                    footer { "Made by Drophammer from the stored run." }
                 }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
     };
-    markup.into_string()
+    // A text that turns its own direction around, or takes no room, would do the same to what stands around it.
+    visible(&markup.into_string(), &['\n', '\t'])
 }
 
 fn head(view: &View) -> Markup {
@@ -75,7 +84,7 @@ fn head(view: &View) -> Markup {
             }
             p.chips {
                 span class={ "chip " (state) } { "Run " (view.state_text()) }
-                @if started.conformant { span.chip.good { "RFC durations" } }
+                @if view.conformant() { span.chip.good { "RFC durations" } }
             }
             @if let Some(tag) = view.tag() {
                 div.tag role="note" {
@@ -89,11 +98,13 @@ fn head(view: &View) -> Markup {
                     ul { @for p in &problems { li { (p) } } }
                 }
             }
+            (first::screen(view))
             nav {
                 a href="#summary" { "Summary" }
                 @for s in view.all_sections() { a href={ "#" (anchor(s)) } { (s.title) } }
                 a href="#duts" { "Devices" }
                 a href="#environment" { "Environment" }
+                a href="#data" { "Data" }
             }
         }
     }
@@ -121,11 +132,9 @@ fn summary(view: &View) -> Markup {
     html! {
         section #summary {
             h2 { "Summary" }
-            @let said = conclusion(view);
-            @if !said.is_empty() { p.conclusion { @for sentence in &said { (sentence) " " } } }
             @if view.ranking.figures.is_empty() { p.muted { "No test has given a figure to rank by." } }
             @else {
-                div.scroll { table.summary {
+                div.scroll { table.summary.many[view.duts.len() > 2] {
                     thead { tr {
                         th scope="col" { "Figure" }
                         @for d in order { th.n scope="col" { (dut_name(&view.duts[*d])) } }
@@ -163,8 +172,13 @@ fn summary(view: &View) -> Markup {
             @if !verdicts.is_empty() {
                 h3 { "Verdicts" }
                 ul.verdicts { @for (section, dut, v) in verdicts {
-                    li class=(if v.pass { "pass" } else { "fail" }) {
-                        b { @if v.pass { "\u{2713} pass" } @else { "\u{2717} fail" } }
+                    @let (class, word) = match v.decision() {
+                        Decision::Met => ("pass", "\u{2713} pass"),
+                        Decision::Missed => ("fail", "\u{2717} fail"),
+                        Decision::Undecided => ("undecided", "? undecided"),
+                    };
+                    li class=(class) {
+                        b { (word) }
                         span { (section.title) " on " (dut_name(dut)) ": " (v.criterion) "; found " (v.found) }
                     }
                 } }
@@ -174,7 +188,9 @@ fn summary(view: &View) -> Markup {
 }
 
 fn dut_name(dut: &DutView) -> Markup {
-    html! { (dut.name) @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
+    // Short names stay on one line; one that is too long for a column must not make the column so wide.
+    let class = if dut.name.chars().count() > LONG { "who long" } else { "who" };
+    html! { span class=(class) { (dut.name) } @if dut.simulated { " " span.sim title="simulated by the tester: its figures test the tester and say nothing about a real router" { "simulated" } } }
 }
 
 fn overall(view: &View, dut: usize) -> Markup {
@@ -192,7 +208,7 @@ fn overall(view: &View, dut: usize) -> Markup {
 }
 
 /// `tables` and `plots` are the names of their CSV files.
-fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String])) -> Markup {
+fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String]), data: &Data) -> Markup {
     let trials: Vec<_> = section.results.iter().flat_map(|r| r.trials.iter().copied()).collect();
     let invalid = trials.iter().filter(|t| !t.result.validity.is_valid()).count();
     let of_tester = section.results.iter().all(|r| r.dut >= view.duts.len());
@@ -208,20 +224,20 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                     @if !r.trials.is_empty() { "; " (r.trials.len()) " trials stored" } }
             }
             @if !section.plots.is_empty() {
-                div.plots { @for (p, file) in section.plots.iter().zip(plots) { (plots::figure(view, p, file)) } }
+                div.plots { @for (p, file) in section.plots.iter().zip(plots) { (plots::figure(view, p, &data.link(file, "CSV"))) } }
             }
             @if invalid > 0 { p.muted {
                 (invalid) " of " (trials.len()) " trials of this test were invalid because of the tester. \
                  They are not used in any figure" @if section.plots.iter().all(|p| p.invalid.is_empty()) { " or plot" } ". "
                 a href="#invalid" { "Reasons" }
             } }
-            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, t, file)) }
+            @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, section, t, (file, data))) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
             }
             @if !trials.is_empty() {
-                details.all { summary { "All " (trials.len()) " trials of this test" } (trials::list(&trials)) }
+                (trials::list(&trials))
             }
             @if section.results.iter().any(|r| r.record.is_some()) {
                 details { summary { "Parameters" }
@@ -257,11 +273,6 @@ fn notes<'a>(view: &View, section: &Section<'a>) -> Vec<(String, &'a str)> {
 /// A stored number of seconds, which may be anything, as a duration.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s).unwrap_or_default()
-}
-
-/// A link to a file of figures beside the page.
-fn csv_link(file: &str) -> Markup {
-    html! { a.csv href={ "csv/" (file) } title={ "all of it in full precision: csv/" (file) } { "CSV" } }
 }
 
 fn duts(view: &View) -> Markup {

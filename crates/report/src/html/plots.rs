@@ -10,14 +10,14 @@ use maud::{Markup, PreEscaped, html};
 /// At most this many events without room in the drawing are listed below it.
 const MOST_EVENTS: usize = 24;
 
-/// A plot with its legend; `file` is the CSV file with its points.
-pub fn figure(view: &View, plot: &MergedPlot, file: &str) -> Markup {
+/// A plot with its legend; `link` leads to the CSV file with its points.
+pub fn figure(view: &View, plot: &MergedPlot, link: &Markup) -> Markup {
     let many = view.duts.len() > 1;
     let drawing = svg::draw(plot, many);
     html! {
         figure {
             figcaption {
-                (plot.plot.title) @if plot.plot.log_y { " " small { "logarithmic" } } " " (super::csv_link(file))
+                (plot.plot.title) @if plot.plot.log_y { " " small { "logarithmic" } } " " (link)
             }
             p.legend {
                 @for i in (0..plot.plot.series.len()).filter(|i| !beside_curve(plot, *i) && !in_figures(plot, *i)) {

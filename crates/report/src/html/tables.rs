@@ -1,10 +1,12 @@
 //! Tables of the HTML report.
 
+use super::data::Data;
 use super::trials;
 use crate::format::{DASH, cell};
 use crate::grid;
 use crate::rank::{Entry, Ranked};
-use crate::view::{MergedTable, View};
+use crate::rates;
+use crate::view::{MergedTable, Section, View};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::Bandwidth;
@@ -13,6 +15,9 @@ use maud::{Markup, html};
 
 /// So many trials of a row are named at once; more open by a click.
 const FEW: usize = 3;
+
+/// Characters of a text that may stand on one line of a table.
+const WIDE: usize = 40;
 
 /// The text, or a dash.
 pub fn or_dash(text: &str) -> &str {
@@ -29,17 +34,25 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
         td.n.best[best] title=[title] {
             span.v { (grid::figure_value(figure, dut)) }
             @if entry.tester_limited() { " " small { "tester-limited" } }
+            @if entry.refuted() { " " small.refuted title=(refutations(entry)) { "refuted" } }
             @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
                 // Keeps the figures of a column of DUTs with and without rank in line.
                 None if view.duts.len() > 1 => { span.rank.none {} }
                 None => {}
             }
+            @if let Some(rate) = rates::of_figure(view, figure, dut) { small.also { (rate.text()) } }
             @if let Some(interval) = grid::interval(figure, dut) {
                 div.rounds title=(interval) { (strip(figure, dut)) small { (interval) } }
             }
         }
     }
+}
+
+/// The trials that contradict a figure.
+fn refutations(entry: &Entry) -> String {
+    let all = entry.figure.iter().flat_map(|figure| &figure.refuted);
+    all.map(|refutation| refutation.text.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// Width and height of [`strip`].
@@ -81,29 +94,47 @@ fn sort_key(cell: &Cell) -> String {
     }
 }
 
+/// Is this a text that must not make its column so wide?
+fn is_long(cell: &Cell) -> bool {
+    matches!(cell, Cell::Text(text) if text.chars().count() > WIDE)
+}
+
 /// A merged table. Each row is a `tbody` of its own and names its trials, which the list of all trials has in full.
 /// `file` is the CSV file with all rows.
-pub fn merged(view: &View, table: &MergedTable, file: &str) -> Markup {
+pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data): (&str, &Data)) -> Markup {
     let numeric: Vec<bool> = (0..table.columns.len()).map(|c| grid::is_numeric(table, c)).collect();
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
     let traced = table.rows.iter().any(|r| !r.trials.is_empty());
+    let processor = rates::has_processor(section, view, table);
     let (rows, beyond) = (table.shown().0, table.beyond(view));
     html! {
-        h3 { (table.title) " " (super::csv_link(file)) }
+        h3 { (table.title) " " (data.link(file, "CSV")) }
         div.scroll { table.sortable {
             thead { tr {
                 th scope="col" { "DUT" }
                 @for (c, n) in table.columns.iter().zip(&numeric) {
                     th.n[*n] scope="col" { (c.title) @if !c.unit.is_empty() { " " small { (c.unit) } } }
                 }
+                @if processor {
+                    th.n scope="col" title="frames that the DUT forwarded per second of its processor time, in trials at about this rate" {
+                        (rates::PROCESSOR.1) " " small { (rates::PROCESSOR.2) }
+                    }
+                }
                 @if marked { th scope="col" { "Marks" } }
-                @if traced { th scope="col" { "Trials" } }
+                @if traced { th.refs scope="col" { "Each trial" } }
             } }
             @for (i, row) in rows.iter().enumerate() { tbody.next[i > 0 && rows[i - 1].dut != row.dut] {
                 tr {
                     th scope="row" { (super::dut_name(view.dut(row.dut))) }
                     @for ((value, column), n) in row.cells.iter().zip(&table.columns).zip(&numeric) {
-                        td.n[*n] data-v=(sort_key(value)) { (cell(value, &column.unit)) }
+                        td.n[*n].wrap[is_long(value)] data-v=(sort_key(value)) {
+                            (cell(value, &column.unit))
+                            @if rates::is_forwarded(column) && let Some(rate) = rates::of_cell(view, row, value) { small.also { (rate.text()) } }
+                        }
+                    }
+                    @if processor {
+                        @let frames = Cell::from(rates::per_processor_second(table, row).map(f64::round));
+                        td.n data-v=(sort_key(&frames)) { (cell(&frames, rates::PROCESSOR.2)) }
                     }
                     @if marked { td.marks { @for m in &row.marks { span class=(mark_class(m)) { (m) } " " } } }
                     @if traced { td.refs {
@@ -115,7 +146,7 @@ pub fn merged(view: &View, table: &MergedTable, file: &str) -> Markup {
             } }
         } }
         @if !beyond.is_empty() {
-            p.muted { @for line in &beyond { (line) ". " } "All of them are in " a href={ "csv/" (file) } { "csv/" (file) } "." }
+            p.muted { @for line in &beyond { (line) ". " } "All of them are in " (data.link(file, file)) "." }
         }
     }
 }

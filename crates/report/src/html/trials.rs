@@ -39,8 +39,30 @@ const HEAD: [(&str, &str); 29] = [
     ("DUT counters", "increase of the DUT's own counters during the trial"),
 ];
 
-/// A table with one line per trial and flow group.
+/// Trials in one table; more are in further ones, each opened by a click.
+const PART: usize = 250;
+
+/// All trials, folded. A browser that runs scripts takes what is in `noscript` for a text, so that thousands of trials cost nothing
+/// until somebody opens them; one that does not shows them at once.
 pub fn list(trials: &[&TrialRecord]) -> Markup {
+    let parts: Vec<_> = trials.chunks(PART).collect();
+    let number = |t: Option<&&TrialRecord>| t.map_or(0, |t| t.result.trial);
+    html! {
+        details.all {
+            summary { "All " (group_digits(trials.len() as u64)) " trials of this test" }
+            @if let [part] = &parts[..] { noscript { (table(part)) } }
+            @else { @for part in parts {
+                details {
+                    summary { "Trials " (number(part.first())) " to " (number(part.last())) }
+                    noscript { (table(part)) }
+                }
+            } }
+        }
+    }
+}
+
+/// One line per trial and flow group.
+fn table(trials: &[&TrialRecord]) -> Markup {
     html! {
         div.scroll { table.trials {
             thead { tr {
@@ -79,7 +101,7 @@ fn load_text(t: &TrialRecord) -> String {
 fn trial(t: &TrialRecord) -> Markup {
     let r = &t.result;
     let h = &r.health;
-    let span = r.groups.len().max(1);
+    let span = (r.groups.len() > 1).then_some(r.groups.len());
     let intended = intended_load(t).map_or(DASH.to_owned(), |l| number(l, "fps"));
     let offered = if r.sending_s > 0.0 { number(r.offered_load().pps(), "fps") } else { DASH.into() };
     let error = |p: f64| {
@@ -96,26 +118,26 @@ fn trial(t: &TrialRecord) -> Markup {
         tbody id={ "t" (r.trial) } class=[(!class.is_empty()).then_some(class)] {
             @for (i, g) in r.groups.iter().enumerate() { tr {
                 @if i == 0 {
-                    td.n rowspan=(span) { (r.trial) }
-                    td.n rowspan=(span) { (t.attempt) }
-                    td.l rowspan=(span) title=(t.time) { (t.spec.purpose) }
-                    td rowspan=(span) { (t.spec.size) }
-                    td.n rowspan=(span) { (number(r.sending_s, "s")) " s" }
-                    td.n rowspan=(span) title=(load_text(t)) { (intended) }
-                    td.n rowspan=(span) { (offered) }
+                    th rowspan=[span] { (r.trial) }
+                    td rowspan=[span] { (t.attempt) }
+                    td.l rowspan=[span] title=(t.time) { (t.spec.purpose) }
+                    td rowspan=[span] { (t.spec.size) }
+                    td rowspan=[span] { (number(r.sending_s, "s")) " s" }
+                    td rowspan=[span] title=(load_text(t)) { (intended) }
+                    td rowspan=[span] { (offered) }
                 }
                 (group(g))
                 @if i == 0 {
-                    td.n rowspan=(span) { (group_digits(h.unsent)) }
-                    td.n rowspan=(span) { (group_digits(h.receive_drops)) }
-                    td.n rowspan=(span) { (nanoseconds(h.max_gap_ns as f64)) }
-                    td.n rowspan=(span) { (error(50.0)) " / " (error(99.0)) }
-                    td.n rowspan=(span) { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) }
-                    td.l rowspan=(span) { (counters(r)) }
-                    td.l rowspan=(span) { (verdict) }
+                    td rowspan=[span] { (group_digits(h.unsent)) }
+                    td rowspan=[span] { (group_digits(h.receive_drops)) }
+                    td rowspan=[span] { (nanoseconds(h.max_gap_ns as f64)) }
+                    td rowspan=[span] { (error(50.0)) " / " (error(99.0)) }
+                    td rowspan=[span] { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) }
+                    td.l rowspan=[span] { (counters(r)) }
+                    td.l rowspan=[span] { (verdict) }
                 }
             } }
-            @if r.groups.is_empty() { tr { td.n { (r.trial) } td.l colspan=(HEAD.len()) { (t.spec.purpose) ": no flow was counted; " (verdict) } } }
+            @if r.groups.is_empty() { tr { td { (r.trial) } td.l colspan=(HEAD.len()) { (t.spec.purpose) ": no flow was counted; " (verdict) } } }
         }
     }
 }
@@ -139,14 +161,14 @@ fn group(g: &GroupCounts) -> Markup {
     let latency = |ns: Option<f64>| ns.filter(|_| g.latency.frames > 0).map_or(DASH.to_owned(), nanoseconds);
     html! {
         td.l { (g.group) }
-        @for n in [g.intended, g.offered, g.received, g.lost] { td.n { (group_digits(n)) } }
-        td.n { (loss) }
-        @for n in [g.refused, g.duplicated] { td.n { (group_digits(n)) } }
-        td.n { (g.known_reordered().map_or("not known".to_owned(), group_digits)) }
-        @for n in [g.corrupted, g.stray, g.late] { td.n { (group_digits(n)) } }
-        td.n { (latency(Some(g.latency.min_ns as f64))) }
-        td.n { (latency(Some(g.latency.mean_ns))) }
-        td.n { (latency(g.latency.percentile(99.0).map(|p| p as f64))) }
-        td.n { (latency(Some(g.latency.max_ns as f64))) }
+        @for n in [g.intended, g.offered, g.received, g.lost] { td { (group_digits(n)) } }
+        td { (loss) }
+        @for n in [g.refused, g.duplicated] { td { (group_digits(n)) } }
+        td { (g.known_reordered().map_or("not known".to_owned(), group_digits)) }
+        @for n in [g.corrupted, g.stray, g.late] { td { (group_digits(n)) } }
+        td { (latency(Some(g.latency.min_ns as f64))) }
+        td { (latency(Some(g.latency.mean_ns))) }
+        td { (latency(g.latency.percentile(99.0).map(|p| p as f64))) }
+        td { (latency(Some(g.latency.max_ns as f64))) }
     }
 }

@@ -1,5 +1,8 @@
 //! A run made up in code, with every kind of plot, mark and ending. Its figures are nobody's results.
 
+// Each test file uses its own part of this.
+#![allow(dead_code)]
+
 use drophammer_model::environment::{DutRecord, Environment, PortRecord};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::outcome::{
@@ -121,6 +124,9 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
                 value: Some(found),
                 higher_is_better: true,
                 tester_limited: limited,
+                capped: false,
+                claim: None,
+                refuted: Vec::new(),
                 resolution: 0.01,
                 scale: Scale::Ratio,
                 least: 0.03,
@@ -150,12 +156,13 @@ fn throughput(dut: usize, trials: &mut Vec<TrialRecord>) -> Outcome {
             events: vec![],
         }],
         ranks,
-        verdicts: vec![Verdict {
-            criterion: "throughput of 64 >= 700,000 fps".into(),
-            pass: rate(dut, 64) >= 700_000.0,
-            found: format!("{:.0} fps", rate(dut, 64)),
-        }],
+        verdicts: vec![Verdict::decided(
+            "throughput of 64 >= 700,000 fps",
+            rate(dut, 64) >= 700_000.0,
+            format!("{:.0} fps", rate(dut, 64)),
+        )],
         notes: vec!["both directions at once; per sending port".into()],
+        deviations: vec![],
     }
 }
 
@@ -214,6 +221,9 @@ fn latency_test(dut: usize) -> Outcome {
             value: (dut != 2).then(|| latency(scale).percentile(99.0).unwrap() as f64 / 1e3),
             higher_is_better: false,
             tester_limited: false,
+            capped: false,
+            claim: None,
+            refuted: Vec::new(),
             resolution: 0.02,
             scale: Scale::Ratio,
             least: 0.03,
@@ -286,6 +296,9 @@ fn flap_test(dut: usize) -> Outcome {
             value: Some(width),
             higher_is_better: false,
             tester_limited: false,
+            capped: false,
+            claim: None,
+            refuted: Vec::new(),
             resolution: 0.01,
             scale: Scale::Ratio,
             least: 0.03,
@@ -323,6 +336,7 @@ pub fn run(duts: usize) -> Run {
             time: "2026-11-21T03:44:55Z".into(),
             suite: "quick-look".into(),
             title: "Software routers, a quick look (made-up figures)".into(),
+            about: Default::default(),
             profile: "quick".into(),
             conformant: false,
             deviations: vec!["trials of 1 s instead of 60 s".into(), "1 repetition instead of 20".into()],
@@ -374,6 +388,7 @@ pub fn run(duts: usize) -> Run {
                 queues: 1,
                 mtu: 1500,
                 speed_bps: 10_000_000_000,
+                medium: drophammer_model::medium::Medium::Ethernet,
                 mac: "02:00:00:00:00:01".into(),
                 addresses: vec!["198.18.1.2 -> 198.18.1.1".into()],
             }],
@@ -420,4 +435,41 @@ pub fn in_rounds(run: &Run, rounds: u32) -> Run {
         }
     }
     all
+}
+
+/// Repeats the trials of a run, and the rows and dots that name them, until it has this many.
+pub fn lengthen(run: &mut Run, trials: usize) {
+    let original = run.clone();
+    let last = original.trials.iter().map(|t| t.result.trial).max().unwrap_or(0);
+    for turn in 1.. {
+        let shift = turn * (last + 1);
+        for t in &original.trials {
+            if run.trials.len() >= trials {
+                return;
+            }
+            let mut t = t.clone();
+            t.result.trial += shift;
+            run.trials.push(t);
+        }
+        for (test, old) in run.tests.iter_mut().zip(&original.tests) {
+            for (table, old) in test.outcome.tables.iter_mut().zip(&old.outcome.tables) {
+                for (row, old) in table.rows.iter_mut().zip(&old.rows) {
+                    row.trials.extend(old.trials.iter().map(|n| n + shift));
+                }
+            }
+            for (plot, old) in test.outcome.plots.iter_mut().zip(&old.outcome.plots) {
+                for (series, old) in plot.series.iter_mut().zip(&old.series).filter(|(s, _)| s.dots) {
+                    let again = old.points.iter().map(|p| Point { trial: p.trial.map(|n| n + shift), ..p.clone() });
+                    series.points.extend(again);
+                }
+            }
+        }
+    }
+}
+
+/// A page without the CSV files in it.
+pub fn without_data(html: &str) -> String {
+    let mut parts = html.split("href=\"data:");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |page, part| page + &part[part.find('"').unwrap()..])
 }

@@ -165,6 +165,7 @@ impl Runner<'_> {
             time: self.observer.time(),
             suite: NAME.into(),
             title: "Self-test: what this tester is good for, by backend".into(),
+            about: Default::default(),
             profile: SELF_TEST.into(),
             conformant: false,
             deviations: Vec::new(),
@@ -227,7 +228,6 @@ impl Runner<'_> {
             }
             self.counters(backend, index, &mut found)?;
             let outcome = found.outcome();
-            self.tally.verdicts_failed += outcome.verdicts.iter().filter(|v| !v.pass).count();
             let status = TestStatus::Completed;
             let record = test_record(name, (verdict::NAME, verdict::TITLE), &Params::default(), 0.0, status, outcome);
             self.keep(&record)?;

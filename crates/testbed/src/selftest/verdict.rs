@@ -87,29 +87,22 @@ impl Found {
     /// Verdicts in words.
     fn say(&self, outcome: &mut Outcome, floors: &[(PacketSize, FrameRate)], latency: Option<(f64, f64)>) {
         let loads: Vec<String> = floors.iter().map(|(size, load)| format!("{load} at {size}")).collect();
-        outcome.verdicts.push(Verdict {
-            criterion: "good for loss".into(),
-            pass: !loads.is_empty(),
-            found: if loads.is_empty() { "no load without loss".into() } else { format!("up to {}", loads.join(", ")) },
+        let up_to =
+            if loads.is_empty() { "no load without loss".into() } else { format!("up to {}", loads.join(", ")) };
+        outcome.verdicts.push(Verdict::decided("good for loss", !loads.is_empty(), up_to));
+        let down_to = latency.map_or("not measured".into(), |(floor, resolution)| {
+            format!("down to {floor:.1} µs, told apart by {resolution:.1} µs")
         });
-        outcome.verdicts.push(Verdict {
-            criterion: "good for latency".into(),
-            pass: latency.is_some(),
-            found: latency.map_or("not measured".into(), |(floor, resolution)| {
-                format!("down to {floor:.1} µs, told apart by {resolution:.1} µs")
-            }),
-        });
+        outcome.verdicts.push(Verdict::decided("good for latency", latency.is_some(), down_to));
         let wrong: Vec<&Verdict> = self.counters.iter().filter(|v| !v.pass).collect();
         let all = self.counters.len();
         let mut found = format!("every counter equal on {} of {all} devices", all - wrong.len());
         for verdict in &wrong {
             found += &format!("; {}: {}", verdict.criterion, verdict.found);
         }
-        outcome.verdicts.push(Verdict {
-            criterion: format!("counts {} as the reference device does", counter_proof::WHAT),
-            pass: wrong.is_empty() && all > 0,
-            found: if all == 0 { "not proven".into() } else { found },
-        });
+        let criterion = format!("counts {} as the reference device does", counter_proof::WHAT);
+        let found = if all == 0 { "not proven".into() } else { found };
+        outcome.verdicts.push(Verdict::decided(criterion, wrong.is_empty() && all > 0, found));
     }
 }
 

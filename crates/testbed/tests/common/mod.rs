@@ -110,6 +110,7 @@ pub fn run_on_queues(
         lab: None,
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         processors: &[],
+        busy_host: true,
         work_dir: Path::new("/nonexistent"),
         queues,
         capture: false,

@@ -1,6 +1,6 @@
 //! The cases: one fault or counter each, held against the device's own account.
 
-use crate::bench::{ATTEMPTS, Bench, DISTURBED, Story, suite};
+use crate::bench::{ATTEMPTS, Bench, DISTURBED, Rests, Story, suite};
 use crate::{Case, Checked, check};
 use drophammer_model::Instant;
 use drophammer_reference::{
@@ -24,6 +24,7 @@ pub const CASES: &[Case] = &[
     ("an_overload_loses_what_the_buffer_cannot_hold", overload),
     ("latency_is_the_delay_and_little_more", latency),
     ("counters_tell_what_happened_or_a_frame_more", counters),
+    ("a_wrong_count_is_not_blamed_on_the_machine", blame),
     ("all_faults_at_once", |bench| account(bench, 50_000)),
     ("what_it_does_not_understand_is_refused", questions),
 ];
@@ -109,7 +110,7 @@ fn drops(bench: &Bench) -> Checked {
                 same("lost", s.sum(|g| g.lost), s.grew(|t| t.dropped.fault_share))
             })?;
             let window = Some((Instant(200_000_000), Instant(400_000_000)));
-            up.undisturbed(spec, &Faults { drop_window: window, ..Faults::default() }, |s| {
+            up.undisturbed_in_time(spec, &Faults { drop_window: window, ..Faults::default() }, |s| {
                 let lost = s.sum(|g| g.lost);
                 check(lost > 0 && lost < s.offered(), || format!("{lost} lost"))?;
                 // One gap, so one frame that does not follow on the one before it.
@@ -193,7 +194,7 @@ fn low_load(bench: &Bench) -> Checked {
             for (below_frames, all) in [(u64::MAX, true), (10, false)] {
                 let spec = up.spec(false, RATE / 2.0, TIME / 2.0);
                 let faults = Faults { drop_at_low_load: Some(fault(below_frames)), ..Faults::default() };
-                up.undisturbed(spec, &faults, |s| {
+                up.undisturbed_in_time(spec, &faults, |s| {
                     let lost = s.sum(|g| g.lost);
                     same("lost", lost, s.grew(|t| t.dropped.fault_low_load))?;
                     let every = numbers(s).filter(|n| n % 5 == 0).count() as u64;
@@ -251,7 +252,7 @@ fn late(bench: &Bench) -> Checked {
             let hold = Some(Hold { every: 10, time: Duration::from_millis(1_050) });
             let mut spec = up.spec(false, RATE / 2.0, TIME / 4.0);
             spec.drain_s = 2.0;
-            up.undisturbed(spec, &Faults { hold, ..Faults::default() }, |s| {
+            up.undisturbed_in_time(spec, &Faults { hold, ..Faults::default() }, |s| {
                 same("lost", s.sum(|g| g.lost), 0)?;
                 same("late", s.sum(|g| g.late), s.grew(|t| t.held))?;
                 check(s.grew(|t| t.held) > 100, || "too few to prove anything".into())
@@ -293,7 +294,7 @@ fn overload(bench: &Bench) -> Checked {
         |c| (c.capacity_pps, c.buffer) = (Some(CAPACITY), BUFFER as usize),
         |up| {
             let spec = up.spec(false, 40_000.0, TIME);
-            up.undisturbed(spec, &Faults::default(), |s| {
+            up.undisturbed_in_time(spec, &Faults::default(), |s| {
                 same("lost", s.sum(|g| g.lost), s.grew(|t| t.dropped.buffer))?;
                 // What was served between the first arrival and the last, and what the buffer held then.
                 served(s, s.result.sending_s * CAPACITY as f64, BUFFER)
@@ -301,7 +302,7 @@ fn overload(bench: &Bench) -> Checked {
             // From half a second on it is half as fast.
             let sag = Some(Sag { from: Instant(500_000_000), capacity_pps: CAPACITY / 2 });
             let spec = up.spec(false, 40_000.0, TIME);
-            up.undisturbed(spec, &Faults { sag, ..Faults::default() }, |s| {
+            up.undisturbed_in_time(spec, &Faults { sag, ..Faults::default() }, |s| {
                 same("lost", s.sum(|g| g.lost), s.grew(|t| t.dropped.buffer))?;
                 served(s, CAPACITY as f64 * (0.5 + (s.result.sending_s - 0.5) / 2.0), BUFFER)
             })
@@ -323,7 +324,7 @@ fn latency(bench: &Bench) -> Checked {
         |c| c.delay = Duration::from_millis(2),
         |up| {
             let spec = up.spec(false, 20_000.0, TIME);
-            up.undisturbed(spec, &Faults::default(), |s| {
+            up.undisturbed_in_time(spec, &Faults::default(), |s| {
                 let l = &s.result.groups[0].latency;
                 let bounds = 2_000_000..2_000_000 + OVERHEAD_NS;
                 println!("    minimum {} ns, median {:?} ns", l.min_ns, l.percentile(50.0));
@@ -353,6 +354,40 @@ fn counters(bench: &Bench) -> Checked {
             let after = up.told()?;
             same("a frame more", after.ports[0].in_unicast, before.ports[0].in_unicast + 1)?;
             same("the truth", after.truth.received, before.truth.received)
+        },
+    )
+}
+
+/// These tests can fail: one frame counted wrong is a complaint even if the machine held tester and device up meanwhile.
+fn blame(bench: &Bench) -> Checked {
+    bench.with(
+        |_| {},
+        |up| {
+            let spec = up.spec(false, RATE / 10.0, TIME / 4.0);
+            let mut s = up.story(&spec, &Faults::default());
+            for _ in 1..ATTEMPTS {
+                s = s.or_else(|_| up.story(&spec, &Faults::default()));
+            }
+            let mut s = s?;
+            let stalled = |s: &mut Story, ms: u64| s.result.health.max_gap_ns = ms * 1_000_000;
+            s.after.longest_wait_ns = 0;
+            let blamed = |s: &Story, rests| s.blamed("one frame too many".into(), rests).starts_with(DISTURBED);
+            for (count, what) in [(true, "received"), (false, "duplicated")] {
+                let mut wrong = s.result.groups[0].clone();
+                *(if count { &mut wrong.received } else { &mut wrong.duplicated }) += 1;
+                let right = std::mem::replace(&mut s.result.groups[0], wrong);
+                check(s.accounted().is_err(), || format!("a frame more {what} is not seen"))?;
+                s.result.groups[0] = right;
+            }
+            stalled(&mut s, 100);
+            s.result.health.clock_step_ns = 5_000_000;
+            check(!blamed(&s, Rests::OnCounts), || "100 ms excuse a wrong count".into())?;
+            check(blamed(&s, Rests::OnTimes), || "100 ms do not excuse a wrong time".into())?;
+            s.result.health.clock_step_ns = 0;
+            stalled(&mut s, 20);
+            check(!blamed(&s, Rests::OnTimes), || "20 ms excuse a wrong time".into())?;
+            stalled(&mut s, 300);
+            check(blamed(&s, Rests::OnCounts), || "frames may be on their way after 300 ms".into())
         },
     )
 }

@@ -72,6 +72,7 @@ pub fn in_a_trial(lab: &mut Lab, folder: &Path) -> Result<(), String> {
         backend: &drophammer_port::INTERFACE_BACKENDS[0],
         queues: 1,
         processors: &[],
+        busy_host: true,
         work_dir: folder,
         capture: false,
         command: vec!["drophammer".into(), "run".into()],

@@ -45,7 +45,7 @@ pub(super) struct UmlDut {
     daemon: Option<Daemon>,
     tester: Netns,
     interfaces: Vec<TesterInterface>,
-    cpu: usize,
+    cpu: Option<usize>,
     record: DutRecord,
     routing: Routing,
 }
@@ -125,7 +125,8 @@ impl UmlDut {
             ..DutRecord::default()
         };
         let interfaces = (0..ports).map(interface).collect();
-        let mut up = UmlDut { daemon: None, tester, interfaces, cpu, record, routing: job.routing };
+        let alone = shared.cpus.separate().then_some(cpu);
+        let mut up = UmlDut { daemon: None, tester, interfaces, cpu: alone, record, routing: job.routing };
         let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
         up.make_taps(&job.role)?;
@@ -288,6 +289,10 @@ impl Dut for UmlDut {
         probe::tree_time(self.pid()?)
     }
 
+    fn waited(&mut self) -> Option<Duration> {
+        probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_waited).reduce(|a, b| a + b)
+    }
+
     /// As the guest's kernel counts it.
     fn memory(&mut self) -> Vec<(String, u64)> {
         match self.routing {
@@ -306,8 +311,8 @@ impl Dut for UmlDut {
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
     }
 
-    fn stolen(&mut self) -> Option<Duration> {
-        probe::stolen(self.cpu)
+    fn processor(&self) -> Option<usize> {
+        self.cpu
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {

@@ -25,12 +25,40 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+// Lists of trials are text until they are opened.
+const build = (details) => {
+  for (const text of details.querySelectorAll(":scope > noscript")) {
+    const range = document.createRange();
+    range.selectNode(text);
+    text.replaceWith(range.createContextualFragment(text.textContent));
+  }
+};
+addEventListener("toggle", (event) => event.target.open && build(event.target), true);
 // A link to a trial opens the list that it is in.
 const openTarget = () => {
-  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const id = location.hash && decodeURIComponent(location.hash.slice(1));
+  if (!id) return;
+  if (/^t\d+$/.test(id) && !document.getElementById(id)) {
+    const lists = [...document.querySelectorAll("details > noscript")];
+    const list = lists.find((text) => text.textContent.includes(`<tbody id="${id}"`));
+    if (list) build(list.parentElement);
+  }
+  const target = document.getElementById(id);
   if (!target) return;
   for (let e = target; e; e = e.parentElement) if (e.localName === "details") e.open = true;
   target.scrollIntoView({ behavior: "instant", block: "center" });
 };
 addEventListener("hashchange", openTarget);
 openTarget();
+// Chromium opens no data address of more than 2 MB; the same bytes as an object have no limit.
+addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[download]");
+  if (!link) return;
+  event.preventDefault();
+  const saved = document.createElement("a");
+  saved.download = link.download;
+  const bytes = decodeURIComponent(link.getAttribute("href").replace(/^[^,]*,/, ""));
+  saved.href = URL.createObjectURL(new Blob([bytes], { type: "text/csv" }));
+  saved.click();
+  setTimeout(() => URL.revokeObjectURL(saved.href), 60000);
+});

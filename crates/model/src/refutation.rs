@@ -1,0 +1,357 @@
+//! Figures of searches that other trials of the same DUT and round contradict.
+//!
+//! A search says that a load meets its goal and that a higher one does not. It is one look at a DUT. Later tests offer the same
+//! traffic at other loads, and what they find may not agree. Then the report must say so.
+
+use crate::outcome::RankFigure;
+use crate::quantity::group_digits;
+use crate::record::{TestRecord, TrialRecord};
+use crate::trial::Load;
+use serde::{Deserialize, Serialize};
+
+/// What the figure of a search says of other loads. Rates are frames per second and sending port.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Name of the goal: `NDR(0)`.
+    pub goal: String,
+    /// A trial of the search. Trials with the same frame sizes and flows are held against the claim.
+    pub trial: u64,
+    /// Trials that the search has repeated and does not count any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superseded: Vec<u64>,
+    /// Every load up to this one meets the goal; absent where the search found none.
+    pub met_pps: Option<f64>,
+    /// No load from this one on meets the goal; absent where the search found none.
+    pub missed_pps: Option<f64>,
+    /// Distance of the two that the search was content with, as a share.
+    pub width: f64,
+    /// A trial with a larger share of lost frames is lossy, 0 to 1.
+    pub loss_ratio: f64,
+    /// Share of the trial time at a load that may be lossy, 0 to 1.
+    pub exceed_ratio: f64,
+    /// Shorter trials speak against a load only.
+    pub trial_duration_s: f64,
+    /// Trial time that decides a load.
+    pub duration_sum_s: f64,
+}
+
+/// A contradiction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refutation {
+    /// Round of the run.
+    pub round: u32,
+    /// The trial that says so most clearly.
+    pub trial: u64,
+    /// Can the DUT do more than the figure says? Otherwise less.
+    pub more: bool,
+    /// What the trial found: `trial 57: 0 of 190,000 frames lost at 190,000 fps`.
+    pub text: String,
+}
+
+/// Loads this close together are one load: rates are products of the same numbers in another order.
+const SAME_LOAD: f64 = 1e-6;
+/// Goals that tolerate lossy trials know nothing of single frames in long ones: a share of lost frames that must be exceeded.
+const SINGLE_FRAMES: f64 = 5e-6;
+
+/// The trials at one load.
+struct AtLoad<'a> {
+    rate_pps: f64,
+    trials: Vec<&'a TrialRecord>,
+}
+
+impl AtLoad<'_> {
+    /// Trial time in seconds (full-length and not lossy, lossy).
+    fn times(&self, claim: &Claim, tolerance: f64) -> (f64, f64) {
+        let (mut clean, mut lossy) = (0.0, 0.0);
+        for trial in &self.trials {
+            let seconds = trial.spec.duration_s;
+            if trial.result.loss_ratio() > claim.loss_ratio + tolerance {
+                lossy += seconds;
+            } else if seconds >= claim.trial_duration_s * (1.0 - SAME_LOAD) {
+                clean += seconds;
+            }
+        }
+        (clean, lossy)
+    }
+
+    /// Does this load meet the goal, whatever trials might be added?
+    fn meets(&self, claim: &Claim) -> bool {
+        let (clean, lossy) = self.times(claim, 0.0);
+        let whole = (clean + lossy).max(claim.duration_sum_s);
+        whole - clean <= whole * claim.exceed_ratio + SAME_LOAD
+    }
+
+    /// Does this load miss the goal, whatever trials might be added?
+    fn misses(&self, claim: &Claim) -> bool {
+        let tolerance = if claim.exceed_ratio > 0.0 { SINGLE_FRAMES } else { 0.0 };
+        let (clean, lossy) = self.times(claim, tolerance);
+        let whole = (clean + lossy).max(claim.duration_sum_s);
+        lossy > whole * claim.exceed_ratio + SAME_LOAD
+    }
+
+    fn refutation(&self, more: bool) -> Option<Refutation> {
+        let score = |trial: &&&TrialRecord| {
+            let loss = trial.result.loss_ratio();
+            if more { (-loss, trial.spec.duration_s) } else { (loss, trial.spec.duration_s) }
+        };
+        let clearest = |a: &&&TrialRecord, b: &&&TrialRecord| {
+            let (a, b) = (score(a), score(b));
+            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+        };
+        let trial = self.trials.iter().max_by(clearest)?;
+        let result = &trial.result;
+        let text = format!(
+            "trial {}: {} of {} frames lost at {} fps",
+            result.trial,
+            group_digits(result.lost()),
+            group_digits(result.offered()),
+            group_digits(self.rate_pps.round() as u64)
+        );
+        Some(Refutation { round: trial.round, trial: result.trial, more, text })
+    }
+}
+
+/// What contradicts `claim` among `trials`, which are those of its DUT and round. At most one refutation in each direction: at
+/// the highest load that meets the goal, and at the lowest that misses it.
+///
+/// A load contradicts the claim by the very rule of the claim's goal: enough time without loss from
+/// [`Claim::missed_pps`] on, or too much time with loss up to [`Claim::met_pps`]. A goal that tolerates lossy trials is refuted
+/// by loss only at loads that are lower by [`Claim::width`].
+pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
+    let Some(own) = trials.iter().find(|trial| trial.result.trial == claim.trial) else { return Vec::new() };
+    let rate = |trial: &TrialRecord| match trial.spec.load {
+        Load::Constant { rate_pps } => Some(rate_pps),
+        _ => None,
+    };
+    let counts = |trial: &&TrialRecord| {
+        trial.result.validity.is_valid()
+            && trial.result.offered() > 0
+            && !claim.superseded.contains(&trial.result.trial)
+            && trial.spec.events.is_empty()
+            && trial.spec.size == own.spec.size
+            && trial.spec.flows == own.spec.flows
+    };
+    let mut same: Vec<(f64, &TrialRecord)> =
+        trials.iter().copied().filter(counts).filter_map(|trial| Some((rate(trial)?, trial))).collect();
+    same.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut loads: Vec<AtLoad<'_>> = Vec::new();
+    for (rate_pps, trial) in same {
+        match loads.last_mut().filter(|last| rate_pps <= last.rate_pps * (1.0 + SAME_LOAD)) {
+            Some(last) => last.trials.push(trial),
+            None => loads.push(AtLoad { rate_pps, trials: vec![trial] }),
+        }
+    }
+    let from = claim.missed_pps.map_or(f64::INFINITY, |pps| pps * (1.0 - SAME_LOAD));
+    let margin = if claim.exceed_ratio > 0.0 { claim.width } else { -SAME_LOAD };
+    let up_to = claim.met_pps.map_or(f64::NEG_INFINITY, |pps| pps * (1.0 - margin));
+    let more = loads.iter().rev().find(|load| load.rate_pps >= from && load.meets(claim));
+    let less = loads.iter().find(|load| load.rate_pps <= up_to && load.misses(claim));
+    [more.and_then(|load| load.refutation(true)), less.and_then(|load| load.refutation(false))]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Marks the figures of `tests` that `trials` contradict, and their rows in tables. Each figure is held against the trials of
+/// its DUT and round.
+pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord]) {
+    for test in tests {
+        let claimed = |rank: &RankFigure| rank.claim.is_some();
+        if !test.outcome.ranks.iter().any(claimed) {
+            continue;
+        }
+        let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.round == test.round;
+        let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
+        for rank in &mut test.outcome.ranks {
+            let Some(claim) = &rank.claim else { continue };
+            rank.refuted = refutations(claim, &own);
+            for refutation in &rank.refuted {
+                let text = format!("{} refuted by {}", claim.goal, refutation.text);
+                let rows = test.outcome.tables.iter_mut().flat_map(|table| &mut table.rows);
+                for row in rows.filter(|row| row.trials.contains(&claim.trial)) {
+                    row.marks.push(text.clone());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Outcome, Row, Table};
+    use crate::record::TestStatus;
+    use crate::statistics::{Figure, RoundFigure};
+    use crate::trial::{AddressRange, FlowSpec, GroupCounts, Health, TrialResult, TrialSpec, Validity};
+
+    /// A trial of `seconds` at `rate_pps`, of which `lost` frames were lost.
+    fn trial(number: u64, rate_pps: f64, seconds: f64, lost: u64) -> TrialRecord {
+        let range = |text: &str| AddressRange { first: text.parse().unwrap(), step: 1, count: 1 };
+        let offered = (rate_pps * seconds) as u64;
+        let group =
+            GroupCounts { offered, intended: offered, received: offered - lost, lost, ..GroupCounts::default() };
+        TrialRecord {
+            dut: "d".into(),
+            test: "frame_loss_rate".into(),
+            round: 2,
+            attempt: 1,
+            time: String::new(),
+            spec: TrialSpec {
+                purpose: String::new(),
+                size: "64".parse().unwrap(),
+                flows: vec![FlowSpec::new("IPv4", 0, 1, range("198.18.0.2"), range("198.19.0.2"))],
+                load: Load::Constant { rate_pps },
+                duration_s: seconds,
+                bin_s: None,
+                drain_s: 0.1,
+                events: vec![],
+            },
+            result: TrialResult {
+                trial: number,
+                sending_s: seconds,
+                receiving_s: seconds,
+                elapsed_s: seconds,
+                groups: vec![group],
+                health: Health::default(),
+                validity: Validity::Valid,
+                dut_cpu: None,
+                dut_counters: std::collections::BTreeMap::new(),
+                senders: 1,
+                events: vec![],
+                destinations: vec![],
+                destination_summaries: vec![],
+            },
+        }
+    }
+
+    /// 104 kfps found by trials of 1 s without loss, 106 kfps lost frames.
+    fn strict() -> Claim {
+        Claim {
+            goal: "NDR(0)".into(),
+            trial: 1,
+            superseded: vec![],
+            met_pps: Some(104_000.0),
+            missed_pps: Some(106_000.0),
+            width: 0.02,
+            loss_ratio: 0.0,
+            exceed_ratio: 0.0,
+            trial_duration_s: 1.0,
+            duration_sum_s: 1.0,
+        }
+    }
+
+    /// The same by a goal that tolerates loss in half of 1.5 s.
+    fn tolerant() -> Claim {
+        Claim { exceed_ratio: 0.5, trial_duration_s: 0.5, duration_sum_s: 1.5, ..strict() }
+    }
+
+    fn search() -> Vec<TrialRecord> {
+        vec![trial(1, 104_000.0, 1.0, 0), trial(2, 106_000.0, 1.0, 900)]
+    }
+
+    fn against(claim: &Claim, more: impl IntoIterator<Item = TrialRecord>) -> Vec<Refutation> {
+        let all: Vec<TrialRecord> = search().into_iter().chain(more).collect();
+        refutations(claim, &all.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_clean_trial_above_refutes() {
+        assert_eq!(against(&strict(), []), []);
+        let found = against(&strict(), [trial(57, 190_000.0, 1.0, 0), trial(58, 180_000.0, 1.0, 0)]);
+        let text = "trial 57: 0 of 190,000 frames lost at 190,000 fps";
+        assert_eq!(found, [Refutation { round: 2, trial: 57, more: true, text: text.into() }]);
+        assert_eq!(against(&strict(), [trial(57, 190_000.0, 1.0, 1)]), [], "it lost a frame");
+        assert_eq!(against(&strict(), [trial(57, 190_000.0, 0.5, 0)]), [], "shorter than the goal's trials");
+        assert_eq!(against(&strict(), [trial(57, 105_000.0, 1.0, 0)]), [], "between the bounds");
+        let both = [trial(57, 190_000.0, 1.0, 0), trial(58, 190_000.0, 1.0, 40)];
+        assert_eq!(against(&strict(), both), [], "the same load lost frames at other times");
+    }
+
+    #[test]
+    fn loss_below_refutes() {
+        let found = against(&strict(), [trial(9, 52_000.0, 0.1, 3)]);
+        assert_eq!((found.len(), found[0].more, found[0].trial), (1, false, 9));
+        assert_eq!(found[0].text, "trial 9: 3 of 5,200 frames lost at 52,000 fps");
+        let both = against(&strict(), [trial(9, 52_000.0, 0.1, 3), trial(10, 200_000.0, 2.0, 0)]);
+        assert_eq!(both.iter().map(|r| r.more).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn a_goal_that_tolerates_lossy_trials_is_refuted_by_its_own_rule() {
+        assert_eq!(against(&tolerant(), [trial(9, 190_000.0, 0.5, 0)]), [], "not even half of 1.5 s");
+        assert_eq!(against(&tolerant(), [trial(9, 190_000.0, 1.0, 0)]).len(), 1);
+        let clean_and_lossy = [trial(9, 190_000.0, 1.0, 0), trial(10, 190_000.0, 1.5, 70)];
+        assert_eq!(against(&tolerant(), clean_and_lossy), []);
+        assert_eq!(against(&tolerant(), [trial(9, 52_000.0, 0.5, 400)]), [], "a third of the time may be lossy");
+        assert_eq!(against(&tolerant(), [trial(9, 52_000.0, 1.0, 400)]).len(), 1);
+        assert_eq!(against(&tolerant(), [trial(9, 103_500.0, 1.0, 400)]), [], "closer than the width");
+        assert_eq!(against(&tolerant(), [trial(9, 100_000.0, 4.0, 2)]), [], "single frames of a long trial");
+    }
+
+    #[test]
+    fn only_trials_of_the_same_traffic_count() {
+        let clean = || trial(57, 190_000.0, 1.0, 0);
+        let changed = |change: fn(&mut TrialRecord)| {
+            let mut other = clean();
+            change(&mut other);
+            against(&strict(), [other])
+        };
+        assert_eq!(changed(|t| t.spec.size = "128".parse().unwrap()), []);
+        assert_eq!(changed(|t| t.spec.flows[0].group = "IPv6".into()), []);
+        assert_eq!(changed(|t| t.result.validity = Validity::Invalid(vec!["late".into()])), []);
+        assert_eq!(changed(|t| t.spec.load = Load::Maximum { limit_pps: 190_000.0 }), []);
+        let superseded = Claim { superseded: vec![57], ..strict() };
+        assert_eq!(against(&superseded, [clean()]), []);
+        assert_eq!(changed(|_| {}).len(), 1);
+    }
+
+    #[test]
+    fn figures_and_rows_are_marked_by_trials_of_their_own_round() {
+        let rank = RankFigure {
+            key: "throughput_64_pps".into(),
+            title: "Throughput".into(),
+            unit: "fps".into(),
+            value: Some(104_000.0),
+            higher_is_better: true,
+            tester_limited: false,
+            capped: false,
+            resolution: 0.02,
+            scale: crate::statistics::Scale::Ratio,
+            least: 0.03,
+            claim: Some(strict()),
+            refuted: vec![],
+            rounds: vec![],
+        };
+        let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };
+        let table = Table { key: "t".into(), title: "T".into(), columns: vec![], rows: vec![row] };
+        let test = TestRecord {
+            dut: "d".into(),
+            test: "throughput".into(),
+            round: 2,
+            title: "Throughput".into(),
+            parameters: serde_json::Value::Null,
+            elapsed_s: 1.0,
+            status: TestStatus::Completed,
+            outcome: Outcome { tables: vec![table], ranks: vec![rank], ..Outcome::default() },
+        };
+        let marked = |round, dut: &str| {
+            let mut trials = search();
+            trials.push(TrialRecord { round, dut: dut.into(), ..trial(57, 190_000.0, 1.0, 0) });
+            let mut tests = [test.clone()];
+            mark(&mut tests, &trials);
+            let [test] = tests;
+            test.outcome
+        };
+        let refuted = marked(2, "d");
+        assert_eq!(
+            refuted.tables[0].rows[0].marks,
+            ["NDR(0) refuted by trial 57: 0 of 190,000 frames lost at 190,000 fps"]
+        );
+        // It was shown at 104 kfps, and the DUT does more.
+        assert_eq!(refuted.ranks[0].judged(), RoundFigure::Measured(Figure::at_least(104_000.0)));
+        assert_eq!(refuted.ranks[0].round(), RoundFigure::Measured(Figure::exactly(104_000.0)));
+        for other in [marked(3, "d"), marked(2, "e")] {
+            assert!(other.ranks[0].refuted.is_empty() && other.tables[0].rows[0].marks.is_empty());
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The first screen: what the run says, the figures that carry it, and what was tested how.
+
+use crate::conclusion::conclusion;
+use crate::format::{number, shorten};
+use crate::grid;
+use crate::rank::{Entry, Ranked};
+use crate::view::View;
+use drophammer_model::environment::PortRecord;
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::statistics::Figure;
+use maud::{Markup, html};
+
+/// Figures drawn at most.
+const DRAWN: usize = 3;
+/// Ports drawn at most.
+const PORTS: usize = 6;
+/// DUTs drawn in one figure at most; the summary has all.
+const ROWS: usize = 8;
+
+/// Conclusion, figures, topology and devices.
+pub fn screen(view: &View) -> Markup {
+    let said = conclusion(view);
+    let figures = carrying(view);
+    html! {
+        @if let Some(line) = verdict_line(view) { p.verdict { (line) } }
+        @if !said.is_empty() { p.conclusion { @for sentence in &said { (sentence) " " } } }
+        @if !figures.is_empty() {
+            div.keys { @for figure in figures { (key(view, figure)) } }
+        }
+        div.setup {
+            (devices(view))
+            @if let Some(ports) = view.duts.iter().find_map(|d| d.records.first()).map(|d| &d.ports).filter(|p| !p.is_empty()) {
+                (topology(view, ports))
+            }
+        }
+    }
+}
+
+/// How many criteria of the suite are met; nothing where it has none.
+fn verdict_line(view: &View) -> Option<Markup> {
+    let verdicts = view.verdicts();
+    let met = verdicts.iter().filter(|(.., v)| v.pass).count();
+    (!verdicts.is_empty()).then(|| {
+        let class = if met == verdicts.len() { "good" } else { "bad" };
+        html! { a class={ "chip " (class) } href="#summary" { (met) " of " (verdicts.len()) " criteria of the suite met" } }
+    })
+}
+
+/// The figures that say the most: one per test, those that tell DUTs apart before those that do not.
+fn carrying<'a>(view: &'a View) -> Vec<&'a Ranked> {
+    let apart = |figure: &Ranked| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut));
+    let known = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.value().is_some());
+    let (first, then): (Vec<&Ranked>, Vec<&Ranked>) = view.ranking.figures.iter().filter(known).partition(|f| apart(f));
+    let mut out: Vec<&Ranked> = Vec::new();
+    for figure in first.into_iter().chain(then) {
+        if out.len() < DRAWN && !out.iter().any(|f| f.section == figure.section) {
+            out.push(figure);
+        }
+    }
+    out
+}
+
+/// Width of a drawing in its own units.
+const WIDTH: f64 = 388.0;
+/// Height of the row of a DUT.
+const ROW: f64 = 30.0;
+/// Where the scale begins and ends.
+const SCALE: (f64, f64) = (104.0, 286.0);
+
+/// A figure, a row per DUT: a dot per round, a bar for the interval, a mark and the number for the median.
+fn key(view: &View, figure: &Ranked) -> Markup {
+    let order = &view.ranking.order[..view.ranking.order.len().min(ROWS)];
+    let ends = |entry: &Entry| -> Vec<f64> {
+        let interval = entry.summary.map(|s| [s.interval.low, s.interval.high]);
+        let all = dots(entry).into_iter().chain(entry.value()).chain(interval.into_iter().flatten());
+        all.filter(|v| v.is_finite()).collect()
+    };
+    let most = figure.entries.iter().flat_map(ends).fold(0.0, f64::max);
+    let x = |value: f64| {
+        let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+        format!("{:.1}", SCALE.0 + (SCALE.1 - SCALE.0) * share)
+    };
+    let height = order.len() as f64 * ROW + 8.0;
+    let direction = if figure.higher_is_better { "more is better" } else { "less is better" };
+    html! {
+        figure.key {
+            figcaption {
+                a href={ "#test-" (view.sections[figure.section].id) } { (figure.title) }
+                " " small { (figure.unit) " \u{b7} " (direction) }
+            }
+            svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(figure.title) {
+                @for (row, dut) in order.iter().enumerate() {
+                    @let entry = &figure.entries[*dut];
+                    @let y = row as f64 * ROW + 18.0;
+                    g class={ "c" (dut % 8) } {
+                        title { (view.duts[*dut].label()) @if let Some(i) = grid::interval(figure, *dut) { ": " (i) } }
+                        text.e x=(SCALE.0 - 10.0) y=(y + 4.0) { (name(view.duts[*dut].name)) }
+                        line.base x1=(SCALE.0) x2=(SCALE.1) y1=(y) y2=(y) {}
+                        @if let Some(Figure { low, high }) = entry.summary.filter(|s| s.rounds > 1).map(|s| s.interval)
+                            && low.is_finite() && high.is_finite()
+                        {
+                            line.interval x1=(x(low)) x2=(x(high)) y1=(y) y2=(y) {}
+                        }
+                        @for value in dots(entry) { circle.dot cx=(x(value)) cy=(y) r="2.6" {} }
+                        @if let Some(value) = entry.value() {
+                            line.median x1=(x(value)) x2=(x(value)) y1=(y - 8.0) y2=(y + 8.0) {}
+                        }
+                        text.s.number x=(SCALE.1 + 8.0) y=(y + 4.0) { (grid::figure_value(figure, *dut)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The figures of the rounds.
+fn dots(entry: &Entry) -> Vec<f64> {
+    let figures = entry.rounds.iter().filter_map(|round| round.figure());
+    figures.map(Figure::bound).filter(|value| value.is_finite()).collect()
+}
+
+/// So much of a name as fits before the scale.
+fn name(text: &str) -> String {
+    match text.chars().count() {
+        0..=13 => text.to_owned(),
+        _ => text.chars().take(12).collect::<String>() + "\u{2026}",
+    }
+}
+
+/// The devices with their versions and facts, then the facts of the run.
+fn devices(view: &View) -> Markup {
+    let about = &view.run.started.about;
+    let e = &view.run.started.environment;
+    html! {
+        dl.devices {
+            @for dut in view.duts.iter().take(ROWS) {
+                dt { (super::dut_name(dut)) }
+                dd {
+                    @match dut.records.first() {
+                        Some(d) if d.version.trim().is_empty() => { (d.kind) }
+                        Some(d) => { (shorten(&d.version, 160)) }
+                        None => { "did not come up" }
+                    }
+                    @for (name, text) in about.dut(dut.name) { " \u{b7} " (name) ": " b { (text) } }
+                }
+            }
+            @if view.duts.len() > ROWS { dt { "\u{2026}" } dd { a href="#duts" { (view.duts.len() - ROWS) " more" } } }
+            @for (name, text) in &about.facts { dt { (name) } dd { (text) } }
+            @if !e.drophammer.is_empty() { dt { "Tester" } dd {
+                "Drophammer " (e.drophammer)
+                @for text in [&e.kernel, &e.cpu_model].into_iter().filter(|t| !t.trim().is_empty()) { ", " (shorten(text, 60)) }
+            } }
+        }
+    }
+}
+
+/// The ports of the tester, each on a line to the DUT.
+fn topology(view: &View, ports: &[PortRecord]) -> Markup {
+    let shown = ports.len().min(PORTS);
+    let height = 34.0 * shown as f64 + 26.0 + if ports.len() > shown { 18.0 } else { 0.0 };
+    let dut = if let [dut] = &view.duts[..] { name(dut.name) } else { format!("{} DUTs in turn", view.duts.len()) };
+    let line = |p: &PortRecord| {
+        let speed = if p.speed_bps == 0 { String::new() } else { Bandwidth(p.speed_bps).to_string() };
+        let parts = [speed.as_str(), p.backend.as_str()];
+        let text = parts.into_iter().filter(|t| !t.trim().is_empty()).collect::<Vec<_>>().join(", ");
+        text.chars().take(32).collect::<String>()
+    };
+    html! {
+        svg.topology viewBox={ "0 0 440 " (height) } role="img" aria-label="Ports of the tester and the DUT" {
+            rect.box x="1" y="1" width="96" height=(height - 2.0) rx="6" {}
+            text.m.name x="49" y="17" { "tester" }
+            rect.box x="327" y="1" width="112" height=(height - 2.0) rx="6" {}
+            text.m.name x="383" y="17" { (dut) }
+            @for (i, p) in ports.iter().take(shown).enumerate() {
+                @let y = 40.0 + 34.0 * i as f64;
+                text.e x="88" y=(y + 4.0) { (name(&p.name)) }
+                line.axis x1="97" x2="327" y1=(y) y2=(y) {}
+                text.m.gap x="212" y=(y - 5.0) { (line(p)) }
+            }
+            @if ports.len() > shown { text.m.gap x="212" y=(height - 8.0) { (number((ports.len() - shown) as f64, "")) " more ports" } }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Rates of frames in other terms: bits, shares of the line, frames per second of the DUT's processor time. They follow from the
+//! stored trials, so runs of earlier versions have them too.
+
+use crate::format::number;
+use crate::rank::Ranked;
+use crate::view::{MergedRow, MergedTable, Section, View};
+use drophammer_model::outcome::{Cell, Column};
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::record::TrialRecord;
+use drophammer_model::size::{FrameSize, PacketSize};
+use drophammer_model::trial::{Family, FlowSpec};
+
+/// Beginnings of the keys of columns that say what a DUT forwards per sending port.
+const FORWARDED: [&str; 4] = ["throughput", "pdr", "forwarding", "rate_pps"];
+
+/// A trial tells something of the DUT's work at a figure if it forwarded at least this share of the figure.
+const NEAR: f64 = 0.75;
+
+/// The line that carried the frames of a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Line {
+    /// Mean length of a frame in bytes, FCS included.
+    frame_bytes: f64,
+    /// The highest rate of such frames per port (RFC 2544 Appendix B).
+    most_pps: f64,
+}
+
+/// A rate per sending port in other terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Layer 2: bits of frames, FCS included, preamble and gap not, in Mbit/s.
+    pub l2_mbps: f64,
+    /// Share of the line rate in per cent.
+    pub line_percent: f64,
+}
+
+impl Rate {
+    /// `149 Mbit/s, 1.95 % of line`, with spaces that keep a number and its unit together.
+    pub fn text(self) -> String {
+        let (bits, unit) = match self.l2_mbps {
+            mbps if mbps >= 1e3 => (mbps / 1e3, "Gbit/s"),
+            mbps => (mbps, "Mbit/s"),
+        };
+        format!("{}\u{a0}{unit}, {}\u{a0}% of line", number(bits, ""), number(self.line_percent, "%"))
+    }
+}
+
+impl Line {
+    fn rate(self, pps: f64) -> Rate {
+        Rate { l2_mbps: pps * self.frame_bytes * 8.0 / 1e6, line_percent: pps / self.most_pps * 100.0 }
+    }
+
+    /// The line of a trial. `None` where flows have sizes or rates of their own, or the speed of a port is not known.
+    fn of(view: &View, trial: &TrialRecord) -> Option<Line> {
+        let flows = &trial.spec.flows;
+        let size = &trial.spec.size;
+        let tagged =
+            |flow: &FlowSpec| !flow.headers.is_empty() && size.round().iter().any(|s| matches!(s, FrameSize::Ip(_)));
+        if flows.iter().any(|flow| flow.size.is_some() || flow.schedule.is_some() || tagged(flow)) {
+            return None;
+        }
+        let dut = view.duts.iter().chain(&view.tester).find(|dut| dut.name == trial.dut)?;
+        let ports = &dut.records.first()?.ports;
+        let mut lines: Vec<Line> = Vec::new();
+        for from in trial.spec.senders() {
+            let port = ports.get(from).filter(|port| port.speed_bps > 0)?;
+            let own = || flows.iter().filter(|flow| flow.from == from);
+            let weights: f64 = own().map(|flow| flow.weight).sum();
+            let mean = |bytes: &dyn Fn(bool) -> f64| {
+                own().map(|flow| flow.weight / weights * bytes(flow.family == Family::Ipv6)).sum::<f64>()
+            };
+            let frame_bytes = mean(&|v6| size.mean_frame_bytes(v6));
+            let line_bytes = mean(&|v6| port.medium.line_bytes(size.mean_ip_bytes(v6), size.mean_frame_bytes(v6)));
+            let most_pps = port.medium.payload_rate(Bandwidth(port.speed_bps)) / (8.0 * line_bytes);
+            lines.push(Line { frame_bytes, most_pps });
+        }
+        // Rates are per sending port and the same at all: the slowest line is the one that counts.
+        let finite = lines.into_iter().filter(|line| line.frame_bytes.is_finite() && line.most_pps > 0.0);
+        finite.min_by(|a, b| a.most_pps.total_cmp(&b.most_pps))
+    }
+}
+
+fn is_figure(key: &str) -> bool {
+    // Conditional throughput is a rate seen within a trial of a search, no figure of its own.
+    FORWARDED.iter().any(|start| key.starts_with(start)) && !key.contains("conditional")
+}
+
+/// Does this column say what a DUT forwards, in frames per second?
+pub fn is_forwarded(column: &Column) -> bool {
+    column.unit == "fps" && is_figure(&column.key)
+}
+
+fn value(cell: &Cell) -> Option<f64> {
+    match cell {
+        Cell::Count(n) => Some(*n as f64),
+        Cell::Number(x) => Some(*x),
+        Cell::None | Cell::Text(_) => None,
+    }
+}
+
+/// The rate of a cell in other terms, by the trials of its row.
+pub fn of_cell(view: &View, row: &MergedRow, cell: &Cell) -> Option<Rate> {
+    let line = row.trials.iter().find_map(|trial| Line::of(view, trial))?;
+    value(cell).map(|pps| line.rate(pps))
+}
+
+/// The figure of a DUT in other terms: its frame size is part of its key, its line that of the trials with this size.
+pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
+    if figure.unit != "fps" || !is_figure(&figure.key) {
+        return None;
+    }
+    let size = figure.key.split('_').find_map(|word| word.parse::<PacketSize>().ok())?;
+    let result = view.sections[figure.section].results.iter().find(|result| result.dut == dut)?;
+    let same = result.trials.iter().filter(|trial| trial.spec.size == size);
+    let line = same.into_iter().find_map(|trial| Line::of(view, trial))?;
+    figure.entries[dut].value().map(|pps| line.rate(pps))
+}
+
+/// Key and heading of what [`per_processor_second`] gives.
+pub const PROCESSOR: (&str, &str, &str) = ("frames_per_cpu_s", "Per processor second", "frames");
+
+/// The first column of a table that says what the DUT forwards.
+pub fn forwarded(table: &MergedTable) -> Option<usize> {
+    table.columns.iter().position(|column| is_forwarded(column))
+}
+
+/// Frames that the DUT forwarded per second of its processor time: median over the valid trials of the row that forwarded about as
+/// much as the figure in the table's first column of a forwarding rate. Less of it depends on which processor time the DUT got.
+pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64> {
+    let figure = value(row.cells[forwarded(table)?])?;
+    let near = row
+        .trials
+        .iter()
+        .map(|trial| &trial.result)
+        .filter(|result| result.validity.is_valid() && result.forwarding_rate().pps() >= NEAR * figure);
+    let mut all: Vec<f64> = near
+        .filter_map(|result| {
+            let seconds = result.dut_cpu? * result.sending_s;
+            let frames: u64 = result.groups.iter().map(|group| group.received).sum();
+            (seconds > 0.0 && frames > 0).then(|| frames as f64 / seconds)
+        })
+        .collect();
+    all.sort_by(f64::total_cmp);
+    match all.len() {
+        0 => None,
+        n => Some((all[(n - 1) / 2] + all[n / 2]) / 2.0),
+    }
+}
+
+/// Is there processor time of a DUT behind any row of this table? The tester's own loop has none.
+pub fn has_processor(section: &Section, view: &View, table: &MergedTable) -> bool {
+    let of_duts = section.results.iter().any(|result| result.dut < view.duts.len());
+    of_duts && table.rows.iter().any(|row| per_processor_second(table, row).is_some())
+}
+
+/// What reports for machines add to a table.
+#[derive(Debug)]
+pub struct Added {
+    /// Columns beyond those of the table.
+    pub columns: Vec<Column>,
+    /// Their cells, a row for each row of the table.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Added {
+    /// `<rate>_l2_mbps` and `<rate>_line_percent` for each rate that a DUT forwards, and its frames per processor second.
+    pub fn new(view: &View, section: &Section, table: &MergedTable) -> Added {
+        let mut added = Added { columns: Vec::new(), rows: vec![Vec::new(); table.rows.len()] };
+        for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| is_forwarded(c)) {
+            let rates: Vec<_> = table.rows.iter().map(|row| of_cell(view, row, row.cells[index])).collect();
+            if rates.iter().all(Option::is_none) {
+                continue;
+            }
+            let base = column.key.strip_suffix("_pps").unwrap_or(&column.key);
+            let title = |what: &str| format!("{}, {what}", column.title);
+            added.columns.push(Column::new(&format!("{base}_l2_mbps"), &title("layer 2"), "Mbit/s"));
+            added.columns.push(Column::new(&format!("{base}_line_percent"), &title("of line rate"), "%"));
+            for (row, rate) in added.rows.iter_mut().zip(rates) {
+                row.push(rate.map(|r| r.l2_mbps).into());
+                row.push(rate.map(|r| r.line_percent).into());
+            }
+        }
+        if has_processor(section, view, table) {
+            let (key, title, unit) = PROCESSOR;
+            added.columns.push(Column::new(key, title, unit));
+            for (cells, row) in added.rows.iter_mut().zip(&table.rows) {
+                cells.push(per_processor_second(table, row).into());
+            }
+        }
+        added
+    }
+}

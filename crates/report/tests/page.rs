@@ -1,0 +1,81 @@
+//! The page: its first screen, and what is built only when it is opened.
+
+mod synthetic;
+
+use drophammer_report::write_all;
+use drophammer_store::Run;
+use std::fs;
+
+/// The page and the JSON report of a run.
+fn report(run: &Run) -> (String, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    write_all(run, folder.path()).unwrap();
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    (read("report.html"), serde_json::from_str(&read("report.json")).unwrap())
+}
+
+/// The page before its list of contents.
+fn first_screen(html: &str) -> &str {
+    &html[..html.find("<nav>").unwrap()]
+}
+
+#[test]
+fn the_first_screen_has_verdict_conclusion_figures_devices_and_ports() {
+    let mut run = synthetic::in_rounds(&synthetic::run(3), 6);
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    run.started.about.facts = vec![pair("by", "Jane Doe"), pair("place", "lab <3>")];
+    run.started.about.duts = vec![("frr".into(), vec![pair("serial number", "A&1")])];
+    let (html, json) = report(&run);
+    let first = first_screen(&html);
+    for text in [
+        "2 of 3 criteria of the suite met",
+        "linux leads in Throughput, 64 bytes",
+        "<dt>by</dt><dd>Jane Doe</dd>",
+        "<dd>lab &lt;3&gt;</dd>",
+        "serial number: <b>A&amp;1</b>",
+        "frr 10.3",
+        "10 Gbit/s, af_packet",
+        "3 DUTs in turn",
+    ] {
+        assert!(first.contains(text), "{text}");
+    }
+    // One figure of each test that has ranks: throughput, latency, route flap.
+    let drawn: Vec<_> = first.split("<figure class=\"key\"").skip(1).collect();
+    assert_eq!(drawn.len(), 3);
+    for (figure, (test, rows)) in drawn.iter().zip([("throughput", 3), ("latency", 2), ("route_flap", 2)]) {
+        assert!(figure.contains(&format!("href=\"#test-{test}\"")), "{test}");
+        // A dot per round, an interval and a median for each DUT that has the figure.
+        assert_eq!(figure.matches("class=\"dot\"").count(), rows * 6, "{test}");
+        assert_eq!(figure.matches("class=\"median\"").count(), rows, "{test}");
+        assert_eq!(figure.matches("class=\"interval\"").count(), rows, "{test}");
+        assert!(!figure.contains("NaN") && !figure.contains("inf\""), "{test}");
+    }
+    assert_eq!(json["started"]["about"]["facts"][0][1], "Jane Doe");
+    // Without facts, criteria and a device that came up there is nothing to show, and nothing is made up.
+    let mut bare = synthetic::run(1);
+    bare.duts.clear();
+    bare.tests.iter_mut().for_each(|t| t.outcome.verdicts.clear());
+    let (html, _) = report(&bare);
+    let first = first_screen(&html);
+    assert!(first.contains("did not come up") && !first.contains("criteria") && !first.contains("class=\"topology\""));
+}
+
+#[test]
+fn many_trials_are_text_until_they_are_opened() {
+    let mut run = synthetic::run(2);
+    synthetic::lengthen(&mut run, 1_000);
+    let (html, _) = report(&run);
+    // What scripts are to build stands in `noscript`, so nothing of a trial is in the tree of the page before.
+    let mut outside = String::new();
+    let mut lists = 0;
+    for (i, part) in html.split("<noscript>").enumerate() {
+        let (list, rest) = part.split_once("</noscript>").unwrap_or(("", part));
+        assert_eq!(i > 0, !list.is_empty());
+        assert!(list.matches("<tbody").count() <= 250, "a part is built at once");
+        lists += list.matches("<tbody").count();
+        outside += rest;
+    }
+    assert_eq!(lists, 1_000);
+    assert!(!outside.contains("<tbody id=\"t"));
+    assert!(html.contains("Trials 1 to "), "parts are named");
+}

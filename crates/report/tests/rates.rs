@@ -1,0 +1,124 @@
+//! Rates in bits, as shares of the line, and per second of the DUT's processor.
+
+mod synthetic;
+
+use drophammer_model::medium::Medium;
+use drophammer_model::trial::{AddressRange, Family, FlowSpec};
+use drophammer_report::write_all;
+use drophammer_store::Run;
+use serde_json::Value;
+use std::fs;
+use synthetic::rate;
+
+/// A flow from the first port.
+fn flow(family: Family) -> FlowSpec {
+    let range = |first: &str| AddressRange { first: first.parse().unwrap(), step: 1, count: 1 };
+    let (source, destination) = match family {
+        Family::Ipv4 => (range("198.18.0.1"), range("198.19.0.1")),
+        Family::Ipv6 => (range("2001:2::1"), range("2001:2:1::1")),
+    };
+    FlowSpec {
+        group: family.to_string(),
+        from: 0,
+        to: 1,
+        also: vec![],
+        family,
+        sources: source,
+        destinations: destination.into(),
+        per_destination: false,
+        weight: 1.0,
+        headers: vec![],
+        arrives: None,
+        size: None,
+        schedule: None,
+    }
+}
+
+/// A run of one DUT whose trials send these families.
+fn run(families: &[Family]) -> Run {
+    let mut run = synthetic::run(1);
+    for t in &mut run.trials {
+        t.spec.flows = families.iter().map(|f| flow(*f)).collect();
+    }
+    run
+}
+
+/// The JSON report, the page and the table of throughput as CSV.
+fn report(run: &Run) -> (Value, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    write_all(run, folder.path()).unwrap();
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    (serde_json::from_str(&read("report.json")).unwrap(), read("report.html"), read("csv/throughput.csv"))
+}
+
+fn close(value: &Value, expected: f64) {
+    let value = value.as_f64().unwrap_or(f64::NAN);
+    assert!((value / expected - 1.0).abs() < 1e-9, "{value} is not {expected}");
+}
+
+#[test]
+fn ethernet_has_preamble_and_gap_on_the_line_and_the_fcs_in_the_bits() {
+    let (json, html, csv) = report(&run(&[Family::Ipv4]));
+    let cells = &json["tests"][0]["tables"][0]["rows"][0]["cells"];
+    close(&cells["throughput_l2_mbps"], rate(0, 64) * 64.0 * 8.0 / 1e6);
+    close(&cells["throughput_line_percent"], rate(0, 64) * 84.0 * 8.0 / 1e10 * 100.0);
+    let figure = &json["ranking"]["figures"][0]["duts"][0];
+    assert_eq!(json["ranking"]["figures"][0]["key"], "throughput_64_pps");
+    close(&figure["l2_mbps"], rate(0, 64) * 64.0 * 8.0 / 1e6);
+    close(&figure["line_percent"], rate(0, 64) * 84.0 * 8.0 / 1e10 * 100.0);
+    assert_eq!(json["ranking"]["figures"][2]["unit"], "\u{b5}s");
+    assert_eq!(json["ranking"]["figures"][2]["duts"][0]["l2_mbps"], Value::Null, "a time has no bits");
+    assert!(html.contains("414.3\u{a0}Mbit/s, 5.44\u{a0}% of line"), "{html}");
+    assert!(csv.starts_with("dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,throughput_l2_mbps,throughput_line_percent,frames_per_cpu_s,marks,trials\r\n"), "{csv}");
+}
+
+#[test]
+fn a_sonet_line_carries_packets_in_ppp() {
+    let mut run = run(&[Family::Ipv4]);
+    run.duts[0].ports[0].medium = Medium::PppOverSonet { fcs32: true };
+    run.duts[0].ports[0].speed_bps = 2_488_320_000;
+    let cells = &report(&run).0["tests"][0]["tables"][0]["rows"][0]["cells"];
+    // A frame of 64 bytes has a packet of 46; PPP adds 9. SONET keeps 10 of 270 columns.
+    let line = 2_488_320_000.0 * 260.0 / 270.0 / (8.0 * 55.0);
+    close(&cells["throughput_line_percent"], rate(0, 64) / line * 100.0);
+}
+
+#[test]
+fn ipv6_frames_that_had_to_grow_count_as_they_are() {
+    let cells = &report(&run(&[Family::Ipv4, Family::Ipv6])).0["tests"][0]["tables"][0]["rows"][0]["cells"];
+    close(&cells["throughput_l2_mbps"], rate(0, 64) * (64.0 + 78.0) / 2.0 * 8.0 / 1e6);
+}
+
+#[test]
+fn what_is_not_known_is_left_out() {
+    let mut unknown = run(&[Family::Ipv4]);
+    unknown.duts[0].ports[0].speed_bps = 0;
+    let (json, html, csv) = report(&unknown);
+    assert!(json["tests"][0]["tables"][0]["rows"][0]["cells"].get("throughput_l2_mbps").is_none());
+    assert!(!html.contains("of line</small>") && !csv.contains("l2_mbps"));
+    let mut own = run(&[Family::Ipv4]);
+    own.trials.iter_mut().for_each(|t| t.spec.flows[0].size = Some("1518".parse().unwrap()));
+    assert!(!report(&own).2.contains("l2_mbps"), "flows with sizes of their own");
+}
+
+#[test]
+fn processor_time_is_that_of_sending_and_of_trials_near_the_figure() {
+    let mut made = run(&[Family::Ipv4]);
+    let first = made.trials.iter().position(|t| t.result.trial == 1).unwrap();
+    let received: u64 = made.trials[first].result.groups.iter().map(|g| g.received).sum();
+    // The second trial of the row forwards far less than the figure, and the elapsed time must not matter.
+    made.trials[first].result.elapsed_s = 77.0;
+    made.trials[first].result.sending_s = 1.25;
+    made.trials[first].result.dut_cpu = Some(0.5);
+    for g in &mut made.trials[first + 1].result.groups {
+        g.received /= 2;
+    }
+    let cells = &report(&made).0["tests"][0]["tables"][0]["rows"][0]["cells"];
+    close(&cells["frames_per_cpu_s"], received as f64 / (0.5 * 1.25));
+    for t in &mut made.trials {
+        t.result.dut_cpu = None;
+    }
+    let (json, html, _) = report(&made);
+    assert!(json["tests"][0]["tables"][0]["rows"][0]["cells"].get("frames_per_cpu_s").is_none());
+    assert!(!html.contains("Per processor second"));
+}

@@ -1,0 +1,138 @@
+//! The threads of a machine and the time that they have run.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Growth that is not worth a second look.
+const LEAST: Duration = Duration::from_micros(50);
+/// In the flags of `/proc/PID/stat`: a thread of the kernel.
+const OF_THE_KERNEL: u64 = 0x0020_0000;
+
+/// Time that each thread has run since it began, by its number.
+#[derive(Debug)]
+pub(crate) struct Tasks(HashMap<u32, Duration>);
+
+/// What ran on a processor between two instants.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Grown {
+    /// All programs together, with the threads of NAPI.
+    pub(crate) all: Duration,
+    /// That of other processes which ran the longest.
+    pub(crate) longest: Option<(String, Duration)>,
+}
+
+/// What `/proc/PID/stat` says of a thread.
+#[derive(Debug, PartialEq)]
+struct Stat<'a> {
+    name: &'a str,
+    of_the_kernel: bool,
+    processor: usize,
+}
+
+impl Tasks {
+    /// Those that this process can see; `None` where the kernel does not count their time.
+    pub(crate) fn read() -> Option<Tasks> {
+        ran("/proc/thread-self".as_ref())?;
+        let mut tasks = HashMap::new();
+        each(|thread, folder| {
+            if let Some(time) = ran(folder) {
+                tasks.insert(thread, time);
+            }
+        });
+        Some(Tasks(tasks))
+    }
+
+    /// What has run on `processor` since. A thread counts where it ran last. Those that began and ended since are not seen.
+    pub(crate) fn grown(&self, processor: usize) -> Grown {
+        let mut grown = Grown::default();
+        let own = Path::new("/proc/self/task");
+        each(|thread, folder| {
+            let before = self.0.get(&thread).copied().unwrap_or_default();
+            let Some(more) = ran(folder).map(|now| now.saturating_sub(before)).filter(|more| *more >= LEAST) else {
+                return;
+            };
+            let text = fs::read_to_string(folder.join("stat")).unwrap_or_default();
+            let Some(stat) = stat(&text) else { return };
+            let napi = stat.name.starts_with("napi/");
+            if stat.processor != processor || (stat.of_the_kernel && !napi) {
+                return;
+            }
+            grown.all += more;
+            let other = !napi && !own.join(thread.to_string()).exists();
+            if other && grown.longest.as_ref().is_none_or(|(_, longest)| more > *longest) {
+                grown.longest = Some((stat.name.to_owned(), more));
+            }
+        });
+        grown
+    }
+}
+
+/// Calls `look` with the number and the folder of each thread of the machine.
+fn each(mut look: impl FnMut(u32, &Path)) {
+    let numbered = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.filter_map(|e| Some((e.file_name().to_str()?.parse::<u32>().ok()?, e.path()))).collect::<Vec<_>>()
+    };
+    for (_, process) in numbered(Path::new("/proc")) {
+        for (thread, folder) in numbered(&process.join("task")) {
+            look(thread, &folder);
+        }
+    }
+}
+
+/// Time that the thread of this folder has run.
+fn ran(folder: &Path) -> Option<Duration> {
+    let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+fn stat(text: &str) -> Option<Stat<'_>> {
+    // The name may hold spaces and parentheses.
+    let (head, rest) = text.rsplit_once(") ")?;
+    let (_, name) = head.split_once(" (")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let flags: u64 = fields.get(6)?.parse().ok()?;
+    Some(Stat { name, of_the_kernel: flags & OF_THE_KERNEL != 0, processor: fields.get(36)?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_a_thread() {
+        let fields = |flags: u64| {
+            let mut all = vec!["0".to_owned(); 50];
+            (all[0], all[6], all[36]) = ("S".into(), flags.to_string(), "3".into());
+            format!("417 (a) b (c) {}\n", all.join(" "))
+        };
+        assert_eq!(stat(&fields(0x40_0040)), Some(Stat { name: "a) b (c", of_the_kernel: false, processor: 3 }));
+        assert!(stat(&fields(0x20_8040)).is_some_and(|s| s.of_the_kernel));
+        assert_eq!((stat("417 (a) S 1"), stat("")), (None, None));
+    }
+
+    #[test]
+    fn what_runs_is_seen_where_it_runs() {
+        let processor = *drophammer_port::priority::usable().last().expect("this runs somewhere");
+        let Some(before) = Tasks::read() else { return };
+        let time = Duration::from_millis(50);
+        // A thread that lives on when it is looked for.
+        let (done, is_done) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            drophammer_port::priority::pin(processor).expect("a processor of ours");
+            let ran = || crate::own_times().map_or(time, |times| times.ran);
+            while ran() < time {}
+            done.send(()).expect("somebody waits");
+            let _ = ended.recv();
+        });
+        is_done.recv().expect("it ran");
+        let grown = before.grown(processor);
+        drop(end);
+        thread.join().expect("it only counts");
+        // What the kernel has not added up yet is less than a tick.
+        assert!(grown.all + Duration::from_millis(15) >= time, "{grown:?}");
+    }
+}

@@ -1,0 +1,135 @@
+//! What the machine did to tester and DUT during a trial, apart from what they did themselves.
+
+use crate::bench::Device;
+use drophammer_model::trial::{ProcessorRecord, TrialResult};
+use drophammer_rig::{Rig, Watch, Watched, own_times};
+use std::time::Duration;
+
+/// Watches the processors of a test setup; nothing in virtual time.
+pub(crate) struct HostWatch {
+    /// The DUT's, where it has one of its own.
+    dut: Option<Watch>,
+}
+
+/// What was read before a trial.
+pub(crate) struct Before {
+    cpu_time: Option<Duration>,
+    dut_waited: Option<Duration>,
+    stolen: Option<Vec<u64>>,
+    waited: Option<Duration>,
+}
+
+impl HostWatch {
+    /// `processor` is the DUT's where it has one of its own.
+    pub(crate) fn new(rig: &Rig, processor: Option<usize>) -> HostWatch {
+        let processor = processor.filter(|_| !rig.ports.clock().is_virtual());
+        // Its threads may share the DUT's where there are too few.
+        let own = processor.filter(|p| !rig.ports.further_processors().contains(p));
+        HostWatch { dut: own.and_then(|p| Watch::on(p).ok()) }
+    }
+
+    /// To be called right before a trial.
+    pub(crate) fn begin(&self, rig: &Rig, device: &mut dyn Device) -> Before {
+        let real = !rig.ports.clock().is_virtual();
+        let stolen = rig.stolen().filter(|_| real);
+        if let Some(watch) = &self.dut {
+            watch.begin();
+        }
+        let waited = own_times().filter(|_| real).map(|times| times.waited);
+        Before { cpu_time: device.cpu_time(), dut_waited: device.waited(), stolen, waited }
+    }
+
+    /// To be called right after a trial, even one without a result.
+    pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Device, result: &mut TrialResult) {
+        let health = &mut result.health;
+        let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
+        let dut_waited = device.waited().zip(before.dut_waited).map(|(now, then)| now.saturating_sub(then));
+        let watched = self.dut.as_ref().and_then(Watch::end);
+        health.dut_processor = watched.map(|watched| processor_record(&watched, used, dut_waited));
+        health.tester_waited_ns =
+            before.waited.and_then(|then| Some(nanoseconds(own_times()?.waited.saturating_sub(then))));
+        if let (Some(then), Some(now)) = (before.stolen, rig.stolen()) {
+            health.tester_stolen_ns = then.iter().zip(now).map(|(then, now)| now.saturating_sub(*then)).max();
+        }
+        result.dut_cpu =
+            used.map(|used| used.as_secs_f64() / result.sending_s.max(1e-9)).filter(|_| result.sending_s > 0.0);
+    }
+}
+
+/// Work of the kernel each time that a processor leaves its idle state, which it books nowhere: 1 µs in a virtual machine, and a
+/// margin.
+const LEAVING_IDLE: Duration = Duration::from_micros(2);
+
+/// `used`: what the DUT itself used of the processor. Foreign is what other programs are seen to have run, or, where more of the
+/// elapsed time than that cannot be explained, the rest: programs that ended meanwhile, or that this process may not see.
+///
+/// `waited`: how long threads of the DUT waited, also for each other. For others they waited no longer than this, and no longer than
+/// others ran.
+fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Duration>) -> ProcessorRecord {
+    let own = watched.own.unwrap_or_default();
+    let seen = watched.programs.zip(used).map(|(programs, used)| programs.saturating_sub(used + own));
+    let rest = watched.idle.zip(watched.idled).zip(used).map(|((idle, idled), used)| {
+        let leaving = LEAVING_IDLE * u32::try_from(idled).unwrap_or(u32::MAX);
+        let known = idle + leaving + used + watched.stolen.unwrap_or_default() + own;
+        watched.elapsed.saturating_sub(known)
+    });
+    let foreign = seen.max(rest).map(nanoseconds);
+    let stalls = watched.stalls.unwrap_or_default();
+    ProcessorRecord {
+        elapsed_ns: nanoseconds(watched.elapsed),
+        foreign_ns: foreign,
+        waited_ns: foreign.map(|foreign| waited.map_or(foreign, nanoseconds).min(foreign)),
+        longest_foreign: watched.longest.as_ref().filter(|_| foreign > Some(0)).map(|(name, _)| name.clone()),
+        stolen_ns: watched.stolen.map(nanoseconds),
+        stalls: watched.stalls.map(|stalls| stalls.count),
+        stalled_ns: nanoseconds(stalls.total),
+        longest_stall_ns: nanoseconds(stalls.longest),
+        watch_ns: watched.own.map_or(0, nanoseconds),
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_rig::Stalls;
+
+    #[test]
+    fn what_nobody_of_us_used_is_foreign() {
+        let ms = Duration::from_millis;
+        let watched = Watched {
+            elapsed: ms(1_000),
+            idle: Some(ms(298)),
+            idled: Some(1_000),
+            programs: Some(ms(640)),
+            longest: Some(("cc1".into(), ms(12))),
+            stolen: Some(ms(50)),
+            own: Some(ms(5)),
+            stalls: Some(Stalls { count: 2, total: ms(9), longest: ms(7) }),
+        };
+        let processor_record = |watched: &Watched, used| super::processor_record(watched, used, Some(ms(40)));
+        let record = processor_record(&watched, Some(ms(600)));
+        assert_eq!((record.foreign_ns, record.watch_ns), (Some(45_000_000), 5_000_000));
+        assert_eq!((record.stalls, record.stalled_ns, record.longest_stall_ns), (Some(2), 9_000_000, 7_000_000));
+        assert_eq!(record.longest_foreign.as_deref(), Some("cc1"));
+        assert_eq!(record.waited_ns, Some(40_000_000), "less than others ran");
+        let unknown = super::processor_record(&watched, Some(ms(600)), None);
+        assert_eq!(unknown.waited_ns, Some(45_000_000), "at most as long as others ran");
+        // Counters that were read one after the other may overlap by some microseconds.
+        let record = processor_record(&watched, Some(ms(700)));
+        assert_eq!((record.foreign_ns, record.longest_foreign), (Some(0), None));
+        // Where it is not known what the DUT used, the rest is not known either.
+        assert_eq!(processor_record(&watched, None).foreign_ns, None);
+        // What programs were seen to use is foreign whatever the rest is, and the other way round.
+        let seen = Watched { idle: Some(ms(398)), ..watched.clone() };
+        assert_eq!(processor_record(&seen, Some(ms(600))).foreign_ns, Some(35_000_000));
+        let silent = Watched { programs: None, stalls: None, ..watched.clone() };
+        let record = processor_record(&silent, Some(ms(600)));
+        assert_eq!((record.foreign_ns, record.stalls, record.stolen_ns), (Some(45_000_000), None, Some(50_000_000)));
+        let dumb = Watched { idle: None, ..silent };
+        assert_eq!(processor_record(&dumb, Some(ms(600))).foreign_ns, None);
+    }
+}

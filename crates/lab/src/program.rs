@@ -122,7 +122,7 @@ impl ProgramDut {
             confinement: format!("a process on processor {cpu}; {}", ends.confinement()),
             config: [(file, text)].into(),
             simulated: program.kind.capabilities.simulated,
-            ports: Vec::new(),
+            ..DutRecord::default()
         };
         let when_forwarding = program.when_forwarding;
         let mut up = ProgramDut { daemon: started?, ends, socket, record, when_forwarding };

@@ -22,7 +22,12 @@ pub struct ConvergenceSkyline;
 const ROUTES: Param<u32> = Param::new("routes", "50000", "200000", "routes of the table");
 const INTERVAL: Param<Duration> = Param::new("interval", "3 s", "60 s", "time between two changes");
 const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "times that the table comes and goes");
-const BIN: Param<Duration> = Param::new("bin", "20 ms", "100 ms", "width of time bins: the resolution");
+const BIN: Param<Duration> = Param::new(
+    "bin",
+    "20 ms",
+    "100 ms",
+    "width of time bins; times are no finer than a bin, nor than the time between two frames to a route",
+);
 
 static SPEC: TestSpec = TestSpec {
     name: "convergence_skyline",
@@ -163,16 +168,43 @@ fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut
         route_tests::establish(bed, &[source, origin], params).map(drop)
     })?;
     route_tests::note_losses(bed, family, &[source, origin], outcome)?;
-    write(outcome, family, &result, case.all.len(), bin_s, duration_s);
+    let times = Times { bin_s, every_s: f64::from(case.all.len()) / rate.pps(), duration_s };
+    if times.every_s > bin_s {
+        let (every_ms, bin_ms) = (times.every_s * 1e3, bin_s * 1e3);
+        note(
+            outcome,
+            format!(
+                "{family}: a bin has {bin_ms:.0} ms, but frames go to each route every {every_ms:.0} ms, so a time is no more exact than \
+                 that; a higher load or fewer routes make it so."
+            ),
+        );
+    }
+    write(outcome, family, &result, case.all.len(), &times);
     Ok(())
 }
 
-fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u32, bin_s: f64, duration_s: f64) {
+/// How exact the times of a trial are.
+struct Times {
+    bin_s: f64,
+    /// Time between two frames to a route.
+    every_s: f64,
+    duration_s: f64,
+}
+
+impl Times {
+    /// The traffic aims at a route only once in its round: when a time is read off a bin, most routes were not looked at in it.
+    fn resolution_s(&self) -> f64 {
+        self.bin_s.max(self.every_s)
+    }
+}
+
+fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u32, of: &Times) {
+    let (bin_s, resolution_s) = (of.bin_s, of.resolution_s());
     let Some(group) = result.groups.first() else { return };
     let (mut ups, mut downs, mut never) = (Vec::new(), Vec::new(), [0; 2]);
     for (index, event) in result.events.iter().enumerate() {
         let up = index % 2 == 0;
-        let until = result.events.get(index + 1).map_or(duration_s, |next| next.at_s);
+        let until = result.events.get(index + 1).map_or(of.duration_s, |next| next.at_s);
         let found = edge(&group.bins, bin_s, event.at_s, until, up);
         let times = if up { &mut ups } else { &mut downs };
         times.extend(found.last);
@@ -187,9 +219,9 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
                 routes: routes.into(),
                 first_s: found.first,
                 last_s: found.last,
-                rate_rps: found.last.map(|s| f64::from(routes) / s.max(bin_s)),
+                rate_rps: found.last.map(|s| f64::from(routes) / s.max(resolution_s)),
                 after_frames: found.last.map(|_| found.after),
-                resolution_s: bin_s,
+                resolution_s,
             },
             [result.trial],
             found.last.is_none().then(|| "not before the next event".into()),
@@ -208,8 +240,14 @@ fn write(outcome: &mut Outcome, family: Family, result: &TrialResult, routes: u3
         // A mean over the events that came to an end would flatter a router that sometimes does not.
         let value = (never == 0 && !times.is_empty()).then(|| mean(times));
         let title = format!("Convergence of {} routes, {word}, {family}", thousands(routes.into()));
-        // Means that differ by no more than a bin are the same.
-        outcome.ranks.push(lower_by_difference(format!("convergence_{word}_{name}_s"), title, "s", value, bin_s));
+        // Means that differ by no more than the times are exact to are the same.
+        outcome.ranks.push(lower_by_difference(
+            format!("convergence_{word}_{name}_s"),
+            title,
+            "s",
+            value,
+            resolution_s,
+        ));
     }
 }
 

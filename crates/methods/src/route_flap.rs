@@ -72,6 +72,7 @@ columns! {
         stable_lost: Option<u64> = "Lost on stable paths" ["frames"],
         flapped_lost: Option<u64> = "Lost on flapped paths" ["frames"],
         outage_s: Option<f64> = "Last loss on flapped paths after" ["s"],
+        resolution_s: f64 = "Resolution" ["s"],
     }
 }
 
@@ -156,7 +157,9 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
     let result =
         route_traffic::run(bed, params, &trial, |bed| load_paths(bed, params, outcome, &case, source, origins, rate))?;
     route_tests::note_losses(bed, family, used, outcome)?;
-    let shape = Shape { family, bin_s, duration_s, all, flapped, primary: case.port(origins[0]) };
+    // No time is finer than a bin, nor than the time between two frames to a route.
+    let resolution_s = bin_s.max(f64::from(all) / rate.pps());
+    let shape = Shape { family, bin_s, resolution_s, duration_s, all, flapped, primary: case.port(origins[0]) };
     write(outcome, &result, &shape);
     Ok(())
 }
@@ -164,6 +167,7 @@ fn flap(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Ou
 struct Shape {
     family: Family,
     bin_s: f64,
+    resolution_s: f64,
     duration_s: f64,
     all: u32,
     flapped: u32,
@@ -226,6 +230,7 @@ fn write(outcome: &mut Outcome, result: &TrialResult, shape: &Shape) {
                 stable_lost: stable.map(|(lost, _)| lost),
                 flapped_lost: flapped.map(|(lost, _)| lost),
                 outage_s: flapped.map(|(_, last)| last.map_or(0.0, |at| (at - event.at_s).max(0.0))),
+                resolution_s: shape.resolution_s,
             },
             [result.trial],
             [],

@@ -2,13 +2,14 @@
 
 use crate::report::note;
 use crate::route_traffic::Stream;
+use crate::routes_sent;
 use crate::routing::{Change, Packing, PeerIndex, RouteAction, Routing, Settled, WatchIndex};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
-use drophammer_model::param::Param;
+use drophammer_model::param::{OrFit, Param};
 use drophammer_model::registry::ParamSpec;
-use drophammer_model::routes::Routes;
+use drophammer_model::routes::{GroupSizes, Order, Routes};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, PortIndex};
 use std::ops::Range;
@@ -31,8 +32,22 @@ pub const TABLE: Param<String> = Param::new(
     "internet",
     "routes: `internet` (prefix lengths and attributes distributed as in the Internet), `uniform` (one length), or an MRT file (RFC 6396)",
 );
+/// `order`
+pub const ORDER: Param<Order> = Param::new(
+    "order",
+    "clustered",
+    "clustered",
+    "order of the prefixes: ascending, those of an attribute set together, or each far from the one before; a file has its own",
+);
+/// `routes_per_set`
+pub const PER_SET: Param<GroupSizes> = Param::new(
+    "routes_per_set",
+    "internet",
+    "internet",
+    "routes that share a set of attributes: a number, or `internet` for sizes as in the Internet, 6.3 on average; a file has its own",
+);
 /// `routes_per_update`
-pub const PER_UPDATE: Param<String> = Param::new(
+pub const PER_UPDATE: Param<OrFit> = Param::new(
     "routes_per_update",
     "fit",
     "fit",
@@ -45,7 +60,7 @@ pub const PATIENCE: Param<Duration> =
 pub const ESTABLISH: Param<Duration> = Param::new("establish", "20 s", "120 s", "time for the sessions to come up");
 
 /// What all tests that load a table have at the beginning of their parameters.
-pub const TABLES: [ParamSpec; 2] = [FAMILIES.spec(), TABLE.spec()];
+pub const TABLES: [ParamSpec; 4] = [FAMILIES.spec(), TABLE.spec(), ORDER.spec(), PER_SET.spec()];
 /// What all tests that load a table have at the end of their parameters.
 pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE.spec(), PATIENCE.spec(), ESTABLISH.spec()];
 
@@ -54,18 +69,10 @@ pub fn families(params: &Params) -> f64 {
     FAMILIES.get(params).len() as f64
 }
 
-/// How a value of `routes_per_update` packs routes.
-///
-/// # Errors
-/// Neither a number from 1 to 65,535 nor `fit`.
-pub fn packing(routes_per_update: &str) -> Result<Packing, TestError> {
-    let routes_per_update = match routes_per_update {
-        "fit" => 0,
-        number => number.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-            TestError::NotApplicable(format!("`routes_per_update: {number}` is neither `fit` nor 1 to 65535"))
-        })?,
-    };
-    Ok(Packing { routes_per_update, ..Packing::default() })
+/// How the parameter `routes_per_update` packs routes; as many as fit for a test without it.
+pub fn packing(params: &Params) -> Packing {
+    let asked = PER_UPDATE.find(params).and_then(|OrFit(asked)| asked);
+    Packing { routes_per_update: asked.unwrap_or(0), ..Packing::default() }
 }
 
 /// Why a test cannot go on whose routes did not come through the router.
@@ -87,7 +94,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// `count` routes by the parameters `table` and `routes_per_update`, on at least `least` ports.
+    /// `count` routes by the parameters `table`, `order`, `routes_per_set` and `routes_per_update`, on at least `least` ports.
     ///
     /// # Errors
     /// Fewer ports have a session; a file that cannot be read or has fewer routes.
@@ -99,9 +106,9 @@ impl Case {
         count: u32,
     ) -> Result<Case, TestError> {
         let peers = one_per_port(bed, family, least)?;
-        let packing = PER_UPDATE.find(params).map_or(Ok(Packing::default()), |text| packing(&text))?;
+        let packing = packing(params);
         let routing = bed.routing()?;
-        let all = routing.table(&TABLE.get(params), family, count)?;
+        let all = routing.table(&routes_sent::choice(params), family, count)?;
         let ports = routing.peers().iter().map(|peer| peer.port).collect();
         Ok(Case { family, peers, ports, packing, all })
     }
@@ -312,7 +319,7 @@ pub fn clear(bed: &mut dyn Testbed, ended: &Result<(), TestError>, patience: Dur
     }
 }
 
-/// Runs `each` for every family of the test, with the sessions ended and the routes gone after each. A family that does not
+/// Runs `each` for every family of the test and adds what was sent ([`routes_sent`]), with the sessions ended and the routes gone after each. A family that does not
 /// apply is noted, and the others still run.
 ///
 /// # Errors
@@ -325,7 +332,9 @@ pub fn for_each_family(
 ) -> Result<(), TestError> {
     let (mut skipped, mut done, mut ended) = (Vec::new(), 0, Ok(()));
     for family in FAMILIES.get(params) {
+        let before = routes_sent::so_far(bed);
         let result = each(bed, family, outcome);
+        routes_sent::report(outcome, family, params, routes_sent::so_far(bed) - before);
         let cleared = clear(bed, &result, PATIENCE.get(params));
         ended = match result {
             Ok(()) => {

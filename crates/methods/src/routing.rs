@@ -2,7 +2,7 @@
 
 use crate::testbed::TestError;
 pub use drophammer_model::routes::{Change, Packing, PeerIndex, RouteAction};
-use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::routes::{GroupSizes, Order, Prefix, Routes};
 use drophammer_model::trial::{Family, PortIndex};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -25,6 +25,54 @@ pub struct PeerView {
     pub asn: u32,
     /// Address of the emulated router.
     pub address: IpAddr,
+}
+
+/// The routes that a test asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableChoice {
+    /// `internet`, `uniform`, or the path of an MRT file.
+    pub source: String,
+    /// Order of the prefixes; a file has its own.
+    pub order: Order,
+    /// Routes that share their attributes; a file has its own.
+    pub routes_per_set: GroupSizes,
+}
+
+impl TableChoice {
+    /// A table in the clustered order, with the attribute sets of the Internet.
+    pub fn named(source: impl Into<String>) -> TableChoice {
+        TableChoice { source: source.into(), order: Order::Clustered, routes_per_set: GroupSizes::Internet }
+    }
+
+    /// Are the routes those of a file?
+    pub fn is_file(&self) -> bool {
+        !["internet", "uniform"].contains(&self.source.as_str())
+    }
+}
+
+/// What the emulated routers have sent since the bed came up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoutesSent {
+    /// Advertised routes, each as often as it was sent.
+    pub advertised: u64,
+    /// Withdrawn routes.
+    pub withdrawn: u64,
+    /// UPDATE messages that advertise routes.
+    pub updates: u64,
+    /// Attribute sets of the advertised routes.
+    pub sets: u64,
+}
+
+impl std::ops::Sub for RoutesSent {
+    type Output = RoutesSent;
+    fn sub(self, before: RoutesSent) -> RoutesSent {
+        RoutesSent {
+            advertised: self.advertised.saturating_sub(before.advertised),
+            withdrawn: self.withdrawn.saturating_sub(before.withdrawn),
+            updates: self.updates.saturating_sub(before.updates),
+            sets: self.sets.saturating_sub(before.sets),
+        }
+    }
 }
 
 /// Which side delayed sending, in seconds, summed over the sessions. The time that a pace asks for is in none of them.
@@ -110,11 +158,16 @@ pub trait Routing {
     /// Sessions, those of a port one after the other, in the order of the ports; IPv4 before IPv6.
     fn peers(&self) -> &[PeerView];
 
-    /// Routes for a test: `internet`, `uniform`, or the path of an MRT file, `count` of them.
+    /// `count` routes for a test.
     ///
     /// # Errors
     /// [`TestError::NotApplicable`] for a file that cannot be read or has fewer.
-    fn table(&mut self, source: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError>;
+    fn table(&mut self, choice: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError>;
+
+    /// What has been sent so far, over all sessions.
+    fn sent(&self) -> RoutesSent {
+        RoutesSent::default()
+    }
 
     /// Brings the sessions of `peers` up and waits until they are. Returns how long that took per session, in order.
     ///

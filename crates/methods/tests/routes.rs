@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fake, cell, params, rank, rows};
-use drophammer_methods::routing::WatchIndex;
+use drophammer_methods::routing::{TableChoice, WatchIndex};
 use drophammer_methods::{
     Change, ControlPlane, Known, PeerView, PortView, RouteAction, Routing, Sending, SessionView, Settled, TestError,
     Testbed, Verified, find,
@@ -102,7 +102,7 @@ impl Routing for Router {
         &self.peers
     }
 
-    fn table(&mut self, _: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
+    fn table(&mut self, _: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
         Ok(Arc::new(RouteRange::internet(family, count, 1).unwrap().into()))
     }
 

@@ -1,6 +1,15 @@
 //! What a kind of DUT can do, and what a role or a test needs of it.
 
+use crate::param::Param;
 use std::fmt;
+
+/// `install_routes`, a parameter of routers whose BGP routes reach the forwarding plane.
+pub const INSTALL_ROUTES: Param<bool> = Param::new(
+    "install_routes",
+    "true",
+    "true",
+    "BGP routes go into the forwarding plane; `false` leaves them out, so that the control plane works alone",
+);
 
 /// One thing that a role or a test needs of a DUT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -84,6 +84,9 @@ pub struct DutRecord {
     pub config: BTreeMap<String, String>,
     /// True for simulated devices: their figures test the tester and are no results.
     pub simulated: bool,
+    /// Do its BGP routes go into its forwarding plane? `None` without BGP, and where the tester does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installs_routes: Option<bool>,
     /// Port backend and what each port of the tester is: name, driver, MTU, speed.
     pub ports: Vec<PortRecord>,
 }

@@ -6,6 +6,7 @@
 
 use crate::quantity::FrameRate;
 use crate::registry::{ParamKind, ParamSpec};
+use crate::routes::GroupSizes;
 use crate::size::PacketSize;
 use crate::suite::{ParamValue, Params};
 use crate::trial::Family;
@@ -67,6 +68,42 @@ param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);
+
+/// A number above 0, or `fit` for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrFit(pub Option<u16>);
+
+impl ParamType for OrFit {
+    const KIND: ParamKind = ParamKind::CountOr("fit");
+    fn read(value: &ParamValue) -> Option<Self> {
+        count_or(value, "fit").map(OrFit)
+    }
+    fn value(self) -> Option<ParamValue> {
+        Some(ParamValue::Text(self.0.map_or("fit".into(), |n| n.to_string())))
+    }
+}
+
+impl ParamType for GroupSizes {
+    const KIND: ParamKind = ParamKind::CountOr("internet");
+    fn read(value: &ParamValue) -> Option<Self> {
+        Some(count_or(value, "internet")?.map_or(GroupSizes::Internet, |n| GroupSizes::Fixed(n.into())))
+    }
+    fn value(self) -> Option<ParamValue> {
+        Some(ParamValue::Text(match self {
+            GroupSizes::Internet => "internet".into(),
+            GroupSizes::Fixed(n) => n.to_string(),
+        }))
+    }
+}
+
+/// The number of a text that is one or this word.
+fn count_or(value: &ParamValue, word: &str) -> Option<Option<u16>> {
+    match value {
+        ParamValue::Text(text) if text == word => Some(None),
+        ParamValue::Text(text) => text.parse().ok().filter(|n| *n > 0).map(Some),
+        _ => None,
+    }
+}
 
 /// Names of flows of the suite.
 #[derive(Clone, Debug, PartialEq, Eq)]

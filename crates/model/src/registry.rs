@@ -3,7 +3,8 @@
 //! `drophammer list`, `check`, `schema` and the docs index are made from these, so that adding a test is one file and
 //! one line in a list.
 
-use crate::capabilities::{Capabilities, Need};
+use crate::capabilities::{Capabilities, INSTALL_ROUTES, Need};
+use crate::suite::Params;
 
 /// Type of a parameter, which decides how its YAML is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum ParamKind {
     Flag,
     /// List of `ipv4`, `ipv6`.
     Families,
+    /// Whole number from 1 to 65,535, or this word.
+    CountOr(&'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.
@@ -121,6 +124,14 @@ pub struct KindSpec {
     pub needs: &'static [(&'static str, &'static str)],
     /// Parameters beside `name` and `kind`.
     pub params: &'static [ParamSpec],
+}
+
+impl KindSpec {
+    /// What a DUT with these parameters can do.
+    pub fn capabilities_with(&self, params: &Params) -> Capabilities {
+        let alone = INSTALL_ROUTES.find(params) == Some(false);
+        Capabilities { bgp_forwarding: self.capabilities.bgp_forwarding && !alone, ..self.capabilities }
+    }
 }
 
 /// A port backend.

@@ -141,6 +141,10 @@ const CASES: &[Case] = &[
     Case(10, "  - throughput: {families: [ipv4, ipv4]}", (10, 35), "lists `IPv4` twice", "once"),
     Case(11, "  - latency: {loads: [0]}", (11, 23), "0 is out of range", "above 0"),
     Case(11, "  - latency: {loads: [.nan]}", (11, 23), "a percentage is a number, not `.nan`", "bare number"),
+    Case(10, "  - back_to_back: {packing: 0}", (10, 29), "`packing` is a number from 1 to 65535 or `fit`, not `0`", "`500` or `fit`"),
+    Case(10, "  - back_to_back: {packing: 70000}", (10, 29), "from 1 to 65535 or `fit`, not `70000`", "`500` or `fit`"),
+    Case(10, "  - back_to_back: {packing: full}", (10, 29), "from 1 to 65535 or `fit`, not `full`", "`500` or `fit`"),
+    Case(10, "  - back_to_back: {packing: [5]}", (10, 29), "from 1 to 65535 or `fit`", "`500` or `fit`"),
     Case(11, "  - latency: {trials: 1.5}", (11, 23), "whole number, not `1.5`", "1 or more"),
     Case(11, "  - reset", (11, 5), "the test `reset` needs `reset_command`", "systemctl"),
     // BGP.

@@ -61,6 +61,7 @@ fn compared(view: &View) -> Vec<String> {
         (_, 1) => "In one figure no difference was proven.".into(),
         _ => format!("In {open} of {} figures no difference was proven.", figures.len()),
     });
+    out.extend(mixed_installation(&view.duts));
     let limited = figures.iter().filter(|figure| figure.entries.iter().any(|entry| entry.tester_limited())).count();
     if limited > 0 {
         out.push(format!(
@@ -69,6 +70,18 @@ fn compared(view: &View) -> Vec<String> {
         ));
     }
     out
+}
+
+/// Says where some DUTs put BGP routes into their forwarding plane and others do not.
+fn mixed_installation(duts: &[DutView]) -> Option<String> {
+    let of = |wanted: bool| {
+        let installs = |dut: &&DutView| dut.records.first().and_then(|r| r.installs_routes) == Some(wanted);
+        duts.iter().filter(installs).map(DutView::label).collect::<Vec<_>>().join(", ")
+    };
+    let (with, without) = (of(true), of(false));
+    (!with.is_empty() && !without.is_empty()).then(|| {
+        format!("Figures of routes are not of the same work: only {with} put BGP routes into the forwarding plane, {without} not.")
+    })
 }
 
 /// Are all DUTs real, and the same router under several names?

@@ -204,6 +204,42 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
     })
 }
 
+/// Do the BGP routes of this DUT go into its forwarding plane? `None` for a router of the user's, or with a configuration of
+/// the user's: what it installs is not known.
+pub fn installs_routes(dut: &DutConfig) -> Option<bool> {
+    let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
+    let of_the_user = spec.capabilities.placement == Placement::Host
+        || ["config", "template"].iter().any(|key| dut.params.text(key).is_some());
+    let capabilities = spec.capabilities_with(&dut.params);
+    // What is left out is so with any configuration.
+    let known = !of_the_user || spec.capabilities.bgp_forwarding != capabilities.bgp_forwarding;
+    (known && capabilities.bgp).then_some(capabilities.bgp_forwarding)
+}
+
+/// What a reader must know of times of routes where some DUTs of the suite install their BGP routes and others do not; `None`
+/// where all do the same.
+pub fn mixed_installation(suite: &Suite) -> Option<String> {
+    let of = |installs: bool| {
+        let duts = suite.duts.iter().filter(|dut| installs_routes(dut) == Some(installs));
+        duts.map(|dut| dut.name.as_str()).collect::<Vec<_>>()
+    };
+    let (with, without) = (of(true), of(false));
+    if with.is_empty() || without.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "not the same work: {} put BGP routes into the forwarding plane, {} not; `install_routes: false` measures the control plane \
+         alone, where a kind has it",
+        say(&with, "does", "do"),
+        say(&without, "does", "do"),
+    ))
+}
+
+/// Names, and the verb for so many.
+fn say(names: &[&str], one: &str, more: &str) -> String {
+    format!("{} {}", names.join(", "), if names.len() == 1 { one } else { more })
+}
+
 /// Does this DUT live in virtual time, without lab and interfaces?
 pub fn is_virtual(dut: &DutConfig) -> bool {
     placement(dut) == Some(Placement::Virtual)
@@ -221,4 +257,47 @@ pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     };
     let refused: Vec<String> = suite.duts.iter().filter_map(refused).collect();
     if refused.is_empty() { Ok(()) } else { Err(refused) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::registry::Registry;
+    use drophammer_model::suite::read::{Overrides, read};
+
+    fn suite(duts: &[&str], test: &str) -> Result<Suite, String> {
+        let tests: Vec<_> = drophammer_methods::METHODS.iter().map(|method| method.spec()).collect();
+        let duts: String = duts.iter().map(|dut| format!("  - {{{dut}}}\n")).collect();
+        let ports = "ports:\n  - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\n";
+        let text = format!("suite: s\nduts:\n{duts}{ports}bgp: {{}}\ntests:\n  - {test}\n");
+        read(&text, "s.yaml", &Registry { tests: &tests, kinds: &specs() }, &Overrides::default())
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_mixture_is_named_with_those_that_install_and_those_that_do_not() {
+        let mixed = |duts: &[&str]| mixed_installation(&suite(duts, "bgp_table_capacity").unwrap());
+        let (frr, bird) = ("name: f, kind: frr", "name: b, kind: bird");
+        let [f0, b0] = ["name: f0, kind: frr, install_routes: false", "name: b0, kind: bird, install_routes: false"];
+        let openbgpd = "name: o, kind: openbgpd";
+        assert_eq!((mixed(&[frr, bird]), mixed(&[f0, b0, openbgpd])), (None, None));
+        let said = mixed(&[frr, bird, openbgpd]).unwrap();
+        assert!(said.contains("f, b do put BGP routes") && said.contains("o does not;"), "{said}");
+        let said = mixed(&[frr, f0, openbgpd]).unwrap();
+        assert!(said.contains("f does put BGP routes") && said.contains("f0, o do not;"), "{said}");
+        // What a configuration of the user's installs is not known.
+        assert_eq!(mixed(&["name: u, kind: frr, config: u.conf", openbgpd]), None);
+        assert!(mixed(&["name: u, kind: frr, config: u.conf, install_routes: false", frr]).is_some());
+    }
+
+    #[test]
+    fn a_test_that_forwards_refuses_a_dut_that_does_not_install() {
+        let refused = suite(&["name: f0, kind: frr, install_routes: false"], "fib_convergence").unwrap_err();
+        assert!(refused.contains("which `f0` does not install: it has `install_routes: false`"), "{refused}");
+        assert!(refused.contains("s.yaml:") && refused.contains("leave that parameter out"), "{refused}");
+        suite(&["name: f0, kind: frr, install_routes: false"], "bgp_table_dump").unwrap();
+        suite(&["name: f1, kind: frr, install_routes: true"], "fib_convergence").unwrap();
+        let refused = suite(&["name: o, kind: openbgpd"], "fib_convergence").unwrap_err();
+        assert!(refused.contains("of role `bgp-forwarding`"), "{refused}");
+    }
 }

@@ -43,8 +43,7 @@ pub fn pairs(suite: &Suite) -> Vec<(Family, u16)> {
     for test in suite.tests.iter().filter(|test| crate::runner::method(test).spec().needs.contains(&Need::Bgp)) {
         // A test of sessions alone exchanges no routes.
         let Some(families) = route_tests::FAMILIES.find(&test.params) else { continue };
-        let per_update = route_tests::PER_UPDATE.find(&test.params);
-        let Ok(packing) = per_update.map_or(Ok(Default::default()), |n| route_tests::packing(&n)) else { continue };
+        let packing = route_tests::packing(&test.params);
         let families = families.into_iter().filter(spoken);
         found.extend(families.map(|family| (family, packing.routes_per_update)));
     }

@@ -7,7 +7,7 @@ mod tables;
 
 use crate::bench::{Bench, Failure};
 use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource};
-use drophammer_methods::routing::{PeerIndex, WatchIndex};
+use drophammer_methods::routing::{PeerIndex, RoutesSent, TableChoice, WatchIndex};
 use drophammer_methods::{
     ControlPlane, Packing, PeerView, RouteAction, Routing, SessionView, Settled, TestError, Trace, Verified,
 };
@@ -51,7 +51,7 @@ pub struct RoutingState {
     watches: Vec<Watch>,
     /// Routes of the forwarding plane before the first session, by family.
     fib_before: BTreeMap<Family, u64>,
-    tables: Vec<((String, Family, u32), Arc<Routes>)>,
+    tables: Vec<((TableChoice, Family, u32), Arc<Routes>)>,
     seed: u64,
     /// What the tester needs alone.
     pub ceilings: RouteCeilings,
@@ -180,13 +180,27 @@ impl Routing for BgpRouting<'_> {
         &self.state.peers
     }
 
-    fn table(&mut self, source: &str, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
-        let key = (source.to_owned(), family, count);
+    fn sent(&self) -> RoutesSent {
+        let hosts = &self.bench.rig.hosts;
+        let of = (0..self.state.peers.len()).filter_map(|peer| {
+            let (routers, router) = hosts.session(peer)?;
+            Some(routers.advertised(router))
+        });
+        of.fold(RoutesSent::default(), |sum, sent| RoutesSent {
+            advertised: sum.advertised + sent.advertised,
+            withdrawn: sum.withdrawn + sent.withdrawn,
+            updates: sum.updates + sent.updates,
+            sets: sum.sets + sent.sets,
+        })
+    }
+
+    fn table(&mut self, choice: &TableChoice, family: Family, count: u32) -> Result<Arc<Routes>, TestError> {
+        let key = (choice.clone(), family, count);
         if let Some((_, routes)) = self.state.tables.iter().find(|(known, _)| *known == key) {
             return Ok(routes.clone());
         }
         let seed = self.state.seed;
-        let routes = tables::routes(source, family, count, seed)?;
+        let routes = tables::routes(choice, family, count, seed)?;
         let routes = Arc::new(routes);
         self.state.tables.push((key, routes.clone()));
         Ok(routes)

@@ -5,7 +5,7 @@ mod ceilings;
 
 use crate::bench::Device;
 use crate::config::hosts_and_routers;
-use crate::kinds::{is_virtual, placement};
+use crate::kinds::{installs_routes, is_virtual, mixed_installation, placement};
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of, test_record, verdicts};
 use crate::route_ceiling::{self, Ceilings};
@@ -294,6 +294,11 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// For the record of a DUT; `None` also where the suite has no BGP.
+    fn installs_routes(&self, dut: &DutConfig) -> Option<bool> {
+        self.suite.bgp.as_ref().and_then(|_| installs_routes(dut))
+    }
+
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
         let mut parts = match simulated::build(dut, &self.suite.ports, self.queues, self.suite.seed) {
@@ -304,6 +309,7 @@ impl Runner<'_> {
         let ports = Ports::One { ports, clock: Box::new(parts.clock) };
         let config = self.config();
         parts.record.ports = real::port_records(&self.suite.ports, &ports, &config);
+        parts.record.installs_routes = self.installs_routes(dut);
         self.keep(&Record::Dut(parts.record))?;
         self.tests(dut, Rig::new(ports, &config), Box::new(parts.device), ceilings)
     }
@@ -361,6 +367,7 @@ impl Runner<'_> {
         }
         let mut record = device.record();
         record.ports = real::port_records(&self.suite.ports, &ports, &config);
+        record.installs_routes = self.installs_routes(dut);
         self.keep(&Record::Dut(record))?;
         let result = self.tests(dut, Rig::new(ports, &config), Box::new(real::LabDevice(device)), ceilings);
         for note in captures.iter().filter_map(CaptureStatus::note) {
@@ -428,6 +435,10 @@ impl Runner<'_> {
             setup.observer().progress(&Progress::Test { dut: &dut.name, title, number: self.number, of, left });
             let mut outcome = Outcome::default();
             let result = method.run(&mut setup, &test.params, &mut outcome);
+            // A test of sessions alone has no routes.
+            if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
+                outcome.notes.extend(mixed_installation(suite));
+            }
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             outcome.verdicts.extend(verdicts(test, &outcome, &status));

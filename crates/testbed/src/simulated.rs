@@ -295,6 +295,7 @@ pub fn build_queues(
         config: [("reference.txt".to_owned(), text)].into(),
         simulated: true,
         ports: Vec::<PortRecord>::new(),
+        installs_routes: None,
     };
     let device = WellUntilFound { reference: reference.clone(), faults };
     Ok(Parts { clock, ports, reference, device, record })

@@ -113,6 +113,10 @@ pub struct Sent {
     pub advertised: u64,
     /// Withdrawn routes.
     pub withdrawn: u64,
+    /// UPDATE messages that advertise routes.
+    pub updates: u64,
+    /// Attribute sets of these routes: one for each change from a set to another one.
+    pub sets: u64,
     /// Messages.
     pub messages: u64,
     /// Their bytes.
@@ -388,6 +392,7 @@ fn write_routes(
                     job.routes.attributes_into(group, &mut encoded.of);
                     encoded.fill(family, speaker, &job.encapsulation.kind, job.packing.prepend);
                     encoded.group = Some(group);
+                    sent.sets += 1;
                 }
             }
             end = end.min(group_end);
@@ -399,6 +404,7 @@ fn write_routes(
         let mut packer = Packer { frame, attributes, next_hop, max_len: agreed.max_send };
         let (Ok(needs), true) = (packer.needs(), encoded.usable || !job.advertise) else {
             sent.skipped += u64::from(end - job.part.start);
+            sent.sets -= u64::from(job.advertise);
             job.part.start = end;
             prefixes = job.routes.iter(job.part.clone()).map(parts);
             if job.packing.pace.is_some() {
@@ -425,6 +431,7 @@ fn write_routes(
         job.part.start += packed.routes;
         *counter += u64::from(packed.routes);
         sent.messages += u64::from(packed.bytes > 0);
+        sent.updates += u64::from(job.advertise && packed.bytes > 0);
         at += packed.bytes;
         if packed.routes == 0 || job.packing.pace.is_some() {
             break;

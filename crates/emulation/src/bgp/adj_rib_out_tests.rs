@@ -123,6 +123,8 @@ proptest! {
         let n = u64::from(count.saturating_sub(skip));
         prop_assert_eq!((sent.advertised, sent.withdrawn), if announce { (n, 0) } else { (0, n) });
         prop_assert_eq!((sent.messages, sent.skipped), (messages.len() as u64, 0));
+        let sets = if n > 0 { u64::from(routes.group_of(count - 1) - routes.group_of(skip) + 1) } else { 0 };
+        prop_assert_eq!((sent.updates, sent.sets), if announce { (sent.messages, sets) } else { (0, 0) });
         prop_assert_eq!(sent.bytes, messages.iter().map(|m| m.len() as u64).sum::<u64>());
     }
 }

@@ -3,7 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process};
-use drophammer_model::capabilities::Capabilities;
+use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -14,10 +14,13 @@ static SPEC: KindSpec = KindSpec {
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
+
+/// What the template says to the kernel's protocol, of each family.
+const EXPORT: &str = "export all;";
 
 /// Kind `bird`.
 pub struct Bird;
@@ -28,9 +31,22 @@ impl DutKind for Bird {
     }
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        let installs = INSTALL_ROUTES.find(&dut.params) != Some(false);
         let text = match configuration::own(dut, role)? {
+            // Only the user knows where a configuration of his own exports what.
+            Some(_) if !installs => {
+                return Err(LabError::Unusable {
+                    what: format!("`{}` has `install_routes: false` and a configuration of its own", dut.name),
+                    remedy: "leave `install_routes` out, and export no BGP routes to the kernel in that configuration"
+                        .into(),
+                });
+            }
             Some(text) => text,
-            None => configuration::render(TEMPLATE, &dut.name, role)?,
+            None if installs => configuration::render(TEMPLATE, &dut.name, role)?,
+            None => {
+                let export = "export where source != RTS_BGP;";
+                configuration::render(TEMPLATE, &dut.name, role)?.replacen(EXPORT, export, 2)
+            }
         };
         Ok(vec![("bird.conf".into(), text)])
     }
@@ -90,6 +106,23 @@ mod tests {
             assert!(text.contains(line), "{line}");
         }
         assert!(!text.contains("rr client"), "all are external");
+    }
+
+    #[test]
+    fn without_installation_the_kernel_gets_static_routes_alone() {
+        let role = RouterRole::of(&two_ports_with_bgp(1));
+        let text = |install: bool| {
+            let mut dut = DutConfig { name: "bird".into(), kind: "bird".into(), params: Default::default() };
+            INSTALL_ROUTES.set(&mut dut.params, install);
+            Bird.configuration(&dut, &role).unwrap().remove(0).1
+        };
+        let (with, without) = (text(true), text(false));
+        assert_eq!((with.matches(EXPORT).count(), with.matches("!= RTS_BGP").count()), (2, 0));
+        assert_eq!(
+            (without.matches(EXPORT).count(), without.matches("export where source != RTS_BGP;").count()),
+            (0, 2)
+        );
+        assert_eq!(without.matches("export where source = RTS_BGP;").count(), 4, "the peers get the same");
     }
 
     #[test]

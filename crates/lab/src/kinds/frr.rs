@@ -3,7 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, process};
-use drophammer_model::capabilities::Capabilities;
+use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -21,7 +21,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
@@ -76,6 +76,9 @@ impl DutKind for Frr {
         let start = |name: &str, program: &Path, router: &mut NamespaceDut| {
             let mut command = router.netns().command(program);
             command.args(arguments(name, config_of(name, own).map(|file| configs.join(file)).as_deref(), &state));
+            if name == "bgpd" && INSTALL_ROUTES.find(&dut.params) == Some(false) {
+                command.arg("--no_kernel");
+            }
             router.daemon(name, command, work_dir)
         };
         start("zebra", &zebra, &mut router)?;

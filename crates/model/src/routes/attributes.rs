@@ -120,10 +120,10 @@ const GROUP_SIZES: [(u16, u16); 15] = [
     (0, 0),
 ];
 /// Groups in a cycle of sizes.
-const CYCLE_GROUPS: u32 = 256;
+pub(super) const CYCLE_GROUPS: u32 = 256;
 
 /// First route of each group of a cycle, and the end of the last one.
-const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
+pub(super) const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
     let mut starts = [0; CYCLE_GROUPS as usize + 1];
     let mut place = 0;
     while place < CYCLE_GROUPS as usize {
@@ -140,10 +140,10 @@ const CYCLE: [u16; CYCLE_GROUPS as usize + 1] = {
     starts
 };
 /// Routes in a cycle of sizes.
-const CYCLE_ROUTES: u32 = CYCLE[CYCLE_GROUPS as usize] as u32;
+pub(super) const CYCLE_ROUTES: u32 = CYCLE[CYCLE_GROUPS as usize] as u32;
 
 /// Group of each route of a cycle.
-static GROUPS: [u8; CYCLE_ROUTES as usize] = {
+pub(super) static GROUPS: [u8; CYCLE_ROUTES as usize] = {
     let mut groups = [0; CYCLE_ROUTES as usize];
     let mut group = 0;
     while group < CYCLE_GROUPS as usize {

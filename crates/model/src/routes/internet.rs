@@ -4,6 +4,10 @@
 //! region's prefixes lie one after the other from the shortest to the longest, so that each is aligned and none nests; the
 //! blocks of the second region are all alike. A mask for each block, under which aligned prefixes stay aligned, then gives each
 //! block an order of its own.
+//!
+//! A prefix has three numbers. Its *place* goes through all blocks row by row, so that neighbours are far apart. Its *distance*
+//! goes through one block after the other, so that neighbours are near each other; blocks come in no order. Its *rank* counts
+//! the prefixes with lower addresses.
 
 use super::affine::{Affine, Divisor};
 use super::prefix::width;
@@ -17,18 +21,63 @@ use std::net::IpAddr;
 #[derive(Clone, Debug)]
 pub(super) struct Internet {
     /// Length of the longest prefixes.
-    finest: u8,
+    pub(super) finest: u8,
     seed: u64,
-    block_order: Affine,
-    regions: [Region; 2],
+    pub(super) block_order: Affine,
+    pub(super) regions: [Region; 2],
+    pub(super) rows: Rows,
+}
+
+/// How many rows the copies of the second region have: the first `longer` have one more than `least`.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    least: Divisor,
+    more: Divisor,
+    longer: u32,
+}
+
+impl Rows {
+    fn new(routes: u32, copies: u32) -> Rows {
+        let least = routes / copies;
+        // Where there is no row in every copy, no place is looked up by `least`.
+        Rows { least: Divisor::new(least), more: Divisor::new(least + 1), longer: routes % copies }
+    }
+
+    /// Rows of a copy.
+    #[inline]
+    pub fn of(&self, copy: u32) -> u32 {
+        if copy < self.longer { self.more.get() } else { self.more.get() - 1 }
+    }
+
+    /// Rows of all copies before this one.
+    #[inline]
+    fn before(&self, copy: u32) -> u32 {
+        copy * (self.more.get() - 1) + copy.min(self.longer)
+    }
+
+    /// Copy and row of a number that counts through the rows of one copy after the other.
+    #[inline]
+    fn split(&self, number: u32) -> (u32, u32) {
+        let longer = self.longer * self.more.get();
+        match number.checked_sub(longer) {
+            None => {
+                let (copy, row) = self.more.div_rem(u64::from(number));
+                (copy as u32, row)
+            }
+            Some(rest) => {
+                let (copy, row) = self.least.div_rem(u64::from(rest));
+                (self.longer + copy as u32, row)
+            }
+        }
+    }
 }
 
 /// Places `start` and above lie in blocks `at`, ...: `copies` of the same layout side by side.
 #[derive(Clone, Debug)]
-struct Region {
-    start: u32,
-    at: u32,
-    copies: Divisor,
+pub(super) struct Region {
+    pub(super) start: u32,
+    pub(super) at: u32,
+    pub(super) copies: Divisor,
     classes: Vec<Class>,
     /// By length, where in `classes` it is; beyond them where it is not.
     by_length: [u8; MOST_LENGTH + 1],
@@ -42,6 +91,13 @@ impl Region {
         Region { start, at, copies: Divisor::new(copies), classes: Vec::new(), by_length: [u8::MAX; MOST_LENGTH + 1] }
     }
 
+    /// The classes, and the row at which each one ends in a copy of this many rows.
+    #[inline]
+    pub fn classes(&self, rows: u32) -> impl Iterator<Item = (&Class, u32)> {
+        let ends = self.classes.iter().skip(1).map(|next| next.start).chain([rows]);
+        self.classes.iter().zip(ends).map(move |(class, end)| (class, end.min(rows).max(class.start)))
+    }
+
     fn push(&mut self, class: Class) {
         self.by_length[usize::from(class.length)] = self.classes.len() as u8;
         self.classes.push(class);
@@ -50,12 +106,12 @@ impl Region {
 
 /// Prefixes of one length.
 #[derive(Clone, Copy, Debug)]
-struct Class {
+pub(super) struct Class {
     /// Its first place in a copy.
-    start: u32,
+    pub(super) start: u32,
     /// Where that lies, in prefixes of the longest length.
-    unit: u64,
-    length: u8,
+    pub(super) unit: u64,
+    pub(super) length: u8,
 }
 
 /// (length, how many in a million routes) of IPv4, without the longest, which are the rest. Tables of route collectors have
@@ -162,7 +218,8 @@ impl Internet {
         }
         second.push(Class { start: places, unit, length: finest });
         let block_order = Affine::new(all_blocks as u32, mix(seed ^ 0xb10c));
-        Ok(Internet { finest, seed, block_order, regions: [first, second] })
+        let rows = Rows::new(left as u32, copies as u32);
+        Ok(Internet { finest, seed, block_order, regions: [first, second], rows })
     }
 
     /// Bytes beside itself.
@@ -173,18 +230,28 @@ impl Internet {
 
     /// Bits of a unit's number in its block, and the mask of the block at position `at`.
     #[inline]
-    fn mask(&self, family: Family, at: u32) -> (u8, u64) {
+    pub(super) fn mask(&self, family: Family, at: u32) -> (u8, u64) {
         let bits = self.finest - blocks::length(family);
         (bits, mix(self.seed ^ u64::from(at) << 40) & ((1 << bits) - 1))
     }
 
-    /// The prefix at `place`.
-    #[inline]
-    pub fn at(&self, family: Family, place: u32) -> Prefix {
+    /// Region, row in a copy, and copy of a place.
+    #[inline(always)]
+    fn row_of(&self, place: u32) -> (&Region, u32, u32) {
         let region = &self.regions[usize::from(place >= self.regions[1].start)];
-        let within = place - region.start;
-        let (row, copy) = region.copies.div_rem(u64::from(within));
-        let row = row as u32;
+        let (row, copy) = region.copies.div_rem(u64::from(place - region.start));
+        (region, row as u32, copy)
+    }
+
+    /// The prefix at `place`.
+    #[inline(always)]
+    pub fn at(&self, family: Family, place: u32) -> Prefix {
+        let (region, row, copy) = self.row_of(place);
+        self.prefix(family, region, row, copy)
+    }
+
+    #[inline(always)]
+    fn prefix(&self, family: Family, region: &Region, row: u32, copy: u32) -> Prefix {
         // Most are of the last class.
         let class = region.classes.iter().rev().find(|c| c.start <= row).unwrap_or(&region.classes[0]);
         let host_units = self.finest - class.length;
@@ -195,6 +262,26 @@ impl Internet {
         let unit = ((unit & ((1 << bits) - 1)) ^ mask) >> host_units << host_units;
         let block = u64::from(blocks::bits(family, self.block_order.at(at)));
         Prefix::trusted(family, u128::from(block << bits | unit) << (width(family) - self.finest), class.length)
+    }
+
+    /// The prefix at `distance`.
+    #[inline]
+    pub fn at_distance(&self, family: Family, distance: u32) -> Prefix {
+        let second = &self.regions[1];
+        let Some(within) = distance.checked_sub(second.start) else { return self.at(family, distance) };
+        let (copy, row) = self.rows.split(within);
+        self.prefix(family, second, row, copy)
+    }
+
+    /// The distance of a place.
+    #[inline]
+    pub fn distance(&self, place: u32) -> u32 {
+        let second = &self.regions[1];
+        if place < second.start {
+            return place;
+        }
+        let (_, row, copy) = self.row_of(place);
+        second.start + self.rows.before(copy) + row
     }
 
     /// The place of `prefix`, which has this family; perhaps one beyond the last that is in use.

@@ -8,13 +8,16 @@ mod action;
 mod affine;
 mod attributes;
 mod internet;
+mod order;
 mod prefix;
 mod range;
+mod rank;
 mod space;
 mod table;
 
 pub use action::{Change, Packing, PeerIndex, RouteAction};
 pub use attributes::{Amount, AttributePattern, GroupSizes, Origin, RouteAttributes};
+pub use order::Order;
 pub use prefix::{Prefix, PrefixError};
 pub use range::{Description, RouteError, RouteRange};
 pub use space::reserved;
@@ -63,14 +66,14 @@ impl Routes {
     pub fn name(&self) -> String {
         match self {
             Routes::Range(range) => match range.description() {
-                Description::Uniform { first, count, step: 1, .. } => {
-                    format!("{count} × /{} from {first}", first.length())
+                Description::Uniform { first, count, step: 1, order, .. } => {
+                    format!("{count} × /{} from {first}, {order}", first.length())
                 }
-                Description::Uniform { first, count, step, .. } => {
-                    format!("{count} × /{} from {first}, every {step}th", first.length())
+                Description::Uniform { first, count, step, order, .. } => {
+                    format!("{count} × /{} from {first}, every {step}th, {order}", first.length())
                 }
-                Description::Internet { family, count, seed } => {
-                    format!("{count} {family} routes like the Internet's (seed {seed})")
+                Description::Internet { family, count, seed, order, .. } => {
+                    format!("{count} {family} routes like the Internet's (seed {seed}), {order}")
                 }
             },
             Routes::Table(table) => table.name().to_owned(),
@@ -102,7 +105,7 @@ impl Routes {
     #[inline]
     pub fn prefix(&self, i: u32) -> Prefix {
         match self {
-            Routes::Range(range) => range.at(range.order.at(i)),
+            Routes::Range(range) => range.prefix(i),
             Routes::Table(table) => table.prefix(i),
         }
     }
@@ -111,7 +114,7 @@ impl Routes {
     #[inline]
     pub fn index_of(&self, prefix: &Prefix) -> Option<u32> {
         match self {
-            Routes::Range(range) => range.place(prefix).map(|place| range.order.place(place)),
+            Routes::Range(range) => range.index_of(prefix),
             Routes::Table(table) => table.index_of(prefix),
         }
     }
@@ -121,7 +124,7 @@ impl Routes {
         let part = part.start.min(self.len())..part.end.min(self.len());
         let left = part.end.saturating_sub(part.start);
         match self {
-            Routes::Range(range) => Prefixes::Range { range, place: range.order.at(part.start % range.count), left },
+            Routes::Range(range) => range.iter(part.start, left),
             Routes::Table(table) => Prefixes::Table(table.slice(part.start..part.start + left).iter()),
         }
     }
@@ -185,6 +188,7 @@ impl Routes {
 #[allow(missing_docs)]
 pub enum Prefixes<'a> {
     Range { range: &'a RouteRange, place: u32, left: u32 },
+    Arranged { range: &'a RouteRange, next: u32, left: u32 },
     Table(std::slice::Iter<'a, Prefix>),
 }
 
@@ -197,7 +201,13 @@ impl Iterator for Prefixes<'_> {
             Prefixes::Range { range, place, left } => {
                 *left = left.checked_sub(1)?;
                 let prefix = range.at(*place);
-                *place = range.order.after(*place);
+                *place = range.scattered.after(*place);
+                Some(prefix)
+            }
+            Prefixes::Arranged { range, next, left } => {
+                *left = left.checked_sub(1)?;
+                let prefix = range.arranged(*next);
+                *next += 1;
                 Some(prefix)
             }
             Prefixes::Table(rest) => rest.next().copied(),
@@ -206,7 +216,7 @@ impl Iterator for Prefixes<'_> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         match self {
-            Prefixes::Range { left, .. } => (*left as usize, Some(*left as usize)),
+            Prefixes::Range { left, .. } | Prefixes::Arranged { left, .. } => (*left as usize, Some(*left as usize)),
             Prefixes::Table(rest) => rest.size_hint(),
         }
     }

@@ -1,14 +1,16 @@
 //! Routes by arithmetic: what a range of them is made from, and where each one lies.
 //!
 //! Route `i` has a place in a permutation of all, and the place says which prefix it is. A uniform range counts prefixes of
-//! one length and leaves forbidden space out; for a table like the Internet's see [`super::internet`].
+//! one length and leaves forbidden space out; for a table like the Internet's see [`super::internet`]. An [`Order`] is one of
+//! three permutations, each with places of its own.
 
 use super::affine::{Affine, Divisor};
-use super::attributes::AttributePattern;
+use super::attributes::{AttributePattern, GroupSizes};
 use super::internet::Internet;
+use super::order::{Clusters, Order};
 use super::prefix::{number, width};
 use super::space;
-use super::{Prefix, mix};
+use super::{Prefix, Prefixes, mix};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +55,9 @@ pub enum Description {
         step: u32,
         /// Their attributes.
         attributes: AttributePattern,
+        /// Their order.
+        #[serde(default = "scattered")]
+        order: Order,
     },
     /// Lengths, group sizes and attributes as in a table of the Internet.
     Internet {
@@ -62,7 +67,23 @@ pub enum Description {
         count: u32,
         /// What the choices follow from.
         seed: u64,
+        /// Sizes of groups.
+        #[serde(default = "of_the_internet")]
+        routes_per_group: GroupSizes,
+        /// Their order.
+        #[serde(default = "scattered")]
+        order: Order,
     },
+}
+
+/// The order of records that name none.
+fn scattered() -> Order {
+    Order::Scattered
+}
+
+/// The sizes of records that name none.
+fn of_the_internet() -> GroupSizes {
+    GroupSizes::Internet
 }
 
 /// Routes by arithmetic, in some hundred bytes whatever their number.
@@ -73,8 +94,19 @@ pub struct RouteRange {
     pub(super) family: Family,
     pub(super) count: u32,
     pub(super) attributes: AttributePattern,
-    pub(super) order: Affine,
+    /// The permutation of the scattered order.
+    pub(super) scattered: Affine,
+    arrangement: Arrangement,
     layout: Layout,
+}
+
+/// What an order needs beside the layout.
+#[derive(Clone, Debug)]
+enum Arrangement {
+    Scattered,
+    Clustered(Clusters),
+    /// Routes before each block, for a table like the Internet's.
+    Sorted(Vec<u32>),
 }
 
 impl PartialEq for RouteRange {
@@ -140,11 +172,12 @@ impl RouteRange {
             return Err(RouteError::TooMany { asked: count, fit: placed });
         }
         Ok(RouteRange {
-            description: Description::Uniform { first, count, step, attributes },
+            description: Description::Uniform { first, count, step, attributes, order: Order::Scattered },
             family,
             count,
             attributes,
-            order: Affine::new(count, 0),
+            scattered: Affine::new(count, 0),
+            arrangement: Arrangement::Scattered,
             layout: Layout::Uniform { length, step: Divisor::new(step), pieces },
         })
     }
@@ -156,13 +189,104 @@ impl RouteRange {
             return Err(RouteError::Empty);
         }
         Ok(RouteRange {
-            description: Description::Internet { family, count, seed },
+            description: Description::Internet {
+                family,
+                count,
+                seed,
+                routes_per_group: GroupSizes::Internet,
+                order: Order::Scattered,
+            },
             family,
             count,
             attributes: AttributePattern::internet(seed),
-            order: Affine::new(count, mix(seed)),
+            scattered: Affine::new(count, mix(seed)),
+            arrangement: Arrangement::Scattered,
             layout: Layout::Internet(Internet::new(family, count, seed)?),
         })
+    }
+
+    /// The same prefixes in another order; a range is scattered until then.
+    pub fn in_order(mut self, wanted: Order) -> RouteRange {
+        let (Description::Uniform { order, .. } | Description::Internet { order, .. }) = &mut self.description;
+        *order = wanted;
+        self.arrangement = match (wanted, &self.layout) {
+            (Order::Scattered, _) => Arrangement::Scattered,
+            (Order::Clustered, _) => {
+                Arrangement::Clustered(Clusters::new(self.attributes.routes_per_group, self.count))
+            }
+            (Order::Sorted, Layout::Uniform { .. }) => Arrangement::Sorted(Vec::new()),
+            (Order::Sorted, Layout::Internet(internet)) => Arrangement::Sorted(internet.before_blocks(self.family)),
+        };
+        self
+    }
+
+    /// The same prefixes in groups of other sizes.
+    pub fn in_groups(mut self, sizes: GroupSizes) -> RouteRange {
+        let order = self.order();
+        match &mut self.description {
+            Description::Uniform { attributes, .. } => attributes.routes_per_group = sizes,
+            Description::Internet { routes_per_group, .. } => *routes_per_group = sizes,
+        }
+        self.attributes.routes_per_group = sizes;
+        // The clustered order follows the groups.
+        self.in_order(order)
+    }
+
+    /// Order of the prefixes.
+    pub fn order(&self) -> Order {
+        let (Description::Uniform { order, .. } | Description::Internet { order, .. }) = &self.description;
+        *order
+    }
+
+    /// Prefix of route `i`.
+    #[inline]
+    pub(super) fn prefix(&self, i: u32) -> Prefix {
+        match &self.arrangement {
+            Arrangement::Scattered => self.at(self.scattered.at(i)),
+            Arrangement::Clustered(clusters) => self.at_distance(clusters.at(i)),
+            Arrangement::Sorted(before) => match &self.layout {
+                Layout::Uniform { .. } => self.at(i),
+                Layout::Internet(internet) => internet.at_rank(self.family, before, i),
+            },
+        }
+    }
+
+    /// The route with exactly this prefix.
+    #[inline]
+    pub(super) fn index_of(&self, prefix: &Prefix) -> Option<u32> {
+        let place = self.place(prefix)?;
+        Some(match (&self.arrangement, &self.layout) {
+            (Arrangement::Scattered, _) => self.scattered.place(place),
+            (Arrangement::Clustered(clusters), Layout::Uniform { .. }) => clusters.place(place),
+            (Arrangement::Clustered(clusters), Layout::Internet(internet)) => clusters.place(internet.distance(place)),
+            (Arrangement::Sorted(_), Layout::Uniform { .. }) => place,
+            (Arrangement::Sorted(before), Layout::Internet(internet)) => internet.rank(self.family, before, prefix)?,
+        })
+    }
+
+    /// Prefix of route `i`, out of line: inlined into who walks through prefixes, it would slow down the scattered order.
+    #[inline(never)]
+    pub(super) fn arranged(&self, i: u32) -> Prefix {
+        self.prefix(i)
+    }
+
+    /// Prefixes of `left` routes from `start` on.
+    pub(super) fn iter(&self, start: u32, left: u32) -> Prefixes<'_> {
+        match &self.arrangement {
+            Arrangement::Scattered => {
+                Prefixes::Range { range: self, place: self.scattered.at(start % self.count), left }
+            }
+            _ => Prefixes::Arranged { range: self, next: start, left },
+        }
+    }
+
+    /// The prefix at a place of the layout where what is adjacent has adjacent addresses.
+    #[inline]
+    pub(super) fn at_distance(&self, distance: u32) -> Prefix {
+        match &self.layout {
+            Layout::Uniform { .. } => self.at(distance),
+            Layout::Internet(internet) => internet.at_distance(self.family, distance),
+        }
     }
 
     /// What it is made from.
@@ -173,14 +297,20 @@ impl RouteRange {
     /// Bytes beside itself.
     #[cfg(test)]
     pub(super) fn heap(&self) -> usize {
-        match &self.layout {
-            Layout::Uniform { pieces, .. } => pieces.capacity() * size_of::<Piece>(),
-            Layout::Internet(internet) => internet.heap(),
-        }
+        let arrangement = match &self.arrangement {
+            Arrangement::Scattered => 0,
+            Arrangement::Clustered(clusters) => clusters.heap(),
+            Arrangement::Sorted(before) => before.capacity() * size_of::<u32>(),
+        };
+        arrangement
+            + match &self.layout {
+                Layout::Uniform { pieces, .. } => pieces.capacity() * size_of::<Piece>(),
+                Layout::Internet(internet) => internet.heap(),
+            }
     }
 
-    /// The prefix at a place of the order.
-    #[inline]
+    /// The prefix at a place of the scattered order.
+    #[inline(always)]
     pub(super) fn at(&self, place: u32) -> Prefix {
         match &self.layout {
             Layout::Uniform { length, step, pieces } => {
@@ -192,9 +322,9 @@ impl RouteRange {
         }
     }
 
-    /// The place of a prefix.
+    /// The place of a prefix in the scattered order.
     #[inline]
-    pub(super) fn place(&self, prefix: &Prefix) -> Option<u32> {
+    fn place(&self, prefix: &Prefix) -> Option<u32> {
         if prefix.family() != self.family {
             return None;
         }
@@ -220,12 +350,14 @@ impl RouteRange {
 impl TryFrom<Description> for RouteRange {
     type Error = RouteError;
     fn try_from(description: Description) -> Result<RouteRange, RouteError> {
-        match description {
-            Description::Uniform { first, count, step, attributes } => {
-                RouteRange::uniform(first, count, step, attributes)
+        Ok(match description {
+            Description::Uniform { first, count, step, attributes, order } => {
+                RouteRange::uniform(first, count, step, attributes)?.in_order(order)
             }
-            Description::Internet { family, count, seed } => RouteRange::internet(family, count, seed),
-        }
+            Description::Internet { family, count, seed, routes_per_group, order } => {
+                RouteRange::internet(family, count, seed)?.in_groups(routes_per_group).in_order(order)
+            }
+        })
     }
 }
 

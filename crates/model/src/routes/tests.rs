@@ -21,7 +21,94 @@ fn any_range() -> impl Strategy<Value = Routes> {
         });
     let internet = (any::<bool>(), 1u32..5000, any::<u64>())
         .prop_map(|(v6, count, seed)| RouteRange::internet(if v6 { Family::Ipv6 } else { Family::Ipv4 }, count, seed));
-    prop_oneof![uniform4, uniform6, internet.prop_map(Result::unwrap)].prop_map(Routes::Range)
+    let orders = prop::sample::select(vec![Order::Sorted, Order::Clustered, Order::Scattered]);
+    (prop_oneof![uniform4, uniform6, internet.prop_map(Result::unwrap)], orders)
+        .prop_map(|(range, order)| Routes::Range(range.in_order(order)))
+}
+
+/// Ranges of each kind that are large enough to show an order.
+fn large() -> Vec<RouteRange> {
+    let uniform = RouteRange::uniform("20.0.0.0/24".parse().unwrap(), 100_000, 1, AttributePattern::internet(1));
+    let grouped = RouteRange::internet(Family::Ipv4, 200_000, 3).unwrap().in_groups(GroupSizes::Fixed(500));
+    let families = [Family::Ipv4, Family::Ipv6].map(|family| RouteRange::internet(family, 200_000, 1).unwrap());
+    families.into_iter().chain([uniform.unwrap(), grouped]).collect()
+}
+
+#[test]
+fn all_orders_have_the_same_prefixes_and_groups() {
+    for range in large() {
+        let scattered = Routes::from(range.clone());
+        let mut expected: Vec<Prefix> = scattered.iter(0..u32::MAX).collect();
+        expected.sort_unstable();
+        for order in [Order::Sorted, Order::Clustered] {
+            let routes = Routes::from(range.clone().in_order(order));
+            let mut found: Vec<Prefix> = routes.iter(0..u32::MAX).collect();
+            assert!(order != Order::Sorted || found.is_sorted(), "{}", routes.name());
+            for i in (0..routes.len()).step_by(7) {
+                assert_eq!((routes.prefix(i), routes.index_of(&routes.prefix(i))), (found[i as usize], Some(i)));
+            }
+            found.sort_unstable();
+            assert_eq!(found, expected, "{}", routes.name());
+            assert_eq!(routes.groups(), scattered.groups());
+        }
+    }
+}
+
+/// Share of the neighbours within a group, and of those where one group ends and the next one begins, that are less than 64 times
+/// the size of the larger one apart.
+fn near(routes: &Routes) -> [f64; 2] {
+    let near = |i: u32, j: u32| {
+        let [a, b] = [i, j].map(|i| routes.prefix(i));
+        let size = prefix::width(routes.family()) - a.length().min(b.length());
+        let distance = prefix::number(a.address()).abs_diff(prefix::number(b.address()));
+        u32::from(distance >> (size + 6) == 0)
+    };
+    let (mut within, mut all, mut between) = (0, 0, 0);
+    for group in 0..routes.groups() - 1 {
+        let part = routes.group(group);
+        within += (part.start + 1..part.end).map(|i| near(i - 1, i)).sum::<u32>();
+        all += part.len() as u32 - 1;
+        between += near(part.end - 1, part.end);
+    }
+    [f64::from(within) / f64::from(all), f64::from(between) / f64::from(routes.groups() - 1)]
+}
+
+#[test]
+fn orders_differ_in_what_is_near() {
+    for range in large() {
+        let of = |order| near(&Routes::from(range.clone().in_order(order)));
+        let [sorted, clustered, scattered] = [Order::Sorted, Order::Clustered, Order::Scattered].map(of);
+        let name = format!("{:?}: {sorted:?}, {clustered:?}, {scattered:?}", range.description());
+        assert!(sorted[0] > 0.97 && sorted[1] > 0.97, "{name}");
+        assert!(clustered[0] > 0.97 && clustered[1] < 0.1, "{name}");
+        assert!(scattered[0] < 0.1 && scattered[1] < 0.1, "{name}");
+    }
+}
+
+#[test]
+fn groups_of_one_size_have_the_lengths_of_all() {
+    let range = RouteRange::internet(Family::Ipv4, 1_000_000, 1).unwrap().in_order(Order::Clustered);
+    let routes = Routes::from(range);
+    let (mut of_24, mut all) = ([0u32; 2], [0u32; 2]);
+    for group in 0..routes.groups() {
+        let part = routes.group(group);
+        let large = usize::from(part.len() > 20);
+        let here = routes.iter(part.clone()).filter(|p| p.length() == 24).count() as u32;
+        of_24[large] += here;
+        all[large] += part.len() as u32;
+    }
+    for size in 0..2 {
+        let share = f64::from(of_24[size]) / f64::from(all[size]);
+        assert!((0.55..0.69).contains(&share), "{share} of the routes, large groups: {size}");
+    }
+}
+
+#[test]
+fn a_record_without_order_is_scattered() {
+    let old = r#"{"range":{"internet":{"family":"ipv4","count":5,"seed":1}}}"#;
+    let Routes::Range(range) = serde_json::from_str(old).unwrap() else { panic!("{old}") };
+    assert_eq!(range, RouteRange::internet(Family::Ipv4, 5, 1).unwrap());
+    assert_eq!(range.order(), Order::Scattered);
 }
 
 /// Neither nested nor forbidden, all recognised; and what is not of the range is not.
@@ -152,9 +239,12 @@ fn ten_million() {
         uniform("1.0.0.0/32", 300),
         uniform("2a00::/48", 70_000),
     ];
+    let ranges = ranges.into_iter().flat_map(|range| {
+        [Order::Sorted, Order::Clustered, Order::Scattered].map(|order| range.clone().in_order(order))
+    });
     for range in ranges {
         let heap = range.heap();
-        assert!(std::mem::size_of_val(&range) + heap < 1200, "{} + {heap} bytes", std::mem::size_of_val(&range));
+        assert!(std::mem::size_of_val(&range) + heap < 3000, "{} + {heap} bytes", std::mem::size_of_val(&range));
         let routes = Routes::from(range);
         for i in (0..10_000_000).step_by(997) {
             let prefix = routes.prefix(i);
@@ -183,7 +273,10 @@ fn what_there_is_no_space_for() {
 fn route_0_of_a_uniform_range_is_its_first() {
     let first: Prefix = "20.0.0.0/24".parse().unwrap();
     let routes = Routes::from(RouteRange::uniform(first, 1000, 4, AttributePattern::default()).unwrap());
-    assert_eq!((routes.prefix(0), routes.name()), (first, "1000 × /24 from 20.0.0.0/24, every 4th".to_owned()));
+    assert_eq!(
+        (routes.prefix(0), routes.name()),
+        (first, "1000 × /24 from 20.0.0.0/24, every 4th, scattered".to_owned())
+    );
     let mut all: Vec<_> = routes.iter(0..1000).collect();
     assert!(!all.is_sorted());
     all.sort_unstable();

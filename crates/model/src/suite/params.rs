@@ -27,7 +27,7 @@ pub enum ParamValue {
     Flag(bool),
     /// `Families`, each once.
     Families(Vec<Family>),
-    /// `Choice`, `Text`, `Command`, `File` (joined to the folder of the suite file).
+    /// `CountOr`, `Choice`, `Text`, `Command`, `File` (joined to the folder of the suite file).
     Text(String),
     /// `Interfaces`, `Ports`.
     Texts(Vec<String>),

@@ -377,6 +377,9 @@ fn kind_schema(kind: ParamKind) -> Value {
             "pattern": format!("^ *{NUMBER} *(s|sec|seconds?|ms|us|µs|ns|min|minutes?|h|hours?) *$"),
         }),
         ParamKind::Count => json!({ "type": "integer", "minimum": 1 }),
+        ParamKind::CountOr(word) => json!({ "oneOf": [
+            { "type": "integer", "minimum": 1, "maximum": u16::MAX }, { "enum": [word] }, { "pattern": "^[1-9][0-9]{0,4}$" },
+        ] }),
         ParamKind::Rate => json!({
             "type": "string", "examples": ["100 kfps"], "pattern": format!("^ *{NUMBER} *[kKmMgG]?[fFpP][pP][sS] *$"),
         }),

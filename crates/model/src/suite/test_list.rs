@@ -6,7 +6,7 @@ use super::fields::{Fields, items};
 use super::raw::{Entry, Node, Value};
 use super::values::{Given, Resolved, params, resolve};
 use super::{DutConfig, ParamValue, PortConfig, Profile, TestConfig};
-use crate::capabilities::Need;
+use crate::capabilities::{INSTALL_ROUTES, Need};
 use crate::registry::{Registry, TestSpec};
 use crate::trial::Family;
 use std::ops::Range;
@@ -177,7 +177,22 @@ fn check_needs(test: &Written, registry: &Registry, around: &Around, problems: &
     let spec = test.spec;
     for role in spec.needs {
         for dut in &around.duts {
-            let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.capabilities.has(*role)) else { continue };
+            let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.capabilities_with(&dut.params).has(*role)) else {
+                continue;
+            };
+            if kind.capabilities.has(*role) {
+                problems.add(
+                    test.name_span,
+                    format!(
+                        "the test `{}` sends traffic along BGP routes, which `{}` does not install: it has `{}: false`",
+                        spec.name,
+                        dut.name,
+                        INSTALL_ROUTES.spec().key
+                    ),
+                    "leave that parameter out, or put the DUT into a suite with tests of the control plane alone",
+                );
+                continue;
+            }
             problems.add(
                 test.name_span,
                 format!(

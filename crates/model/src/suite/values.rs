@@ -145,6 +145,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             }
         }
         ParamKind::Count => whole(node, &what, 1, u64::MAX, problems).map(ParamValue::Count),
+        ParamKind::CountOr(word) => count_or(node, &what, word, problems).map(ParamValue::Text),
         ParamKind::Rate => {
             let text = quantity_text(node, &what, example, problems)?;
             parse_frame_rate(text)
@@ -166,6 +167,20 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
     }
 }
 
+/// Reads a number or a word, as text.
+fn count_or(node: &Node, what: &str, word: &str, problems: &mut Problems) -> Option<String> {
+    let found = match &node.value {
+        Value::Scalar { text, .. } if text == word => Some(text.clone()),
+        Value::Scalar { text, .. } => text.parse::<u16>().ok().filter(|n| *n > 0).map(|n| n.to_string()),
+        _ => None,
+    };
+    if found.is_none() {
+        let message = format!("{what} is a number from 1 to {} or `{word}`, not {}", u16::MAX, node.what());
+        problems.add(&node.span, message, format!("write for instance `500` or `{word}`"));
+    }
+    found
+}
+
 /// A value of this kind, for help texts.
 pub(crate) fn example(kind: ParamKind) -> &'static str {
     match kind {
@@ -174,6 +189,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Percent => "0.5",
         ParamKind::Duration => "60 s",
         ParamKind::Count => "20",
+        ParamKind::CountOr(_) => "500",
         ParamKind::Rate => "100 kfps",
         ParamKind::Flag => "true",
         ParamKind::Families => "[ipv4, ipv6]",

@@ -25,6 +25,7 @@ const DURATION: ParamSpec = ParamSpec::new("duration", ParamKind::Duration, "2 s
 const SETTLE: ParamSpec = ParamSpec::new("settle", ParamKind::Duration, "0 s", "5 s", "wait between trials");
 const PRECISION: ParamSpec = ParamSpec::new("precision", ParamKind::Percent, "1", "0.5", "width of the search");
 const TRIALS: ParamSpec = ParamSpec::new("trials", ParamKind::Count, "2", "20", "repetitions");
+const PACKING: ParamSpec = ParamSpec::new("packing", ParamKind::CountOr("fit"), "fit", "500", "at once");
 const LOADS: ParamSpec = ParamSpec::new(
     "loads",
     ParamKind::Percents,
@@ -55,7 +56,7 @@ test!(THROUGHPUT, "throughput", [PRECISION, SETTLE, FLOOR, VERIFY], ["throughput
 test!(FORWARDING, "forwarding_rate", [], []);
 test!(LOSS, "frame_loss_rate", [LOADS], ["loss_{size}_percent"]);
 test!(LATENCY, "latency", [LOADS, TRIALS], ["latency_{size}_ns"]);
-test!(BACK, "back_to_back", [TRIALS], ["burst_{size}_frames"]);
+test!(BACK, "back_to_back", [TRIALS, PACKING], ["burst_{size}_frames"]);
 test!(RECOVERY, "system_recovery", [], ["recovery_{size}_s"]);
 test!(RESET_TEST, "reset", [RESET], []);
 

@@ -288,6 +288,9 @@ fn duts(view: &View) -> Markup {
                         dt { "Kind" } dd { (d.kind) }
                         dt { "Version" } dd { (tables::or_dash(&d.version)) }
                         dt { "Confinement" } dd { (tables::or_dash(&d.confinement)) }
+                        @if let Some(installs) = d.installs_routes {
+                            dt { "Installs BGP routes" } dd { (if installs { "yes" } else { "no: control plane alone" }) }
+                        }
                     }
                     @if !d.ports.is_empty() { (tables::ports(&d.ports)) }
                     @for (name, text) in &d.config {

@@ -392,6 +392,7 @@ pub fn run(duts: usize) -> Run {
                 mac: "02:00:00:00:00:01".into(),
                 addresses: vec!["198.18.1.2 -> 198.18.1.1".into()],
             }],
+            ..Default::default()
         });
         let done = || TestStatus::Completed;
         let outcome = throughput(dut, &mut run.trials);

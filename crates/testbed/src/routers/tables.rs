@@ -2,23 +2,26 @@
 
 use crate::mrt::{self, PeerChoice};
 use drophammer_methods::TestError;
+use drophammer_methods::routing::TableChoice;
 use drophammer_model::routes::{AttributePattern, Prefix, RouteRange, Routes};
 use drophammer_model::trial::Family;
 use std::path::Path;
 
-/// `count` routes of a source: `internet`, `uniform`, or the path of an MRT file.
+/// `count` routes of a table.
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] for more than there are, and for a file that cannot be read.
-pub(super) fn routes(source: &str, family: Family, count: u32, seed: u64) -> Result<Routes, TestError> {
+pub(super) fn routes(choice: &TableChoice, family: Family, count: u32, seed: u64) -> Result<Routes, TestError> {
+    let TableChoice { source, order, routes_per_set } = choice;
+    let arranged = |range: RouteRange| Routes::Range(range.in_groups(*routes_per_set).in_order(*order));
     let refused = |e: String| TestError::NotApplicable(format!("table `{source}`: {e}"));
-    Ok(match source {
-        "internet" => Routes::Range(RouteRange::internet(family, count, seed).map_err(|e| refused(e.to_string()))?),
+    Ok(match source.as_str() {
+        "internet" => arranged(RouteRange::internet(family, count, seed).map_err(|e| refused(e.to_string()))?),
         "uniform" => {
             let first = if family == Family::Ipv4 { "20.0.0.0/24" } else { "2400::/48" };
             let first: Prefix = first.parse().map_err(|_| refused("no first prefix".into()))?;
             let range = RouteRange::uniform(first, count, 1, AttributePattern::internet(seed));
-            Routes::Range(range.map_err(|e| refused(e.to_string()))?)
+            arranged(range.map_err(|e| refused(e.to_string()))?)
         }
         path => {
             let table =

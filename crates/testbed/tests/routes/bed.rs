@@ -1,7 +1,7 @@
 //! What a test asks of the routers of a bed, while the device turns bad under it.
 
 use super::*;
-use drophammer_methods::routing::WatchIndex;
+use drophammer_methods::routing::{TableChoice, WatchIndex};
 use drophammer_methods::{Change, Packing, RouteAction, Sending, Settled, Testbed};
 use drophammer_reference::{BgpFaults, Faults};
 use drophammer_testbed::setup::TestSetup;
@@ -28,7 +28,7 @@ pub fn with<T>(
         assert_eq!((peers[0].0.as_str(), peers[2].0.as_str(), peers[2].1), ("p1", "p2", Family::Ipv4));
         let times = routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
         assert!(times.iter().all(|t| *t < Duration::from_secs(2)));
-        let all = routing.table("internet", Family::Ipv4, count).unwrap();
+        let all = routing.table(&TableChoice::named("internet"), Family::Ipv4, count).unwrap();
         let watch = routing.watch(2, 0, &all);
         use_it(bed, device, all, watch)
     })
@@ -241,9 +241,19 @@ fn each_test_leaves_the_bed_as_it_was() {
     let memory = run_all(device, 4, "{peers_per_port: 3}", &list);
     let records = memory.tests();
     for record in &records[..tests.len()] {
-        let page = format!("{}/../../docs/tests/{}.md", env!("CARGO_MANIFEST_DIR"), record.test);
-        let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page}: {e}"));
-        for column in record.outcome.tables.iter().flat_map(|table| &table.columns) {
+        let read = |page: &str| {
+            let page = format!("{}/../../docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page}: {e}"))
+        };
+        let page = read(&format!("tests/{}", record.test));
+        // All tests share this table, so that it is described once.
+        let (shared, own): (Vec<_>, Vec<_>) =
+            record.outcome.tables.iter().partition(|table| table.key == "routes_sent");
+        let routes = read("routes");
+        for column in shared.iter().flat_map(|table| &table.columns) {
+            assert!(routes.contains(&format!("`{}`", column.key)), "`{}` is not in docs/routes.md", column.key);
+        }
+        for column in own.iter().flat_map(|table| &table.columns) {
             assert!(
                 page.contains(&format!("`{}`", column.key)),
                 "{}: `{}` is not on its page",

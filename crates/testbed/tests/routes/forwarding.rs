@@ -82,3 +82,31 @@ fn what_never_comes_is_named_and_the_rest_measured() {
     );
     assert!(full(&outcome, "longest_match", "lost")[0] > 0.0);
 }
+
+#[test]
+fn a_time_is_no_finer_than_the_frames_to_a_route() {
+    // 500 routes: each has a frame every 100 ms at 5 kfps, which bins of 20 ms do not mend, and every 10 ms at 50 kfps.
+    for (rate, exact_s) in [(5, 0.1), (50, 0.02)] {
+        let traffic = format!("routes: 500, interval: 500 ms, cycles: 1, bin: 20 ms, rate: {rate} kfps");
+        let (_, outcome) = completed("", 2, &format!("convergence_skyline: {{{traffic}}}"));
+        for at in full(&outcome, "convergence_skyline", "resolution_s") {
+            about(at, exact_s, 1e-9);
+        }
+        let coarse = noted(&outcome, &["frames go to each route every 100 ms"]);
+        assert_eq!(coarse, rate == 5, "{:?}", outcome.notes);
+        for key in ["convergence_up_ipv4_s", "convergence_down_ipv4_s"] {
+            let rank = outcome.ranks.iter().find(|rank| rank.key == key).unwrap();
+            about(rank.least, exact_s, 1e-9);
+            about(rank.resolution, exact_s, 1e-9);
+        }
+        for (last, rate) in full(&outcome, "convergence_skyline", "last_s").iter().zip(full(
+            &outcome,
+            "convergence_skyline",
+            "rate_rps",
+        )) {
+            assert!(rate <= 500.0 / exact_s + 1e-6, "{rate} routes/s in {last} s");
+        }
+        let (_, outcome) = completed("", 4, &format!("route_flap: {{{traffic}, flapped: 100, pause: 1 ms}}"));
+        full(&outcome, "route_flap_events", "resolution_s").iter().for_each(|at| about(*at, exact_s, 1e-9));
+    }
+}

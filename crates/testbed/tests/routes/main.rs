@@ -10,6 +10,7 @@ mod capacity;
 mod faults;
 mod forwarding;
 mod internal;
+mod order;
 mod outages;
 mod pressure;
 mod traffic;
@@ -17,7 +18,7 @@ mod traffic;
 use common::{Memory, read_suite, run};
 use drophammer_model::outcome::{Cell, Outcome, Point, Row};
 use drophammer_model::record::TestStatus;
-use drophammer_model::routes::{RouteRange, Routes};
+use drophammer_model::routes::{Order, RouteRange, Routes};
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::Family;
 
@@ -53,9 +54,9 @@ fn completed(params: &str, ports: usize, test: &str) -> (Memory, Outcome) {
     (memory, outcome)
 }
 
-/// The routes of a test with the parameter `table` as it is by default.
+/// The routes of a test with the parameters of its table as they are by default.
 fn internet(family: Family, count: u32) -> Routes {
-    RouteRange::internet(family, count, SEED).unwrap().into()
+    RouteRange::internet(family, count, SEED).unwrap().in_order(Order::Clustered).into()
 }
 
 fn rows<'a>(outcome: &'a Outcome, table: &str) -> &'a [Row] {

@@ -3,6 +3,7 @@
 use super::*;
 use bed::{faults, say, with};
 use drophammer_methods::METHODS;
+use drophammer_methods::routing::TableChoice;
 use drophammer_model::Instant;
 use drophammer_port::Clock;
 use drophammer_port::simulated::SimulatedClock;
@@ -81,7 +82,7 @@ fn the_time_that_the_tester_is_held_up_is_its_own() {
         use drophammer_methods::Testbed;
         let routing = bed.routing().unwrap();
         routing.establish(&[0, 2], Duration::from_secs(5)).unwrap();
-        let all = routing.table("internet", Family::Ipv4, 60_000).unwrap();
+        let all = routing.table(&TableChoice::named("internet"), Family::Ipv4, 60_000).unwrap();
         let watch = routing.watch(2, 0, &all);
         by.set(Duration::from_millis(300));
         let settled = say(bed, &all, watch, 0..60_000, true);

@@ -5,6 +5,7 @@
 
 use crate::common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab};
+use drophammer_methods::routing::TableChoice;
 use drophammer_methods::{Packing, RouteAction, Routing, TestError};
 use drophammer_model::routes::Change;
 use drophammer_model::trial::Family;
@@ -99,7 +100,7 @@ fn routes(routing: &mut dyn Routing, vlans: usize) -> Result<Seen, TestError> {
     let begun = Instant::now();
     routing.establish(&all, ESTABLISH + PER_SESSION * all.len() as u32)?;
     let established = begun.elapsed();
-    let table = routing.table("internet", Family::Ipv4, vlans as u32)?;
+    let table = routing.table(&TableChoice::named("internet"), Family::Ipv4, vlans as u32)?;
     // All origins are of one AS, so what the observer must receive does not depend on who advertised it.
     let observer = 0;
     let watch = routing.watch(observer, origins[0], &table);

@@ -3,27 +3,15 @@
 mod synthetic;
 
 use drophammer_model::environment::{DutRecord, TESTER};
-use drophammer_model::outcome::{Cell, PlotKind, Verdict};
+use drophammer_model::outcome::{Cell, PlotKind};
 use drophammer_model::record::TestStatus;
-use drophammer_model::refutation::Claim;
-use drophammer_model::suite::Expectation;
 use drophammer_model::trial::Validity;
-use drophammer_report::rounds::combined;
 use drophammer_report::view::{Standing, View};
-use drophammer_report::{Criteria, criteria, summary_text, write_all};
+use drophammer_report::{summary_text, write_all};
 use drophammer_store::Run;
 use roxmltree::Document;
-use std::collections::BTreeMap;
 use std::fs;
-use synthetic::{HOSTILE, SIZES, rate};
-
-/// All files of a report: relative name to content.
-fn report(run: &Run) -> BTreeMap<String, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let paths = write_all(run, folder.path()).unwrap();
-    let name = |p: &std::path::Path| p.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned();
-    paths.iter().map(|p| (name(p), fs::read_to_string(p).unwrap())).collect()
-}
+use synthetic::{HOSTILE, SIZES, rate, report};
 
 /// The plots of a page.
 fn drawings(html: &str) -> Vec<String> {
@@ -78,123 +66,6 @@ fn csv_holds_the_raw_figures_of_both_duts() {
     assert_eq!(plot.matches(",theoretical,true,").count(), SIZES.len(), "the reference is there once");
     assert_eq!(plot.lines().count(), 1 + 3 * SIZES.len());
     assert!(plot.contains(&format!("\r\nfrr,frr,false,false,64,0,{},,,\r\n", rate(1, 64))), "{plot}");
-}
-
-#[test]
-fn ranks_come_from_rounds_and_leave_the_simulated_aside() {
-    let once = synthetic::run(4);
-    let unranked = View::new(&once).ranking;
-    assert!(unranked.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()), "one round proves nothing");
-    let run = synthetic::in_rounds(&once, 6);
-    let combined = combined(&run);
-    let view = View::new(&combined);
-    let ranks = |key: &str| -> Vec<Option<u32>> {
-        view.ranking.figures.iter().find(|f| f.key == key).unwrap().entries.iter().map(|e| e.rank).collect()
-    };
-    assert_eq!(ranks("throughput_64_pps"), [Some(1), Some(1), Some(3), None]);
-    assert_eq!(ranks("latency_64_p99_us"), [Some(1), Some(2), Some(3), None], "no value is last");
-    assert_eq!(ranks("convergence_s"), [Some(1), Some(2), Some(3), None], "a failed test is last");
-    let overall: Vec<_> = view.ranking.overall.iter().map(|o| (o.rank, o.mean)).collect();
-    assert_eq!(
-        overall[..3],
-        [(Some(1), Some(1.0)), (Some(2), Some(5.0 / 3.0)), (Some(3), Some(3.0))],
-        "one vote per test"
-    );
-    assert_eq!(view.ranking.order, [0, 1, 2, 3]);
-    let text = summary_text(&run, false);
-    assert!(text.contains("reference (simulated)") && text.contains("\u{2265} 1,442,034"), "{text}");
-    assert!(text.contains("810,364  =1") && text.contains("652,905  #3") && text.contains("\u{2013}  #3"), "{text}");
-    assert!(text.contains("NOT RFC-conformant (profile quick): 2 deviations, listed in the report"));
-    assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
-}
-
-#[test]
-fn nothing_is_ranked_on_a_host_that_held_a_dut_up() {
-    let mut run = synthetic::in_rounds(&synthetic::run(3), 6);
-    let own = run.trials.iter_mut().filter(|trial| trial.dut == "frr");
-    let spoilt = own.step_by(4).map(|trial| {
-        trial.result.validity = Validity::Invalid(vec!["host busy: the DUT waited for its processor".into()]);
-    });
-    let spoilt = spoilt.count();
-    let combined = combined(&run);
-    let view = View::new(&combined);
-    assert!(view.ranking.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()));
-    let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
-    let text = summary_text(&run, false);
-    assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were void")), "{text}");
-    assert!(text.contains(&format!("Void because the host was busy: frr {spoilt} of {of} (")), "{text}");
-    let files = report(&run);
-    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
-    assert_eq!(json["held_up"][1]["void"], spoilt);
-    assert!(json["no_ranks"].as_str().is_some_and(|why| why.starts_with("host busy")));
-    assert!(files["report.html"].contains("Void because the host was busy: frr"));
-}
-
-/// The first DUT's throughput with a claim, six rounds, and a trial of the first round that offers twice the load without loss.
-fn contradictory() -> Run {
-    let mut once = synthetic::run(3);
-    let found = rate(0, 1518);
-    once.tests[0].outcome.ranks[1].claim = Some(Claim {
-        goal: "NDR(0)".into(),
-        trial: 13,
-        superseded: vec![],
-        met_pps: Some(found),
-        missed_pps: Some(found * 1.01),
-        width: 0.01,
-        loss_ratio: 0.0,
-        exceed_ratio: 0.0,
-        trial_duration_s: 1.0,
-        duration_sum_s: 1.0,
-    });
-    let mut run = synthetic::in_rounds(&once, 6);
-    run.trials.push(synthetic::trial(950, "linux", "frame_loss_rate", 1518, found * 2.0, 0));
-    run
-}
-
-#[test]
-fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
-    let run = contradictory();
-    let combined = combined(&run);
-    let view = View::new(&combined);
-    let figure = |key: &str| view.ranking.figures.iter().find(|f| f.key == key).unwrap();
-    let refuted = figure("throughput_1518_pps");
-    assert!(refuted.entries[0].refuted() && refuted.entries[0].rank.is_none());
-    let others: Vec<_> = refuted.entries[1..].iter().map(|e| (e.refuted(), e.rank)).collect();
-    assert_eq!(others, [(false, Some(1)), (false, Some(2))], "compared with each other alone");
-    assert!(figure("throughput_64_pps").entries.iter().all(|e| e.rank.is_some()));
-    let files = report(&run);
-    for name in ["report.html", "report.txt", "report.md", "csv/throughput.csv"] {
-        assert!(files[name].contains("refuted by trial 950"), "{name}");
-    }
-    let summary = summary_text(&run, false).replace('\n', " ");
-    assert!(summary.contains("refuted") && summary.contains("has no rank"), "{summary}");
-    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
-    let found = &json["ranking"]["figures"][1]["duts"][0]["refuted"][0];
-    assert_eq!((&found["trial"], &found["more"]), (&950.into(), &true.into()));
-    // The same trial with loss contradicts nothing.
-    let mut agreeing = run.clone();
-    let last = agreeing.trials.len() - 1;
-    agreeing.trials[last] = synthetic::trial(950, "linux", "frame_loss_rate", 1518, rate(0, 1518) * 2.0, 800_000);
-    assert!(!summary_text(&agreeing, false).contains("refuted by"));
-}
-
-#[test]
-fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
-    let with = |at_least, bound| {
-        let mut run = contradictory();
-        let expected = Expectation { figure: "throughput_1518_pps".into(), at_least, bound };
-        for test in run.tests.iter_mut().filter(|t| t.test == "throughput" && t.dut == "linux") {
-            test.outcome.verdicts =
-                vec![Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") }];
-        }
-        run.tests.retain(|t| t.dut == "linux");
-        let files = report(&run);
-        (criteria(&run), files["junit.xml"].contains("type=\"undecided\""))
-    };
-    let found = rate(0, 1518);
-    assert_eq!(with(true, found * 0.9), (Criteria { met: 1, missed: 0, undecided: 0 }, false));
-    assert_eq!(with(false, found * 1.1), (Criteria { met: 0, missed: 0, undecided: 1 }, true));
-    assert_eq!(with(false, found * 0.9), (Criteria { met: 0, missed: 1, undecided: 0 }, false));
 }
 
 #[test]
@@ -586,23 +457,4 @@ fn every_trial_is_told_once_and_rows_refer_to_it() {
     assert!(html.contains("href=\"#t1\">1</a>"));
     let each = synthetic::without_data(html).len() / run.trials.len();
     assert!(each < 3_000, "{each} bytes per trial");
-}
-
-#[test]
-fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
-    let mut run = synthetic::run(2);
-    let test = run.tests.iter_mut().find(|t| t.status == TestStatus::Completed && !t.outcome.ranks.is_empty()).unwrap();
-    let (dut, gone) = (test.dut.clone(), test.outcome.ranks.remove(0));
-    let place = run.started.duts.iter().position(|d| *d == dut).unwrap();
-    let rank = |run: &Run| {
-        let run = combined(&synthetic::in_rounds(run, 6));
-        let view = View::new(&run);
-        let figure = view.ranking.figures.iter().find(|f| f.key == gone.key).unwrap();
-        figure.entries[place].rank
-    };
-    assert_eq!(rank(&run), None, "line rate leaves no burst to find");
-    // A figure that is there without a value is one that the DUT did not give: last.
-    let test = run.tests.iter_mut().find(|t| t.dut == dut && t.status == TestStatus::Completed).unwrap();
-    test.outcome.ranks.insert(0, drophammer_model::outcome::RankFigure { value: None, ..gone.clone() });
-    assert_eq!(rank(&run), Some(2));
 }

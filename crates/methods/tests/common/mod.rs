@@ -312,3 +312,24 @@ pub fn pattern(size: &str) -> PatternKey {
     let direction = Direction::Bidirectional;
     PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], direction }
 }
+
+/// The test of this name.
+pub fn method(name: &str) -> &'static dyn Method {
+    drophammer_methods::find(name).unwrap()
+}
+
+/// Runs it with the quick profile and these parameters changed.
+pub fn run(name: &str, bed: &mut Fake, over: &[(&str, ParamValue)]) -> (Outcome, Result<(), TestError>) {
+    let mut outcome = Outcome::default();
+    let params = params(method(name), false, over);
+    let end = method(name).run(bed, &params, &mut outcome);
+    for table in &outcome.tables {
+        assert!(table.rows.iter().all(|r| r.cells.len() == table.columns.len()), "{}", table.key);
+    }
+    (outcome, end)
+}
+
+/// A parameter that is a time.
+pub fn secs(seconds: f64) -> ParamValue {
+    ParamValue::Duration(Duration::from_secs_f64(seconds))
+}

@@ -473,3 +473,11 @@ pub fn without_data(html: &str) -> String {
     let first = parts.next().unwrap().to_owned();
     parts.fold(first, |page, part| page + &part[part.find('"').unwrap()..])
 }
+
+/// All files of a report: relative name to content.
+pub fn report(run: &Run) -> std::collections::BTreeMap<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = drophammer_report::write_all(run, folder.path()).unwrap();
+    let name = |p: &std::path::Path| p.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned();
+    paths.iter().map(|p| (name(p), std::fs::read_to_string(p).unwrap())).collect()
+}

@@ -32,7 +32,7 @@ pub struct HostTolerance {
     pub dut_waited: f64,
     /// Share of a processor that a hypervisor may take.
     pub stolen: f64,
-    /// Longest time that the DUT's processor may stand still.
+    /// Longest time that the DUT's processor may stand still, where more frames than [`STALL_FRAMES`] are due meanwhile.
     pub stall: Duration,
 }
 
@@ -77,11 +77,14 @@ fn late_share(health: &Health) -> f64 {
     late.sum::<u64>() as f64 / all.max(1) as f64
 }
 
+/// Frames per port that may be due while the DUT's processor stands still: half of what fits into the input queue of a router in a
+/// namespace, so none of them is lost.
+const STALL_FRAMES: f64 = 1_024.0;
 /// Steal time is told in steps of this length.
 const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
-fn host_busy(health: &Health, elapsed_s: f64, tolerance: &HostTolerance) -> Vec<String> {
+fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, tolerance: &HostTolerance) -> Vec<String> {
     let mut reasons = Vec::new();
     let share = |ns: u64, of_ns: f64| ns as f64 / of_ns.max(1.0);
     let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
@@ -110,7 +113,7 @@ fn host_busy(health: &Health, elapsed_s: f64, tolerance: &HostTolerance) -> Vec<
         complain(what, waited, watched_ns, tolerance.dut_waited);
     }
     let stall = Duration::from_nanos(dut.longest_stall_ns);
-    if stall > tolerance.stall {
+    if stall > tolerance.stall && stall.as_secs_f64() * peak_pps > STALL_FRAMES {
         reasons.push(format!("{HOST_BUSY}: the DUT's processor stood still for {}", show_duration(stall)));
     }
     reasons
@@ -158,7 +161,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Va
             reasons.push(format!("the burst took {:.3} ms instead of {:.3} ms", result.sending_s * 1e3, nominal * 1e3));
         }
     }
-    reasons.extend(host_busy(health, result.elapsed_s, &tolerance.host));
+    reasons.extend(host_busy(health, result.elapsed_s, spec.peak_pps(), &tolerance.host));
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
@@ -191,13 +194,14 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::trial::{GroupCounts, Health, ProcessorRecord};
+    use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Health, ProcessorRecord};
 
     fn judged(load: Load, sending_s: f64, health: Health) -> Validity {
+        let hosts = AddressRange { first: "198.18.0.1".parse().unwrap(), step: 1, count: 1 };
         let spec = TrialSpec {
             purpose: String::new(),
             size: "64".parse().unwrap(),
-            flows: vec![],
+            flows: vec![FlowSpec::new("a", 0, 1, hosts, hosts)],
             load,
             duration_s: 1.0,
             bin_s: None,
@@ -262,7 +266,10 @@ mod tests {
         assert!(judged(constant(), 1.0, dut(100_000_000, 20_000_000, 3_000_000)).is_valid());
         reason(constant(), 1.0, dut(101_000_000, 0, 0), "which other programs had (`cc1` the most), for 101 ms");
         reason(constant(), 1.0, dut(0, 30_000_000, 0), "took the DUT's processor");
-        reason(constant(), 1.0, dut(0, 0, 3_000_001), "stood still");
+        assert!(judged(constant(), 1.0, dut(0, 0, 10_000_000)).is_valid(), "1,000 frames wait in the input queue");
+        reason(constant(), 1.0, dut(0, 0, 11_000_000), "stood still");
+        assert!(judged(Load::Constant { rate_pps: 1e6 }, 1.0, dut(0, 0, 3_000_000)).is_valid());
+        reason(Load::Constant { rate_pps: 1e6 }, 1.0, dut(0, 0, 3_000_001), "stood still");
         let burst = || Load::Burst { frames: 100_000, rate_pps: 1e5 };
         assert!(judged(burst(), 1.05, Health::default()).is_valid());
         reason(burst(), 1.2, Health::default(), "burst took");

@@ -358,8 +358,8 @@ pub struct TrialResult {
     pub health: Health,
     /// May it be used?
     pub validity: Validity,
-    /// Processor time of the DUT's forwarding and daemons over the trial as a share of the time of load (`sending_s`; 1.0 = one full
-    /// core); absent where it cannot be read.
+    /// Processor time of the DUT's forwarding and daemons over the trial as a share of the time of load (`sending_s`, or `receiving_s`
+    /// where a buffer drains longer; 1.0 = one full core); absent where it cannot be read.
     pub dut_cpu: Option<f64>,
     /// By how much the DUT's own counters grew over the trial (`d0.rx_packets`, `ip.InHdrErrors`), those that did; empty
     /// where it tells none.

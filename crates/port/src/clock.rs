@@ -38,6 +38,11 @@ fn read(clock: libc::clockid_t) -> i128 {
     i128::from(ts.tv_sec) * 1_000_000_000 + i128::from(ts.tv_nsec)
 }
 
+/// Processor time of all threads of this process, also of those that have ended.
+pub fn process_time() -> Duration {
+    Duration::from_nanos(u64::try_from(read(libc::CLOCK_PROCESS_CPUTIME_ID)).unwrap_or(0))
+}
+
 /// The machine's steady clock, counted from the moment this was made. Copies tell the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {

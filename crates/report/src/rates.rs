@@ -135,7 +135,8 @@ pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64>
         .filter(|result| result.validity.is_valid() && result.forwarding_rate().pps() >= NEAR * figure);
     let mut all: Vec<f64> = near
         .filter_map(|result| {
-            let seconds = result.dut_cpu? * result.sending_s;
+            // Shares of earlier versions are of other times, so they are no source.
+            let seconds = result.health.dut_used_ns? as f64 / 1e9;
             let frames: u64 = result.groups.iter().map(|group| group.received).sum();
             (seconds > 0.0 && frames > 0).then(|| frames as f64 / seconds)
         })

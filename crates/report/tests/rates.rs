@@ -102,21 +102,22 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
-fn processor_time_is_that_of_sending_and_of_trials_near_the_figure() {
+fn processor_time_is_that_of_trials_near_the_figure() {
     let mut made = run(&[Family::Ipv4]);
     let first = made.trials.iter().position(|t| t.result.trial == 1).unwrap();
     let received: u64 = made.trials[first].result.groups.iter().map(|g| g.received).sum();
-    // The second trial of the row forwards far less than the figure, and the elapsed time must not matter.
+    // The second trial of the row forwards far less than the figure, and times and shares must not matter.
     made.trials[first].result.elapsed_s = 77.0;
     made.trials[first].result.sending_s = 1.25;
-    made.trials[first].result.dut_cpu = Some(0.5);
+    made.trials[first].result.dut_cpu = Some(0.1);
+    made.trials[first].result.health.dut_used_ns = Some(625_000_000);
     for g in &mut made.trials[first + 1].result.groups {
         g.received /= 2;
     }
     let cells = &report(&made).0["tests"][0]["tables"][0]["rows"][0]["cells"];
-    close(&cells["frames_per_cpu_s"], received as f64 / (0.5 * 1.25));
+    close(&cells["frames_per_cpu_s"], received as f64 / 0.625);
     for t in &mut made.trials {
-        t.result.dut_cpu = None;
+        t.result.health.dut_used_ns = None;
     }
     let (json, html, _) = report(&made);
     assert!(json["tests"][0]["tables"][0]["rows"][0]["cells"].get("frames_per_cpu_s").is_none());

@@ -2,7 +2,8 @@
 
 use crate::bench::Device;
 use drophammer_model::trial::{ProcessorRecord, TrialResult};
-use drophammer_rig::{Rig, Watch, Watched, own_times};
+use drophammer_port::clock::process_time;
+use drophammer_rig::{Rig, Times, Watch, Watched, own_times};
 use std::time::Duration;
 
 /// Watches the processors of a test setup; nothing in virtual time.
@@ -16,7 +17,30 @@ pub(crate) struct Before {
     cpu_time: Option<Duration>,
     dut_waited: Option<Duration>,
     stolen: Option<Vec<u64>>,
-    waited: Option<Duration>,
+    own: Option<Own>,
+}
+
+/// Times of the tester at one instant.
+#[derive(Clone, Copy)]
+struct Own {
+    /// Of the calling thread.
+    thread: Times,
+    /// Processor time of all threads.
+    process: Duration,
+}
+
+impl Own {
+    fn now() -> Option<Own> {
+        own_times().map(|thread| Own { thread, process: process_time() })
+    }
+
+    /// How long the calling thread has waited since for others than threads of the tester. These may have run elsewhere, so it may have
+    /// been longer. `watch` is the time of the watch, which runs elsewhere for certain.
+    fn waited_since(self, before: Own, watch: Duration) -> Duration {
+        let ran = self.thread.ran.saturating_sub(before.thread.ran);
+        let others = self.process.saturating_sub(before.process).saturating_sub(ran + watch);
+        self.thread.waited.saturating_sub(before.thread.waited).saturating_sub(others)
+    }
 }
 
 impl HostWatch {
@@ -35,8 +59,8 @@ impl HostWatch {
         if let Some(watch) = &self.dut {
             watch.begin();
         }
-        let waited = own_times().filter(|_| real).map(|times| times.waited);
-        Before { cpu_time: device.cpu_time(), dut_waited: device.waited(), stolen, waited }
+        let own = Own::now().filter(|_| real);
+        Before { cpu_time: device.cpu_time(), dut_waited: device.waited(), stolen, own }
     }
 
     /// To be called right after a trial, even one without a result.
@@ -45,15 +69,22 @@ impl HostWatch {
         let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
         let dut_waited = device.waited().zip(before.dut_waited).map(|(now, then)| now.saturating_sub(then));
         let watched = self.dut.as_ref().and_then(Watch::end);
-        health.dut_processor = watched.map(|watched| processor_record(&watched, used, dut_waited));
+        let watch = watched.as_ref().and_then(|watched| watched.own).unwrap_or_default();
         health.tester_waited_ns =
-            before.waited.and_then(|then| Some(nanoseconds(own_times()?.waited.saturating_sub(then))));
+            before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
+        health.dut_processor = watched.map(|watched| processor_record(&watched, used, dut_waited));
         if let (Some(then), Some(now)) = (before.stolen, rig.stolen()) {
             health.tester_stolen_ns = then.iter().zip(now).map(|(then, now)| now.saturating_sub(*then)).max();
         }
-        result.dut_cpu =
-            used.map(|used| used.as_secs_f64() / result.sending_s.max(1e-9)).filter(|_| result.sending_s > 0.0);
+        health.dut_used_ns = used.map(nanoseconds);
+        result.dut_cpu = used.and_then(|used| share_of_load(used, result.sending_s, result.receiving_s));
     }
+}
+
+/// Processor time as a share of the time in which the DUT had frames to forward: after a burst it goes on while its buffer drains.
+fn share_of_load(used: Duration, sending_s: f64, receiving_s: f64) -> Option<f64> {
+    let load_s = sending_s.max(receiving_s);
+    (load_s > 0.0).then(|| used.as_secs_f64() / load_s)
 }
 
 /// Work of the kernel each time that a processor leaves its idle state, which it books nowhere: 1 µs in a virtual machine, and a
@@ -96,6 +127,30 @@ fn nanoseconds(time: Duration) -> u64 {
 mod tests {
     use super::*;
     use drophammer_rig::Stalls;
+
+    #[test]
+    fn waiting_for_threads_of_the_tester_is_not_the_hosts_doing() {
+        let ms = Duration::from_millis;
+        let at =
+            |ran, waited, process| Own { thread: Times { ran: ms(ran), waited: ms(waited) }, process: ms(process) };
+        let before = at(100, 10, 300);
+        assert_eq!(at(500, 50, 700).waited_since(before, ms(0)), ms(40), "it was alone");
+        assert_eq!(at(500, 50, 704).waited_since(before, ms(4)), ms(40), "but for the watch");
+        assert_eq!(at(400, 110, 700).waited_since(before, ms(0)), ms(0), "a thread of ours had the processor");
+        assert_eq!(at(400, 140, 700).waited_since(before, ms(0)), ms(30), "and somebody else too");
+    }
+
+    #[test]
+    fn a_buffer_that_drains_is_load_too() {
+        let share = |sending_s, receiving_s| {
+            share_of_load(Duration::from_millis(300), sending_s, receiving_s).map(|s| (s * 100.0).round())
+        };
+        assert_eq!(
+            (share(0.01, 0.4), share(0.5, 0.5), share(0.0, 0.0)),
+            (Some(0.75), Some(0.6), None),
+            "not 30 processors"
+        );
+    }
 
     #[test]
     fn what_nobody_of_us_used_is_foreign() {

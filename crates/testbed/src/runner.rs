@@ -92,6 +92,8 @@ pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
 /// [`RunError`]; a DUT's failure is no error of the run, it is in the records and in the tally.
 pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, RunError> {
     let suite = run.suite;
+    // There is no host to watch where all DUTs are simulated.
+    let unwatched = run.busy_host && run.lab.is_some();
     let mut session = Session::new(suite.seed, suite.profile, run.secret);
     if run.busy_host {
         session.tolerance.host = HostTolerance::ANY;
@@ -112,7 +114,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         turn: 0,
         elapsed: BTreeMap::new(),
     };
-    runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment))))?;
+    runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment, unwatched))))?;
     let ended = runner.all();
     // A last line would make a run look whole that lacks what could not be kept; so short a line may still fit.
     if let Err(RunError::Store(e)) = ended {
@@ -125,9 +127,12 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     Ok(runner.tally)
 }
 
-fn started(suite: &Suite, command: &[String], environment: Environment) -> Started {
+fn started(suite: &Suite, command: &[String], environment: Environment, unwatched: bool) -> Started {
     let of_test = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
-    let deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
+    let mut deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
+    if unwatched {
+        deviations.push("trials are kept although the host was busy (--busy-host)".into());
+    }
     Started {
         format: FORMAT,
         time: String::new(),

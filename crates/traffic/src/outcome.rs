@@ -70,6 +70,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             clock_step_ns: lanes.iter().map(|lane| lane.clock_step_ns).max_by_key(|step| step.abs()).unwrap_or(0),
             tester_stolen_ns: None,
             tester_waited_ns: None,
+            dut_used_ns: None,
             dut_processor: None,
             stale: sum(|lane| lane.stale),
             other_received: sum(|lane| lane.other),

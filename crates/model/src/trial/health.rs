@@ -23,10 +23,13 @@ pub struct Health {
     pub clock_step_ns: i64,
     /// Time that the hypervisor took from the tester's processor, in ns; absent where it cannot be read.
     pub tester_stolen_ns: Option<u64>,
-    /// Time that the tester's first thread could have run while something else had its processor, in ns; absent where the kernel
+    /// Time that the tester's first thread could have run while programs of others had its processor, in ns; absent where the kernel
     /// does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_waited_ns: Option<u64>,
+    /// Processor time that the DUT used over the trial, its drain included, in ns; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dut_used_ns: Option<u64>,
     /// What the machine did to the DUT's processor; absent where the DUT has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_processor: Option<ProcessorRecord>,

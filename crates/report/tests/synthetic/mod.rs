@@ -62,6 +62,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             elapsed_s: 1.2,
             groups: vec![group("IPv4", lost), group("IPv6", 0)],
             health: Health {
+                dut_used_ns: Some(970_000_000),
                 max_gap_ns: 184_000,
                 departure_error: vec![(50.0, 210), (99.0, 5_400)],
                 ..Default::default()

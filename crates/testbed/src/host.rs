@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn a_buffer_that_drains_is_load_too() {
-        let share = |sending_s, receiving_s| {
-            share_of_load(Duration::from_millis(300), sending_s, receiving_s).map(|s| (s * 100.0).round())
+        let percent = |sending_s, receiving_s| {
+            share_of_load(Duration::from_millis(300), sending_s, receiving_s).map(|share| (share * 100.0).round())
         };
         assert_eq!(
-            (share(0.01, 0.4), share(0.5, 0.5), share(0.0, 0.0)),
-            (Some(0.75), Some(0.6), None),
+            (percent(0.01, 0.4), percent(0.5, 0.5), percent(0.0, 0.0)),
+            (Some(75.0), Some(60.0), None),
             "not 30 processors"
         );
     }

@@ -112,6 +112,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         capped: false,
         claim: None,
         refuted: Vec::new(),
+        doubts: Vec::new(),
         resolution: 0.0,
         scale: Scale::Ratio,
         least: LEAST_RATIO,

@@ -1,5 +1,6 @@
 //! What a test found: tables, plots, a figure to rank by, verdicts. A report needs nothing else to show a new test.
 
+use crate::doubt::Doubt;
 use crate::refutation::{Claim, Refutation};
 use crate::statistics::{Decision, Figure, RoundFigure, Rule, Scale};
 use crate::suite::Expectation;
@@ -215,6 +216,9 @@ pub struct RankFigure {
     /// The trials that contradict it. Not stored: they may come after the test.
     #[serde(skip)]
     pub refuted: Vec<Refutation>,
+    /// The trials that are a reason to doubt it. Not stored: they follow from the stored trials.
+    #[serde(skip)]
+    pub doubts: Vec<Doubt>,
     /// What each round says, in order, where the rounds have been put together. Not stored: each round has its own record.
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,

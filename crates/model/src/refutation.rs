@@ -320,6 +320,7 @@ mod tests {
             least: 0.03,
             claim: Some(strict()),
             refuted: vec![],
+            doubts: vec![],
             rounds: vec![],
         };
         let row = Row { cells: vec![], trials: vec![1, 2], marks: vec![] };

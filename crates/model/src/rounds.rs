@@ -1,5 +1,6 @@
 //! One record of a test from those of all rounds, so that a report shows each test once.
 
+use crate::doubt;
 use crate::outcome::{Cell, Outcome, Plot, Point, RankFigure, Row, Series, Table, Verdict};
 use crate::record::{TestRecord, TestStatus};
 use crate::statistics::{Decision, Figure, RoundFigure, judge_rounds, summarize};
@@ -108,6 +109,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
             least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
+            doubts: doubt::together(&known),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
             ..(*known.first()?).clone()
         })
@@ -330,6 +332,7 @@ mod tests {
             capped: false,
             claim: None,
             refuted: Vec::new(),
+            doubts: Vec::new(),
             resolution: 0.01,
             scale: Scale::Ratio,
             least: LEAST_RATIO,

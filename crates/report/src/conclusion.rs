@@ -7,10 +7,31 @@ use crate::view::{DutView, View};
 /// Figures named in one sentence at most.
 const NAMED: usize = 5;
 
-/// The sentences, the most important first. A run of one DUT, or without figures, has those about refuted figures only.
+/// The sentences, the most important first. A run of one DUT, or without figures, has those about refuted and doubtful figures only.
 pub fn conclusion(view: &View) -> Vec<String> {
     let mut out = compared(view);
     out.extend(refuted(view));
+    out.extend(doubtful(view));
+    out
+}
+
+/// Figures that rest on frames lost beside an idle processor.
+fn doubtful(view: &View) -> Vec<String> {
+    let mut all = Vec::new();
+    for figure in &view.ranking.figures {
+        for (dut, entry) in view.duts.iter().zip(&figure.entries).filter(|(_, entry)| entry.doubtful()) {
+            all.extend(entry.figure.iter().flat_map(|f| f.doubts.first()).map(|d| (figure, dut.label(), d)));
+        }
+    }
+    let named = all
+        .iter()
+        .take(NAMED)
+        .map(|(figure, dut, doubt)| format!("{} of {dut} is doubtful and has no rank: {}.", figure.title, doubt.text));
+    let mut out: Vec<String> = named.collect();
+    match all.len().saturating_sub(NAMED) {
+        0 => {}
+        more => out.push(format!("{more} more figures are doubtful; their rows are marked.")),
+    }
     out
 }
 

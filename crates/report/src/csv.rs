@@ -240,7 +240,7 @@ fn ranks(view: &View) -> String {
     csv.0
 }
 
-const TRIAL_HEAD: [&str; 35] = [
+const TRIAL_HEAD: [&str; 37] = [
     "trial",
     "dut",
     "test",
@@ -276,6 +276,8 @@ const TRIAL_HEAD: [&str; 35] = [
     "max_gap_ns",
     "dut_cpu",
     "kernel_generators",
+    "dut_used_ns",
+    "tester_on_dut_ns",
 ];
 
 /// Rate per sending port that a trial asked for, averaged over its sending time; absent when it had none.
@@ -339,6 +341,8 @@ fn trials(view: &View) -> String {
                 r.health.max_gap_ns.to_string(),
                 r.dut_cpu.map(|c| c.to_string()).unwrap_or_default(),
                 r.health.kernel_generators.to_string(),
+                r.health.dut_used_ns.map(|ns| ns.to_string()).unwrap_or_default(),
+                r.health.tester_on_dut_ns.map(|ns| ns.to_string()).unwrap_or_default(),
             ]);
         }
     }

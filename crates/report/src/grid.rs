@@ -79,6 +79,7 @@ fn summary_cell(view: &View, figure: &Ranked, dut: usize) -> String {
         // One DUT is not ranked against itself.
         Some(rank) if ranked_kind(view, dut) => format!("{value}  {}{rank}", if entry.tied { "=" } else { "#" }),
         _ if entry.refuted() => format!("{value}  refuted"),
+        _ if entry.doubtful() => format!("{value}  doubtful"),
         _ => value,
     }
 }

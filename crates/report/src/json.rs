@@ -88,6 +88,9 @@ fn ranking(view: &View) -> Value {
                 "refuted": e.figure.iter().flat_map(|f| &f.refuted).map(|r| json!({
                     "round": r.round, "trial": r.trial, "more": r.more, "text": r.text,
                 })).collect::<Vec<_>>(),
+                "doubts": e.figure.iter().flat_map(|f| &f.doubts).map(|d| json!({
+                    "round": d.round, "trial": d.trial, "text": d.text,
+                })).collect::<Vec<_>>(),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,

@@ -8,7 +8,8 @@
 //! 3. The rank of a DUT is 1 plus the number of DUTs proven better. DUTs of which none is proven better share a rank.
 //! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. One round
 //!    alone gives no ranks.
-//! 5. A figure that another trial of the same traffic refutes in any round is not ranked.
+//! 5. A figure that another trial of the same traffic refutes in any round is not ranked, and neither is one that in most rounds rests on
+//!    frames lost beside an idle processor ([`drophammer_model::doubt`]).
 //! 6. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
 //!    vote, however many figures it has.
 //! 7. Nothing is ranked where the host held the DUTs up too often, or unequally ([`drophammer_model::held_up`]).
@@ -26,7 +27,7 @@ pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their f
 to matter (3 % unless stated): a paired t-test on the rounds, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
 rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
 bound, not as a value. One round alone gives no ranks, and neither does a \
-figure that another trial refutes. The overall rank is the order of the mean ranks over all tests, with one vote per \
+figure that another trial refutes, or that rests on frames lost while the DUT's processor was idle. The overall rank is the order of the mean ranks over all tests, with one vote per \
 test. Simulated DUTs are ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
@@ -58,6 +59,11 @@ impl Entry {
     /// Do trials of the same traffic contradict it? Such a figure has no rank.
     pub fn refuted(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
+    }
+
+    /// Does it rest on frames that were lost beside an idle processor? Such a figure has no rank.
+    pub fn doubtful(&self) -> bool {
+        self.figure.as_ref().is_some_and(|f| !f.doubts.is_empty())
     }
 
     /// Does it say anything of the DUT?
@@ -202,7 +208,7 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
 
 /// The comparison of two DUTs in one figure; `None` where nothing can be said.
 fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
-    if a.refuted() || b.refuted() {
+    if [a, b].iter().any(|entry| entry.refuted() || entry.doubtful()) {
         return None;
     }
     let figure = a.figure.as_ref().or(b.figure.as_ref())?;
@@ -326,6 +332,7 @@ mod tests {
             capped: false,
             claim: None,
             refuted: Vec::new(),
+            doubts: Vec::new(),
             resolution: 0.0,
             scale: Scale::Ratio,
             least: 0.03,

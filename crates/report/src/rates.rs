@@ -8,7 +8,7 @@ use drophammer_model::outcome::{Cell, Column};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::size::{FrameSize, PacketSize};
-use drophammer_model::trial::{Family, FlowSpec};
+use drophammer_model::trial::{Family, FlowSpec, TrialResult};
 
 /// Beginnings of the keys of columns that say what a DUT forwards per sending port.
 const FORWARDED: [&str; 4] = ["throughput", "pdr", "forwarding", "rate_pps"];
@@ -119,24 +119,49 @@ pub fn of_figure(view: &View, figure: &Ranked, dut: usize) -> Option<Rate> {
 /// Key and heading of what [`per_processor_second`] gives.
 pub const PROCESSOR: (&str, &str, &str) = ("frames_per_cpu_s", "Per processor second", "frames");
 
+/// Key and heading of what [`tester_percent`] gives.
+pub const TESTER_SHARE: (&str, &str, &str) =
+    ("tester_on_dut_percent", "Tester's share of the DUT's processor time", "%");
+
 /// The first column of a table that says what the DUT forwards.
 pub fn forwarded(table: &MergedTable) -> Option<usize> {
     table.columns.iter().position(|column| is_forwarded(column))
 }
 
-/// Frames that the DUT forwarded per second of its processor time: median over the valid trials of the row that forwarded about as
-/// much as the figure in the table's first column of a forwarding rate. Less of it depends on which processor time the DUT got.
+/// The valid trials of a row that forwarded about as much as the figure in the table's first column of a forwarding rate.
+fn near<'a>(table: &MergedTable, row: &MergedRow<'a>) -> Vec<&'a TrialResult> {
+    let figure = forwarded(table).and_then(|column| value(row.cells[column]));
+    let all = row.trials.iter().map(|trial| &trial.result);
+    all.filter(|result| {
+        result.validity.is_valid() && figure.is_some_and(|f| result.forwarding_rate().pps() >= NEAR * f)
+    })
+    .collect()
+}
+
+/// Share of the processor time of the DUT's forwarding, 0 to 1, that was work for the tester's ends of the links; `None` where that is not
+/// known. Over several trials, because the kernel tells it in steps of 10 ms.
+fn tester_share(results: &[&TrialResult]) -> Option<f64> {
+    let known = results.iter().filter_map(|r| Some((r.health.tester_on_dut_ns?, r.health.dut_used_ns?)));
+    let (tester, all) = known.fold((0, 0), |(tester, all), (t, a)| (tester + t, all + a));
+    (all > 0).then(|| tester as f64 / all as f64)
+}
+
+/// The tester's share of the DUT's processor time in per cent, over the trials of a row near its figure.
+pub fn tester_percent(table: &MergedTable, row: &MergedRow) -> Option<f64> {
+    tester_share(&near(table, row)).map(|share| share * 100.0)
+}
+
+/// Frames that the DUT forwarded per second of its processor time, without the tester's share: median over the valid trials of the row that
+/// forwarded about as much as the figure in the table's first column of a forwarding rate. Less of it depends on which processor time the DUT
+/// got.
 pub fn per_processor_second(table: &MergedTable, row: &MergedRow) -> Option<f64> {
-    let figure = value(row.cells[forwarded(table)?])?;
-    let near = row
-        .trials
-        .iter()
-        .map(|trial| &trial.result)
-        .filter(|result| result.validity.is_valid() && result.forwarding_rate().pps() >= NEAR * figure);
+    let near = near(table, row);
+    let own = 1.0 - tester_share(&near).unwrap_or(0.0);
     let mut all: Vec<f64> = near
+        .into_iter()
         .filter_map(|result| {
             // Shares of earlier versions are of other times, so they are no source.
-            let seconds = result.health.dut_used_ns? as f64 / 1e9;
+            let seconds = result.health.dut_used_ns? as f64 / 1e9 * own;
             let frames: u64 = result.groups.iter().map(|group| group.received).sum();
             (seconds > 0.0 && frames > 0).then(|| frames as f64 / seconds)
         })
@@ -164,7 +189,8 @@ pub struct Added {
 }
 
 impl Added {
-    /// `<rate>_l2_mbps` and `<rate>_line_percent` for each rate that a DUT forwards, and its frames per processor second.
+    /// `<rate>_l2_mbps` and `<rate>_line_percent` for each rate that a DUT forwards, its frames per processor second, and
+    /// the tester's share of its processor time.
     pub fn new(view: &View, section: &Section, table: &MergedTable) -> Added {
         let mut added = Added { columns: Vec::new(), rows: vec![Vec::new(); table.rows.len()] };
         for (index, column) in table.columns.iter().enumerate().filter(|(_, c)| is_forwarded(c)) {
@@ -186,6 +212,14 @@ impl Added {
             added.columns.push(Column::new(key, title, unit));
             for (cells, row) in added.rows.iter_mut().zip(&table.rows) {
                 cells.push(per_processor_second(table, row).into());
+            }
+            let shares: Vec<Option<f64>> = table.rows.iter().map(|row| tester_percent(table, row)).collect();
+            if shares.iter().any(Option::is_some) {
+                let (key, title, unit) = TESTER_SHARE;
+                added.columns.push(Column::new(key, title, unit));
+                for (cells, share) in added.rows.iter_mut().zip(shares) {
+                    cells.push(share.into());
+                }
             }
         }
         added

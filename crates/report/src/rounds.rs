@@ -1,14 +1,17 @@
 //! A run as if it had one round: the rounds of each test put together.
 
+use drophammer_model::doubt;
 use drophammer_model::record::TestRecord;
 use drophammer_model::refutation;
 use drophammer_model::rounds::combine;
 use drophammer_store::Run;
 
-/// The run with one record per DUT and test, made from those of all rounds. Figures that other trials contradict are marked.
+/// The run with one record per DUT and test, made from those of all rounds. Figures that other trials contradict, and those that rest on
+/// frames lost beside an idle processor, are marked.
 pub fn combined(run: &Run) -> Run {
     let mut records = run.tests.clone();
     refutation::mark(&mut records, &run.trials);
+    doubt::mark(&mut records, &run.trials, &|name| run.duts.iter().any(|dut| dut.name == name && dut.simulated));
     let mut tests: Vec<(&TestRecord, usize, Vec<&TestRecord>)> = Vec::new();
     let mut seen: Vec<(&TestRecord, usize)> = Vec::new();
     for record in &records {

@@ -112,6 +112,39 @@ fn a_figure_that_a_trial_refutes_is_marked_and_has_no_rank() {
 }
 
 #[test]
+fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
+    // The trials of 64 bytes of one DUT that decide its figure lose 30 %.
+    let with = |dut_cpu| {
+        let mut once = synthetic::run();
+        for trial in once.trials.iter_mut().filter(|t| t.dut == "linux" && t.spec.size.to_string() == "64") {
+            trial.result.dut_cpu = Some(dut_cpu);
+            let group = &mut trial.result.groups[0];
+            group.lost = group.offered * 6 / 10;
+            group.received = group.offered - group.lost;
+        }
+        synthetic::in_rounds(&once, 6)
+    };
+    let run = with(0.57);
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    let figure = |key: &str| view.ranking.figures.iter().find(|f| f.key == key).unwrap();
+    let doubtful = figure("throughput_64_pps");
+    assert!(doubtful.entries[0].doubtful() && doubtful.entries[0].rank.is_none());
+    assert!(doubtful.entries[1..].iter().all(|e| !e.doubtful() && e.rank.is_some()));
+    assert!(figure("throughput_1518_pps").entries.iter().all(|e| !e.doubtful()));
+    let files = report(&run);
+    let text = "% of the frames were lost while the DUT's processor was 57 % busy";
+    for name in ["report.html", "report.txt", "report.md", "report.json", "csv/throughput.csv"] {
+        assert!(files[name].replace("&#39;", "'").contains(text), "{name}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let figures = json["ranking"]["figures"].as_array().unwrap();
+    let found = figures.iter().find(|f| f["key"] == "throughput_64_pps").unwrap();
+    assert_eq!(found["duts"][0]["doubts"].as_array().unwrap().len(), 6, "in each round");
+    assert!(!summary_text(&with(0.97), false).contains("doubtful"));
+}
+
+#[test]
 fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
     let with = |at_least, bound| {
         let mut run = contradictory();

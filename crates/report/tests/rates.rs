@@ -116,6 +116,14 @@ fn processor_time_is_that_of_trials_near_the_figure() {
     }
     let cells = &report(&made).0["tests"][0]["tables"][0]["rows"][0]["cells"];
     close(&cells["frames_per_cpu_s"], received as f64 / 0.625);
+    // A fifth of it was for the tester.
+    made.trials[first].result.health.tester_on_dut_ns = Some(125_000_000);
+    let (json, html, csv) = report(&made);
+    let cells = &json["tests"][0]["tables"][0]["rows"][0]["cells"];
+    close(&cells["frames_per_cpu_s"], received as f64 / 0.5);
+    close(&cells["tester_on_dut_percent"], 20.0);
+    assert!(csv.contains("tester_on_dut_percent"));
+    assert!(html.contains("without the tester's 20") && html.contains("(20\u{a0}%)"));
     for t in &mut made.trials {
         t.result.health.dut_used_ns = None;
     }

@@ -33,6 +33,11 @@ pub(crate) struct Processor {
     pub(crate) idled: Option<u64>,
     /// A hypervisor had taken it, in steps of 10 ms.
     pub(crate) stolen: Option<Duration>,
+    /// It worked for what had interrupted it (softirq), in steps of 10 ms.
+    pub(crate) softirq: Option<Duration>,
+    /// Does the kernel measure the time of interrupts, so that the times of threads do not contain it? Otherwise it looks now and then what
+    /// is running, and a thread is charged for what interrupts it.
+    pub(crate) softirq_apart: bool,
 }
 
 impl Processor {
@@ -40,7 +45,13 @@ impl Processor {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let states = idle_states(processor);
         let idle = states.map(|(time, _)| time).or_else(|| idle_from(&stat, processor));
-        Processor { idle, idled: states.map(|(_, times)| times), stolen: stolen_from(&stat, processor) }
+        Processor {
+            idle,
+            idled: states.map(|(_, times)| times),
+            stolen: stolen_from(&stat, processor),
+            softirq: ticks(&stat, processor, 7),
+            softirq_apart: interrupts_are_measured(&stat, processor),
+        }
     }
 }
 
@@ -73,6 +84,12 @@ fn idle_from(stat: &str, processor: usize) -> Option<Duration> {
     Some(ticks(stat, processor, 4)? + ticks(stat, processor, 5)?)
 }
 
+/// Are times of interrupts measured (CONFIG_IRQ_TIME_ACCOUNTING)? A kernel that looks at every tick what is running never finds a hard
+/// interrupt, because the tick has to wait until it is over.
+fn interrupts_are_measured(stat: &str, processor: usize) -> bool {
+    ticks(stat, processor, 6).is_some_and(|irq| !irq.is_zero())
+}
+
 /// A column of the line of `processor`: cpuN user nice system idle iowait irq softirq steal, in ticks of 10 ms (USER_HZ is 100 on
 /// every Linux of today).
 fn ticks(stat: &str, processor: usize, column: usize) -> Option<Duration> {
@@ -99,6 +116,11 @@ mod tests {
         assert_eq!(idle_from(stat, 1), Some(Duration::from_millis(167_700)));
         assert_eq!(stolen_from(stat, 11), Some(Duration::from_millis(70)));
         assert_eq!((stolen_from(stat, 2), idle_from("", 1)), (None, None));
+        assert_eq!(
+            (ticks(stat, 1, 7), ticks(stat, 11, 7)),
+            (Some(Duration::from_millis(170)), Some(Duration::from_millis(10)))
+        );
+        assert!(!interrupts_are_measured(stat, 1) && interrupts_are_measured(stat, 11));
     }
 
     #[test]

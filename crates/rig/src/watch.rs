@@ -31,6 +31,11 @@ pub struct Watched {
     pub longest: Option<(String, Duration)>,
     /// Of this: a hypervisor had taken the processor, in steps of 10 ms. `None` where the kernel does not say.
     pub stolen: Option<Duration>,
+    /// Of this: it worked for what had interrupted it (softirq), in steps of 10 ms: on a processor whose network interfaces are served by
+    /// threads, for other interfaces. `None` where the kernel does not say.
+    pub softirq: Option<Duration>,
+    /// Is that time missing in the times of threads?
+    pub softirq_apart: bool,
     /// Of this: the watch itself ran. `None` where the kernel does not say.
     pub own: Option<Duration>,
     /// Times that no thread of the highest priority could run for 1 ms and more, as far as they fell together with a wish of the
@@ -158,6 +163,8 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
                     programs: grown.as_ref().map(|grown| grown.all),
                     longest: grown.and_then(|grown| grown.longest),
                     stolen: since(first.processor.stolen, last.processor.stolen),
+                    softirq: since(first.processor.softirq, last.processor.softirq),
+                    softirq_apart: last.processor.softirq_apart,
                     own: since(first.own, last.own),
                     stalls: real_time.then_some(stalls),
                 })

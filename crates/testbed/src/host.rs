@@ -72,12 +72,37 @@ impl HostWatch {
         let watch = watched.as_ref().and_then(|watched| watched.own).unwrap_or_default();
         health.tester_waited_ns =
             before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
+        let share = watched.as_ref().zip(used).and_then(|(watched, used)| TesterShare::of(watched, used));
+        let used = share.map_or(used, |share| Some(share.whole));
         health.dut_processor = watched.map(|watched| processor_record(&watched, used, dut_waited));
+        health.tester_on_dut_ns = share.map(|share| nanoseconds(share.tester));
         if let (Some(then), Some(now)) = (before.stolen, rig.stolen()) {
             health.tester_stolen_ns = then.iter().zip(now).map(|(then, now)| now.saturating_sub(*then)).max();
         }
         health.dut_used_ns = used.map(nanoseconds);
         result.dut_cpu = used.and_then(|used| share_of_load(used, result.sending_s, result.receiving_s));
+    }
+}
+
+/// The tester's share of the processor time that forwarding took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TesterShare {
+    /// Of the DUT and of the tester's ends of the links.
+    whole: Duration,
+    /// Of the tester's ends.
+    tester: Duration,
+}
+
+impl TesterShare {
+    /// `used` is the time of the DUT's threads. Their own receive work is done by threads, so what interrupts them (softirq) is work for
+    /// the interfaces that they send to, and those are the tester's. `None` where the kernel does not count it.
+    fn of(watched: &Watched, used: Duration) -> Option<TesterShare> {
+        let tester = watched.softirq?;
+        Some(match watched.softirq_apart {
+            true => TesterShare { whole: used + tester, tester },
+            // Both are counted in their own way, and the processor may have been interrupted while it was idle.
+            false => TesterShare { whole: used, tester: tester.min(used) },
+        })
     }
 }
 
@@ -98,7 +123,8 @@ const LEAVING_IDLE: Duration = Duration::from_micros(2);
 /// others ran.
 fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Duration>) -> ProcessorRecord {
     let own = watched.own.unwrap_or_default();
-    let seen = watched.programs.zip(used).map(|(programs, used)| programs.saturating_sub(used + own));
+    let interrupted = watched.softirq.filter(|_| watched.softirq_apart).unwrap_or_default();
+    let seen = watched.programs.zip(used).map(|(programs, used)| (programs + interrupted).saturating_sub(used + own));
     let rest = watched.idle.zip(watched.idled).zip(used).map(|((idle, idled), used)| {
         let leaving = LEAVING_IDLE * u32::try_from(idled).unwrap_or(u32::MAX);
         let known = idle + leaving + used + watched.stolen.unwrap_or_default() + own;
@@ -153,6 +179,26 @@ mod tests {
     }
 
     #[test]
+    fn interrupts_are_the_testers_share() {
+        let ms = Duration::from_millis;
+        let watched = |softirq, softirq_apart| Watched { softirq, softirq_apart, ..Watched::default() };
+        let share = |watched| TesterShare::of(&watched, ms(600)).map(|share| (share.whole, share.tester));
+        assert_eq!(share(watched(Some(ms(150)), false)), Some((ms(600), ms(150))));
+        assert_eq!(share(watched(Some(ms(610)), false)), Some((ms(600), ms(600))), "steps of 10 ms");
+        assert_eq!(share(watched(Some(ms(150)), true)), Some((ms(750), ms(150))), "not in the times of threads");
+        assert_eq!(share(watched(None, false)), None);
+        // Where it is not in the times of threads, it is no work of others either.
+        let apart = Watched {
+            elapsed: ms(1_000),
+            idle: Some(ms(250)),
+            programs: Some(ms(600)),
+            ..watched(Some(ms(150)), true)
+        };
+        let share = TesterShare::of(&apart, ms(600)).unwrap();
+        assert_eq!(processor_record(&apart, Some(share.whole), None).foreign_ns, Some(0));
+    }
+
+    #[test]
     fn what_nobody_of_us_used_is_foreign() {
         let ms = Duration::from_millis;
         let watched = Watched {
@@ -162,6 +208,8 @@ mod tests {
             programs: Some(ms(640)),
             longest: Some(("cc1".into(), ms(12))),
             stolen: Some(ms(50)),
+            softirq: Some(ms(150)),
+            softirq_apart: false,
             own: Some(ms(5)),
             stalls: Some(Stalls { count: 2, total: ms(9), longest: ms(7) }),
         };

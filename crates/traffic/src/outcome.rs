@@ -71,6 +71,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             tester_stolen_ns: None,
             tester_waited_ns: None,
             dut_used_ns: None,
+            tester_on_dut_ns: None,
             dut_processor: None,
             stale: sum(|lane| lane.stale),
             other_received: sum(|lane| lane.other),

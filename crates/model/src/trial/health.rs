@@ -27,9 +27,14 @@ pub struct Health {
     /// does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tester_waited_ns: Option<u64>,
-    /// Processor time that the DUT used over the trial, its drain included, in ns; absent where that is not known.
+    /// Processor time that the DUT's forwarding and daemons took over the trial, its drain included, in ns; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_used_ns: Option<u64>,
+    /// Of this: work of the kernel for the tester's ends of the links, which is done on the processor that sends to them: what receives the
+    /// frames that the DUT sent, and moves frames from its input queue to the ring. In ns, by samples of the kernel: 10 ms more or less.
+    /// Absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tester_on_dut_ns: Option<u64>,
     /// What the machine did to the DUT's processor; absent where the DUT has none of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_processor: Option<ProcessorRecord>,

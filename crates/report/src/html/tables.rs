@@ -35,6 +35,7 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
             span.v { (grid::figure_value(figure, dut)) }
             @if entry.tester_limited() { " " small { "tester-limited" } }
             @if entry.refuted() { " " small.refuted title=(refutations(entry)) { "refuted" } }
+            @if entry.doubtful() { " " small.refuted title=(doubts(entry)) { "doubtful" } }
             @match rank.filter(|_| !grid::all_limited(view, figure, dut)) {
                 Some(rank) => { span.rank title={ "rank " (rank) @if entry.tied { ", shared" } } { @if entry.tied { "=" } (rank) } }
                 // Keeps the figures of a column of DUTs with and without rank in line.
@@ -53,6 +54,12 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
 fn refutations(entry: &Entry) -> String {
     let all = entry.figure.iter().flat_map(|figure| &figure.refuted);
     all.map(|refutation| refutation.text.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// The trials that are a reason to doubt a figure.
+fn doubts(entry: &Entry) -> String {
+    let all = entry.figure.iter().flat_map(|figure| &figure.doubts);
+    all.map(|doubt| doubt.text.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 /// Width and height of [`strip`].
@@ -116,7 +123,7 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
                     th.n[*n] scope="col" { (c.title) @if !c.unit.is_empty() { " " small { (c.unit) } } }
                 }
                 @if processor {
-                    th.n scope="col" title="frames that the DUT forwarded per second of its processor time, in trials at about this rate" {
+                    th.n scope="col" title="frames that the DUT forwarded per second of its processor time, in trials at about this rate; without the work for the tester's ends of the links" {
                         (rates::PROCESSOR.1) " " small { (rates::PROCESSOR.2) }
                     }
                 }
@@ -134,7 +141,10 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
                     }
                     @if processor {
                         @let frames = Cell::from(rates::per_processor_second(table, row).map(f64::round));
-                        td.n data-v=(sort_key(&frames)) { (cell(&frames, rates::PROCESSOR.2)) }
+                        td.n data-v=(sort_key(&frames)) {
+                            (cell(&frames, rates::PROCESSOR.2))
+                            @if let Some(percent) = rates::tester_percent(table, row) { small.also { "without the tester's " (number(percent, "%")) "\u{a0}%" } }
+                        }
                     }
                     @if marked { td.marks { @for m in &row.marks { span class=(mark_class(m)) { (m) } " " } } }
                     @if traced { td.refs {

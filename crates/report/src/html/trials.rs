@@ -35,7 +35,10 @@ const HEAD: [(&str, &str); 29] = [
     ("Recv. drops", "test frames lost in the tester's own receive path"),
     ("Max gap", "longest time between two polls of the tester's packet loop"),
     ("Dep. error", "how late frames were handed to the port: p50 / p99"),
-    ("DUT CPU", "processor time of the DUT, in cores"),
+    (
+        "DUT CPU",
+        "processor time of the DUT's forwarding and daemons, in cores; in parentheses the part that was work for the tester's ends of the links",
+    ),
     ("DUT counters", "increase of the DUT's own counters during the trial"),
 ];
 
@@ -132,13 +135,21 @@ fn trial(t: &TrialRecord) -> Markup {
                     td rowspan=[span] { (group_digits(h.receive_drops)) }
                     td rowspan=[span] { (nanoseconds(h.max_gap_ns as f64)) }
                     td rowspan=[span] { (error(50.0)) " / " (error(99.0)) }
-                    td rowspan=[span] { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) }
+                    td rowspan=[span] { (r.dut_cpu.map_or(DASH.to_owned(), |c| number(c, ""))) (tester_part(r)) }
                     td.l rowspan=[span] { (counters(r)) }
                     td.l rowspan=[span] { (verdict) }
                 }
             } }
             @if r.groups.is_empty() { tr { td { (r.trial) } td.l colspan=(HEAD.len()) { (t.spec.purpose) ": no flow was counted; " (verdict) } } }
         }
+    }
+}
+
+/// The tester's part of the DUT's processor time: ` (31 %)`.
+fn tester_part(r: &TrialResult) -> String {
+    match (r.health.tester_on_dut_ns, r.health.dut_used_ns) {
+        (Some(tester), Some(all)) if all > 0 => format!(" ({:.0}\u{a0}%)", tester as f64 / all as f64 * 100.0),
+        _ => String::new(),
     }
 }
 

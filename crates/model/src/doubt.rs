@@ -1,0 +1,203 @@
+//! Figures that rest on frames that were lost although the DUT's processor had time to spare.
+//!
+//! A router in software that cannot keep up has a busy processor. Where many frames are lost beside an idle one, something else than its
+//! speed may have lost them: bursts of the tester that overflow a queue, for one. Such a figure is no limit of the router, so it is
+//! marked and not ranked.
+
+use crate::outcome::RankFigure;
+use crate::record::{TestRecord, TrialRecord};
+use crate::size::PacketSize;
+use crate::trial::{Load, TrialResult};
+
+/// A trial is lossy from this share of lost frames on. Fewer come from queues that overflow while a processor stalls.
+const LOSSY: f64 = 0.01;
+/// A processor is busy from this share of the time of load on.
+const BUSY: f64 = 0.9;
+
+/// A trial that lost frames beside an idle processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Round of the run.
+    pub round: u32,
+    /// The trial that lost the most.
+    pub trial: u64,
+    /// `41 % of the frames were lost while the DUT's processor was 57 % busy (trial 12): bursts of the tester may cause this loss`.
+    pub text: String,
+}
+
+/// Share of the time of load in which the DUT's processor was at work for anyone; `None` where that is not known. Work for others keeps the
+/// DUT from its processor, so it counts too.
+fn busy(result: &TrialResult) -> Option<f64> {
+    // Shares of earlier versions are of other times.
+    result.health.dut_used_ns?;
+    let others = result.health.dut_processor.as_ref().map_or(0.0, |processor| {
+        let ns = processor.foreign_ns.unwrap_or(0) + processor.stolen_ns.unwrap_or(0) + processor.watch_ns;
+        ns as f64 / processor.elapsed_ns.max(1) as f64
+    });
+    Some(result.dut_cpu? + others)
+}
+
+/// The doubt of one figure, by those of `trials` that decided it: most of the lossy ones were lossy beside an idle processor.
+fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
+    let counts = |trial: &&TrialRecord| {
+        let result = &trial.result;
+        // Bursts and steps lose frames by the size of a queue, changes of routes by routes that are missing.
+        matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
+            && trial.spec.events.is_empty()
+            && result.validity.is_valid()
+            && result.offered() > 0
+            && result.loss_ratio() >= LOSSY
+    };
+    let lossy: Vec<&TrialRecord> = trials.filter(counts).collect();
+    let idle = |trial: &&&TrialRecord| busy(&trial.result).is_some_and(|busy| busy < BUSY);
+    let idle: Vec<&TrialRecord> = lossy.iter().filter(idle).copied().collect();
+    if idle.len() * 2 <= lossy.len() {
+        return None;
+    }
+    let worst = idle.into_iter().max_by(|a, b| a.result.loss_ratio().total_cmp(&b.result.loss_ratio()))?;
+    let result = &worst.result;
+    let cause = match result.health.kernel_generators {
+        0 => "something else than its speed may have lost them",
+        _ => "bursts of the tester (frames made in the kernel, backend live_frames) may have lost them",
+    };
+    let text = format!(
+        "{:.0} % of the frames were lost while the DUT's processor was {:.0} % busy (trial {}): {cause}",
+        result.loss_ratio() * 100.0,
+        busy(result)? * 100.0,
+        result.trial
+    );
+    Some(Doubt { round: worst.round, trial: result.trial, text })
+}
+
+/// Was this trial decisive for the figure? Those of a search beyond its lowest lossy load were not, and those of other frame sizes.
+fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
+    const SAME_LOAD: f64 = 1e-6;
+    let size = rank.key.split('_').find_map(|word| word.parse::<PacketSize>().ok());
+    let up_to = rank.claim.as_ref().and_then(|claim| claim.missed_pps);
+    let near = match (&trial.spec.load, up_to) {
+        (Load::Constant { rate_pps }, Some(missed)) => *rate_pps <= missed * (1.0 + SAME_LOAD),
+        _ => true,
+    };
+    near && size.is_none_or(|size| trial.spec.size == size)
+}
+
+/// Marks the figures of `tests` that rest on such trials, and their rows in tables. A simulated DUT loses what it was told to lose.
+pub fn mark(tests: &mut [TestRecord], trials: &[TrialRecord], is_simulated: &dyn Fn(&str) -> bool) {
+    for test in tests.iter_mut().filter(|test| !is_simulated(&test.dut)) {
+        let own = |trial: &&TrialRecord| trial.dut == test.dut && trial.test == test.test && trial.round == test.round;
+        let own: Vec<&TrialRecord> = trials.iter().filter(own).collect();
+        for rank in &mut test.outcome.ranks {
+            rank.doubts = doubt(own.iter().copied().filter(|trial| decided(rank, trial))).into_iter().collect();
+        }
+        for row in test.outcome.tables.iter_mut().flat_map(|table| &mut table.rows) {
+            let claim =
+                test.outcome.ranks.iter().find(|r| r.claim.as_ref().is_some_and(|c| row.trials.contains(&c.trial)));
+            let of_row = own.iter().copied().filter(|trial| row.trials.contains(&trial.result.trial));
+            let found = doubt(of_row.filter(|trial| claim.is_none_or(|rank| decided(rank, trial))));
+            row.marks.extend(found.map(|doubt| format!("doubtful: {}", doubt.text)));
+        }
+    }
+}
+
+/// The doubts of all rounds where most of them have one, otherwise none. `rounds` are those that have the figure.
+pub(crate) fn together(rounds: &[&RankFigure]) -> Vec<Doubt> {
+    let doubtful = rounds.iter().filter(|rank| !rank.doubts.is_empty()).count();
+    let most = doubtful * 2 > rounds.len();
+    rounds.iter().filter(|_| most).flat_map(|rank| rank.doubts.iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::{GroupCounts, Health, ProcessorRecord, TrialSpec, Validity};
+
+    fn trial(number: u64, load: Load, received: u64, dut_cpu: Option<f64>) -> TrialRecord {
+        let group =
+            GroupCounts { offered: 1_000, intended: 1_000, received, lost: 1_000 - received, ..GroupCounts::default() };
+        let health = Health { dut_used_ns: Some(1), ..Health::default() };
+        TrialRecord {
+            dut: "d".into(),
+            test: "forwarding_rate".into(),
+            round: 1,
+            attempt: 1,
+            time: String::new(),
+            spec: TrialSpec {
+                purpose: String::new(),
+                size: "64".parse().unwrap(),
+                flows: vec![],
+                load,
+                duration_s: 1.0,
+                bin_s: None,
+                drain_s: 0.1,
+                events: vec![],
+            },
+            result: TrialResult {
+                trial: number,
+                sending_s: 1.0,
+                receiving_s: 1.0,
+                elapsed_s: 1.2,
+                groups: vec![group],
+                health,
+                validity: Validity::Valid,
+                dut_cpu,
+                dut_counters: Default::default(),
+                senders: 1,
+                events: vec![],
+                destinations: vec![],
+                destination_summaries: vec![],
+            },
+        }
+    }
+
+    fn overload(number: u64, received: u64, dut_cpu: f64) -> TrialRecord {
+        trial(number, Load::Maximum { limit_pps: 1e6 }, received, Some(dut_cpu))
+    }
+
+    fn found(trials: &[TrialRecord]) -> Option<u64> {
+        doubt(trials.iter()).map(|doubt| doubt.trial)
+    }
+
+    #[test]
+    fn loss_beside_an_idle_processor_is_doubtful() {
+        assert_eq!(found(&[overload(7, 200, 0.57)]), Some(7));
+        assert_eq!(found(&[overload(7, 200, 0.91)]), None, "it was busy");
+        assert_eq!(found(&[overload(7, 995, 0.57)]), None, "hardly a loss");
+        assert_eq!(found(&[trial(7, Load::Maximum { limit_pps: 1e6 }, 200, None)]), None, "nobody knows");
+        let burst = Load::Burst { frames: 1_000, rate_pps: 1e6 };
+        assert_eq!(found(&[trial(7, burst, 200, Some(0.1))]), None, "the queue has an end");
+        let mut void = overload(7, 200, 0.57);
+        void.result.validity = Validity::Invalid(vec!["late".into()]);
+        assert_eq!(found(&[void]), None);
+        let mut earlier = overload(7, 200, 0.57);
+        earlier.result.health.dut_used_ns = None;
+        assert_eq!(found(&[earlier]), None, "a share of another time");
+    }
+
+    #[test]
+    fn a_processor_that_others_had_was_not_idle() {
+        let mut shared = overload(7, 200, 0.57);
+        let foreign = |foreign_ns| ProcessorRecord { elapsed_ns: 1_000, foreign_ns, ..ProcessorRecord::default() };
+        shared.result.health.dut_processor = Some(foreign(Some(400)));
+        assert_eq!(found(&[shared.clone()]), None);
+        shared.result.health.dut_processor = Some(foreign(Some(100)));
+        assert_eq!(found(&[shared]), Some(7));
+    }
+
+    #[test]
+    fn most_of_the_lossy_trials_decide() {
+        let trials = [overload(1, 200, 0.5), overload(2, 300, 0.95), overload(3, 1_000, 0.3)];
+        assert_eq!(found(&trials), None, "one of two");
+        assert_eq!(found(&[trials.as_slice(), &[overload(4, 100, 0.6)]].concat()), Some(4), "the one that lost most");
+    }
+
+    #[test]
+    fn the_backend_that_makes_bursts_is_named() {
+        let mut kernel = overload(7, 200, 0.57);
+        let text = |trial: &TrialRecord| doubt(std::iter::once(trial)).unwrap().text;
+        let plain = text(&kernel);
+        assert!(plain.starts_with("80 % of the frames were lost while the DUT's processor was 57 % busy (trial 7)"));
+        assert!(!plain.contains("live_frames"), "{plain}");
+        kernel.result.health.kernel_generators = 2;
+        assert!(text(&kernel).contains("backend live_frames"));
+    }
+}

@@ -25,13 +25,14 @@ pub struct Doubt {
     pub text: String,
 }
 
-/// Share of the time of load in which the DUT's processor was at work for anyone; `None` where that is not known. Work for others keeps the
-/// DUT from its processor, so it counts too.
+/// Share of the time of load in which the DUT's processor was at work or kept from the DUT; `None` where that is not known. What others do
+/// while the DUT has nothing to do does not count.
 fn busy(result: &TrialResult) -> Option<f64> {
     // Shares of earlier versions are of other times.
     result.health.dut_used_ns?;
     let others = result.health.dut_processor.as_ref().map_or(0.0, |processor| {
-        let ns = processor.foreign_ns.unwrap_or(0) + processor.stolen_ns.unwrap_or(0) + processor.watch_ns;
+        let waited = processor.waited_ns.or(processor.foreign_ns).unwrap_or(0);
+        let ns = waited + processor.stolen_ns.unwrap_or(0) + processor.watch_ns;
         ns as f64 / processor.elapsed_ns.max(1) as f64
     });
     Some(result.dut_cpu? + others)
@@ -176,11 +177,18 @@ mod tests {
     #[test]
     fn a_processor_that_others_had_was_not_idle() {
         let mut shared = overload(7, 200, 0.57);
-        let foreign = |foreign_ns| ProcessorRecord { elapsed_ns: 1_000, foreign_ns, ..ProcessorRecord::default() };
-        shared.result.health.dut_processor = Some(foreign(Some(400)));
+        let others = |waited_ns| ProcessorRecord {
+            elapsed_ns: 1_000,
+            foreign_ns: Some(400),
+            waited_ns,
+            ..ProcessorRecord::default()
+        };
+        shared.result.health.dut_processor = Some(others(Some(400)));
         assert_eq!(found(&[shared.clone()]), None);
-        shared.result.health.dut_processor = Some(foreign(Some(100)));
-        assert_eq!(found(&[shared]), Some(7));
+        shared.result.health.dut_processor = Some(others(None));
+        assert_eq!(found(&[shared.clone()]), None, "it may have waited all that time");
+        shared.result.health.dut_processor = Some(others(Some(100)));
+        assert_eq!(found(&[shared]), Some(7), "they ran while it had nothing to do");
     }
 
     #[test]

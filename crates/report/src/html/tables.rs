@@ -2,7 +2,7 @@
 
 use super::data::Data;
 use super::trials;
-use crate::format::{DASH, cell};
+use crate::format::{DASH, cell, number};
 use crate::grid;
 use crate::rank::{Entry, Ranked};
 use crate::rates;

@@ -91,6 +91,7 @@ fn ranking(view: &View) -> Value {
                 "doubts": e.figure.iter().flat_map(|f| &f.doubts).map(|d| json!({
                     "round": d.round, "trial": d.trial, "text": d.text,
                 })).collect::<Vec<_>>(),
+                "load_pps": e.figure.as_ref().and_then(|f| f.load_pps),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,

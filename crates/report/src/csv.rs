@@ -189,6 +189,7 @@ fn ranks(view: &View) -> String {
         "line_percent",
         "load_pps",
         "refuted",
+        "doubtful",
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
@@ -217,6 +218,7 @@ fn ranks(view: &View) -> String {
                 end(rate.map(|r| r.line_percent)),
                 end(e.figure.as_ref().and_then(|f| f.load_pps)),
                 e.refuted().to_string(),
+                e.doubtful().to_string(),
             ]);
         }
     }
@@ -237,6 +239,7 @@ fn ranks(view: &View) -> String {
             String::new(),
             text(o.rank),
             o.tied.to_string(),
+            String::new(),
             String::new(),
             String::new(),
             String::new(),

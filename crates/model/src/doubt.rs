@@ -30,7 +30,9 @@ pub struct Doubt {
 fn busy(result: &TrialResult) -> Option<f64> {
     // Shares of earlier versions are of other times.
     result.health.dut_used_ns?;
-    let others = result.health.dut_processor.as_ref().map_or(0.0, |processor| {
+    // Frames made in the kernel come in bursts. Whatever others did, they are a cause of loss beside a processor that the DUT did not fill.
+    let record = result.health.dut_processor.as_ref().filter(|_| result.health.kernel_generators == 0);
+    let others = record.map_or(0.0, |processor| {
         let waited = processor.waited_ns.or(processor.foreign_ns).unwrap_or(0);
         let ns = waited + processor.stolen_ns.unwrap_or(0) + processor.watch_ns;
         ns as f64 / processor.elapsed_ns.max(1) as f64
@@ -187,6 +189,9 @@ mod tests {
         assert_eq!(found(&[shared.clone()]), None);
         shared.result.health.dut_processor = Some(others(None));
         assert_eq!(found(&[shared.clone()]), None, "it may have waited all that time");
+        shared.result.health.kernel_generators = 2;
+        assert_eq!(found(&[shared.clone()]), Some(7), "bursts are a cause of their own");
+        shared.result.health.kernel_generators = 0;
         shared.result.health.dut_processor = Some(others(Some(100)));
         assert_eq!(found(&[shared]), Some(7), "they ran while it had nothing to do");
     }

@@ -25,6 +25,7 @@ mod report;
 pub mod schedule;
 pub mod template;
 mod traffic;
+mod transmit;
 
 pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
@@ -35,6 +36,8 @@ pub use outcome::merge;
 pub use plan::{Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
 pub use report::{
-    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, Trial,
+    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, StoppedReport,
+    StretchReport, Trial,
 };
 pub use traffic::{CONTINUOUS, Traffic};
+pub use transmit::{FlowSelect, Transmit, TransmitAction, TransmitError};

@@ -251,12 +251,8 @@ impl LaneState {
             clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
         // What came in by an instant of virtual time is taken at that instant, however much it is.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
-        // What was asked for between two calls holds before anything is sent.
-        let requests = live.requests();
-        if requests != *seen && !requests.is_end() {
-            let before = std::mem::replace(seen, requests);
-            follow_requests(part, ports, senders, clock.now(), lane, live, before)?;
-        }
+        // What was asked for between two calls, or by an event, holds before anything is sent.
+        let mut follow = live.requests() != *seen;
 
         loop {
             let now = clock.now();
@@ -279,6 +275,15 @@ impl LaneState {
                 events = &events[1..];
                 wake = due(events).min(until);
                 *control_due = Instant(0);
+                follow = true;
+            }
+            if follow {
+                follow = false;
+                let requests = live.requests();
+                if !requests.is_end() {
+                    let before = std::mem::replace(seen, requests);
+                    follow_requests(part, ports, senders, now, lane, live, before)?;
+                }
             }
             let mut busy = 0;
             let mut next = wake;

@@ -191,9 +191,18 @@ impl LaneState {
         })
     }
 
-    /// The trial starts at `start`.
-    pub(crate) fn begin(&mut self, part: &mut Part, ports: &mut [LanePort<'_>], start: Instant) {
+    /// The trial starts at `start`, with what `lane` was told before.
+    pub(crate) fn begin(
+        &mut self,
+        part: &mut Part,
+        ports: &mut [LanePort<'_>],
+        start: Instant,
+        (lane, board): (usize, &Board),
+    ) {
         part.begin(start);
+        for command in board.commands(lane) {
+            part.generators.iter_mut().for_each(|generator| generator.transmit(&command, start));
+        }
         self.senders = senders(&part.generators, &self.places);
         for (generator, place) in part.generators.iter().zip(&self.places) {
             generator.start_in_kernel(&mut *ports[*place].port);

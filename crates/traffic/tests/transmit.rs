@@ -8,10 +8,14 @@ use drophammer_model::trial::{
     AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, GroupCounts, Load, LoadStep, StoppedFlow, TrialResult,
     TrialSpec,
 };
-use drophammer_port::{Arrival, Clock, Port, PortError, SystemClock, memory};
+use drophammer_port::kernel_generator::{Stream, StreamProgress, StreamReport};
+use drophammer_port::{
+    Arrival, Batch, Clock, KernelGenerator, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock,
+    memory,
+};
 use drophammer_traffic::{
-    CONTINUOUS, Control, FlowSelect, Layout, Live, Neighbour, Plan, PlanError, SendFrame, Timing, Traffic, Transmit, TransmitAction,
-    TransmitError, merge,
+    CONTINUOUS, Control, FlowSelect, Layout, Live, Neighbour, Plan, PlanError, SendFrame, Timing, Traffic, Transmit,
+    TransmitAction, TransmitError, merge,
 };
 use drophammer_wire::MacAddr;
 use drophammer_wire::signature::{LEN, Signature};
@@ -85,7 +89,8 @@ fn two(shared: bool) -> TrialSpec {
         let flows = vec![flow("a", 0, 1, Family::Ipv4, 5, 2.0), flow("b", 0, 1, Family::Ipv4, 5, 1.0)];
         return spec("64", flows, Load::Constant { rate_pps: 150_000.0 }, 0.004);
     }
-    let flows = vec![own("a", 100_000.0, 0.0, FlowDuration::Continuous), own("b", 50_000.0, 0.0, FlowDuration::Continuous)];
+    let flows =
+        vec![own("a", 100_000.0, 0.0, FlowDuration::Continuous), own("b", 50_000.0, 0.0, FlowDuration::Continuous)];
     TrialSpec { duration_s: 0.004, ..spec("64", flows, Load::Flows, 0.004) }
 }
 
@@ -100,8 +105,9 @@ fn whole(result: &TrialResult, group: usize, frames: u64) {
 
 #[test]
 fn a_flow_that_is_stopped_leaves_its_places_empty() {
-    for (shared, queues, timed) in
-        [(false, 1), (true, 1), (false, 2), (true, 2), (true, 3)].iter().flat_map(|(a, b)| [(*a, *b, false), (*a, *b, true)])
+    for (shared, queues, timed) in [(false, 1), (true, 1), (false, 2), (true, 2), (true, 3)]
+        .iter()
+        .flat_map(|(a, b)| [(*a, *b, false), (*a, *b, true)])
     {
         let spec = two(shared);
         let (mut bench, notes) = joined(queues, u64::MAX);
@@ -289,7 +295,8 @@ fn trials() -> impl Strategy<Value = TrialSpec> {
     ];
     let kind = prop_oneof![
         (1u8..4).prop_map(|weight| flow("", 0, 1, Family::Ipv4, 5, weight.into())),
-        (rate(), prop_oneof![Just(0.0), 0.0f64..0.003], duration).prop_map(|(rate, delay, duration)| own("", rate, delay, duration)),
+        (rate(), prop_oneof![Just(0.0), 0.0f64..0.003], duration)
+            .prop_map(|(rate, delay, duration)| own("", rate, delay, duration)),
     ];
     (load, proptest::collection::vec((kind, 0usize..2, 0usize..2), 1..6)).prop_map(|(load, flows)| {
         let flow = |(flow, group, from): (FlowSpec, usize, usize)| {
@@ -486,7 +493,93 @@ fn another_thread_stops_and_starts_flows() {
         user.join().unwrap();
     });
     let result = merge(&traffic.reports());
-    assert_eq!((result.intended(), result.health.unsent), (result.offered(), 0));
+    assert_eq!(
+        result.intended(),
+        result.offered() + result.health.unsent,
+        "nothing is missing but what a full ring refused"
+    );
     assert_eq!(result.lost(), result.sum(|g| g.refused), "the links lose nothing but what they refuse");
     assert_eq!(result.groups.iter().map(|g| g.stopped[0].stops).collect::<Vec<_>>(), [1, 1]);
+}
+
+/// A port that makes frames in the kernel, as far as it says.
+struct InKernel {
+    inner: Box<dyn Port>,
+    prepared: Rc<RefCell<u32>>,
+}
+
+impl Port for InKernel {
+    fn info(&self) -> &PortInfo {
+        self.inner.info()
+    }
+    fn slots(&mut self) -> &mut Batch {
+        self.inner.slots()
+    }
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.inner.send(frames)
+    }
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.inner.receive()
+    }
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        self.inner.counters()
+    }
+    fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
+        Some(self)
+    }
+}
+
+impl KernelGenerator for InKernel {
+    fn place(&mut self, _: Option<usize>, _: f64) {}
+    fn slowest_pps(&self) -> f64 {
+        0.0
+    }
+    fn longest(&self) -> usize {
+        1_514
+    }
+    fn most_flows(&self) -> usize {
+        8
+    }
+    fn prepare(&mut self, _: &Stream) -> Result<bool, PortError> {
+        *self.prepared.borrow_mut() += 1;
+        Ok(true)
+    }
+    fn start(&mut self, _: Instant) {}
+    fn progress(&self) -> Result<StreamProgress, PortError> {
+        Ok(StreamProgress::default())
+    }
+    fn give_way(&mut self) {}
+    fn stop(&mut self) -> Result<StreamReport, PortError> {
+        let (skips, lateness, bins) = (vec![], [0; 40], vec![]);
+        Ok(StreamReport { sent: 0, index: 0, skips, lateness, last_departure_ns: 0, bins })
+    }
+}
+
+#[test]
+fn the_kernel_makes_all_frames_of_a_port_or_none() {
+    for told_before in [false, true] {
+        let (mut bench, _) = joined(1, u64::MAX);
+        let prepared: Rc<RefCell<u32>> = Rc::default();
+        let in_kernel = |inner| Box::new(InKernel { inner, prepared: prepared.clone() }) as Box<dyn Port>;
+        bench.ports = bench.ports.into_iter().map(in_kernel).collect();
+        let mut traffic = on_queues(&two(true), 1);
+        if told_before {
+            traffic.transmit(FlowSelect::Groups(&["b"]), Stop, Some(ms(2))).unwrap();
+        }
+        drive(&mut bench, &mut traffic, LEAD + MS);
+        assert_eq!(*prepared.borrow(), u32::from(!told_before));
+        let told = traffic.transmit(FlowSelect::Groups(&["a"]), Pause, None);
+        if told_before {
+            // Then they are not made in the kernel, and can be stopped at any time.
+            assert_eq!(told, Ok(()));
+            drive(&mut bench, &mut traffic, u64::MAX);
+            let result = merge(&traffic.reports());
+            whole(&result, 0, 100);
+            whole(&result, 1, 100);
+            assert_eq!(result.health.kernel_generators, 0);
+        } else {
+            assert_eq!(told, Err(TransmitError::InKernel { flow: 0, group: "a".into() }));
+            assert!(told.unwrap_err().to_string().contains("before the traffic starts"));
+        }
+    }
 }

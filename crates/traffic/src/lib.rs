@@ -36,8 +36,8 @@ pub use outcome::merge;
 pub use plan::{Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
 pub use report::{
-    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, StoppedReport,
-    StretchReport, Trial,
+    DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport,
+    StoppedReport, StretchReport, Trial,
 };
 pub use traffic::{CONTINUOUS, Traffic};
 pub use transmit::{FlowSelect, Transmit, TransmitAction, TransmitError};

@@ -1,6 +1,7 @@
 //! Reports of lanes become the result of a trial.
 
 mod destinations;
+mod deviating;
 mod flows;
 
 use crate::generator::LatenessBuckets;
@@ -46,6 +47,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             counts.last_loss_ns = counts.last_loss_ns.max(departure);
         }
     }
+    deviating::add(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
     let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {

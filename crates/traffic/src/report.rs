@@ -139,8 +139,8 @@ pub struct GroupReport {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by how the first arrival differed,
-    /// in the order of [`drophammer_model::traffic::Deviation::ALL`].
+    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by how the first arrival differed; without
+    /// those of [`FlowReport::deviating`]. In the order of [`drophammer_model::traffic::Deviation::ALL`].
     pub deviations: Vec<u64>,
     /// Further arrivals in another encapsulation.
     pub deviating_copies: u64,
@@ -227,12 +227,27 @@ pub struct FlowReport {
     pub spread: bool,
     /// Which frames have arrived, where other lanes may receive frames of the flow too; `missing` is empty then.
     pub arrived: Option<Arrived>,
+    /// Which frames came in another encapsulation, where other lanes may receive frames of the flow too, and some did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviating: Option<DeviatingReport>,
     /// Of the distinct frames, those that came to an alternate port.
     pub elsewhere: u64,
     /// May its frames come to an alternate port?
     pub has_alternate: bool,
     /// Distinct frames by place in the order of destinations; absent unless the flow is counted so.
     pub by_place: Option<Vec<u32>>,
+}
+
+/// Frames of a flow that a lane received in another encapsulation than they must arrive in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviatingReport {
+    /// Of frames that have left the window: those that arrived only so, by how they differed, in the order of
+    /// [`drophammer_model::traffic::Deviation::ALL`].
+    pub frames: Vec<u64>,
+    /// Further arrivals.
+    pub copies: u64,
+    /// First arrivals of the frames in the window, by how they differed. A frame is in one of these.
+    pub first: Vec<(usize, Arrived)>,
 }
 
 /// An event as a lane carried it out.
@@ -268,7 +283,7 @@ impl Plan {
         let report = |(number, (part, lane)): (usize, (&crate::plan::Part, &&LaneState))| LaneReport {
             trial: trial.clone(),
             senders: part.generators.iter().map(PortGenerator::report).collect(),
-            groups: part.group_reports(),
+            groups: part.group_reports(&self.layout),
             flows: part.flow_reports(&self.layout),
             arrivals: part.analyzer.arrivals(),
             stale: part.analyzer.stale(),
@@ -284,8 +299,8 @@ impl Plan {
 }
 
 impl crate::plan::Part {
-    fn group_reports(&self) -> Vec<GroupReport> {
-        let deviations = self.analyzer.deviations();
+    fn group_reports(&self, layout: &Layout) -> Vec<GroupReport> {
+        let deviations = self.analyzer.deviations(|port| !layout.is_split(port));
         self.analyzer.groups().iter().zip(&deviations).map(|(group, deviations)| group.report(deviations)).collect()
     }
 
@@ -312,6 +327,7 @@ impl crate::plan::Part {
                     missing: if arrived.is_some() { Vec::new() } else { state.gaps(most) },
                     tells_all: state.tells_all(),
                     spread: analyzer.is_spread(place),
+                    deviating: if arrived.is_some() { analyzer.deviating(place) } else { None },
                     arrived,
                     elsewhere: extras.map_or(0, |f| f.elsewhere),
                     has_alternate: extras.is_some_and(FlowExtras::has_alternate),

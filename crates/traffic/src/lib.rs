@@ -2,7 +2,8 @@
 //!
 //! [`Plan`] lays a [`drophammer_model::trial::TrialSpec`] out before the trial: templates, schedules, state. [`run`]
 //! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks,
-//! except that the first frames of a flow in another encapsulation than must arrive make room for counting them.
+//! except that the first frames of a flow in another encapsulation than must arrive make room for counting them, and that flows are
+//! started and stopped ([`Live::transmit`]).
 
 pub mod analyzer;
 mod arriving;

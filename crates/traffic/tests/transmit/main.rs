@@ -1,18 +1,16 @@
 //! Flows that are started, stopped and paused while they send: what leaves is what the schedule says for the times in which they send.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod kernel;
+mod threads;
 
 use common::*;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{
-    AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, GroupCounts, Load, LoadStep, StoppedFlow, TrialResult,
-    TrialSpec,
+    AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec, Load, LoadStep, StoppedFlow, TrialResult, TrialSpec,
 };
-use drophammer_port::kernel_generator::{Stream, StreamProgress, StreamReport};
-use drophammer_port::{
-    Arrival, Batch, Clock, KernelGenerator, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock,
-    memory,
-};
+use drophammer_port::{Arrival, Clock, Port, PortError};
 use drophammer_traffic::{
     CONTINUOUS, Control, FlowSelect, Layout, Live, Neighbour, Plan, PlanError, SendFrame, Timing, Traffic, Transmit,
     TransmitAction, TransmitError, merge,
@@ -23,7 +21,6 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::thread;
 use std::time::Duration;
 
 use TransmitAction::{Pause, Resume, Start, Stop};
@@ -398,188 +395,5 @@ proptest! {
             prop_assert_eq!(bins, expected);
         }
         prop_assert_eq!(result.health.unsent, 0);
-    }
-}
-
-#[test]
-fn lanes_stop_and_start_at_the_same_instant() {
-    let range = |first: [u8; 4], count| AddressRange { first: std::net::Ipv4Addr::from(first).into(), step: 1, count };
-    let flow = |group: &str, from: usize| {
-        let ends = [range([198, 18, 0, 1], 4), range([198, 19, 0, 1], 4)];
-        FlowSpec::new(group, from, 1 - from, ends[from], ends[1 - from])
-    };
-    let flows = vec![flow("a", 0), flow("b", 0), flow("b", 1), flow("a", 1)];
-    let spec = TrialSpec { bin_s: None, ..spec("64", flows, Load::Constant { rate_pps: 20_000.0 }, 0.4) };
-    let macs = [MacAddr::local(0), MacAddr::local(1)];
-    for (queues, lanes) in [(1, 1), (1, 2), (2, 2), (2, 3)] {
-        // Rings in memory are short: where a thread was held off its processor they may have refused frames.
-        let whole = (0..50).find_map(|_| {
-            let clock = SystemClock::start();
-            let ends = memory::queues(macs, 1_500, clock, [queues; 2]);
-            let mut ports: Vec<_> = ends.into_iter().flatten().map(|p| Box::new(p) as Box<dyn Port + Send>).collect();
-            let layout = Layout::queues(&[queues as usize; 2], lanes);
-            // However far a lane falls behind it sends everything: a test's machine may be busy.
-            let mut traffic = traffic_of(&spec, layout, 60 * SECOND);
-            let live = traffic.live();
-            for (group, action, at) in [("a", Stop, 100), ("b", Pause, 150), ("b", Resume, 200), ("a", Start, 250)] {
-                live.transmit(FlowSelect::Groups(&[group]), action, Some(ms(at))).unwrap();
-            }
-            let (mut first, mut others) = (Still::default(), Vec::new());
-            others.resize_with(lanes - 1, Still::default);
-            traffic.drive_lanes(&mut ports, clock, &[], &mut first, &mut others, Instant(u64::MAX)).unwrap();
-            let result = merge(&traffic.reports());
-            // 10,000 frames a second and flow: group a for 250 ms, group b for 350 ms.
-            let intended: Vec<_> = result.groups.iter().map(|g| (g.intended, g.stopped.len())).collect();
-            assert_eq!(intended, [(5_000, 2), (7_000, 2)], "{queues} queues, {lanes} lanes");
-            assert_eq!((result.lost(), result.offered() + result.health.unsent), (0, 12_000));
-            (result.health.unsent == 0).then_some(result)
-        });
-        let result = whole.expect("one of 50 trials has all its frames");
-        for (group, frames) in result.groups.iter().zip([5_000, 7_000]) {
-            assert_eq!((group.offered, group.received), (frames, frames), "{queues} queues, {lanes} lanes");
-        }
-    }
-}
-
-/// Ends the traffic, also where a test fails.
-struct Ending(Live);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.0.end_sending();
-    }
-}
-
-#[test]
-fn another_thread_stops_and_starts_flows() {
-    let mut spec = two(true);
-    spec.duration_s = CONTINUOUS.as_secs_f64();
-    spec.bin_s = None;
-    spec.load = Load::Constant { rate_pps: 30_000.0 };
-    let macs = [MacAddr::local(0), MacAddr::local(1)];
-    let clock = SystemClock::start();
-    let mut ports = memory::pair(macs, 1_500, clock).map(|port| Box::new(port) as Box<dyn Port + Send>);
-    let mut traffic = traffic_of(&spec, Layout::round_robin(2, 2), 60 * SECOND);
-    let live = traffic.live();
-    thread::scope(|scope| {
-        let user = scope.spawn(move || {
-            let _ending = Ending(live.clone());
-            let patience = Duration::from_secs(20);
-            let counts = |flow: usize| {
-                let snapshot = live.snapshot(patience).expect("the lanes answer");
-                (snapshot.flows[&flow].offered, snapshot.flows[&flow].transmit)
-            };
-            let beyond = |flow: usize, frames: u64| while counts(flow).0 < frames {};
-            beyond(0, 100);
-            // What was due when the lane saw the command leaves yet.
-            let reaches = |flow: usize, state: Transmit| while counts(flow).1 != state {};
-            live.transmit(FlowSelect::Flows(&[0]), Stop, None).unwrap();
-            reaches(0, Transmit::Stopped);
-            let stopped_at = counts(0).0;
-            // The other one goes on.
-            beyond(1, counts(1).0 + 500);
-            assert_eq!(counts(0).0, stopped_at);
-            live.transmit(FlowSelect::All, Pause, None).unwrap();
-            reaches(1, Transmit::Paused);
-            let paused = [counts(0).0, counts(1).0];
-            assert_eq!([counts(0), counts(1)], [(paused[0], Transmit::Stopped), (paused[1], Transmit::Paused)]);
-            live.transmit(FlowSelect::All, Resume, None).unwrap();
-            live.transmit(FlowSelect::Groups(&["a"]), Start, None).unwrap();
-            beyond(0, stopped_at + 100);
-            beyond(1, paused[1] + 100);
-        });
-        let mut others = [Still::default()];
-        traffic.drive_lanes(&mut ports, clock, &[], &mut Still::default(), &mut others, Instant(u64::MAX)).unwrap();
-        user.join().unwrap();
-    });
-    let result = merge(&traffic.reports());
-    assert_eq!(
-        result.intended(),
-        result.offered() + result.health.unsent,
-        "nothing is missing but what a full ring refused"
-    );
-    assert_eq!(result.lost(), result.sum(|g| g.refused), "the links lose nothing but what they refuse");
-    assert_eq!(result.groups.iter().map(|g| g.stopped[0].stops).collect::<Vec<_>>(), [1, 1]);
-}
-
-/// A port that makes frames in the kernel, as far as it says.
-struct InKernel {
-    inner: Box<dyn Port>,
-    prepared: Rc<RefCell<u32>>,
-}
-
-impl Port for InKernel {
-    fn info(&self) -> &PortInfo {
-        self.inner.info()
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.inner.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.inner.send(frames)
-    }
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.inner.receive()
-    }
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.inner.counters()
-    }
-    fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
-        Some(self)
-    }
-}
-
-impl KernelGenerator for InKernel {
-    fn place(&mut self, _: Option<usize>, _: f64) {}
-    fn slowest_pps(&self) -> f64 {
-        0.0
-    }
-    fn longest(&self) -> usize {
-        1_514
-    }
-    fn most_flows(&self) -> usize {
-        8
-    }
-    fn prepare(&mut self, _: &Stream) -> Result<bool, PortError> {
-        *self.prepared.borrow_mut() += 1;
-        Ok(true)
-    }
-    fn start(&mut self, _: Instant) {}
-    fn progress(&self) -> Result<StreamProgress, PortError> {
-        Ok(StreamProgress::default())
-    }
-    fn give_way(&mut self) {}
-    fn stop(&mut self) -> Result<StreamReport, PortError> {
-        let (skips, lateness, bins) = (vec![], [0; 40], vec![]);
-        Ok(StreamReport { sent: 0, index: 0, skips, lateness, last_departure_ns: 0, bins })
-    }
-}
-
-#[test]
-fn the_kernel_makes_all_frames_of_a_port_or_none() {
-    for told_before in [false, true] {
-        let (mut bench, _) = joined(1, u64::MAX);
-        let prepared: Rc<RefCell<u32>> = Rc::default();
-        let in_kernel = |inner| Box::new(InKernel { inner, prepared: prepared.clone() }) as Box<dyn Port>;
-        bench.ports = bench.ports.into_iter().map(in_kernel).collect();
-        let mut traffic = on_queues(&two(true), 1);
-        if told_before {
-            traffic.transmit(FlowSelect::Groups(&["b"]), Stop, Some(ms(2))).unwrap();
-        }
-        drive(&mut bench, &mut traffic, LEAD + MS);
-        assert_eq!(*prepared.borrow(), u32::from(!told_before));
-        let told = traffic.transmit(FlowSelect::Groups(&["a"]), Pause, None);
-        if told_before {
-            // Then they are not made in the kernel, and can be stopped at any time.
-            assert_eq!(told, Ok(()));
-            drive(&mut bench, &mut traffic, u64::MAX);
-            let result = merge(&traffic.reports());
-            whole(&result, 0, 100);
-            whole(&result, 1, 100);
-            assert_eq!(result.health.kernel_generators, 0);
-        } else {
-            assert_eq!(told, Err(TransmitError::InKernel { flow: 0, group: "a".into() }));
-            assert!(told.unwrap_err().to_string().contains("before the traffic starts"));
-        }
     }
 }

@@ -18,7 +18,7 @@ use drophammer_lab::Lab;
 use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
-use drophammer_methods::{METHODS, Method, TestError};
+use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::Outcome;
@@ -113,6 +113,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         number: 0,
         turn: 0,
         elapsed: BTreeMap::new(),
+        highest: HighestLoads::default(),
     };
     runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment, unwatched))))?;
     let ended = runner.all();
@@ -220,6 +221,8 @@ struct Runner<'a> {
     turn: usize,
     /// What a test took on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
+    /// What the tester could not offer to one DUT it offers to none after it.
+    highest: HighestLoads,
     tally: Tally,
 }
 
@@ -405,6 +408,7 @@ impl Runner<'_> {
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
         setup.flows = suite.flows.clone();
+        setup.known().highest = self.highest.clone();
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
@@ -444,6 +448,7 @@ impl Runner<'_> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
+            self.highest = setup.known().highest.clone();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             outcome.verdicts.extend(verdicts(test, &outcome, &status));

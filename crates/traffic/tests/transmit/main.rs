@@ -328,8 +328,7 @@ fn carried_out(spec: &TrialSpec, queues: usize, lose: u64, commands: &[Told]) ->
         }
     }
     drive(&mut bench, &mut traffic, u64::MAX);
-    let notes = notes.borrow().clone();
-    (merge(&traffic.reports()), notes)
+    (merge(&traffic.reports()), notes.take())
 }
 
 proptest! {
@@ -351,8 +350,7 @@ proptest! {
             prop_assume!(plan.is_ok());
             let mut traffic = Traffic::new(plan.unwrap());
             drive(&mut bench, &mut traffic, u64::MAX);
-            let notes = notes.borrow().clone();
-            notes
+            notes.take()
         };
         let (result, departed) = carried_out(&spec, queues, lose, &commands);
         // In order of time; of those at one instant the timed ones were given first.

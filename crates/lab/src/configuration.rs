@@ -7,6 +7,9 @@ use drophammer_model::role::{RouterRole, StaticRoute};
 use drophammer_model::suite::DutConfig;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Parameter: the user's file, taken as it is.
@@ -46,6 +49,12 @@ pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, 
             render_as(&file.display().to_string(), &text, &dut.name, role).map(Some)
         }
     }
+}
+
+/// Writes a file that only this user may read.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", path))
 }
 
 fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {

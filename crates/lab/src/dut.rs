@@ -5,7 +5,7 @@ use crate::process::Daemon;
 use crate::router;
 use crate::topology::Topology;
 use crate::wait::{self, Look};
-use crate::{Lab, LabError, bgp, kinds, probe};
+use crate::{Lab, LabError, bgp, configuration, kinds, probe};
 use drophammer_model::capabilities::{Capabilities, Vlans};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
@@ -13,9 +13,6 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -282,9 +279,7 @@ impl NamespaceDut {
             return Ok(work_dir.to_path_buf());
         }
         for (name, text) in &whole {
-            let path = state.join(name);
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-            file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", &path))?;
+            configuration::write_private(&state.join(name), text)?;
         }
         Ok(state.to_path_buf())
     }

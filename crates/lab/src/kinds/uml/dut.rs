@@ -6,8 +6,7 @@ use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
 use crate::topology::tester_interface;
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Netns, bgp, probe};
-use crate::{confine, cpu};
+use crate::{Dut, Lab, LabError, Netns, bgp, configuration, confine, cpu, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -38,6 +37,8 @@ pub(super) struct Boot<'a> {
     /// In MiB.
     pub(super) memory: u64,
     pub(super) job: Job,
+    /// Its configuration files without secrets, to be kept.
+    pub(super) kept: Vec<(String, String)>,
 }
 
 /// A guest that is up.
@@ -83,10 +84,10 @@ impl UmlDut {
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
         let mut config = BTreeMap::new();
-        for (name, text) in &job.files {
-            let path = work_dir.join(name);
-            fs::write(&path, text).map_err(LabError::file("write", &path))?;
-            config.insert(name.clone(), text.clone());
+        for (name, text) in boot.kept {
+            let path = work_dir.join(&name);
+            fs::write(&path, &text).map_err(LabError::file("write", &path))?;
+            config.insert(name, text);
         }
         // A copy in a folder that the guest sees, whatever becomes of the program's own file.
         let (init, told) = (state.join("init"), state.join("job.json"));
@@ -94,7 +95,7 @@ impl UmlDut {
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(LabError::file("protect", &init))?;
         let text =
             serde_json::to_string_pretty(job).map_err(|e| LabError::file("write", &told)(std::io::Error::from(e)))?;
-        fs::write(&told, text).map_err(LabError::file("write", &told))?;
+        configuration::write_private(&told, &text)?;
 
         let tester = Netns::tester(shared)?;
         let ports = job.role.interfaces.len();

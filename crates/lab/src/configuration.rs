@@ -51,6 +51,25 @@ pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, 
     }
 }
 
+/// Writes configuration files, `(name, text)`: what may be `shown` to `work_dir`, and `whole` where it differs to `state`, which goes with
+/// the lab. Returns the folder that has them whole.
+pub(crate) fn store(
+    work_dir: &Path,
+    state: &Path,
+    shown: &[(String, String)],
+    whole: &[(String, String)],
+) -> Result<PathBuf, LabError> {
+    for (name, text) in shown {
+        let path = work_dir.join(name);
+        std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
+    }
+    if whole == shown {
+        return Ok(work_dir.to_path_buf());
+    }
+    whole.iter().try_for_each(|(name, text)| write_private(&state.join(name), text))?;
+    Ok(state.to_path_buf())
+}
+
 /// Writes a file that only this user may read.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);

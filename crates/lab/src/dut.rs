@@ -253,19 +253,9 @@ impl NamespaceDut {
         self.topology.netns()
     }
 
-    /// Stores configuration files, `(name, text)`, with the record and in `work_dir`.
-    pub(crate) fn keep(&mut self, work_dir: &Path, files: &[(String, String)]) -> Result<(), LabError> {
-        for (name, text) in files {
-            let path = work_dir.join(name);
-            std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
-            self.record.config.insert(name.clone(), text.clone());
-        }
-        Ok(())
-    }
-
     /// Keeps the files that `render` makes of a role, without what is secret in it. Returns the folder where daemons find them as they
     /// are: the same, or `state` where a file has a secret, which goes with the lab.
-    pub(crate) fn keep_but_secrets(
+    pub(crate) fn keep(
         &mut self,
         work_dir: &Path,
         state: &Path,
@@ -273,15 +263,9 @@ impl NamespaceDut {
         render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
     ) -> Result<PathBuf, LabError> {
         let shown = render(&role.without_secrets())?;
-        self.keep(work_dir, &shown)?;
-        let whole = render(role)?;
-        if whole == shown {
-            return Ok(work_dir.to_path_buf());
-        }
-        for (name, text) in &whole {
-            configuration::write_private(&state.join(name), text)?;
-        }
-        Ok(state.to_path_buf())
+        let folder = configuration::store(work_dir, state, &shown, &render(role)?)?;
+        self.record.config.extend(shown);
+        Ok(folder)
     }
 
     /// Starts a daemon in the DUT's namespace, on the DUT's processor.

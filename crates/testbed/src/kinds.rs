@@ -16,7 +16,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
-        bgp_protection: false,
+        bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
         mpls: true,

@@ -82,7 +82,7 @@ impl DutKind for OpenBgpd {
         };
         // The bed and the tests reach the networks behind the ports as with every other kind.
         router.netns().ip(&router::route_lines(role))?;
-        router.keep(work_dir, &files(&role.without_secrets())?)?;
+        router.keep(work_dir, &state, role, &files)?;
         // It refuses a file that others may read.
         let config = state.join("bgpd.conf");
         let (_, text) = files(role)?.pop().expect("bgpd.conf is the last of its files");
@@ -151,6 +151,7 @@ mod tests {
         let text = configuration::render(TEMPLATE, "obgpd", &role).unwrap();
         assert_eq!(text.matches("\ttcp md5sig password \"sesame\"\n").count(), 4);
         assert_eq!(text.matches("\tttl-security yes\n").count(), 4);
+        assert!(!text.contains("local-address"), "with one its listening sockets get no key: {text}");
         let kept = configuration::render(TEMPLATE, "obgpd", &role.without_secrets()).unwrap();
         assert!(!kept.contains("sesame") && kept.contains("password \"<secret>\"\n"), "{kept}");
     }

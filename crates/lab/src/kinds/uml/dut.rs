@@ -83,12 +83,7 @@ impl UmlDut {
         let shared = lab.shared();
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
-        let mut config = BTreeMap::new();
-        for (name, text) in boot.kept {
-            let path = work_dir.join(&name);
-            fs::write(&path, &text).map_err(LabError::file("write", &path))?;
-            config.insert(name, text);
-        }
+        configuration::store(work_dir, work_dir, &boot.kept, &boot.kept)?;
         // A copy in a folder that the guest sees, whatever becomes of the program's own file.
         let (init, told) = (state.join("init"), state.join("job.json"));
         fs::copy("/proc/self/exe", &init).map_err(LabError::file("write", &init))?;
@@ -122,7 +117,7 @@ impl UmlDut {
                  the tester's interfaces",
                 boot.memory
             ),
-            config,
+            config: boot.kept.into_iter().collect(),
             ..DutRecord::default()
         };
         let interfaces = (0..ports).map(interface).collect();

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{cell, read_suite, rows, with_bed};
+use drophammer_lab::Dut as _;
 use drophammer_methods::METHODS;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::Instant;
@@ -67,7 +68,7 @@ fn each_fault_has_its_parameter() {
         hold_silence: true,
     };
     assert_eq!(simulated::config(&suite.duts[0], &suite.ports, 1).faults.bgp, expected);
-    assert!(parts.record.config["reference.txt"].contains("asn: 65000"));
+    assert!(parts.device.record().config["reference.txt"].contains("asn: 65000"));
     parts.reference.set_link(Instant(1), 1, false);
     assert_eq!(parts.reference.truth().bgp.sessions, 0);
 }
@@ -113,6 +114,6 @@ fn sessions_come_up_where_both_sides_have_the_same_protection() {
         let mut config = simulated::config(&suite.duts[0], &suite.ports, 1);
         config.bgp.as_mut().unwrap().protection = same;
         let parts = simulated::build_with(config, &suite.duts[0], &suite.ports, 1).unwrap();
-        assert!(!parts.record.config["reference.txt"].contains("4711"), "{case}: the record shows the key");
+        assert!(!parts.device.record().config["reference.txt"].contains("4711"), "{case}: the record shows the key");
     }
 }

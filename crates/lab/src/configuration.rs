@@ -26,7 +26,7 @@ pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
 );
 
 /// Does the DUT have a configuration of the user's? What it then routes is the user's business.
-pub(crate) fn is_own(dut: &DutConfig) -> bool {
+pub fn is_own(dut: &DutConfig) -> bool {
     dut.params.text(CONFIG.key).is_some() || dut.params.text(TEMPLATE.key).is_some()
 }
 

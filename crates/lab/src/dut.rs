@@ -108,7 +108,7 @@ pub struct TesterInterface {
     pub dut_mac: Option<[u8; 6]>,
 }
 
-/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What a DUT cannot tell has a
+/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What a DUT does not know has a
 /// default that says so.
 pub trait Dut {
     /// The tester's interfaces in the order of the suite's ports; none in virtual time.
@@ -116,19 +116,19 @@ pub trait Dut {
         &[]
     }
 
-    /// Kind, version, confinement and configuration; `ports` is left empty for whoever opens the ports.
+    /// Kind, version, confinement and configuration, without secrets. `ports` is empty: it is filled in where the ports are opened.
     fn record(&self) -> DutRecord;
 
-    /// Is it still alive?
+    /// Is it still alive? A simulated DUT always is.
     ///
     /// # Errors
     /// [`LabError::DaemonDied`] with exit status and last log lines, [`LabError::Command`].
     fn check(&mut self) -> Result<(), LabError>;
 
-    /// It has been found to forward. What it keeps back until then begins now: the faults of a simulated device.
+    /// It has been found to forward. The faults of a simulated device begin now.
     ///
     /// # Errors
-    /// What it says against that.
+    /// Faults that the device refuses.
     fn forwards(&mut self) -> Result<(), LabError> {
         Ok(())
     }
@@ -159,11 +159,11 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// All BGP sessions have been ended by their peers: whatever makes it wait before it takes new ones is lifted, as sessions are
-    /// to be cleared between tests (RFC 7747 section 4.7).
+    /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
+    /// tests (RFC 7747 section 4.7).
     ///
     /// # Errors
-    /// Those of telling it.
+    /// Those of its control program.
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         Ok(())
     }

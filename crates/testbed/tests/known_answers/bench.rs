@@ -142,12 +142,13 @@ impl Bench<'_> {
         let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
         session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
         let mut observer = Nobody;
-        let shared = &mut Shared(device.clone());
-        let mut bed = TestSetup::new(&dut.name, ports, rig, shared, &mut session, &mut observer);
+        let mut shared = Shared(device.clone());
+        let mut bed = TestSetup::new(&dut.name, ports, rig, &mut shared, &mut session, &mut observer);
         bed.await_forwarding(&[Family::Ipv4, Family::Ipv6]).map_err(|e| e.to_string())?;
         let mut up = Up { bed, device: device.clone(), earlier: Vec::new(), links: self.links };
         let result = use_it(&mut up).and_then(|()| device.borrow_mut().check().map_err(text));
         drop(up);
+        drop(shared);
         let device = Rc::into_inner(device).ok_or("the device is still in use")?.into_inner();
         result.and(Box::new(device).take_down().map_err(text))
     }

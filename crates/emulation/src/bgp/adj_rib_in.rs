@@ -147,7 +147,7 @@ impl Judged {
         }
         self.reach = update.reach.is_some();
         // Without a route what is mandatory was not looked for.
-        let announces = update.reach.is_some() || update.announced().next().is_some();
+        let announces = update.reach.is_some() || update.announces();
         self.whole = update.treatment == Treatment::Whole && update.unreach.is_none() && announces;
     }
 
@@ -246,7 +246,9 @@ impl AdjRibIn {
             return Ok(());
         }
         // Of a route that a message has both ways the announcement counts (RFC 4271 section 4.3).
-        update.withdrawn().for_each(|route| self.withdrawn(now, &route));
+        if update.withdraws() {
+            update.withdrawn().for_each(|route| self.withdrawn(now, &route));
+        }
         self.judged.look(&update, context);
         for route in update.announced() {
             self.announced(now, &route, body, Some(&update), &context);

@@ -133,7 +133,7 @@ impl Routes {
     #[inline]
     pub fn group_of(&self, i: u32) -> u32 {
         match self {
-            Routes::Range(range) => range.attributes.routes_per_group.group_of(i),
+            Routes::Range(range) => range.group_of(i),
             Routes::Table(table) => table.group_of(i),
         }
     }

@@ -94,10 +94,20 @@ pub struct RouteRange {
     pub(super) family: Family,
     pub(super) count: u32,
     pub(super) attributes: AttributePattern,
+    /// The size of groups that have one size.
+    group_size: Divisor,
     /// The permutation of the scattered order.
     pub(super) scattered: Affine,
     arrangement: Arrangement,
     layout: Layout,
+}
+
+/// The size of all groups, or 1.
+fn divisor(sizes: GroupSizes) -> Divisor {
+    Divisor::new(match sizes {
+        GroupSizes::Fixed(size) => size,
+        GroupSizes::Internet => 1,
+    })
 }
 
 /// What an order needs beside the layout.
@@ -176,6 +186,7 @@ impl RouteRange {
             family,
             count,
             attributes,
+            group_size: divisor(attributes.routes_per_group),
             scattered: Affine::new(count, 0),
             arrangement: Arrangement::Scattered,
             layout: Layout::Uniform { length, step: Divisor::new(step), pieces },
@@ -199,6 +210,7 @@ impl RouteRange {
             family,
             count,
             attributes: AttributePattern::internet(seed),
+            group_size: divisor(GroupSizes::Internet),
             scattered: Affine::new(count, mix(seed)),
             arrangement: Arrangement::Scattered,
             layout: Layout::Internet(Internet::new(family, count, seed)?),
@@ -228,6 +240,7 @@ impl RouteRange {
             Description::Internet { routes_per_group, .. } => *routes_per_group = sizes,
         }
         self.attributes.routes_per_group = sizes;
+        self.group_size = divisor(sizes);
         // The clustered order follows the groups.
         self.in_order(order)
     }
@@ -236,6 +249,15 @@ impl RouteRange {
     pub fn order(&self) -> Order {
         let (Description::Uniform { order, .. } | Description::Internet { order, .. }) = &self.description;
         *order
+    }
+
+    /// Group of route `i`.
+    #[inline]
+    pub(super) fn group_of(&self, i: u32) -> u32 {
+        match self.attributes.routes_per_group {
+            GroupSizes::Fixed(_) => self.group_size.div_rem(i.into()).0 as u32,
+            sizes @ GroupSizes::Internet => sizes.group_of(i),
+        }
     }
 
     /// Prefix of route `i`.

@@ -186,6 +186,7 @@ pub struct Unreadable;
 
 impl<'a> Routes<'a> {
     /// Routes of `family`; `None` where it is not known.
+    #[inline]
     pub fn new(family: AfiSafi, path_ids: bool, bytes: &'a [u8]) -> Option<Routes<'a>> {
         let width = family.address_bits().filter(|_| super::is_known(family))?;
         Some(Routes { family, width, path_ids, rest: bytes })
@@ -207,8 +208,8 @@ impl<'a> Routes<'a> {
     }
 
     /// Can all of them be read?
+    #[inline]
     pub fn are_readable(&self) -> bool {
-        let mut all = self.clone();
         if !self.path_ids && !self.family.is_labelled() {
             // The common case, by lengths alone.
             let mut rest = self.rest;
@@ -221,7 +222,7 @@ impl<'a> Routes<'a> {
             }
             return true;
         }
-        all.all(|route| route.is_ok())
+        self.clone().all(|route| route.is_ok())
     }
 
     #[inline]

@@ -167,6 +167,12 @@ pub fn reach_between<'a>(body: &'a [u8], context: &Context, around: [&[u8]; 2]) 
     if fits { Multiprotocol::read(&attribute, context) } else { None }
 }
 
+/// Are there routes of a known family?
+#[inline]
+fn has_routes(multiprotocol: Option<&Multiprotocol<'_>>) -> bool {
+    multiprotocol.and_then(|m| m.routes.as_ref()).is_some_and(|routes| !routes.is_empty())
+}
+
 fn reset(subcode: u8, data: &[u8]) -> Notification {
     Notification::new(code::UPDATE, subcode, data)
 }
@@ -339,6 +345,21 @@ impl<'a> Update<'a> {
         };
         *(if attribute.kind == kind::MP_REACH_NLRI { &mut self.reach } else { &mut self.unreach }) = Some(all);
         Ok(())
+    }
+
+    /// Are routes announced? Not where they count as withdrawn.
+    #[inline]
+    pub fn announces(&self) -> bool {
+        self.treatment != Treatment::TreatAsWithdraw && (!self.announced.is_empty() || has_routes(self.reach.as_ref()))
+    }
+
+    /// Are routes withdrawn, or do some count as such?
+    #[inline]
+    pub fn withdraws(&self) -> bool {
+        let reached = || !self.announced.is_empty() || has_routes(self.reach.as_ref());
+        !self.withdrawn.is_empty()
+            || has_routes(self.unreach.as_ref())
+            || (self.treatment == Treatment::TreatAsWithdraw && reached())
     }
 
     /// Routes that are announced; none where they count as withdrawn.

@@ -37,6 +37,7 @@ fn with(other: &[u8]) -> Vec<u8> {
 fn judged(body: &[u8], context: &Context) -> Result<(Treatment, Option<u8>), (u8, u8)> {
     let update = Update::parse(body, context).map_err(|n| (n.code, n.subcode))?;
     let routes = (update.announced().count(), update.withdrawn().count());
+    assert_eq!((update.announces(), update.withdraws()), (routes.0 > 0, routes.1 > 0));
     match update.treatment {
         Treatment::TreatAsWithdraw => assert_eq!(routes.0, 0),
         _ => assert_eq!(routes, (1, 0)),
@@ -256,6 +257,7 @@ proptest! {
             let update = Update::parse(message.body, &context).unwrap();
             prop_assert_eq!(update.treatment, Treatment::Whole, "{:?}", update.fault);
             let (come, gone): (Vec<_>, Vec<_>) = (update.announced().collect(), update.withdrawn().collect());
+            prop_assert_eq!((update.announces(), update.withdraws()), (!come.is_empty(), !gone.is_empty()));
             let (some, none) = if withdraw { (gone, come) } else { (come, gone) };
             prop_assert!(none.is_empty() && some.len() as u32 == packed.routes);
             prop_assert!(some.iter().all(|r| r.path_id == path_id && r.family == family));
@@ -293,6 +295,7 @@ proptest! {
         let context = Context { four_octet_as, ibgp, path_ids: PathIds::of([AfiSafi::VPNV4]) };
         if let Ok(update) = Update::parse(&bytes, &context) {
             let (come, gone) = (update.announced().count(), update.withdrawn().count());
+            prop_assert_eq!((update.announces(), update.withdraws()), (come > 0, gone > 0));
             prop_assert!(come == 0 || update.treatment != Treatment::TreatAsWithdraw);
             prop_assert!(update.end_of_rib().is_none() || come + gone == 0);
         }

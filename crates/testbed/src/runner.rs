@@ -24,6 +24,7 @@ use drophammer_model::environment::Environment;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
+use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
@@ -186,6 +187,23 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     }
     let turns = suite.rounds as usize * suite.duts.len();
     (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
+}
+
+/// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large
+/// configurations take longer.
+const AROUND_TESTS: Duration = Duration::from_secs(3);
+
+/// How long a suite takes, estimated from its parameters: a search may need fewer or more trials.
+pub fn estimate(suite: &Suite) -> Duration {
+    let turns = suite.rounds * suite.duts.len() as u32;
+    plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * turns
+}
+
+/// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
+pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
+    let round = estimate(&Suite { rounds: 1, ..suite.clone() });
+    let fit = time.as_secs_f64() / round.as_secs_f64().max(1e-3);
+    (fit as u32).clamp(least, MAX_ROUNDS as u32)
 }
 
 /// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn

@@ -6,7 +6,7 @@ use crate::columns;
 use crate::parameters::{
     AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
-use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE};
+use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
 use crate::route_tests::CONFORMANT;
 use crate::table::TableSpec;
@@ -82,7 +82,7 @@ impl Method for ForwardingRate {
         let repeats = REPEATS.get(params);
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let limits = pattern.limits(bed);
-            let mut limit = limits.line;
+            let mut limit = bed.known().highest.maximum.get(&pattern.key()).copied().unwrap_or(limits.line);
             let mut retreats = 0;
             let mut results: Vec<TrialResult> = Vec::new();
             let mut stopped = Ok(());
@@ -97,11 +97,14 @@ impl Method for ForwardingRate {
                 let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
                 match bed.trial(&spec) {
                     Ok(result) => results.push(result),
-                    Err(TestError::Unfit(_)) if retreats < RETREATS => {
+                    Err(TestError::Unfit(why)) if retreats < RETREATS => {
                         retreats += 1;
                         // Line rate itself may be far beyond what the tester ever offers.
                         let highest = limits.ceiling.map_or(limit, |c| FrameRate(c.pps().min(limit.pps())));
                         limit = highest.scaled(RETREAT);
+                        if load_was_too_high(&why) {
+                            bed.known().highest.maximum.insert(pattern.key(), limit);
+                        }
                         // Trials of another load are no repetitions of these.
                         results.clear();
                         continue;
@@ -116,17 +119,18 @@ impl Method for ForwardingRate {
                     break;
                 }
             }
-            if retreats > 0 {
+            let retreated = limit.pps() < limits.line.pps();
+            if retreated {
                 note_of(outcome, pattern, format!("the tester cannot offer more than {limit} per port validly"));
             }
             let rates: Vec<f64> = results.iter().map(|r| r.forwarding_rate().pps()).collect();
             let Some((least, most)) = extremes(&rates) else { return stopped };
             let average = mean(&rates);
             let offered_loads: Vec<f64> = results.iter().map(|r| r.offered_load().pps()).collect();
-            let near_limit = retreats > 0 && average >= TESTER_LIMITED_SHARE * limit.pps();
+            let near_limit = retreated && average >= TESTER_LIMITED_SHARE * limit.pps();
             let tester_limited = near_limit || limits.tester_limited(FrameRate(average));
             let mut marks = Vec::new();
-            if retreats > 0 {
+            if retreated {
                 marks.push("the tester could not offer line rate validly".to_owned());
             }
             if tester_limited {
@@ -159,7 +163,8 @@ impl Method for ForwardingRate {
             BARS.curve(outcome, "forwarded", bar(average, Some((least, most))));
             let key = format!("forwarding_rate_{}_pps", pattern.size);
             let title = format!("Forwarding rate at maximum load, {}", pattern.size_text());
-            outcome.ranks.push(RankFigure { tester_limited, ..higher(key, title, "fps", Some(average)) });
+            let load_pps = Some(limit.pps());
+            outcome.ranks.push(RankFigure { tester_limited, load_pps, ..higher(key, title, "fps", Some(average)) });
             stopped
         })
     }

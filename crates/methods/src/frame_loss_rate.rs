@@ -140,6 +140,7 @@ impl Method for FrameLossRate {
                     let title = format!("Frame loss at the highest load, {}", pattern.size_text());
                     outcome.ranks.push(RankFigure {
                         tester_limited: limits.below_line() && result.lost() == 0,
+                        load_pps: Some(rate_pps),
                         ..lower_by_difference(key, title, "%", Some(loss), LEAST_LOSS_PERCENT)
                     });
                 }

@@ -7,12 +7,14 @@ use crate::Method;
 use crate::columns;
 use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, lower, mean, median, note, note_unfit, percent_of, trials, xy};
+use crate::report::{
+    PlotSpec, for_each_size, loss_percent, lower, mean, median, note, note_unfit, percent_of, trials, xy,
+};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::latency::PERCENTILES;
-use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -26,21 +28,29 @@ pub struct Latency;
 
 const LOADS: Param<Vec<Percent>> =
     Param::new("loads", "[10, 50, 90, 100]", "[10, 50, 90, 100]", "loads in % of the throughput of the frame size");
+const COMPARE_AT: Param<Option<FrameRate>> = Param::optional(
+    "compare_at",
+    "one more load, in fps per sending port, at which routers are compared; without it they are compared at about 50 % of their own \
+     throughput if that is the same load for all",
+);
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "120 s", "length of a trial (RFC 2544 section 26.2: 120 s)");
 const REPEATS: Param<u32> =
     Param::new("repeats", "1", "20", "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)");
+
+/// A load at which more than this share of the frames is lost is more than the router carries.
+const OVERLOADED_PERCENT: f64 = 1.0;
 
 static SPEC: TestSpec = TestSpec {
     name: "latency",
     title: "Latency",
     summary: "latency of every frame at shares of the throughput: minimum, median, percentiles, maximum",
     source: "RFC 8219 section 7.2, RFC 2544 section 26.2",
-    params: params![&TRAFFIC, &[LOADS.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
+    params: params![&TRAFFIC, &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
     figures: &[
         FigureSpec {
             key: "latency_{size}_median_us",
-            help: "typical latency (median) in µs at the load nearest to 50 % of the throughput",
+            help: "typical latency (median) in µs at `compare_at`, or without it at the load nearest to 50 % of the throughput",
         },
         FigureSpec { key: "latency_{size}_p99_9_us", help: "99.9th percentile of latency in µs at the same load" },
     ],
@@ -52,7 +62,7 @@ columns! {
     struct LatencyRow {
         frame_size: PacketSize = "Frame size",
         flows: String = "Flows",
-        load_percent: f64 = "Load, of throughput" ["%"],
+        load_percent: Option<f64> = "Load, of throughput" ["%"],
         load_pps: f64 = "Load" ["fps"],
         offered_load_pps: f64 = "Offered load" ["fps"],
         min_us: Option<f64> = "Minimum" ["µs"],
@@ -115,7 +125,7 @@ impl Method for Latency {
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
         let loads: Vec<f64> = LOADS.get(params).into_iter().map(|load| load.0).collect();
-        prepare(outcome, &loads);
+        prepare(outcome, &loads, COMPARE_AT.get(params));
         let repeats = REPEATS.get(params);
         if repeats > 1 {
             note(
@@ -124,36 +134,38 @@ impl Method for Latency {
             );
         }
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
+            let throughput = known_throughput(bed, pattern, params, outcome)?;
+            let steps = steps(&loads, COMPARE_AT.get(params), throughput);
+            if steps.is_empty() {
                 return Err(TestError::NotApplicable("no throughput was found to take loads from".into()));
-            };
+            }
             let (mut measured, mut unfit) = (0, Vec::new());
-            for (at, percent) in loads.iter().enumerate() {
-                let rate = throughput.scaled(percent / 100.0);
-                let step = index * loads.len() as u32 + at as u32;
-                let what = format!("latency, {} at {percent} %", pattern.size_text());
-                bed.progress(&what, step, (FRAME_SIZES.get(params).len() * loads.len()) as u32);
+            for (at, step) in steps.iter().enumerate() {
+                let rate = step.rate;
+                let number = index * steps.len() as u32 + at as u32;
+                let what = format!("latency, {} at {}", pattern.size_text(), step.label);
+                bed.progress(&what, number, (FRAME_SIZES.get(params).len() * steps.len()) as u32);
                 let mut results = Vec::new();
                 let stopped = (0..repeats).try_for_each(|repeat| {
-                    let purpose = format!("latency {}: {percent} % of throughput, trial {}", pattern.size, repeat + 1);
+                    let purpose = format!("latency {}: {}, trial {}", pattern.size, step.purpose(), repeat + 1);
                     let duration_s = TRIAL_DURATION.seconds(params);
                     let load = Load::Constant { rate_pps: rate.pps() };
                     let spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
                     results.push(bed.trial(&spec)?);
                     bed.settle(PAUSE.get(params))
                 });
-                write(outcome, pattern, *percent, rate, &results, f64::from(step));
+                write(outcome, pattern, step, &results, f64::from(number));
                 match stopped {
                     Err(TestError::Unfit(why)) => {
-                        let what = format!("{percent} % left out or cut short,");
+                        let what = format!("{} left out or cut short,", step.label);
                         note_unfit(outcome, pattern, &what, rate, &why);
                         unfit.push(why.join("; "));
                     }
                     other => other?,
                 }
                 measured += results.len();
-                if Some(at) == middle(&loads) && !results.is_empty() {
-                    rank(outcome, pattern, &results);
+                if step.compared && !results.is_empty() {
+                    rank(outcome, pattern, rate, &results);
                 }
             }
             if measured == 0 { Err(TestError::Unfit(unfit)) } else { Ok(()) }
@@ -165,8 +177,7 @@ impl Method for Latency {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trials =
-            LOADS.get(params).len() as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.2))
     }
 
@@ -190,11 +201,61 @@ fn middle(loads: &[f64]) -> Option<usize> {
     (0..loads.len()).min_by(|a, b| (loads[*a] - 50.0).abs().total_cmp(&(loads[*b] - 50.0).abs()))
 }
 
-/// Works on the plot of percentiles at a load in % of the throughput.
-fn with_percentiles(percent: f64, work: impl FnOnce(PlotSpec<'_>)) {
+/// Number of loads of each size.
+fn loads_of(params: &Params) -> usize {
+    LOADS.get(params).len() + usize::from(COMPARE_AT.get(params).is_some())
+}
+
+/// A load.
+struct Step {
+    rate: FrameRate,
+    /// In per cent of the throughput, where that is known.
+    percent: Option<f64>,
+    /// For people: `50 %`, `100 kfps`.
+    label: String,
+    /// Was it asked for as a share of the throughput?
+    share: bool,
+    /// Are routers compared at it?
+    compared: bool,
+}
+
+impl Step {
+    fn purpose(&self) -> String {
+        if self.share { format!("{} of throughput", self.label) } else { self.label.clone() }
+    }
+
+    /// Works on the plot of percentiles at this load.
+    fn with_percentiles(&self, work: impl FnOnce(PlotSpec<'_>)) {
+        with_percentiles(self.share.then_some(self.percent).flatten(), &self.purpose(), work);
+    }
+}
+
+/// The loads of one size. Those that are shares of the throughput are left out where none was found.
+fn steps(loads: &[f64], compare_at: Option<FrameRate>, throughput: Option<FrameRate>) -> Vec<Step> {
+    let share = |(at, percent): (usize, &f64)| {
+        throughput.map(|throughput| Step {
+            rate: throughput.scaled(percent / 100.0),
+            percent: Some(*percent),
+            label: format!("{percent} %"),
+            share: true,
+            compared: compare_at.is_none() && Some(at) == middle(loads),
+        })
+    };
+    let common = compare_at.map(|rate| Step {
+        rate,
+        percent: throughput.filter(|t| t.pps() > 0.0).map(|t| rate.pps() / t.pps() * 100.0),
+        label: rate.to_string(),
+        share: false,
+        compared: true,
+    });
+    loads.iter().enumerate().filter_map(share).chain(common).collect()
+}
+
+/// Works on the plot of percentiles at a load: a share of the throughput in per cent, or the one at which routers are compared.
+fn with_percentiles(percent: Option<f64>, load: &str, work: impl FnOnce(PlotSpec<'_>)) {
     work(PlotSpec {
-        key: &format!("latency_percentiles_{percent}"),
-        title: &format!("Latency by percentile at {percent} % of throughput"),
+        key: &percent.map_or("latency_percentiles_compared".into(), |p| format!("latency_percentiles_{p}")),
+        title: &format!("Latency by percentile at {load}"),
         kind: PlotKind::Percentiles,
         x: "percentile",
         y: "latency, µs",
@@ -202,11 +263,14 @@ fn with_percentiles(percent: f64, work: impl FnOnce(PlotSpec<'_>)) {
     });
 }
 
-fn prepare(outcome: &mut Outcome, loads: &[f64]) {
+fn prepare(outcome: &mut Outcome, loads: &[f64], compare_at: Option<FrameRate>) {
     TABLE.begin(outcome);
     RANGES.begin(outcome);
     for load in loads {
-        with_percentiles(*load, |plot| plot.begin(outcome));
+        with_percentiles(Some(*load), &format!("{load} % of throughput"), |plot| plot.begin(outcome));
+    }
+    if let Some(rate) = compare_at {
+        with_percentiles(None, &rate.to_string(), |plot| plot.begin(outcome));
     }
     note(
         outcome,
@@ -217,7 +281,7 @@ fn prepare(outcome: &mut Outcome, loads: &[f64]) {
     note(outcome, "Loads are frames per second per sending port.");
 }
 
-fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate, results: &[TrialResult], x: f64) {
+fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[TrialResult], x: f64) {
     let Some(first) = results.first() else { return };
     let offered = mean(&results.iter().map(|r| r.offered_load().pps()).collect::<Vec<_>>());
     for group in first.groups.iter().map(|g| g.group.clone()) {
@@ -232,8 +296,8 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate
             LatencyRow {
                 frame_size: pattern.size.clone(),
                 flows: group.clone(),
-                load_percent: percent,
-                load_pps: rate.pps(),
+                load_percent: step.percent,
+                load_pps: step.rate.pps(),
                 offered_load_pps: offered,
                 min_us: figures.as_ref().map(|f| f.min),
                 p50_us: at(50.0),
@@ -252,12 +316,12 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate
         // One group needs no name: all frames are in it.
         let name =
             if first.groups.len() > 1 { format!("{}, {group}", pattern.size_text()) } else { pattern.size_text() };
-        let label = Some(format!("{} at {percent} %", pattern.size));
+        let label = Some(format!("{} at {}", pattern.size, step.label));
         let range = Some((figures.min, figures.max));
         let series = if first.groups.len() > 1 { group.as_str() } else { "latency" };
         RANGES.curve(outcome, series, Point { x, y: figures.mean, label, range, trial: None });
         // The axis of nines has no place for 100 %; the maximum is in the table.
-        with_percentiles(percent, |plot| {
+        step.with_percentiles(|plot| {
             for (p, us) in figures.percentiles.iter().filter(|(p, _)| *p < 100.0) {
                 plot.curve(outcome, &name, xy(*p, *us));
             }
@@ -265,7 +329,10 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, percent: f64, rate: FrameRate
     }
 }
 
-fn rank(outcome: &mut Outcome, pattern: &Pattern, results: &[TrialResult]) {
+/// The figures by which routers are compared. At a load at which a router loses frames, the latency of those that arrive is that of full
+/// queues: it has none.
+fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult]) {
+    let overloaded = loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT);
     let groups: Vec<String> =
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
     let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();
@@ -274,7 +341,9 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, results: &[TrialResult]) {
     {
         // Of several groups the slowest counts.
         let value = figures.iter().filter_map(|f| f.percentile(percentile)).max_by(f64::total_cmp);
+        let value = value.filter(|_| !overloaded);
         let title = format!("{title}, {}", pattern.size_text());
-        outcome.ranks.push(lower(format!("latency_{}_{key}_us", pattern.size), title, "µs", value));
+        let figure = lower(format!("latency_{}_{key}_us", pattern.size), title, "µs", value);
+        outcome.ranks.push(RankFigure { load_pps: Some(rate.pps()), ..figure });
     }
 }

@@ -43,7 +43,7 @@ pub mod throughput_search;
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
-pub use testbed::{Known, PortView, TestError, Testbed};
+pub use testbed::{HighestLoads, Known, PortView, TestError, Testbed};
 
 use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::TestSpec;

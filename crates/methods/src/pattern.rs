@@ -4,6 +4,7 @@
 use crate::parameters::{DIRECTION, DRAIN, FAMILIES};
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
+use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::pattern::{Direction, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
@@ -22,6 +23,11 @@ pub const RETREAT: f64 = 0.9;
 
 /// How often it may go down before the tester is given up.
 pub const RETREATS: u32 = 6;
+
+/// Was a trial that was invalid for these reasons invalid because of its load? A busy host says nothing about the load.
+pub fn load_was_too_high(reasons: &[String]) -> bool {
+    reasons.iter().any(|reason| !reason.starts_with(HOST_BUSY))
+}
 
 /// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Each family has a
 /// flow group of its own and sends as many frames as the others.
@@ -159,7 +165,7 @@ impl Pattern {
         let ceiling = bed.ceiling(&self.key());
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
         let limits = Limits { line, medium, ceiling, max, retreated: false };
-        bed.known().highest.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
+        bed.known().highest.constant.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
     }
 
     /// Bits per second of this rate without preamble and gap (layer 2).

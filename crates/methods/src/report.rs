@@ -110,6 +110,7 @@ pub fn lower(key: impl Into<String>, title: impl Into<String>, unit: &str, value
         higher_is_better: false,
         tester_limited: false,
         capped: false,
+        load_pps: None,
         claim: None,
         refuted: Vec::new(),
         resolution: 0.0,

@@ -38,6 +38,16 @@ impl PortView {
     }
 }
 
+/// Highest loads per sending port that the tester could offer validly, by pattern, where it could not offer more. They hold for
+/// every DUT of the run, so that all are measured at one load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HighestLoads {
+    /// Of a constant load.
+    pub constant: BTreeMap<PatternKey, FrameRate>,
+    /// Of a load that asks for as much as the tester can offer.
+    pub maximum: BTreeMap<PatternKey, FrameRate>,
+}
+
 /// Facts that one test found on this DUT and later ones build on.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -45,9 +55,8 @@ pub struct Known {
     pub throughput: BTreeMap<PatternKey, Option<FrameRate>>,
     /// Why a search for the throughput of a pattern came to nothing, by pattern: it is not tried again.
     pub failed: BTreeMap<PatternKey, String>,
-    /// Highest load per sending port that the tester could still offer validly, by pattern, where a search met
-    /// one that it could not.
-    pub highest: BTreeMap<PatternKey, FrameRate>,
+    /// What the tester can offer.
+    pub highest: HighestLoads,
 }
 
 /// The facade that tests speak to.

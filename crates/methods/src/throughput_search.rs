@@ -3,7 +3,7 @@
 
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
 use crate::parameters::{FINAL_TRIAL, FRAME_SIZES, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
-use crate::pattern::{Limits, Pattern, RETREAT, RETREATS};
+use crate::pattern::{Limits, Pattern, RETREAT, RETREATS, load_was_too_high};
 use crate::report::{deviate, note};
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
@@ -192,7 +192,9 @@ pub fn search(
                 retreats += 1;
                 limits = limits.retreat(FrameRate(load * RETREAT));
                 capped = false;
-                bed.known().highest.insert(pattern.key(), limits.max);
+                if load_was_too_high(&why) {
+                    bed.known().highest.constant.insert(pattern.key(), limits.max);
+                }
             }
             Err((load, TestError::Unfit(why))) => return Ok(ended(Some((FrameRate(load), why)), None)),
             Err((_, error)) => return Ok(ended(None, Some(error))),

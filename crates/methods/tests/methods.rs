@@ -185,6 +185,29 @@ fn frame_loss_rate_follows_the_curve_until_two_clean_loads() {
 }
 
 #[test]
+fn routers_are_compared_at_the_load_that_the_suite_names() {
+    let at = |rate: f64| ("compare_at", ParamValue::Rate(FrameRate(rate)));
+    let mut bed = Fake::new();
+    let (outcome, end) = run("latency", &mut bed, &[size("64"), at(60_000.0)]);
+    end.unwrap();
+    assert_eq!(rows(&outcome).len(), 5);
+    assert_eq!(cell(&outcome, 4, "load_pps"), Some(60_000.0));
+    assert!((cell(&outcome, 4, "load_percent").unwrap() - 20.0).abs() < 1.0);
+    assert_eq!(outcome.ranks.iter().map(|r| r.load_pps).collect::<Vec<_>>(), [Some(60_000.0); 2]);
+    let finite = drophammer_model::latency::PERCENTILES.iter().filter(|p| **p < 100.0).count();
+    assert_eq!(outcome.plots.last().unwrap().series[0].points.len(), finite);
+    // What a router cannot carry has no latency.
+    let (outcome, end) = run("latency", &mut bed, &[size("64"), at(600_000.0)]);
+    end.unwrap();
+    assert_eq!(outcome.ranks.iter().map(|r| r.value).collect::<Vec<_>>(), [None; 2]);
+    // Shares of different throughputs are different loads.
+    let (outcome, _) = run("latency", &mut Fake { capacity_pps: 100_000.0, ..Fake::new() }, &[size("64")]);
+    let (other, _) = run("latency", &mut Fake::new(), &[size("64")]);
+    assert!(outcome.ranks[0].load_pps.is_some() && !outcome.ranks[0].same_load(&other.ranks[0]));
+    assert!(other.ranks[0].same_load(&other.ranks[1]));
+}
+
+#[test]
 fn latency_is_reported_per_load_and_group() {
     let mut bed = Fake::new();
     let (outcome, end) = run("latency", &mut bed, &[size("64 512"), both(), ("repeats", ParamValue::Count(3))]);

@@ -33,7 +33,7 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     end.unwrap();
     let found = cell(&outcome, 0, "throughput_pps").unwrap();
     assert!((290_000.0..=300_002.0).contains(&found), "{found}");
-    let highest = bed.known.highest[&pattern("64")].pps();
+    let highest = bed.known.highest.constant[&pattern("64")].pps();
     assert!((highest - LINE_64 * 0.9f64.powi(6)).abs() < 1.0, "{highest}");
     assert!(noted(&outcome, "the tester cannot offer more than 790,835 fps per port validly"), "{:?}", outcome.notes);
     assert!(outcome.ranks.iter().all(|r| !r.tester_limited) && rows(&outcome)[0].marks.is_empty());
@@ -46,6 +46,35 @@ fn a_search_steps_back_from_loads_that_the_tester_cannot_offer() {
     end.unwrap();
     assert!((cell(&outcome, 0, "burst_rate_pps").unwrap() - highest).abs() < 1e-6);
     assert!(rows(&outcome)[0].marks.iter().any(|m| m.contains("below line rate")));
+}
+
+/// The other routers of a run are offered what the tester could offer to the first one.
+#[test]
+fn what_the_tester_cannot_offer_holds_for_the_next_router() {
+    for (test, column) in [("throughput", None), ("forwarding_rate", Some("intended_load_pps"))] {
+        let mut first = Fake { unfit_above_pps: 800_000.0, ..Fake::new() };
+        run(test, &mut first, &[size("64")]).1.unwrap();
+        let mut next = Fake::new();
+        next.known.highest = first.known.highest.clone();
+        let (outcome, end) = run(test, &mut next, &[size("64")]);
+        end.unwrap();
+        let asked = |spec: &drophammer_model::trial::TrialSpec| match spec.load {
+            Load::Constant { rate_pps } => rate_pps,
+            Load::Maximum { limit_pps } => limit_pps,
+            _ => panic!("another load"),
+        };
+        assert!(next.trials.iter().all(|(spec, _)| asked(spec) <= 800_000.0), "{test}");
+        assert!(noted(&outcome, "the tester cannot offer more than"), "{test}: {:?}", outcome.notes);
+        if let Some(column) = column {
+            assert_eq!(outcome.ranks[0].load_pps, cell(&outcome, 0, column));
+            assert!(rows(&outcome)[0].marks.contains(&"the tester could not offer line rate validly".to_owned()));
+        }
+    }
+    // A busy host says nothing about the load.
+    let fail = Some((1, TestError::Unfit(vec!["host busy: the tester waited for its processor".into()])));
+    let mut bed = Fake { fail, ..Fake::new() };
+    run("throughput", &mut bed, &[size("64")]).1.unwrap();
+    assert_eq!(bed.known.highest, drophammer_methods::HighestLoads::default());
 }
 
 #[test]
@@ -71,7 +100,7 @@ fn a_result_at_the_load_stepped_back_to_is_the_tester_s() {
 #[test]
 fn a_maximum_set_by_the_suite_is_no_fault_of_the_tester() {
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };
-    bed.known.highest.insert(pattern("64"), FrameRate(800_000.0));
+    bed.known.highest.constant.insert(pattern("64"), FrameRate(800_000.0));
     let max = ("max_load", ParamValue::Rate(FrameRate(100_000.0)));
     let (outcome, end) = run("throughput", &mut bed, &[size("64"), max]);
     end.unwrap();

@@ -209,6 +209,10 @@ pub struct RankFigure {
     /// Figures that are closer together are no different in practice: a share, or in the figure's unit.
     #[serde(default = "three_percent", skip_serializing_if = "is_three_percent")]
     pub least: f64,
+    /// Load at which it was measured, in frames per second per sending port, where the figure is one of that load. Figures of different
+    /// loads are not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_pps: Option<f64>,
     /// What the figure says of other loads, where other trials can contradict it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claim>,
@@ -219,6 +223,9 @@ pub struct RankFigure {
     #[serde(skip)]
     pub rounds: Vec<RoundFigure>,
 }
+
+/// Loads that differ by no more than this share are one load.
+pub const SAME_LOAD: f64 = 0.05;
 
 /// [`RankFigure::least`] of figures that are compared by ratio, unless the test has a reason for another one.
 pub const LEAST_RATIO: f64 = 0.03;
@@ -266,6 +273,14 @@ impl RankFigure {
             }),
             RoundFigure::Failed if more => RoundFigure::NotMeasured,
             other => other,
+        }
+    }
+
+    /// Were both measured at one load, or are they no figures of a load? By [`SAME_LOAD`].
+    pub fn same_load(&self, other: &RankFigure) -> bool {
+        match (self.load_pps, other.load_pps) {
+            (Some(a), Some(b)) => (a - b).abs() <= SAME_LOAD * a.max(b),
+            _ => true,
         }
     }
 

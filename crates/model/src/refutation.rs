@@ -315,6 +315,7 @@ mod tests {
             higher_is_better: true,
             tester_limited: false,
             capped: false,
+            load_pps: None,
             resolution: 0.02,
             scale: crate::statistics::Scale::Ratio,
             least: 0.03,

@@ -107,6 +107,7 @@ fn ranks(rounds: &[&TestRecord]) -> Vec<RankFigure> {
             capped: bounded && known.iter().any(|rank| rank.capped),
             resolution: known.iter().map(|rank| rank.resolution).fold(0.0, f64::max),
             least: known.iter().map(|rank| rank.least).fold(0.0, f64::max),
+            load_pps: median(&mut known.iter().filter_map(|rank| rank.load_pps).collect::<Vec<_>>()),
             refuted: known.iter().flat_map(|rank| rank.refuted.iter().cloned()).collect(),
             rounds: found.iter().zip(rounds).map(|(rank, record)| round(*rank, &record.status)).collect(),
             ..(*known.first()?).clone()
@@ -328,6 +329,7 @@ mod tests {
             higher_is_better: true,
             tester_limited: limited,
             capped: false,
+            load_pps: None,
             claim: None,
             refuted: Vec::new(),
             resolution: 0.01,

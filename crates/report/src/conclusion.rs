@@ -61,6 +61,7 @@ fn compared(view: &View) -> Vec<String> {
         (_, 1) => "In one figure no difference was proven.".into(),
         _ => format!("In {open} of {} figures no difference was proven.", figures.len()),
     });
+    out.extend(different_loads(figures));
     out.extend(mixed_installation(&view.duts));
     let limited = figures.iter().filter(|figure| figure.entries.iter().any(|entry| entry.tester_limited())).count();
     if limited > 0 {
@@ -70,6 +71,21 @@ fn compared(view: &View) -> Vec<String> {
         ));
     }
     out
+}
+
+/// Names the figures in which DUTs were measured at different loads.
+fn different_loads(figures: &[Ranked]) -> Option<String> {
+    let named: Vec<&str> = figures.iter().filter(|f| f.different_loads).map(|f| f.title.as_str()).collect();
+    let (first, more) = named.split_first()?;
+    let more = match more.len() {
+        0 => String::new(),
+        1 => " and one more figure".into(),
+        n => format!(" and {n} more figures"),
+    };
+    Some(format!(
+        "{first}{more}: DUTs that were measured at different loads are not compared. A test of latency with `compare_at` measures all of \
+         them at one load."
+    ))
 }
 
 /// Says where some DUTs put BGP routes into their forwarding plane and others do not.

@@ -187,6 +187,8 @@ fn ranks(view: &View) -> String {
         "tied",
         "l2_mbps",
         "line_percent",
+        "load_pps",
+        "refuted",
     ];
     let mut csv = Csv::new(&head.map(str::to_owned));
     let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
@@ -213,6 +215,8 @@ fn ranks(view: &View) -> String {
                 e.tied.to_string(),
                 end(rate.map(|r| r.l2_mbps)),
                 end(rate.map(|r| r.line_percent)),
+                end(e.figure.as_ref().and_then(|f| f.load_pps)),
+                e.refuted().to_string(),
             ]);
         }
     }
@@ -233,6 +237,8 @@ fn ranks(view: &View) -> String {
             String::new(),
             text(o.rank),
             o.tied.to_string(),
+            String::new(),
+            String::new(),
             String::new(),
             String::new(),
         ]);

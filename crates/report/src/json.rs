@@ -88,6 +88,7 @@ fn ranking(view: &View) -> Value {
                 "refuted": e.figure.iter().flat_map(|f| &f.refuted).map(|r| json!({
                     "round": r.round, "trial": r.trial, "more": r.more, "text": r.text,
                 })).collect::<Vec<_>>(),
+                "load_pps": e.figure.as_ref().and_then(|f| f.load_pps),
                 "resolution": e.figure.as_ref().map(|f| f.resolution),
                 "rank": e.rank,
                 "tied": e.tied,

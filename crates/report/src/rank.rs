@@ -9,10 +9,11 @@
 //! 4. A DUT that was not measured in any round, or to which a figure does not apply, is not ranked in this figure. One round
 //!    alone gives no ranks.
 //! 5. A figure that another trial of the same traffic refutes in any round is not ranked.
-//! 6. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
+//! 6. Figures of different loads ([`RankFigure::load_pps`]) are not compared.
+//! 7. The overall order is that of the mean rank over all tests in which every DUT of the comparison was ranked. Each test has one
 //!    vote, however many figures it has.
-//! 7. Nothing is ranked where the host held the DUTs up too often, or unequally ([`drophammer_model::held_up`]).
-//! 8. Simulated DUTs are ranked among themselves only.
+//! 8. Nothing is ranked where the host held the DUTs up too often, or unequally ([`drophammer_model::held_up`]).
+//! 9. Simulated DUTs are ranked among themselves only.
 
 use crate::view::{Section, Standing};
 use drophammer_model::outcome::RankFigure;
@@ -26,7 +27,7 @@ pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their f
 to matter (3 % unless stated): a paired t-test on the rounds, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
 rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
 bound, not as a value. One round alone gives no ranks, and neither does a \
-figure that another trial refutes. The overall rank is the order of the mean ranks over all tests, with one vote per \
+figure that another trial refutes, nor figures of different loads. The overall rank is the order of the mean ranks over all tests, with one vote per \
 test. Simulated DUTs are ranked among themselves only.";
 
 /// A figure of one DUT with its rank.
@@ -99,6 +100,8 @@ pub struct Ranked {
     pub detectable: Option<f64>,
     /// Are figures compared by difference rather than by ratio?
     pub by_difference: bool,
+    /// Were some DUTs measured at another load than others? These are not compared with each other.
+    pub different_loads: bool,
 }
 
 /// Place of one DUT over all figures.
@@ -187,6 +190,9 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
         let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
         Entry { figure: own.cloned(), summary: summarize(&known), rounds, rank: None, tied: false }
     });
+    let entries: Vec<Entry> = entries.collect();
+    let own: Vec<&RankFigure> = entries.iter().filter_map(|entry| entry.figure.as_ref()).collect();
+    let different_loads = own.iter().any(|a| own.iter().any(|b| !a.same_load(b)));
     Ranked {
         section: index,
         test: section.test.clone(),
@@ -194,15 +200,17 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
         title: figure.title.clone(),
         unit: figure.unit.clone(),
         higher_is_better: figure.higher_is_better,
-        entries: entries.collect(),
+        entries,
         detectable: None,
         by_difference: figure.scale == drophammer_model::statistics::Scale::Difference,
+        different_loads,
     }
 }
 
 /// The comparison of two DUTs in one figure; `None` where nothing can be said.
 fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
-    if a.refuted() || b.refuted() {
+    let at_other_load = a.figure.as_ref().zip(b.figure.as_ref()).is_some_and(|(a, b)| !a.same_load(b));
+    if a.refuted() || b.refuted() || at_other_load {
         return None;
     }
     let figure = a.figure.as_ref().or(b.figure.as_ref())?;
@@ -324,6 +332,7 @@ mod tests {
             higher_is_better: true,
             tester_limited: false,
             capped: false,
+            load_pps: None,
             claim: None,
             refuted: Vec::new(),
             resolution: 0.0,
@@ -357,6 +366,7 @@ mod tests {
             entries,
             detectable: None,
             by_difference: false,
+            different_loads: false,
         }];
         let mut pairs = Vec::new();
         for a in 0..simulated.len() {
@@ -378,6 +388,19 @@ mod tests {
         assert_eq!(ranks(close), [Some(1), Some(1), Some(3)]);
         let once = vec![entry(around(100.0)[..1].to_vec()), entry(around(300.0)[..1].to_vec())];
         assert_eq!(ranks(once), [None, None]);
+    }
+
+    #[test]
+    fn figures_of_different_loads_are_not_compared() {
+        let at = |load_pps: f64, value: f64| {
+            let mut entry = entry(around(value));
+            entry.figure.as_mut().unwrap().load_pps = Some(load_pps);
+            entry
+        };
+        assert_eq!(ranks(vec![at(1e5, 100.0), at(1.04e5, 200.0)]), [Some(2), Some(1)]);
+        assert_eq!(ranks(vec![at(1e5, 100.0), at(1.06e5, 200.0)]), [None, None]);
+        // The third was measured at a load of its own.
+        assert_eq!(ranks(vec![at(1e5, 100.0), at(1e5, 200.0), at(2e5, 300.0)]), [Some(2), Some(1), None]);
     }
 
     #[test]

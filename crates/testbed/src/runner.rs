@@ -17,12 +17,13 @@ use drophammer_lab::{Dut, Lab};
 use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
-use drophammer_methods::{METHODS, Method, TestError};
+use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
+use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
@@ -112,6 +113,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         number: 0,
         turn: 0,
         elapsed: BTreeMap::new(),
+        highest: HighestLoads::default(),
     };
     runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment, unwatched))))?;
     let ended = runner.all();
@@ -186,6 +188,23 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
 }
 
+/// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large
+/// configurations take longer.
+const AROUND_TESTS: Duration = Duration::from_secs(3);
+
+/// How long a suite takes, estimated from its parameters: a search may need fewer or more trials.
+pub fn estimate(suite: &Suite) -> Duration {
+    let turns = suite.rounds * suite.duts.len() as u32;
+    plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * turns
+}
+
+/// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
+pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
+    let round = estimate(&Suite { rounds: 1, ..suite.clone() });
+    let fit = time.as_secs_f64() / round.as_secs_f64().max(1e-3);
+    (fit as u32).clamp(least, MAX_ROUNDS as u32)
+}
+
 /// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn
 /// from the seed. After as many rounds as there are DUTs, each has been at every place; then the order is reversed. So
 /// neither the time of a round nor the DUT before is always the same.
@@ -219,6 +238,8 @@ struct Runner<'a> {
     turn: usize,
     /// What a test took on an earlier DUT: the best estimate for the next.
     elapsed: BTreeMap<usize, Duration>,
+    /// What the tester could not offer to one DUT it offers to none after it.
+    highest: HighestLoads,
     tally: Tally,
 }
 
@@ -404,6 +425,7 @@ impl Runner<'_> {
         let mut setup = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut self.session, self.observer);
         setup.ceilings = ceilings.frames.clone();
         setup.flows = suite.flows.clone();
+        setup.known().highest = self.highest.clone();
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
@@ -443,6 +465,7 @@ impl Runner<'_> {
             if method.spec().needs == [Need::Bgp] && FAMILIES.find(&test.params).is_some() {
                 outcome.notes.extend(mixed_installation(suite));
             }
+            self.highest = setup.known().highest.clone();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             outcome.verdicts.extend(verdicts(test, &outcome, &status));

@@ -153,6 +153,9 @@ fn summary(view: &View) -> Markup {
                             tr {
                                 th scope="row" {
                                     (figure.title) " " small { (figure.unit) @if !figure.higher_is_better { " \u{b7} less is better" } }
+                                    @if figure.different_loads {
+                                        small title="routers that were measured at different loads are not compared" { " \u{b7} different loads" }
+                                    }
                                     @if let Some(least) = grid::detectable(figure) {
                                         small title="this run would have found a difference of this size with a probability of 90 %" {
                                             " \u{b7} tells " (least) " apart"

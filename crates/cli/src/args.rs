@@ -3,12 +3,14 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drophammer_lab::kinds::uml::guest;
+use drophammer_model::quantity::parse_duration;
 use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -143,6 +145,10 @@ pub struct SuiteArgs {
     /// the profile conformant]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_ROUNDS as i64))]
     pub rounds: Option<u32>,
+    /// As many rounds as fit into this time, for instance 30min, but not fewer than the default. The number is fixed before the
+    /// run, from an estimate
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "rounds")]
+    pub time: Option<Duration>,
     /// Seed of every pseudo-random choice
     #[arg(long)]
     pub seed: Option<u64>,

@@ -4,9 +4,11 @@ use crate::args::{ProfileArg, SuiteArgs};
 use crate::output::{err, out};
 use crate::{Exit, diagnostics};
 use drophammer_methods::METHODS;
+use drophammer_model::quantity::show_duration;
 use drophammer_model::registry::{KindSpec, Registry, TestSpec};
-use drophammer_model::suite::read::{self, Overrides};
+use drophammer_model::suite::read::{self, Overrides, default_rounds};
 use drophammer_model::suite::{Profile, Suite};
+use std::time::Duration;
 
 /// Calls `work` with the registry of all tests and kinds.
 pub fn with_registry<T>(work: impl FnOnce(&Registry<'_>) -> T) -> T {
@@ -32,7 +34,27 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
         diagnostics::print(&errors);
         Exit::Usage
     })?;
+    let mut suite = suite;
+    if let Some(time) = args.time {
+        let least = default_rounds(suite.profile, suite.duts.len());
+        suite.rounds = drophammer_testbed::rounds_within(&suite, time, least);
+        let needs = drophammer_testbed::estimate(&suite);
+        if needs > time {
+            let (rounds, needs, time) = (suite.rounds, show_about(needs), show_duration(time));
+            err!(
+                "{rounds} rounds are the fewest that tell routers apart; they take about {needs}, which is longer than {time}"
+            );
+        }
+    }
     Ok((suite, text))
+}
+
+/// A time that is an estimate: whole seconds, or minutes.
+fn show_about(time: Duration) -> String {
+    match time.as_secs() {
+        0..=99 => format!("{} s", time.as_secs().max(1)),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
 }
 
 /// Prints what is known beforehand to stand in the way of a router of the suite: a role that it cannot play, a configuration of
@@ -57,6 +79,7 @@ pub fn check(args: &SuiteArgs) -> Exit {
             out!("  routers  {}", list(suite.duts.iter().map(|d| d.name.as_str()).collect()));
             out!("  ports    {}", list(suite.ports.iter().map(|p| p.name.as_str()).collect()));
             out!("  tests    {}", list(suite.tests.iter().map(|t| t.test.as_str()).collect()));
+            out!("  rounds   {}, about {}", suite.rounds, show_about(drophammer_testbed::estimate(&suite)));
             Exit::Good
         }
         Err(exit) => exit,

@@ -231,6 +231,16 @@ fn lists_and_schema_come_from_the_registries() {
     assert!(schema["properties"]["duts"].is_object());
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../suites/quick-look.yaml");
     assert!(run(&["check", shipped]).status.success());
+    let rounds = |time: &str| {
+        let output = run(&["check", shipped, "--time", time]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let line = text(&output.stdout).lines().find_map(|line| Some(line.trim().strip_prefix("rounds")?.to_owned()));
+        let rounds: u32 = line.as_ref().unwrap().split(',').next().unwrap().trim().parse().unwrap();
+        (rounds, text(&output.stderr).contains("are the fewest that tell routers apart"))
+    };
+    let ((least, warned), (more, content)) = (rounds("1 s"), rounds("2 h"));
+    assert!(least == 6 && warned && more > 20 && !content, "{least} {warned} {more} {content}");
+    assert_eq!(run(&["check", shipped, "--time", "1 h", "--rounds", "6"]).status.code(), Some(2));
 }
 
 #[test]

@@ -7,6 +7,9 @@ use drophammer_model::role::{RouterRole, StaticRoute};
 use drophammer_model::suite::DutConfig;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Parameter: the user's file, taken as it is.
@@ -23,7 +26,7 @@ pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
 );
 
 /// Does the DUT have a configuration of the user's? What it then routes is the user's business.
-pub(crate) fn is_own(dut: &DutConfig) -> bool {
+pub fn is_own(dut: &DutConfig) -> bool {
     dut.params.text(CONFIG.key).is_some() || dut.params.text(TEMPLATE.key).is_some()
 }
 
@@ -46,6 +49,31 @@ pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, 
             render_as(&file.display().to_string(), &text, &dut.name, role).map(Some)
         }
     }
+}
+
+/// Writes configuration files, `(name, text)`: what may be `shown` to `work_dir`, and `whole` where it differs to `state`, which goes with
+/// the lab. Returns the folder that has them whole.
+pub(crate) fn store(
+    work_dir: &Path,
+    state: &Path,
+    shown: &[(String, String)],
+    whole: &[(String, String)],
+) -> Result<PathBuf, LabError> {
+    for (name, text) in shown {
+        let path = work_dir.join(name);
+        std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
+    }
+    if whole == shown {
+        return Ok(work_dir.to_path_buf());
+    }
+    whole.iter().try_for_each(|(name, text)| write_private(&state.join(name), text))?;
+    Ok(state.to_path_buf())
+}
+
+/// Writes a file that only this user may read.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", path))
 }
 
 fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {

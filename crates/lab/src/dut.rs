@@ -5,7 +5,7 @@ use crate::process::Daemon;
 use crate::router;
 use crate::topology::Topology;
 use crate::wait::{self, Look};
-use crate::{Lab, LabError, bgp, kinds, probe};
+use crate::{Lab, LabError, bgp, configuration, kinds, probe};
 use drophammer_model::capabilities::{Capabilities, Vlans};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
@@ -13,9 +13,6 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -111,25 +108,27 @@ pub struct TesterInterface {
     pub dut_mac: Option<[u8; 6]>,
 }
 
-/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What a DUT cannot tell has a
+/// A DUT that is up. Dropping it takes it down without waiting for its daemons to end by themselves. What a DUT does not know has a
 /// default that says so.
 pub trait Dut {
-    /// The tester's interfaces in the order of the suite's ports.
-    fn interfaces(&self) -> &[TesterInterface];
+    /// The tester's interfaces in the order of the suite's ports; none in virtual time.
+    fn interfaces(&self) -> &[TesterInterface] {
+        &[]
+    }
 
-    /// Kind, version, confinement and configuration; `ports` is left empty for whoever opens the ports.
+    /// Kind, version, confinement and configuration, without secrets. `ports` is empty: it is filled in where the ports are opened.
     fn record(&self) -> DutRecord;
 
-    /// Is it still alive?
+    /// Is it still alive? A simulated DUT always is.
     ///
     /// # Errors
     /// [`LabError::DaemonDied`] with exit status and last log lines, [`LabError::Command`].
     fn check(&mut self) -> Result<(), LabError>;
 
-    /// It has been found to forward. What it keeps back until then begins now: the faults of a simulated device.
+    /// It has been found to forward. The faults of a simulated device begin now.
     ///
     /// # Errors
-    /// What it says against that.
+    /// Faults that the device refuses.
     fn forwards(&mut self) -> Result<(), LabError> {
         Ok(())
     }
@@ -160,11 +159,11 @@ pub trait Dut {
         Ok(None)
     }
 
-    /// All BGP sessions have been ended by their peers: whatever makes it wait before it takes new ones is lifted, as sessions are
-    /// to be cleared between tests (RFC 7747 section 4.7).
+    /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
+    /// tests (RFC 7747 section 4.7).
     ///
     /// # Errors
-    /// Those of telling it.
+    /// Those of its control program.
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         Ok(())
     }
@@ -256,19 +255,9 @@ impl NamespaceDut {
         self.topology.netns()
     }
 
-    /// Stores configuration files, `(name, text)`, with the record and in `work_dir`.
-    pub(crate) fn keep(&mut self, work_dir: &Path, files: &[(String, String)]) -> Result<(), LabError> {
-        for (name, text) in files {
-            let path = work_dir.join(name);
-            std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
-            self.record.config.insert(name.clone(), text.clone());
-        }
-        Ok(())
-    }
-
     /// Keeps the files that `render` makes of a role, without what is secret in it. Returns the folder where daemons find them as they
     /// are: the same, or `state` where a file has a secret, which goes with the lab.
-    pub(crate) fn keep_but_secrets(
+    pub(crate) fn keep(
         &mut self,
         work_dir: &Path,
         state: &Path,
@@ -276,17 +265,9 @@ impl NamespaceDut {
         render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
     ) -> Result<PathBuf, LabError> {
         let shown = render(&role.without_secrets())?;
-        self.keep(work_dir, &shown)?;
-        let whole = render(role)?;
-        if whole == shown {
-            return Ok(work_dir.to_path_buf());
-        }
-        for (name, text) in &whole {
-            let path = state.join(name);
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-            file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", &path))?;
-        }
-        Ok(state.to_path_buf())
+        let folder = configuration::store(work_dir, state, &shown, &render(role)?)?;
+        self.record.config.extend(shown);
+        Ok(folder)
     }
 
     /// Starts a daemon in the DUT's namespace, on the DUT's processor.

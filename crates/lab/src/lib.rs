@@ -29,6 +29,7 @@ mod sweep;
 mod topology;
 mod wait;
 
+pub use configuration::is_own as has_own_configuration;
 pub use cpu::CpuPlan;
 pub use dut::{Dut, DutKind, TesterInterface, Where};
 pub use enter::{Lab, LabOptions};

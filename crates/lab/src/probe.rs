@@ -272,12 +272,11 @@ mod tests {
     #[test]
     fn own_time_grows_with_work() {
         let before = thread_time(std::process::id()).unwrap();
-        let mut sum = 0u64;
         let start = std::time::Instant::now();
-        while start.elapsed() < Duration::from_millis(60) {
-            sum = std::hint::black_box(sum.wrapping_add(1));
+        // On a busy machine a tick of 10 ms may take long.
+        while process_time(std::process::id()).unwrap() < Duration::from_millis(10) {
+            assert!(start.elapsed() < Duration::from_secs(20), "no time is counted");
         }
-        assert!(process_time(std::process::id()).unwrap() >= Duration::from_millis(10));
         assert!(thread_time(std::process::id()).unwrap() >= before);
     }
 

@@ -8,7 +8,7 @@ use crate::process::Daemon;
 use crate::router::dut_interface;
 use crate::topology::{Topology, room_for_tags, tester_interface};
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Netns, probe};
+use crate::{Dut, Lab, LabError, Netns, configuration, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{Interface, RouterRole};
@@ -47,8 +47,12 @@ pub struct Program {
     pub executable: PathBuf,
     /// Its first arguments.
     pub arguments: Vec<String>,
-    /// Name and text of its configuration file.
-    pub configuration: (String, String),
+    /// Name of its configuration file.
+    pub file: String,
+    /// Text of that file.
+    pub configuration: String,
+    /// The same without secrets, to be kept.
+    pub shown: String,
     /// What it is told once it has been found to forward; see [`Dut::forwards`].
     pub when_forwarding: Option<String>,
 }
@@ -94,10 +98,11 @@ impl ProgramDut {
         stop: &dyn Fn() -> bool,
     ) -> Result<ProgramDut, LabError> {
         let shared = lab.shared();
-        let (file, text) = program.configuration;
-        let configuration = work_dir.join(&file);
-        fs::write(&configuration, &text).map_err(LabError::file("write", &configuration))?;
-        let socket = shared.fresh_state(&dut.name)?.join("control");
+        let state = shared.fresh_state(&dut.name)?;
+        let config = vec![(program.file.clone(), program.shown)];
+        let whole = [(program.file.clone(), program.configuration)];
+        let configuration = configuration::store(work_dir, &state, &config, &whole)?.join(&program.file);
+        let socket = state.join("control");
         let cpu = shared.cpus.dut;
         let ports = role.interfaces.len();
         let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
@@ -120,7 +125,7 @@ impl ProgramDut {
             kind: program.kind.name.into(),
             version: program.version,
             confinement: format!("a process on processor {cpu}; {}", ends.confinement()),
-            config: [(file, text)].into(),
+            config: config.into_iter().collect(),
             simulated: program.kind.capabilities.simulated,
             ..DutRecord::default()
         };

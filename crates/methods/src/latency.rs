@@ -7,7 +7,9 @@ use crate::Method;
 use crate::columns;
 use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, loss_percent, lower, mean, median, note, note_unfit, percent_of, trials, xy};
+use crate::report::{
+    PlotSpec, for_each_size, loss_percent, lower, mean, median, note, note_unfit, percent_of, trials, xy,
+};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
@@ -175,8 +177,7 @@ impl Method for Latency {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trials =
-            loads_of(params) as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.2))
     }
 

@@ -297,10 +297,26 @@ pub struct GroupCounts {
     pub last_loss_ns: Option<u64>,
     /// Time bins, empty unless asked for.
     pub bins: Vec<Bin>,
+    /// Flows that were stopped or paused for some of the time; what was due then is not among `intended`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<StoppedFlow>,
     /// Received frames and strays by port of arrival; empty when no frame arrived anywhere but at the `to` of its flow and
     /// none might have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrived_at: Vec<u64>,
+}
+
+/// A flow that was stopped or paused for some of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoppedFlow {
+    /// Its place among the flows of the trial.
+    pub flow: usize,
+    /// Times that it was stopped or paused.
+    pub stops: u64,
+    /// Time from the start of the trial to the end of its schedule in which it was, in seconds.
+    pub stopped_s: f64,
+    /// The rest of this time, in seconds.
+    pub sending_s: f64,
 }
 
 /// Counts of one time bin. Bins are of equal width ([`TrialSpec::bin_s`]) from the first departure.

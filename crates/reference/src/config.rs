@@ -6,6 +6,7 @@ use crate::filter::FilterRule;
 use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
+use drophammer_model::suite::BgpProtection;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -109,6 +110,9 @@ pub struct BgpConfig {
     pub rib_limit: Option<RibLimit>,
     /// How long its TCP waits for more before it acknowledges, as many do; zero: not at all.
     pub ack_delay: Duration,
+    /// Protection of all sessions. Its key is in no file, so it is no part of the serialized configuration.
+    #[serde(skip)]
+    pub protection: BgpProtection,
 }
 
 impl Default for BgpConfig {
@@ -125,6 +129,7 @@ impl Default for BgpConfig {
             fib_time_per_route: Duration::ZERO,
             rib_limit: None,
             ack_delay: Duration::ZERO,
+            protection: BgpProtection::default(),
         }
     }
 }

@@ -20,7 +20,10 @@ mod watch;
 pub use act::{Act, Acts};
 pub use config::{Config, DeviceConfig, PortConfig, host_mac};
 pub use drophammer_emulation::device::{Address, Tag, Tags};
-pub use drophammer_traffic::{CONTINUOUS, FlowCounts, GroupCounts, Live, PlanError, Snapshot, Timing};
+pub use drophammer_traffic::{
+    CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, Timing, Transmit, TransmitAction,
+    TransmitError,
+};
 pub use hosts::{HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unresolved};
 pub use keys::TrialKeys;
 pub use metrics::{Metrics, SessionMetrics, SessionWatch};

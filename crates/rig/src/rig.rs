@@ -8,7 +8,9 @@ use crate::ports::Ports;
 use drophammer_model::Instant;
 use drophammer_model::trial::{PortIndex, TrialResult, TrialSpec};
 use drophammer_port::PortError;
-use drophammer_traffic::{LaneError, Live, Plan, PlanError, Timing, Traffic, merge};
+use drophammer_traffic::{
+    FlowSelect, LaneError, Live, Plan, PlanError, Timing, Traffic, TransmitAction, TransmitError, merge,
+};
 use std::time::Duration;
 
 /// Why a rig does not do what it is asked for.
@@ -29,6 +31,12 @@ pub enum RigError {
     /// Traffic is under way.
     #[error("traffic is under way; end it first")]
     Busy,
+    /// There is no traffic.
+    #[error("there is no traffic; start it first")]
+    NoTraffic,
+    /// Flows cannot be started or stopped.
+    #[error(transparent)]
+    Transmit(#[from] TransmitError),
 }
 
 impl From<LaneError> for RigError {
@@ -189,6 +197,21 @@ impl Rig {
         let live = traffic.live();
         self.running = Some(Running { traffic, acts });
         Ok(live)
+    }
+
+    /// Starts, stops, pauses or resumes flows of the traffic, at once or when it has lasted for `at`; see [`Live::transmit`]. Flows that
+    /// are stopped before the rig is driven are stopped from the beginning.
+    ///
+    /// # Errors
+    /// [`RigError::NoTraffic`]; [`RigError::Transmit`] for flows that are not there, or whose frames the kernel makes.
+    pub fn transmit(
+        &self,
+        which: FlowSelect<'_>,
+        action: TransmitAction,
+        at: Option<Duration>,
+    ) -> Result<(), RigError> {
+        let running = self.running.as_ref().ok_or(RigError::NoTraffic)?;
+        Ok(running.traffic.transmit(which, action, at)?)
     }
 
     /// Ends what is sent; the traffic drains while the rig is driven. Nothing happens where there is none.

@@ -6,8 +6,8 @@ use drophammer_model::routes::{AttributePattern, RouteRange, Routes};
 use drophammer_model::trial::{AddressRange, FlowSpec, GroupCounts, Load, TrialSpec};
 use drophammer_port::{Port, SystemClock, memory};
 use drophammer_rig::{
-    Act, Action, Address, CONTINUOUS, Config, Event, PortConfig, Ports, Rig, RigError, Select, Timing, TrialKeys,
-    host_mac,
+    Act, Action, Address, CONTINUOUS, Config, Event, FlowSelect, PortConfig, Ports, Rig, RigError, Select, Timing,
+    Transmit, TransmitAction, TrialKeys, host_mac,
 };
 use drophammer_wire::bgp::AfiSafi;
 use std::net::Ipv4Addr;
@@ -186,6 +186,57 @@ fn goes_on_beside_sessions(mut rig: Rig) {
         down += u32::from(matches!(event, Event::SessionDown(..)));
         down == 2
     });
+}
+
+#[test]
+fn flows_are_stopped_and_started_on_one_thread_and_on_two() {
+    let (stop, start) = (TransmitAction::Stop, TransmitAction::Start);
+    for (queues, threads) in [(1, 1), (1, 2), (2, 2)] {
+        let mut rig = rig_of(queues, threads);
+        let way_back = FlowSelect::Groups(&["10"]);
+        assert!(matches!(rig.transmit(way_back, stop, None), Err(RigError::NoTraffic)));
+        let mut keys = TrialKeys::new(9);
+        // At instants of its schedule, exactly. Where a thread was held off its processor a ring in memory may have refused frames.
+        let whole = (0..50).find_map(|_| {
+            let spec = both_ways(Duration::from_millis(100));
+            rig.start_traffic(&spec, &timing(&mut keys), vec![]).unwrap();
+            rig.transmit(way_back, stop, Some(Duration::from_millis(20))).unwrap();
+            rig.transmit(way_back, start, Some(Duration::from_millis(50))).unwrap();
+            let result = rig.finish(&|| false).unwrap();
+            assert_eq!(result.groups.iter().map(|g| g.intended).collect::<Vec<_>>(), [1_000, 700]);
+            assert_eq!((result.lost(), result.offered() + result.health.unsent), (0, 1_700));
+            (result.health.unsent == 0).then_some(result)
+        });
+        let result = whole.expect("one of 50 trials has all its frames");
+        assert_eq!(result.groups.iter().map(|g| g.received).collect::<Vec<_>>(), [1_000, 700]);
+        let stopped = &result.groups[1].stopped[0];
+        assert_eq!((stopped.flow, stopped.stops, stopped.stopped_s, stopped.sending_s), (1, 1, 0.03, 0.07));
+        assert!(result.groups[0].stopped.is_empty());
+
+        // One that is stopped from the beginning, until it is started between two calls.
+        rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
+        rig.transmit(FlowSelect::Flows(&[1]), stop, None).unwrap();
+        let error = rig.transmit(FlowSelect::Groups(&["11"]), stop, None).unwrap_err().to_string();
+        assert_eq!(error, "there is no group `11` of flows; there are 01, 10");
+        let flows = |rig: &mut Rig| {
+            rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
+            let flows = rig.metrics().traffic.unwrap().flows;
+            [0, 1].map(|flow| (flows[&flow].offered, flows[&flow].transmit))
+        };
+        let end = rig.now() + LONG;
+        while flows(&mut rig)[0].0 < 100 {
+            assert!(rig.now() < end, "nothing is sent");
+        }
+        assert_eq!(flows(&mut rig)[1], (0, Transmit::Stopped));
+        rig.transmit(FlowSelect::All, start, None).unwrap();
+        while flows(&mut rig)[1].0 < 100 {
+            assert!(rig.now() < end, "the flow does not start");
+        }
+        rig.end_traffic();
+        let result = rig.finish(&|| false).unwrap();
+        assert_eq!(result.intended(), result.offered() + result.health.unsent);
+        assert!(result.groups[1].intended < result.groups[0].intended);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::learning::learning;
 use crate::observer::{Observer, Progress};
 use crate::session::Session;
 use crate::validity::{self, Tolerance};
+use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::record::{Record, TrialRecord};
@@ -15,72 +16,6 @@ use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The device under test, as far as a bench must know it.
-pub trait Device {
-    /// Is it still alive?
-    ///
-    /// # Errors
-    /// What happened to it.
-    fn check(&mut self) -> Result<(), String>;
-
-    /// It has been found to forward; see [`drophammer_lab::Dut::forwards`].
-    ///
-    /// # Errors
-    /// What it says against that.
-    fn forwards(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// Processor time that it has used; `None` where that is not known.
-    fn cpu_time(&mut self) -> Option<Duration>;
-
-    /// Time that its threads could have run and did not, together; `None` where that is not known.
-    fn waited(&mut self) -> Option<Duration> {
-        None
-    }
-
-    /// Number of the processor on which all of its work is done, and nothing of the tester's; `None` where it has none of its own.
-    fn processor(&self) -> Option<usize> {
-        None
-    }
-
-    /// Frames that it sent and the tester's end of the link had no room for, since it came up; `None` where that is not
-    /// known.
-    ///
-    /// # Errors
-    /// Why they cannot be read although they are known.
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, String> {
-        Ok(None)
-    }
-
-    /// Memory in RAM of each of its daemons in bytes; empty where that is not known.
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
-    /// Routes in its forwarding plane; `None` where that is not known.
-    fn fib_routes(&mut self, family: Family) -> Option<u64> {
-        let _ = family;
-        None
-    }
-
-    /// All its BGP sessions have been ended; see [`drophammer_lab::Dut::sessions_ended`].
-    ///
-    /// # Errors
-    /// What it says against that.
-    fn sessions_ended(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-
-    /// Its own counters by name; empty if it has none.
-    ///
-    /// # Errors
-    /// Why they cannot be read.
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
-        Ok(BTreeMap::new())
-    }
-}
-
 /// By how much counters grew, those that did. A new one began at 0.
 fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let by = |name: &String, now: u64| now.saturating_sub(before.get(name).copied().unwrap_or(0));
@@ -89,6 +24,11 @@ fn grown(before: &BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> BTreeMap
         .filter(|(by, _)| *by > 0)
         .map(|(by, name)| (name, by))
         .collect()
+}
+
+/// What the device says against something, as the end of a test.
+pub(crate) fn failed(e: LabError) -> TestError {
+    TestError::Failed(e.to_string())
 }
 
 /// Why a trial has no result.
@@ -133,7 +73,7 @@ pub struct Bench<'a> {
     /// Ports, clock and emulated devices.
     pub rig: Rig,
     /// The device under test.
-    pub device: Box<dyn Device + 'a>,
+    pub device: &'a mut dyn Dut,
     pub(crate) views: Vec<PortView>,
     host: HostWatch,
     ports: Vec<PortConfig>,
@@ -148,7 +88,7 @@ impl<'a> Bench<'a> {
         dut: &str,
         ports: &[PortConfig],
         rig: Rig,
-        device: Box<dyn Device + 'a>,
+        device: &'a mut dyn Dut,
         session: &'a mut Session,
         observer: &'a mut dyn Observer,
     ) -> Bench<'a> {
@@ -197,11 +137,11 @@ impl<'a> Bench<'a> {
         }
         let probe = learning(&self.ports, families);
         if probe.flows.is_empty() {
-            return self.device.forwards().map_err(TestError::Failed);
+            return self.device.forwards().map_err(failed);
         }
         loop {
             let problem = match self.execute(&probe, &[]) {
-                Ok(result) if result.lost() == 0 => return self.device.forwards().map_err(TestError::Failed),
+                Ok(result) if result.lost() == 0 => return self.device.forwards().map_err(failed),
                 Ok(result) => {
                     let lossy = result.groups.iter().filter(|g| g.lost > 0);
                     let wrong = |g: &GroupCounts| {
@@ -226,6 +166,19 @@ impl<'a> Bench<'a> {
                 other => other?,
             }
         }
+    }
+
+    /// Is the device still alive?
+    ///
+    /// # Errors
+    /// [`TestError::DutDied`] with what happened to it.
+    pub(crate) fn check_device(&mut self) -> Result<(), TestError> {
+        self.device.check().map_err(|e| TestError::DutDied(e.to_string()))
+    }
+
+    /// Routes in the device's forwarding plane; `None` also where they cannot be read.
+    pub(crate) fn fib_routes(&mut self, family: Family) -> Option<u64> {
+        self.device.fib_routes(family).ok().flatten()
     }
 
     /// Answers the device and throws everything else away for `time`.
@@ -270,18 +223,18 @@ impl<'a> Bench<'a> {
         let (trial, key, earlier) = self.session.keys.next_trial();
         let timing = Timing { seed: self.session.seed, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
         self.rig.start_traffic(spec, &timing, acts.to_vec()).map_err(|e| TestError::Failed(e.to_string()))?;
-        let read = |e: String| TestError::Failed(format!("the counters cannot be read: {e}"));
+        let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
         let (lost_before, counters) =
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
         let start = self.rig.now();
-        let host = self.host.begin(&self.rig, self.device.as_mut());
+        let host = self.host.begin(&self.rig, &mut *self.device);
         let observer: &dyn Observer = self.observer;
         let outcome = self.rig.finish(&|| observer.stopped());
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {
                 // The port fails with the device when its end of a virtual link goes: the device is the cause.
-                self.device.check().map_err(TestError::DutDied)?;
+                self.check_device()?;
                 return Err(match e {
                     RigError::Port(e) => Failure::Port(e),
                     e => Failure::Test(TestError::Failed(e.to_string())),
@@ -289,7 +242,7 @@ impl<'a> Bench<'a> {
             }
         };
         result.trial = trial;
-        self.host.end(host, &self.rig, self.device.as_mut(), &mut result);
+        self.host.end(host, &self.rig, &mut *self.device, &mut result);
         result.elapsed_s = self.rig.now().since(start).as_secs_f64();
         // Frames that the device sent into a link that was taken down are lost as they ought to be.
         let unplugged = acts.iter().flatten().any(|(_, act)| matches!(act, Act::Link(false)));
@@ -342,13 +295,13 @@ impl<'a> Bench<'a> {
             }
             Err(Failure::Test(e)) => return Err(e),
         };
-        let alive = self.device.check();
-        if let Err(cause) = &alive {
+        let alive = self.check_device();
+        if let Err(TestError::DutDied(cause)) = &alive {
             result.validity = Validity::Invalid(vec![format!("the device under test died: {cause}")]);
         }
         self.store(spec, &result, attempt)?;
         self.observer.progress(&Progress::TrialEnded { spec, result: &result, attempt });
-        alive.map_err(TestError::DutDied)?;
+        alive?;
         if self.observer.stopped() {
             return Err(TestError::Interrupted);
         }

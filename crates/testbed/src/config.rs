@@ -1,7 +1,6 @@
 //! What a suite says of ports, as the rig's configuration.
 
 use drophammer_emulation::bgp::{NextHops, PeerConfig};
-use drophammer_emulation::tcp::Protection;
 use drophammer_model::suite::{Addressing, PortBgp, PortConfig, VlanConfig};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_rig::{Address, Config, DeviceConfig, Tag, Tags, host_mac};
@@ -109,10 +108,6 @@ pub(crate) fn peer(address: IpAddr, dut: IpAddr, bgp: &PortBgp, router_id: Ipv4A
         families: vec![unicast(family)],
         next_hops: next_hops(address),
         passive: false,
-        protection: Protection {
-            md5_key: bgp.protection.md5.as_ref().map(|key| key.expose().as_bytes().to_vec()),
-            // The DUT is on the link.
-            ttl_security_hops: bgp.protection.gtsm.then_some(1),
-        },
+        protection: (&bgp.protection).into(),
     }
 }

@@ -1,6 +1,6 @@
 //! What the machine did to tester and DUT during a trial, apart from what they did themselves.
 
-use crate::bench::Device;
+use drophammer_lab::Dut;
 use drophammer_model::trial::{ProcessorRecord, TrialResult};
 use drophammer_port::clock::process_time;
 use drophammer_rig::{Rig, Times, Watch, Watched, own_times};
@@ -53,7 +53,7 @@ impl HostWatch {
     }
 
     /// To be called right before a trial.
-    pub(crate) fn begin(&self, rig: &Rig, device: &mut dyn Device) -> Before {
+    pub(crate) fn begin(&self, rig: &Rig, device: &mut dyn Dut) -> Before {
         let real = !rig.ports.clock().is_virtual();
         let stolen = rig.stolen().filter(|_| real);
         if let Some(watch) = &self.dut {
@@ -64,7 +64,7 @@ impl HostWatch {
     }
 
     /// To be called right after a trial, even one without a result.
-    pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Device, result: &mut TrialResult) {
+    pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Dut, result: &mut TrialResult) {
         let health = &mut result.health;
         let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
         let dut_waited = device.waited().zip(before.dut_waited).map(|(now, then)| now.saturating_sub(then));

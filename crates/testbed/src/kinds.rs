@@ -16,7 +16,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
-        bgp_protection: false,
+        bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
         mpls: true,
@@ -208,8 +208,7 @@ pub fn placement(dut: &DutConfig) -> Option<Placement> {
 /// the user's: what it installs is not known.
 pub fn installs_routes(dut: &DutConfig) -> Option<bool> {
     let spec = specs().into_iter().find(|spec| spec.name == dut.kind)?;
-    let of_the_user = spec.capabilities.placement == Placement::Host
-        || ["config", "template"].iter().any(|key| dut.params.text(key).is_some());
+    let of_the_user = spec.capabilities.placement == Placement::Host || drophammer_lab::has_own_configuration(dut);
     let capabilities = spec.capabilities_with(&dut.params);
     // What is left out is so with any configuration.
     let known = !of_the_user || spec.capabilities.bgp_forwarding != capabilities.bgp_forwarding;

@@ -25,5 +25,5 @@ pub mod simulated;
 pub mod validity;
 
 pub use observer::{Observer, Progress};
-pub use runner::{Run, RunError, run_suite};
+pub use runner::{Run, RunError, estimate, rounds_within, run_suite};
 pub use session::Session;

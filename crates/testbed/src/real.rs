@@ -1,64 +1,15 @@
-//! Test setups on real interfaces: a DUT of the lab, or the loop without DUT.
+//! What a DUT on interfaces needs: it is brought up and taken down, ports are opened, captured and recorded.
 
-use crate::bench::Device;
 use crate::device;
 use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
-use drophammer_model::trial::Family;
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
 use drophammer_port::{Backend, Clock, Port, SystemClock};
 use drophammer_rig::{Config, Ports};
 use drophammer_traffic::TestTraffic;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
-
-/// A DUT of the lab as a bench has it.
-pub struct LabDevice<'a>(pub &'a mut dyn Dut);
-
-impl Device for LabDevice<'_> {
-    fn check(&mut self) -> Result<(), String> {
-        self.0.check().map_err(|e| e.to_string())
-    }
-
-    fn forwards(&mut self) -> Result<(), String> {
-        self.0.forwards().map_err(|e| e.to_string())
-    }
-
-    fn cpu_time(&mut self) -> Option<Duration> {
-        self.0.cpu_time()
-    }
-
-    fn waited(&mut self) -> Option<Duration> {
-        self.0.waited()
-    }
-
-    fn processor(&self) -> Option<usize> {
-        self.0.processor()
-    }
-
-    fn lost_by_tester(&mut self) -> Result<Option<u64>, String> {
-        self.0.lost_by_tester().map_err(|e| e.to_string())
-    }
-
-    fn sessions_ended(&mut self) -> Result<(), String> {
-        self.0.sessions_ended().map_err(|e| e.to_string())
-    }
-
-    fn memory(&mut self) -> Vec<(String, u64)> {
-        self.0.memory()
-    }
-
-    fn fib_routes(&mut self, family: Family) -> Option<u64> {
-        self.0.fib_routes(family).ok().flatten()
-    }
-
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
-        self.0.counters().map_err(|e| e.to_string())
-    }
-}
 
 /// Brings a DUT of the suite up, its logs and configuration in the existing folder `work_dir`.
 ///

@@ -5,7 +5,7 @@ mod settling;
 mod standing;
 mod tables;
 
-use crate::bench::{Bench, Failure};
+use crate::bench::{Bench, Failure, failed};
 use drophammer_emulation::bgp::{ExpectationId, Expected, RouteSource};
 use drophammer_methods::routing::{PeerIndex, RoutesSent, TableChoice, WatchIndex};
 use drophammer_methods::{
@@ -151,7 +151,7 @@ impl<'a> BgpRouting<'a> {
             Err(Failure::Port(e)) => state.port_failure = Some(e.to_string()),
             Err(Failure::Test(e)) => return Err(e),
         }
-        bench.device.check().map_err(TestError::DutDied)
+        bench.check_device()
     }
 
     /// What actions are at the ports, noted as done.
@@ -209,13 +209,13 @@ impl Routing for BgpRouting<'_> {
     fn establish(&mut self, peers: &[PeerIndex], within: Duration) -> Result<Vec<Duration>, TestError> {
         for family in [Family::Ipv4, Family::Ipv6] {
             if self.state.wanted.is_empty()
-                && let Some(routes) = self.bench.device.fib_routes(family)
+                && let Some(routes) = self.bench.fib_routes(family)
             {
                 self.state.fib_before.entry(family).or_insert(routes);
             }
         }
         if std::mem::take(&mut self.state.ended_some) {
-            self.bench.device.sessions_ended().map_err(TestError::Failed)?;
+            self.bench.device.sessions_ended().map_err(failed)?;
         }
         let deadline = self.instant() + within;
         let (mut some, mut begun) = (peers.chunks(AT_ONCE), Vec::with_capacity(peers.len()));
@@ -363,7 +363,7 @@ impl Routing for BgpRouting<'_> {
         let before = self.state.fib_before.clone();
         for (family, before) in before {
             let (mut least, mut moved_at) = (u64::MAX, self.instant());
-            while let Some(left) = self.bench.device.fib_routes(family).filter(|left| *left > before) {
+            while let Some(left) = self.bench.fib_routes(family).filter(|left| *left > before) {
                 let now = self.instant();
                 if left < least {
                     (least, moved_at) = (left, now);
@@ -398,7 +398,7 @@ impl ControlPlane for BgpRouting<'_> {
 
     fn fib_routes(&mut self, family: Family) -> Option<u64> {
         let before = self.state.fib_before.get(&family).copied().unwrap_or(0);
-        self.bench.device.fib_routes(family).map(|routes| routes.saturating_sub(before))
+        self.bench.fib_routes(family).map(|routes| routes.saturating_sub(before))
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {

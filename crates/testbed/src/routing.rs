@@ -33,6 +33,7 @@ pub(crate) fn config(p: &Params, ports: &[PortConfig]) -> Option<BgpConfig> {
         peers,
         next_hop_self: first.next_hop_self,
         hold_time: first.hold,
+        protection: first.protection.clone(),
         propagation_delay: time("propagation_delay"),
         fib_delay: time("fib_delay"),
         fib_time_per_route: time("fib_time_per_route"),

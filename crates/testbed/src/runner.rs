@@ -3,7 +3,6 @@
 
 mod ceilings;
 
-use crate::bench::Device;
 use crate::config::hosts_and_routers;
 use crate::kinds::{installs_routes, is_virtual, mixed_installation, placement};
 use crate::observer::{Observer, Progress};
@@ -14,16 +13,17 @@ use crate::setup::{Left, TestSetup};
 use crate::validity::HostTolerance;
 use crate::{real, simulated};
 use ceilings::sending_ceilings;
-use drophammer_lab::Lab;
+use drophammer_lab::{Dut, Lab};
 use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
 use drophammer_model::capabilities::{Need, Placement};
-use drophammer_model::environment::Environment;
+use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
+use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
 use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
@@ -188,6 +188,23 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
 }
 
+/// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large
+/// configurations take longer.
+const AROUND_TESTS: Duration = Duration::from_secs(3);
+
+/// How long a suite takes, estimated from its parameters: a search may need fewer or more trials.
+pub fn estimate(suite: &Suite) -> Duration {
+    let turns = suite.rounds * suite.duts.len() as u32;
+    plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * turns
+}
+
+/// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
+pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
+    let round = estimate(&Suite { rounds: 1, ..suite.clone() });
+    let fit = time.as_secs_f64() / round.as_secs_f64().max(1e-3);
+    (fit as u32).clamp(least, MAX_ROUNDS as u32)
+}
+
 /// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn
 /// from the seed. After as many rounds as there are DUTs, each has been at every place; then the order is reversed. So
 /// neither the time of a round nor the DUT before is always the same.
@@ -302,9 +319,14 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// For the record of a DUT; `None` also where the suite has no BGP.
-    fn installs_routes(&self, dut: &DutConfig) -> Option<bool> {
-        self.suite.bgp.as_ref().and_then(|_| installs_routes(dut))
+    /// Keeps what a DUT is and which ports it has.
+    fn keep_dut(&mut self, dut: &DutConfig, device: &dyn Dut, ports: &Ports, config: &Config) -> Result<(), RunError> {
+        let record = DutRecord {
+            ports: real::port_records(&self.suite.ports, ports, config),
+            installs_routes: self.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
+            ..device.record()
+        };
+        self.keep(&Record::Dut(record))
     }
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
@@ -316,10 +338,8 @@ impl Runner<'_> {
         let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
         let ports = Ports::One { ports, clock: Box::new(parts.clock) };
         let config = self.config();
-        parts.record.ports = real::port_records(&self.suite.ports, &ports, &config);
-        parts.record.installs_routes = self.installs_routes(dut);
-        self.keep(&Record::Dut(parts.record))?;
-        self.tests(dut, Rig::new(ports, &config), Box::new(parts.device), ceilings)
+        self.keep_dut(dut, &parts.device, &ports, &config)?;
+        self.tests(dut, Rig::new(ports, &config), &mut parts.device, ceilings)
     }
 
     /// Emulated hosts and routers of the suite.
@@ -352,7 +372,7 @@ impl Runner<'_> {
     fn real_tests(
         &mut self,
         dut: &DutConfig,
-        device: &mut dyn drophammer_lab::Dut,
+        device: &mut dyn Dut,
         ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
         let Some(lab) = self.lab.as_deref() else { return Ok(Some("no lab".into())) };
@@ -373,11 +393,8 @@ impl Runner<'_> {
         for (port, interface) in config.ports.iter_mut().zip(device.interfaces()) {
             port.dut = interface.dut_mac.map(drophammer_wire::MacAddr);
         }
-        let mut record = device.record();
-        record.ports = real::port_records(&self.suite.ports, &ports, &config);
-        record.installs_routes = self.installs_routes(dut);
-        self.keep(&Record::Dut(record))?;
-        let result = self.tests(dut, Rig::new(ports, &config), Box::new(real::LabDevice(device)), ceilings);
+        self.keep_dut(dut, device, &ports, &config)?;
+        let result = self.tests(dut, Rig::new(ports, &config), device, ceilings);
         for note in captures.iter().filter_map(CaptureStatus::note) {
             self.note(Some(&dut.name), &note)?;
         }
@@ -394,7 +411,7 @@ impl Runner<'_> {
         &mut self,
         dut: &DutConfig,
         rig: Rig,
-        device: Box<dyn Device + '_>,
+        device: &mut dyn Dut,
         ceilings: &Ceilings,
     ) -> Result<Option<String>, RunError> {
         let suite = self.suite;

@@ -1,9 +1,10 @@
 //! What a test has: a bench, the emulated routers, and what is known beforehand.
 
-use crate::bench::{ATTEMPTS, Bench, Device, Failure};
+use crate::bench::{ATTEMPTS, Bench, Failure};
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
+use drophammer_lab::Dut;
 use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
@@ -51,7 +52,7 @@ impl<'a> TestSetup<'a> {
         dut: &str,
         ports: &[PortConfig],
         rig: Rig,
-        device: Box<dyn Device + 'a>,
+        device: &'a mut dyn Dut,
         session: &'a mut Session,
         observer: &'a mut dyn Observer,
     ) -> TestSetup<'a> {
@@ -147,7 +148,7 @@ impl Testbed for TestSetup<'_> {
             Err(Failure::Port(_)) => {}
             other => other?,
         }
-        self.routing.bench.device.check().map_err(TestError::DutDied)
+        self.routing.bench.check_device()
     }
 
     fn known(&mut self) -> &mut Known {

@@ -1,9 +1,9 @@
 //! A test setup with the reference device: virtual time.
 
-use crate::bench::Device;
 use crate::kinds::REFERENCE;
 use crate::routing;
-use drophammer_model::environment::{DutRecord, PortRecord};
+use drophammer_lab::{Dut, LabError};
+use drophammer_model::environment::DutRecord;
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
@@ -97,16 +97,16 @@ impl simulated::Device for Reference {
     }
 }
 
-/// A device that is always alive: the loop without DUT.
+/// The loop without DUT.
 pub struct NoDut;
 
-impl Device for NoDut {
-    fn check(&mut self) -> Result<(), String> {
-        Ok(())
+impl Dut for NoDut {
+    fn record(&self) -> DutRecord {
+        DutRecord::default()
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        None
+    fn check(&mut self) -> Result<(), LabError> {
+        Ok(())
     }
 }
 
@@ -160,38 +160,42 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     config
 }
 
-/// The device of a suite, whose faults begin once it has been found to forward.
-pub struct WellUntilFound {
+/// The reference device as a DUT. Its faults begin once it has been found to forward.
+pub struct ReferenceDut {
     reference: Reference,
     faults: Faults,
+    record: DutRecord,
 }
 
-impl Device for WellUntilFound {
-    fn check(&mut self) -> Result<(), String> {
+impl Dut for ReferenceDut {
+    fn record(&self) -> DutRecord {
+        self.record.clone()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
         Ok(())
     }
 
-    fn forwards(&mut self) -> Result<(), String> {
-        self.reference.begin(self.faults.clone())
+    fn forwards(&mut self) -> Result<(), LabError> {
+        self.reference.begin(self.faults.clone()).map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "change the parameters of the device in the suite".into(),
+        })
     }
 
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
         let truth = serde_json::to_value(self.reference.truth()).unwrap_or_default();
         drophammer_lab::flatten("truth", &truth, &mut counters);
         Ok(counters)
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        None
-    }
-
-    fn fib_routes(&mut self, family: Family) -> Option<u64> {
+    fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let fib = self.reference.truth().fib;
-        Some(match family {
+        Ok(Some(match family {
             Family::Ipv4 => fib.ipv4,
             Family::Ipv6 => fib.ipv6,
-        })
+        }))
     }
 }
 
@@ -246,10 +250,8 @@ pub struct Parts {
     pub ports: Vec<SimulatedPort>,
     /// The device.
     pub reference: Reference,
-    /// The device as a bench has it.
-    pub device: WellUntilFound,
-    /// What the run records of it.
-    pub record: DutRecord,
+    /// The device as a DUT.
+    pub device: ReferenceDut,
 }
 
 /// Makes the reference device and the ports that face it, with so many queues each.
@@ -294,11 +296,10 @@ pub fn build_queues(
         confinement: "virtual time".into(),
         config: [("reference.txt".to_owned(), text)].into(),
         simulated: true,
-        ports: Vec::<PortRecord>::new(),
-        installs_routes: None,
+        ..DutRecord::default()
     };
-    let device = WellUntilFound { reference: reference.clone(), faults };
-    Ok(Parts { clock, ports, reference, device, record })
+    let device = ReferenceDut { reference: reference.clone(), faults, record };
+    Ok(Parts { clock, ports, reference, device })
 }
 
 fn describe(config: &Config) -> String {

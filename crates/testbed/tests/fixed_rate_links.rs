@@ -15,7 +15,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::trial::Family;
 use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock, tap};
 use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::real::{self, LabDevice};
+use drophammer_testbed::real;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config, device};
@@ -61,8 +61,7 @@ fn twice(lab: &mut Lab, links: &str, backend: &Backend) -> Result<[Outcome; 2], 
     let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
     session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
-    let device = Box::new(LabDevice(&mut *dut));
-    let mut setup = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
+    let mut setup = TestSetup::new("box", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
     setup.flows = suite.flows.clone();
     setup.await_forwarding(&families).map_err(|e| e.to_string())?;
     let test = &suite.tests[0];

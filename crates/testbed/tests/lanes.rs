@@ -69,8 +69,7 @@ fn checked(lab: &mut Lab, backend: &Backend, queues: u32) -> Result<(), String> 
     let mut session = Session::new(suite.seed, suite.profile, 5);
     session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
-    let device_on_bench = Box::new(real::LabDevice(device.as_mut()));
-    let mut bed = TestSetup::new("box", &suite.ports, rig, device_on_bench, &mut session, &mut memory);
+    let mut bed = TestSetup::new("box", &suite.ports, rig, device.as_mut(), &mut session, &mut memory);
     // ARP and Neighbor Discovery on both ports, and the first trials on two threads.
     bed.await_forwarding(&FAMILIES).map_err(|e| e.to_string())?;
     let spec = trial(&bed, 50);

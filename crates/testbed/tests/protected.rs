@@ -1,28 +1,47 @@
-//! Sessions with TCP MD5 and GTSM between the emulated routers and real ones, FRR and BIRD on the kernel's TCP: routes pass, and the key
-//! is in nothing that is kept. With another key in the router's configuration no session comes up.
+//! Sessions with TCP MD5 and GTSM between the emulated routers and DUTs of every kind, external and internal, in both families: routes pass,
+//! and the key is in nothing that is kept. With another key in the router's configuration no session comes up, and none of a peer without GTSM to a router with it.
 //!
-//! The lab has to be entered by a process with one thread, so this test has no harness.
+//! The lab has to be entered by a process with one thread, so this test has no harness. The guest of kind `uml` and the reference
+//! device are this program once more.
 
 mod common;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
 use common::{Memory, cell, read_suite, rows};
+use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_model::record::TestStatus;
-use drophammer_testbed::{Run, run_suite};
+use drophammer_testbed::{Run, device, run_suite};
 use std::path::Path;
 use std::process::ExitCode;
 use verdicts::Verdicts;
 
 const KEY: &str = "sesame4711";
 
-fn suite(duts: &str) -> String {
+/// Routers with a configuration in files, as `(kind, file, template)`.
+const TEMPLATES: [(&str, &str, &str); 4] = [
+    ("frr", "bgpd.conf", FRR),
+    ("bird", "bird.conf", include_str!("../../lab/templates/bird.conf.j2")),
+    ("openbgpd", "bgpd.conf", include_str!("../../lab/templates/openbgpd.conf.j2")),
+    ("uml", "bgpd.conf", FRR),
+];
+
+/// The user's template of FRR is that of all daemons.
+const FRR: &str =
+    concat!(include_str!("../../lab/templates/frr.conf.j2"), include_str!("../../lab/templates/bgpd.conf.j2"));
+
+/// Both kinds of protection.
+fn both() -> String {
+    format!("md5: {KEY}, gtsm: true, ")
+}
+
+fn suite(duts: &str, protection: &str) -> String {
     format!(
-        "suite: protected\nprofile: quick\nrounds: 1\nduts:\n{duts}ports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
-         - {{name: p2, speed: 1 Gbit/s}}\nbgp: {{md5: {KEY}, gtsm: true}}\n\
-         tests:\n  - bgp_pass_through: {{samples: 20, establish: 20 s}}\n"
+        "suite: protected\nprofile: quick\nrounds: 1\nduts:\n{duts}ports:\n  - {{name: p1, speed: 10 Mbit/s}}\n  \
+         - {{name: p2, speed: 10 Mbit/s}}\nbgp: {{{protection}internal: [p2]}}\n\
+         tests:\n  - bgp_pass_through: {{samples: 20, families: [ipv4, ipv6], establish: 20 s}}\n"
     )
 }
 
@@ -64,11 +83,13 @@ fn key_is_not_in(folder: &Path) -> Result<(), String> {
 
 fn same_keys(lab: &mut Lab) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let memory = run(lab, &suite("  - {name: frr, kind: frr}\n  - {name: bird, kind: bird}\n"), folder.path())?;
+    let mut duts: String = TEMPLATES.iter().map(|(kind, ..)| format!("  - {{name: {kind}, kind: {kind}}}\n")).collect();
+    duts += "  - {name: reference, kind: reference, links: veth}\n";
+    let memory = run(lab, &suite(&duts, &both()), folder.path())?;
     let tests = memory.tests();
     let outcomes: Vec<_> = tests.iter().filter(|t| t.test == "bgp_pass_through").collect();
-    if outcomes.len() != 2 {
-        return Err(format!("{} of 2 routers were tested", outcomes.len()));
+    if outcomes.len() != 5 {
+        return Err(format!("{} of 5 routers were tested", outcomes.len()));
     }
     for test in outcomes {
         let table = "bgp_pass_through";
@@ -77,8 +98,8 @@ fn same_keys(lab: &mut Lab) -> Result<(), String> {
         }
         let all: Vec<_> =
             (0..rows(&test.outcome, table).len()).map(|row| cell(&test.outcome, table, row, "samples")).collect();
-        // Advertised and withdrawn.
-        if all != [Some(20.0); 2] {
+        // Advertised and withdrawn, in both families.
+        if all != [Some(20.0); 4] {
             return Err(format!("{}: of 20 routes each {all:?} passed", test.dut));
         }
     }
@@ -86,41 +107,69 @@ fn same_keys(lab: &mut Lab) -> Result<(), String> {
     if kept.contains(KEY) || !kept.contains("password") {
         return Err("the records show the key, or no configuration".into());
     }
-    let shown = std::fs::read_to_string(folder.path().join("frr/bgpd.conf")).map_err(|e| e.to_string())?;
-    if !shown.contains("password <secret>") {
-        return Err(format!("bgpd.conf is kept as\n{shown}"));
+    for (kind, file, _) in TEMPLATES {
+        let shown = std::fs::read_to_string(folder.path().join(kind).join(file)).map_err(|e| e.to_string())?;
+        if !shown.contains("<secret>") {
+            return Err(format!("{file} of {kind} is kept as\n{shown}"));
+        }
     }
     key_is_not_in(folder.path())
 }
 
-/// A router whose configuration has another key takes no session.
-fn other_key(lab: &mut Lab) -> Result<(), String> {
+/// A router whose configuration is `template` takes no session of peers that are protected so; the test ends `because` of that.
+fn refuses(
+    lab: &mut Lab,
+    kind: &str,
+    template: &str,
+    protection: &str,
+    because: fn(&str) -> bool,
+) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let template = folder.path().join("bird.conf.j2");
-    let ours = include_str!("../../lab/templates/bird.conf.j2");
-    std::fs::write(&template, ours.replace("{{ bgp.md5 }}", "another")).map_err(|e| e.to_string())?;
-    let dut = format!("  - {{name: bird, kind: bird, template: {}}}\n", template.display());
-    let memory = run(lab, &suite(&dut).replace("20 s}", "3 s}"), folder.path())?;
+    let file = folder.path().join("template");
+    std::fs::write(&file, template).map_err(|e| e.to_string())?;
+    let dut = format!("  - {{name: {kind}, kind: {kind}, template: {}}}\n", file.display());
+    let memory = run(lab, &suite(&dut, protection).replace("20 s}", "3 s}"), folder.path())?;
     match memory.tests().iter().find(|test| test.test == "bgp_pass_through").map(|test| &test.status) {
-        Some(TestStatus::Completed) => Err("the session came up with another key".into()),
-        // The kernel drops what another key has signed, and answers nothing.
-        Some(ended)
-            if format!("{ended:?}").contains("does not answer on TCP")
-                && format!("{ended:?}").contains("keys of the two sides may differ") =>
-        {
-            Ok(())
-        }
+        Some(TestStatus::Completed) => Err("the session came up".into()),
+        Some(ended) if because(&format!("{ended:?}")) => key_is_not_in(folder.path()),
         Some(ended) => Err(format!("it ended otherwise: {ended:?}")),
         None => Err("there was no test".into()),
     }
 }
 
 fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    let as_dut = match args.first().and_then(|a| a.to_str()) {
+        Some(guest::SUBCOMMAND) => Some(guest::run(&args[1..])),
+        Some(device::SUBCOMMAND) => Some(device::run(&args[1..])),
+        _ => None,
+    };
+    match as_dut {
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(e)) => {
+            eprintln!("{e}");
+            return ExitCode::FAILURE;
+        }
+        None => {}
+    }
     let mut verdicts = Verdicts::begin();
     match Lab::enter(&LabOptions::default()) {
         Ok(mut lab) => {
-            verdicts.count("sessions with FRR and BIRD are signed and routes pass", same_keys(&mut lab));
-            verdicts.count("a router with another key takes no session", other_key(&mut lab));
+            verdicts.count("sessions with every kind are signed and routes pass", same_keys(&mut lab));
+            for (kind, _, template) in TEMPLATES {
+                // The kernel drops what another key has signed, and answers nothing.
+                let silent = |why: &str| {
+                    why.contains("does not answer on TCP") && why.contains("keys of the two sides may differ")
+                };
+                let other_key = template.replace("{{ bgp.md5 }}", "another");
+                let name = format!("{kind} with another key takes no session");
+                verdicts.count(&name, refuses(&mut lab, kind, &other_key, &both(), silent));
+                // It may take what comes before it has set the socket's least TTL, an OPEN, and nothing after it.
+                let deaf = |why: &str| why.contains("is not up after 3 s") || why.contains("was not passed on");
+                let with_gtsm = template.replace("{% if bgp.gtsm %}", "{% if true %}");
+                let name = format!("{kind} with GTSM takes no session of peers without");
+                verdicts.count(&name, refuses(&mut lab, kind, &with_gtsm, "", deaf));
+            }
         }
         Err(e) => verdicts.count("the lab is entered", Err(e.to_string())),
     }

@@ -2,8 +2,13 @@
 
 mod common;
 
-use common::read_suite;
+use common::{cell, read_suite, rows, with_bed};
+use drophammer_lab::Dut as _;
+use drophammer_methods::METHODS;
+use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::Instant;
+use drophammer_model::suite::{BgpProtection, Secret};
+use drophammer_model::trial::Family;
 use drophammer_reference::{Beyond, BgpFaults, RibLimit, Router};
 use drophammer_testbed::simulated;
 use std::time::Duration;
@@ -63,7 +68,52 @@ fn each_fault_has_its_parameter() {
         hold_silence: true,
     };
     assert_eq!(simulated::config(&suite.duts[0], &suite.ports, 1).faults.bgp, expected);
-    assert!(parts.record.config["reference.txt"].contains("asn: 65000"));
+    assert!(parts.device.record().config["reference.txt"].contains("asn: 65000"));
     parts.reference.set_link(Instant(1), 1, false);
     assert_eq!(parts.reference.truth().bgp.sessions, 0);
+}
+
+#[test]
+fn sessions_come_up_where_both_sides_have_the_same_protection() {
+    const TABLE: &str = "bgp_pass_through";
+    let protection = |md5: Option<&str>, gtsm| BgpProtection { md5: md5.map(Secret::new), gtsm };
+    let both = "{md5: sesame4711, gtsm: true, internal: [p2]}";
+    for (tester, device, up) in [
+        (both, protection(Some("sesame4711"), true), true),
+        (both, protection(Some("another"), true), false),
+        (both, protection(None, true), false),
+        (both, protection(Some("sesame4711"), false), false),
+        ("{md5: sesame4711}", protection(Some("sesame4711"), false), true),
+        ("{md5: sesame4711}", protection(None, false), false),
+        ("{gtsm: true}", protection(None, true), true),
+        ("{gtsm: true}", protection(None, false), false),
+        ("{}", protection(None, true), false),
+        ("{}", protection(Some("sesame4711"), false), false),
+    ] {
+        let case = format!("{tester} and {device:?}");
+        let tests = "bgp_pass_through: {samples: 20, families: [ipv4, ipv6], establish: 3 s}";
+        let text = text("", &format!("bgp: {tester}\n")).replace("[throughput]", &format!("\n  - {tests}"));
+        let suite = read_suite(&text);
+        let method = METHODS.iter().find(|method| method.spec().name == TABLE).unwrap();
+        let mut outcome = Outcome::default();
+        let same = device.clone();
+        let result = with_bed(
+            &suite,
+            &[Family::Ipv4, Family::Ipv6],
+            |config| config.bgp.as_mut().unwrap().protection = device,
+            |bed, _| method.run(bed, &suite.tests[0].params, &mut outcome),
+        );
+        match result {
+            Ok(()) => {
+                assert!(up, "{case}: sessions came up");
+                let samples: Vec<_> = (0..4).map(|row| cell(&outcome, TABLE, row, "samples")).collect();
+                assert_eq!((rows(&outcome, TABLE).len(), samples), (4, vec![Some(20.0); 4]), "{case}");
+            }
+            Err(e) => assert!(!up && e.to_string().contains("does not answer on TCP"), "{case}: {e}"),
+        }
+        let mut config = simulated::config(&suite.duts[0], &suite.ports, 1);
+        config.bgp.as_mut().unwrap().protection = same;
+        let parts = simulated::build_with(config, &suite.duts[0], &suite.ports, 1).unwrap();
+        assert!(!parts.device.record().config["reference.txt"].contains("4711"), "{case}: the record shows the key");
+    }
 }

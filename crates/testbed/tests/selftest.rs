@@ -3,10 +3,12 @@
 mod common;
 
 use common::*;
+use drophammer_lab::{Dut, LabError};
 use drophammer_methods::parameters::{DRAIN, FRAME_SIZES, PAUSE};
 use drophammer_methods::selftest::{TRIAL_DURATION, counter_proof, latency_floor, loss_floor, pacing};
 use drophammer_methods::tester_ceiling::REPEATS;
 use drophammer_methods::{Method, TestError};
+use drophammer_model::environment::DutRecord;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::suite::{Params, Profile, Suite};
 use drophammer_model::traffic::Deviation;
@@ -14,9 +16,8 @@ use drophammer_model::trial::Family;
 use drophammer_port::Port;
 use drophammer_reference::{Corrupt, Encapsulation, Faults, Hold, Misroute, NOBODY, Reorder, WrongNextHop};
 use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::bench::Device;
 use drophammer_testbed::setup::TestSetup;
-use drophammer_testbed::simulated::{self, WellUntilFound};
+use drophammer_testbed::simulated::{self, ReferenceDut};
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config};
 use std::collections::BTreeMap;
@@ -24,25 +25,25 @@ use std::time::Duration;
 
 /// A device that tells of one counter more than there was.
 struct Boaster {
-    device: WellUntilFound,
+    device: ReferenceDut,
     counter: &'static str,
     readings: u64,
 }
 
-impl Device for Boaster {
-    fn check(&mut self) -> Result<(), String> {
+impl Dut for Boaster {
+    fn record(&self) -> DutRecord {
+        self.device.record()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
         self.device.check()
     }
 
-    fn forwards(&mut self) -> Result<(), String> {
+    fn forwards(&mut self) -> Result<(), LabError> {
         self.device.forwards()
     }
 
-    fn cpu_time(&mut self) -> Option<Duration> {
-        None
-    }
-
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>, String> {
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.device.counters()?;
         self.readings += 1;
         *counters.entry(self.counter.into()).or_default() += self.readings;
@@ -77,7 +78,7 @@ fn run(
     let parts = simulated::build_with(config, dut, &suite.ports, suite.seed).unwrap();
     let ports: Vec<_> = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
     let hosts = config::hosts(&suite.ports, &[Family::Ipv4], suite.seed);
-    let device: Box<dyn Device> = match boast {
+    let mut device: Box<dyn Dut> = match boast {
         Some(counter) => Box::new(Boaster { device: parts.device, counter, readings: 0 }),
         None => Box::new(parts.device),
     };
@@ -85,7 +86,7 @@ fn run(
     session.tolerance.host = HostTolerance::ANY;
     let clock = Box::new(parts.clock);
     let rig = Rig::new(Ports::One { ports, clock }, &hosts);
-    let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
+    let mut bed = TestSetup::new("box", &suite.ports, rig, device.as_mut(), &mut session, &mut memory);
     bed.await_forwarding(&[Family::Ipv4]).unwrap();
     let mut outcome = Outcome::default();
     let result = method.run(&mut bed, &params(method, 0.5), &mut outcome);

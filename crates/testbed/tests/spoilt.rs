@@ -19,7 +19,6 @@ use drophammer_model::trial::{Family, Load, Validity};
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent, SystemClock};
 use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::real::LabDevice;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config};
@@ -283,7 +282,6 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
     let mut memory = Memory::default();
     let hosts = config::hosts(&suite.ports, &families, suite.seed);
     let rig = Rig::new(Ports::One { ports, clock }, &hosts);
-    let device = Box::new(LabDevice(device));
     let outcome = {
         let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
         bed.begin_test("throughput", bed.left);

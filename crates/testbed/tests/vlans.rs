@@ -59,7 +59,8 @@ fn await_with(suite: &Suite, config: drophammer_reference::Config) -> Result<(),
     let mut session = drophammer_testbed::Session::new(suite.seed, suite.profile, 5);
     session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
     let mut memory = Memory::default();
-    let mut setup = TestSetup::new("box", &suite.ports, rig, Box::new(NoDut), &mut session, &mut memory);
+    let device = &mut NoDut;
+    let mut setup = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
     assert_eq!(setup.ports()[0].vlans, [vec![100], vec![100, 200]]);
     setup.await_forwarding(&families)
 }

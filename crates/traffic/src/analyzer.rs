@@ -16,11 +16,11 @@ use crate::layout::QueueIndex;
 use crate::payload::Pattern;
 use crate::plan::{Layout, Timing, spaced};
 use crate::recognize::{Candidate, candidate};
-use crate::report::PortArrivals;
+use crate::report::{DeviatingReport, PortArrivals};
 use awaited::Awaited;
 use burst::Burst;
 use deviating::Deviating;
-pub(crate) use deviating::Deviations;
+pub(crate) use deviating::{Deviations, count};
 use drophammer_model::quantity::Instant;
 use drophammer_model::traffic::{Arriving, Deviation};
 use drophammer_model::trial::{Family, FlowSpec, PortIndex, TrialSpec};
@@ -430,16 +430,24 @@ impl Analyzer {
         &self.groups
     }
 
-    /// Frames of each group that came in another encapsulation than they must arrive in. Flows must be settled.
-    pub(crate) fn deviations(&self) -> Vec<Deviations> {
+    /// Frames of each group that came in another encapsulation than they must arrive in, of flows that lead to a port for which `whole`
+    /// says that all its queues are here. Flows must be settled.
+    pub(crate) fn deviations(&self, whole: impl Fn(PortIndex) -> bool) -> Vec<Deviations> {
         assert!(self.settled, "deviations are counted when it is known which frames were received");
         let mut groups = vec![Deviations::default(); self.groups.len()];
         for (flow, deviating) in self.flows.iter().zip(&self.deviating) {
-            if let Some(deviating) = deviating {
+            if let Some(deviating) = deviating
+                && whole(flow.to.into())
+            {
                 groups[flow.group as usize].add(&deviating.counts(&flow.state));
             }
         }
         groups
+    }
+
+    /// Frames of the flow at `place` of [`Analyzer::flows`] that came in another encapsulation; `None` if none did.
+    pub(crate) fn deviating(&self, place: usize) -> Option<DeviatingReport> {
+        self.deviating.get(place)?.as_ref().map(|deviating| deviating.report())
     }
 
     /// Brings [`Analyzer::flows`] up to date with what was taken.

@@ -1,6 +1,7 @@
 //! Counts of a trial under way.
 
 use crate::plan::Part;
+use crate::transmit::Transmit;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::PortIndex;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ pub struct LaneCounts {
     pub at: Instant,
     /// Of each flow that the lane sends: `(flow, group, frames offered)`.
     pub sent: Vec<(u32, usize, u64)>,
+    /// Of these flows those that do not send.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quiet: Vec<(u32, Transmit)>,
     /// Frames that the tester's own ring refused, by flow.
     pub never_left: Vec<(u32, u64)>,
     /// Of each flow that the lane receives.
@@ -76,6 +80,8 @@ pub struct GroupCounts {
 pub struct FlowCounts {
     /// Group.
     pub group: usize,
+    /// Does it send?
+    pub transmit: Transmit,
     /// Frames offered.
     pub offered: u64,
     /// What was received of them.
@@ -124,6 +130,7 @@ impl Part {
             at: now,
             received: received.collect(),
             sent: generators.iter().flat_map(|g| g.offered()).collect(),
+            quiet: generators.iter().flat_map(|g| g.transmits(now)).filter(|(_, t)| *t != Transmit::Started).collect(),
             never_left: never_left.into_iter().collect(),
             groups,
             ports,
@@ -141,6 +148,9 @@ impl Snapshot {
             for (flow, group, frames) in &lane.sent {
                 let flow = all.flows.entry(*flow as usize).or_default();
                 (flow.group, flow.offered) = (*group, flow.offered + frames);
+            }
+            for (flow, transmit) in &lane.quiet {
+                all.flows.entry(*flow as usize).or_default().transmit = *transmit;
             }
             lane.received
                 .iter()

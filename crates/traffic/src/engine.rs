@@ -163,13 +163,25 @@ impl LaneState {
     }
 
     /// Makes lane `part` over its `ports` ready: everything that has to be looked up or allocated is.
-    pub(crate) fn new(part: &mut Part, ports: &mut [LanePort<'_>], events: usize) -> Result<LaneState, PortError> {
+    pub(crate) fn new(
+        part: &mut Part,
+        ports: &mut [LanePort<'_>],
+        events: usize,
+        board: &Board,
+    ) -> Result<LaneState, PortError> {
         ports.iter_mut().for_each(|at| at.port.slots().forget());
         let place =
             |queue| ports.iter().position(|at| at.queue == queue).expect("a lane has the queues of its senders");
         let places: Vec<usize> = part.generators.iter().map(|g| place(g.queue())).collect();
         for (generator, place) in part.generators.iter_mut().zip(&places) {
-            generator.prepare_in_kernel(&mut *ports[*place].port)?;
+            let port = &mut *ports[*place].port;
+            let flows = generator.flow_ids();
+            if generator.may_be_in_kernel(port) && board.lend_to_kernel(&flows) {
+                generator.prepare_in_kernel(port)?;
+                if !generator.is_in_kernel() {
+                    board.take_from_kernel(&flows);
+                }
+            }
         }
         Ok(LaneState {
             places,
@@ -179,9 +191,18 @@ impl LaneState {
         })
     }
 
-    /// The trial starts at `start`.
-    pub(crate) fn begin(&mut self, part: &mut Part, ports: &mut [LanePort<'_>], start: Instant) {
+    /// The trial starts at `start`, with what `lane` was told before.
+    pub(crate) fn begin(
+        &mut self,
+        part: &mut Part,
+        ports: &mut [LanePort<'_>],
+        start: Instant,
+        (lane, board): (usize, &Board),
+    ) {
         part.begin(start);
+        for command in board.commands(lane) {
+            part.generators.iter_mut().for_each(|generator| generator.transmit(&command, start));
+        }
         self.senders = senders(&part.generators, &self.places);
         for (generator, place) in part.generators.iter().zip(&self.places) {
             generator.start_in_kernel(&mut *ports[*place].port);
@@ -239,6 +260,8 @@ impl LaneState {
             clock.passes() && ports.iter().all(|at| at.port.sends_ahead()) && senders.iter().all(|s| s.merge.is_none());
         // What came in by an instant of virtual time is taken at that instant, however much it is.
         let rounds = if virtual_time { usize::MAX } else { RECEIVE_ROUNDS };
+        // What was asked for between two calls, or by an event, holds before anything is sent.
+        let mut follow = live.requests() != *seen;
 
         loop {
             let now = clock.now();
@@ -261,6 +284,15 @@ impl LaneState {
                 events = &events[1..];
                 wake = due(events).min(until);
                 *control_due = Instant(0);
+                follow = true;
+            }
+            if follow {
+                follow = false;
+                let requests = live.requests();
+                if !requests.is_end() {
+                    let before = std::mem::replace(seen, requests);
+                    follow_requests(part, ports, senders, now, lane, live, before)?;
+                }
             }
             let mut busy = 0;
             let mut next = wake;
@@ -363,7 +395,7 @@ impl LaneState {
     }
 }
 
-/// Carries out the requests since `before`: end of sending, counts.
+/// Carries out the requests since `before`: flows that start or stop, end of sending, counts.
 #[cold]
 fn follow_requests(
     part: &mut Part,
@@ -375,10 +407,17 @@ fn follow_requests(
     before: Requests,
 ) -> Result<(), PortError> {
     let requests = live.requests();
-    if requests.is_end_of_sending() && !before.is_end_of_sending() {
+    let commands = live.commands(lane);
+    let ends = requests.is_end_of_sending() && !before.is_end_of_sending();
+    if ends || !commands.is_empty() {
         for Sender { place, generators, merge } in senders {
             let generators = &mut part.generators[generators.clone()];
-            generators.iter_mut().try_for_each(|g| g.end_sending(&mut *ports[*place].port, now))?;
+            for generator in generators.iter_mut() {
+                commands.iter().for_each(|command| generator.transmit(command, now));
+                if ends {
+                    generator.end_sending(&mut *ports[*place].port, now)?;
+                }
+            }
             if let Some(merge) = merge {
                 *merge = Merge::new(generators);
             }

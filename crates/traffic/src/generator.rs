@@ -4,6 +4,7 @@
 mod ahead;
 mod aims;
 mod catch_up;
+pub(crate) mod controlled;
 mod kernel;
 pub(crate) mod merge;
 mod stream;
@@ -50,16 +51,14 @@ pub struct GroupSent {
     pub offered: u64,
     /// Refused by the device's ring.
     pub refused: u64,
-    /// Planned.
-    pub intended: u64,
     /// Offered by time bin.
     pub bins: Vec<u64>,
 }
 
 impl GroupSent {
     fn report(&self) -> GroupSentReport {
-        let GroupSent { intended, offered, refused, bins } = self.clone();
-        GroupSentReport { intended, offered, refused, bins }
+        let GroupSent { offered, refused, bins } = self.clone();
+        GroupSentReport { intended: 0, offered, refused, bins }
     }
 }
 
@@ -117,6 +116,8 @@ pub struct PortGenerator {
     fits_kernel: bool,
     /// Where it does, what we know of it.
     kernel: Option<kernel::Following>,
+    /// Present once flows were started or stopped; `schedule`, `round` and `index` are those of the present stretch then.
+    control: Option<Box<controlled::Controlled>>,
 }
 
 /// Round of flows by weight, at most this long; weights are rounded to its parts.
@@ -211,7 +212,7 @@ impl PortGenerator {
         let remembered = if alone { SKIPS } else { FEW_SKIPS };
         let max_backlog = ((peak * timing.max_backlog_ns as f64 / 1e9) as u64).max(32);
         let kernel = alone && schedule.is_whole() && spec.events.is_empty();
-        let mut generator = PortGenerator {
+        Ok(PortGenerator {
             port,
             queue,
             round_at: 0,
@@ -235,30 +236,21 @@ impl PortGenerator {
             last_departure: Instant(0),
             fits_kernel: kernel && own.iter().all(|id| fits_kernel(&spec.flows[*id])),
             kernel: None,
+            control: None,
             schedule,
             flows,
             round,
-        };
-        let mut planned = vec![0; spec.flows.len()];
-        generator.planned(&mut planned);
-        for i in 0..generator.flows.len() {
-            let flow = &generator.flows[i];
-            generator.groups[flow.group].intended += planned[flow.id as usize];
-        }
-        Ok(generator)
+        })
     }
 
-    /// Frames of the schedule.
+    /// Frames of the schedule, whichever flows send.
     pub fn total(&self) -> u64 {
-        self.schedule.total()
+        self.base().total()
     }
 
     /// Adds the frames planned per flow to `frames`, indexed by flow.
     pub(crate) fn planned(&self, frames: &mut [u64]) {
-        let (rounds, rest) = (self.total() / self.round.len() as u64, self.total() % self.round.len() as u64);
-        for (place, flow) in self.round.iter().enumerate() {
-            frames[self.flows[*flow as usize].id as usize] += rounds + u64::from((place as u64) < rest);
-        }
+        self.flows.iter().zip(self.intended()).for_each(|(flow, planned)| frames[flow.id as usize] += planned);
     }
 
     pub(crate) fn begin(&mut self, start: Instant) {
@@ -282,13 +274,18 @@ impl PortGenerator {
         if let Some(following) = &self.kernel {
             return following.finished;
         }
-        (self.index >= self.schedule.total() && now >= self.last_departure)
-            || (self.stop_on_time && now.0.saturating_sub(self.start.0) >= self.schedule.end_ns())
+        ((self.index >= self.schedule.total() && now >= self.last_departure)
+            || (self.stop_on_time && now.0.saturating_sub(self.start.0) >= self.schedule.end_ns()))
+            && self.is_last_stretch(now)
     }
 
-    /// When the next frame is due; `None` when all are through.
+    /// When the next frame is due, or flows are started or stopped; `None` when all are through.
     pub fn next_departure(&self) -> Option<Instant> {
-        (self.index < self.schedule.total()).then(|| Instant(self.start.0 + self.schedule.departure(self.index)))
+        if self.index < self.schedule.total() {
+            Some(Instant(self.start.0 + self.schedule.departure(self.index)))
+        } else {
+            self.next_change()
+        }
     }
 
     /// Sends what is due at `now`, at most one burst; returns how many frames went out.
@@ -315,12 +312,18 @@ impl PortGenerator {
     #[inline]
     fn due(&mut self, now: Instant) -> usize {
         let Some(elapsed) = now.0.checked_sub(self.start.0) else { return 0 };
-        if self.stop_on_time && elapsed >= self.schedule.end_ns() {
+        if self.stop_on_time && elapsed >= self.schedule.end_ns() && !self.next_stretch(elapsed) {
             return 0;
         }
         let mut backlog = self.schedule.due(elapsed).saturating_sub(self.index);
         if backlog == 0 {
-            return 0;
+            if self.control.is_none() || !self.next_stretch(elapsed) {
+                return 0;
+            }
+            backlog = self.schedule.due(elapsed).saturating_sub(self.index);
+            if backlog == 0 {
+                return 0;
+            }
         }
         if backlog > self.max_backlog && !self.never_skip {
             self.skip(backlog - self.max_backlog);
@@ -432,24 +435,24 @@ impl PortGenerator {
         let in_kernel = self.is_in_kernel();
         self.stop_in_kernel(port)?;
         let elapsed = if in_kernel { 0 } else { now.0.saturating_sub(self.start.0) };
-        self.schedule.end_at(elapsed, self.index);
-        let mut planned = vec![0; self.flows.iter().map(|f| f.id as usize + 1).max().unwrap_or(0)];
-        self.planned(&mut planned);
-        self.groups.iter_mut().for_each(|group| group.intended = 0);
-        self.flows.iter().for_each(|flow| self.groups[flow.group].intended += planned[flow.id as usize]);
+        self.end_schedule(elapsed);
         Ok(())
     }
 
     /// What it has sent, as data.
     pub(crate) fn report(&self) -> SenderReport {
+        let mut groups: Vec<_> = self.groups.iter().map(GroupSent::report).collect();
+        self.flows.iter().zip(self.intended()).for_each(|(flow, frames)| groups[flow.group].intended += frames);
         SenderReport {
             port: self.port,
-            schedule: self.schedule.clone(),
-            round: self.round.iter().map(|flow| self.flows[*flow as usize].id).collect(),
+            schedule: self.base().clone(),
+            round: self.base_round().iter().map(|flow| self.flows[*flow as usize].id).collect(),
             skips: self.skips.iter().map(|skip| (skip.sent, skip.total)).collect(),
             flows: self.flows.iter().map(|f| (f.id, f.next)).collect(),
             own_refusals: self.own_refusals.clone(),
-            groups: self.groups.iter().map(GroupSent::report).collect(),
+            groups,
+            stretches: self.stretches(),
+            stopped: self.stopped(),
             unsent: self.unsent() + self.refused_by_tester,
             sending_ns: self.sending_ns(),
             lateness: self.lateness.to_vec(),
@@ -470,14 +473,19 @@ impl PortGenerator {
         self.flows.iter().enumerate().map(|(i, flow)| (flow.id, flow.group, next(i, flow))).collect()
     }
 
+    /// Numbers of its flows.
+    pub(crate) fn flow_ids(&self) -> Vec<u32> {
+        self.flows.iter().map(|flow| flow.id).collect()
+    }
+
     /// Counts by group.
     pub fn groups(&self) -> &[GroupSent] {
         &self.groups
     }
 
-    /// Frames of the schedule that were not offered.
+    /// Frames of the schedule that were not offered though their flows were to send.
     pub fn unsent(&self) -> u64 {
-        self.schedule.total() - self.sent
+        self.intended().iter().sum::<u64>() - self.sent
     }
 
     /// Frames that the tester's own ring refused.
@@ -492,7 +500,7 @@ impl PortGenerator {
 
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub fn sending_ns(&self) -> u64 {
-        self.schedule.end_ns().max(self.last_departure.0 - self.start.0)
+        self.base().end_ns().max(self.last_departure.0 - self.start.0)
     }
 }
 

@@ -94,9 +94,10 @@ impl Lane<'_> {
         let (state, start) = match (self.state, common.start) {
             (Some(state), Some(start)) => (state, start),
             (state, _) => {
-                let ready = state.insert(LaneState::new(self.part, &mut self.ports, common.events.len())?);
+                let ready =
+                    state.insert(LaneState::new(self.part, &mut self.ports, common.events.len(), common.board)?);
                 let start = start(common.board)?;
-                ready.begin(self.part, &mut self.ports, start);
+                ready.begin(self.part, &mut self.ports, start, (self.number, common.board));
                 (ready, start)
             }
         };

@@ -2,7 +2,8 @@
 //!
 //! [`Plan`] lays a [`drophammer_model::trial::TrialSpec`] out before the trial: templates, schedules, state. [`run`]
 //! then drives ports and clock on one thread, [`run_lanes`] on several; from first to last frame neither allocates nor locks,
-//! except that the first frames of a flow in another encapsulation than must arrive make room for counting them.
+//! except that the first frames of a flow in another encapsulation than must arrive make room for counting them, and that flows are
+//! started and stopped ([`Live::transmit`]).
 
 pub mod analyzer;
 mod arriving;
@@ -25,6 +26,7 @@ mod report;
 pub mod schedule;
 pub mod template;
 mod traffic;
+mod transmit;
 
 pub use counts::{FlowCounts, GroupCounts, LaneCounts, Received, Snapshot};
 pub use engine::{Control, SendFrame, run};
@@ -35,6 +37,8 @@ pub use outcome::merge;
 pub use plan::{Layout, Neighbour, Plan, PlanError, QueueIndex, Timing, VlanNeighbour};
 pub use recognize::TestTraffic;
 pub use report::{
-    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, Trial,
+    DeviatingReport, EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport,
+    StoppedReport, StretchReport, Trial,
 };
 pub use traffic::{CONTINUOUS, Traffic};
+pub use transmit::{FlowSelect, Transmit, TransmitAction, TransmitError};

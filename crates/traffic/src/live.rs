@@ -3,8 +3,10 @@
 use crate::counts::{LaneCounts, Snapshot};
 use crate::engine::lead;
 use crate::lanes::LaneError;
+use crate::transmit::{Command, FlowNames, FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_port::{Clock, SystemClock};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,6 +19,25 @@ impl Live {
     /// Ends what is sent. What was due until now still leaves; then the trial drains as at its planned end.
     pub fn end_sending(&self) {
         self.0.signals.requests.fetch_or(END_OF_SENDING, Ordering::Relaxed);
+    }
+
+    /// Starts, stops, pauses or resumes flows, at once or when the traffic has lasted for `at`; before the traffic starts too. A flow
+    /// sends the frames that are due by its schedule from the instant at which it is started until that at which it is stopped, this one
+    /// excluded; those in between are left out, so it never catches up, and its sequence numbers go on without a gap. Flows that share the
+    /// load of a port keep their own share. Traffic ends when its schedule does, whether flows send or not.
+    ///
+    /// Without `at` each lane does so at its next look, and what was due until then still leaves. What is asked for later than it is to
+    /// happen is done at once.
+    ///
+    /// # Errors
+    /// [`TransmitError`]; nothing is done then.
+    pub fn transmit(
+        &self,
+        which: FlowSelect<'_>,
+        action: TransmitAction,
+        at: Option<Duration>,
+    ) -> Result<(), TransmitError> {
+        self.0.transmit(which, action, at)
     }
 
     /// Ends the trial at once, without a drain.
@@ -70,6 +91,16 @@ pub(crate) struct Board {
     signals: Signals,
     published: Mutex<Published>,
     changed: Condvar,
+    flows: FlowNames,
+    inbox: Mutex<Inbox>,
+}
+
+/// Commands to flows, and who cannot follow them.
+struct Inbox {
+    /// By lane: those that it has not taken yet.
+    commands: Vec<Vec<Command>>,
+    /// Flows whose frames the kernel makes.
+    in_kernel: BTreeSet<u32>,
 }
 
 /// Counts that lanes were asked for.
@@ -86,7 +117,10 @@ pub(crate) struct Requests(u64);
 
 const END: u64 = 1;
 const END_OF_SENDING: u64 = 2;
-const REQUEST: u64 = 4;
+/// There is a further command; 2^30 of them are counted.
+const COMMAND: u64 = 4;
+/// There is a further request for counts.
+const REQUEST: u64 = 1 << 32;
 
 impl Requests {
     /// All lanes stop at once: the user asked for it, or a lane failed.
@@ -106,13 +140,62 @@ impl Requests {
 }
 
 impl Board {
-    pub(crate) fn new(lanes: usize) -> Board {
+    pub(crate) fn new(lanes: usize, flows: FlowNames) -> Board {
         Board {
             lanes: (0..lanes).map(|_| Progress::default()).collect(),
             signals: Signals::default(),
             published: Mutex::new(Published { lanes: vec![None; lanes], closed: false }),
             changed: Condvar::new(),
+            flows,
+            inbox: Mutex::new(Inbox { commands: vec![Vec::new(); lanes], in_kernel: BTreeSet::new() }),
         }
+    }
+
+    /// See [`Live::transmit`].
+    pub(crate) fn transmit(
+        &self,
+        which: FlowSelect<'_>,
+        action: TransmitAction,
+        at: Option<Duration>,
+    ) -> Result<(), TransmitError> {
+        let command = Command { flows: self.flows.select(which)?, action, at };
+        if self.published().closed {
+            return Err(TransmitError::Over);
+        }
+        let mut inbox = self.inbox();
+        if let Some(flow) = inbox.in_kernel.iter().find(|flow| command.names(**flow)) {
+            let flow = *flow as usize;
+            return Err(TransmitError::InKernel { flow, group: self.flows.group(flow) });
+        }
+        inbox.commands.iter_mut().for_each(|lane| lane.push(command.clone()));
+        self.signals.requests.fetch_add(COMMAND, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The commands that `lane` has not taken yet.
+    pub(crate) fn commands(&self, lane: usize) -> Vec<Command> {
+        std::mem::take(&mut self.inbox().commands[lane])
+    }
+
+    /// May the kernel make the frames of these flows? Then they follow no command from here on. Not where one waits for them.
+    pub(crate) fn lend_to_kernel(&self, flows: &[u32]) -> bool {
+        let mut inbox = self.inbox();
+        let named = |command: &Command| flows.iter().any(|flow| command.names(*flow));
+        if inbox.commands.iter().flatten().any(named) {
+            return false;
+        }
+        inbox.in_kernel.extend(flows);
+        true
+    }
+
+    /// The kernel does not make them after all.
+    pub(crate) fn take_from_kernel(&self, flows: &[u32]) {
+        let mut inbox = self.inbox();
+        flows.iter().for_each(|flow| _ = inbox.in_kernel.remove(flow));
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `lane` has nothing more to send since `at`, and has sent `sent` frames that no ring refused.

@@ -1,14 +1,17 @@
 //! Reports of lanes become the result of a trial.
 
 mod destinations;
+mod deviating;
 mod flows;
 
 use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
-use crate::report::{EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport};
+use crate::report::{
+    EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, StoppedReport,
+};
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, TrialResult, Validity};
+use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, StoppedFlow, TrialResult, Validity};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +47,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             counts.last_loss_ns = counts.last_loss_ns.max(departure);
         }
     }
+    deviating::add(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
     let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {
@@ -170,8 +174,24 @@ fn group_counts(lanes: &[LaneReport], senders: &[&SenderReport], index: usize, n
         received_bytes: sum(|g| g.bytes),
         latency: latency(received.clone()),
         bins: bins.collect(),
+        stopped: stopped(senders, index),
         ..GroupCounts::default()
     }
+}
+
+/// Flows of a group that did not send all the time, in the order of the flows.
+fn stopped(senders: &[&SenderReport], group: usize) -> Vec<StoppedFlow> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let of_group = senders.iter().flat_map(|sender| &sender.stopped).filter(|stopped| stopped.group == group);
+    let flow = |stopped: &StoppedReport| StoppedFlow {
+        flow: stopped.flow as usize,
+        stops: stopped.stops,
+        stopped_s: seconds(stopped.stopped_ns),
+        sending_s: seconds(stopped.end_ns - stopped.stopped_ns),
+    };
+    let mut flows: Vec<_> = of_group.map(flow).collect();
+    flows.sort_unstable_by_key(|stopped| stopped.flow);
+    flows
 }
 
 /// Frames that came in another encapsulation, by how it differed.

@@ -6,6 +6,7 @@ use crate::headers;
 pub use crate::layout::{Layout, QueueIndex};
 use crate::payload::Pattern;
 use crate::permutation::Permutation;
+use crate::transmit::FlowNames;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, FlowDuration, FlowSpec, Load, MAX_TARGETS, PortIndex, TrialSpec};
 use drophammer_wire::MacAddr;
@@ -188,6 +189,7 @@ pub struct Plan {
     pub(crate) parts: Vec<Part>,
     pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
+    pub(crate) flows: FlowNames,
     /// Flows that are counted by destination, with the order of these.
     pub(crate) destinations: Vec<(usize, Permutation)>,
     /// In order of time.
@@ -374,6 +376,7 @@ impl Plan {
         Ok(Plan {
             parts,
             layout,
+            flows: FlowNames::new(&spec.flows, &groups),
             groups,
             destinations: tallied(spec, timing.seed),
             events,

@@ -3,6 +3,7 @@
 use crate::analyzer::FlowExtras;
 use crate::engine::LaneState;
 use crate::flow_state::Arrived;
+use crate::generator::controlled::only;
 use crate::generator::{LatenessBuckets, PortGenerator};
 use crate::permutation::Permutation;
 use crate::plan::{Layout, Plan};
@@ -70,9 +71,15 @@ pub struct SenderReport {
     pub flows: Vec<(u32, u64)>,
     /// Flow and sequence number of frames that the tester's own ring refused, the first 65,536.
     pub own_refusals: Vec<(u32, u64)>,
+    /// The parts of the schedule that were carried out one after the other, the first 256; none where no flow was started or stopped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stretches: Vec<StretchReport>,
+    /// The flows that were stopped or paused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<StoppedReport>,
     /// Counts of each group of the trial.
     pub groups: Vec<GroupSentReport>,
-    /// Frames of the schedule that were not offered, those that the tester's own ring refused included.
+    /// Frames of the schedule that were not offered while their flows were to send, those that the tester's own ring refused included.
     pub unsent: u64,
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub sending_ns: u64,
@@ -80,6 +87,36 @@ pub struct SenderReport {
     pub lateness: Vec<u64>,
     /// Were the frames made in the kernel?
     pub in_kernel: bool,
+}
+
+/// A part of a schedule in which the same flows send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StretchReport {
+    /// Number of its first frame among all frames of the steps of the schedule.
+    pub from: u64,
+    /// Of each frame of a round: does its flow send?
+    pub keep: Vec<bool>,
+    /// Frames that were sent before it.
+    pub sent: u64,
+    /// Frames that were skipped before it.
+    pub skipped: u64,
+    /// First sequence number of each flow, in the order of [`SenderReport::flows`].
+    pub sequences: Vec<u64>,
+}
+
+/// A flow that did not send all the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoppedReport {
+    /// The flow.
+    pub flow: u32,
+    /// Its group.
+    pub group: usize,
+    /// Times that it was stopped or paused.
+    pub stops: u64,
+    /// Time for which it was, in ns.
+    pub stopped_ns: u64,
+    /// End of its schedule, in ns after the start.
+    pub end_ns: u64,
 }
 
 /// What was sent of a group at one port.
@@ -102,8 +139,8 @@ pub struct GroupReport {
     pub stray: u64,
     /// Not intact.
     pub corrupted: u64,
-    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by how the first arrival differed,
-    /// in the order of [`drophammer_model::traffic::Deviation::ALL`].
+    /// Sent frames that arrived intact at the right port, but only in another encapsulation, by how the first arrival differed; without
+    /// those of [`FlowReport::deviating`]. In the order of [`drophammer_model::traffic::Deviation::ALL`].
     pub deviations: Vec<u64>,
     /// Further arrivals in another encapsulation.
     pub deviating_copies: u64,
@@ -190,12 +227,27 @@ pub struct FlowReport {
     pub spread: bool,
     /// Which frames have arrived, where other lanes may receive frames of the flow too; `missing` is empty then.
     pub arrived: Option<Arrived>,
+    /// Which frames came in another encapsulation, where other lanes may receive frames of the flow too, and some did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviating: Option<DeviatingReport>,
     /// Of the distinct frames, those that came to an alternate port.
     pub elsewhere: u64,
     /// May its frames come to an alternate port?
     pub has_alternate: bool,
     /// Distinct frames by place in the order of destinations; absent unless the flow is counted so.
     pub by_place: Option<Vec<u32>>,
+}
+
+/// Frames of a flow that a lane received in another encapsulation than they must arrive in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviatingReport {
+    /// Of frames that have left the window: those that arrived only so, by how they differed, in the order of
+    /// [`drophammer_model::traffic::Deviation::ALL`].
+    pub frames: Vec<u64>,
+    /// Further arrivals.
+    pub copies: u64,
+    /// First arrivals of the frames in the window, by how they differed. A frame is in one of these.
+    pub first: Vec<(usize, Arrived)>,
 }
 
 /// An event as a lane carried it out.
@@ -231,7 +283,7 @@ impl Plan {
         let report = |(number, (part, lane)): (usize, (&crate::plan::Part, &&LaneState))| LaneReport {
             trial: trial.clone(),
             senders: part.generators.iter().map(PortGenerator::report).collect(),
-            groups: part.group_reports(),
+            groups: part.group_reports(&self.layout),
             flows: part.flow_reports(&self.layout),
             arrivals: part.analyzer.arrivals(),
             stale: part.analyzer.stale(),
@@ -247,8 +299,8 @@ impl Plan {
 }
 
 impl crate::plan::Part {
-    fn group_reports(&self) -> Vec<GroupReport> {
-        let deviations = self.analyzer.deviations();
+    fn group_reports(&self, layout: &Layout) -> Vec<GroupReport> {
+        let deviations = self.analyzer.deviations(|port| !layout.is_split(port));
         self.analyzer.groups().iter().zip(&deviations).map(|(group, deviations)| group.report(deviations)).collect()
     }
 
@@ -275,6 +327,7 @@ impl crate::plan::Part {
                     missing: if arrived.is_some() { Vec::new() } else { state.gaps(most) },
                     tells_all: state.tells_all(),
                     spread: analyzer.is_spread(place),
+                    deviating: if arrived.is_some() { analyzer.deviating(place) } else { None },
                     arrived,
                     elsewhere: extras.map_or(0, |f| f.elsewhere),
                     has_alternate: extras.is_some_and(FlowExtras::has_alternate),
@@ -300,28 +353,76 @@ impl SenderReport {
 
     /// Nominal departures of `flow`; `None` if it does not leave here.
     pub(crate) fn departures(&self, flow: usize) -> Option<Departures<'_>> {
-        let own = self.round.iter().enumerate().filter(|(_, f)| **f as usize == flow);
-        let places: Vec<u64> = own.map(|(place, _)| place as u64).collect();
-        (!places.is_empty()).then_some(Departures { sender: self, places })
+        let places = places_of(&self.round, flow);
+        let whole = Stretch { places, round: self.round.len() as u64, ..Stretch::default() };
+        if whole.places.is_empty() {
+            return None;
+        }
+        let number = self.flows.iter().position(|(f, _)| *f as usize == flow)?;
+        let stretch = |report: &StretchReport| {
+            let round = only(&self.round, &report.keep);
+            let schedule = self.schedule.only(&report.keep, u64::MAX);
+            let places = places_of(&round, flow);
+            let first = schedule.before_place(report.from);
+            let (sequence, sent, skipped) = (report.sequences[number], report.sent, report.skipped);
+            Stretch { places, round: round.len() as u64, schedule: Some(schedule), first, sequence, sent, skipped }
+        };
+        // Those in which the flow sends.
+        let stretches: Vec<_> = self.stretches.iter().map(stretch).filter(|s| !s.places.is_empty()).collect();
+        Some(Departures { sender: self, stretches: if self.stretches.is_empty() { vec![whole] } else { stretches } })
     }
+}
+
+/// Places of `flow` in a round.
+fn places_of(round: &[u32], flow: usize) -> Vec<u64> {
+    let own = round.iter().enumerate().filter(|(_, f)| **f as usize == flow);
+    own.map(|(place, _)| place as u64).collect()
+}
+
+/// A stretch of the schedule as one flow sees it, which sends in it.
+#[derive(Default)]
+struct Stretch {
+    /// Places of the flow in a round; at least one.
+    places: Vec<u64>,
+    /// Frames of a round.
+    round: u64,
+    /// The sender's if absent.
+    schedule: Option<Schedule>,
+    /// Index of its first frame in its schedule.
+    first: u64,
+    /// First sequence number of the flow.
+    sequence: u64,
+    /// Frames sent and skipped before.
+    sent: u64,
+    skipped: u64,
 }
 
 /// Scheduled departure of a frame of one flow, computed from its sequence number.
 pub(crate) struct Departures<'a> {
     sender: &'a SenderReport,
-    /// Places of the flow in a round; at least one.
-    places: Vec<u64>,
+    stretches: Vec<Stretch>,
 }
 
 impl Departures<'_> {
     /// Of the frame with `sequence`, in ns after the start.
     pub(crate) fn of(&self, sequence: u64) -> u64 {
-        let SenderReport { round, skips, schedule, .. } = self.sender;
-        let per_round = self.places.len() as u64;
-        let sent = sequence / per_round * round.len() as u64 + self.places[(sequence % per_round) as usize];
-        let before = skips.partition_point(|(sent_before, _)| *sent_before <= sent);
-        let skipped = before.checked_sub(1).map_or(0, |last| skips[last].1);
-        schedule.departure((sent + skipped).min(schedule.total().saturating_sub(1)))
+        let SenderReport { skips, schedule, .. } = self.sender;
+        let last = self.stretches.partition_point(|stretch| stretch.sequence <= sequence);
+        let Some(Stretch { places, round, schedule: own, first, sequence: from, sent, skipped }) =
+            last.checked_sub(1).map(|last| &self.stretches[last])
+        else {
+            return 0;
+        };
+        let schedule = own.as_ref().unwrap_or(schedule);
+        let per_round = places.len() as u64;
+        // Frames of the flow among the first of the schedule, and the index of the one that is asked for.
+        let before = first / round * per_round + places.partition_point(|place| *place < first % round) as u64;
+        let number = before + sequence - from;
+        let index = number / per_round * round + places[(number % per_round) as usize];
+        let sent = sent + index - first;
+        let skips_before = skips.partition_point(|(sent_before, _)| *sent_before <= sent);
+        let skipped = skips_before.checked_sub(1).map_or(0, |last| skips[last].1).saturating_sub(*skipped);
+        schedule.departure((index + skipped).min(schedule.total().saturating_sub(1)))
     }
 }
 

@@ -26,7 +26,7 @@ impl Step {
 /// Some frames of each round of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Part {
-    /// Places in a round, ascending, at least one.
+    /// Places in a round, ascending. A part without a place has no frames.
     places: Vec<u64>,
     /// Frames of a round.
     round: u64,
@@ -107,17 +107,58 @@ impl Schedule {
         self.part.is_none()
     }
 
-    /// Ends it after `elapsed_ns`: what is due later does not leave, but for the first `at_least` frames.
-    pub fn end_at(&mut self, elapsed_ns: u64, at_least: u64) {
-        let total = self.due(elapsed_ns).max(at_least).min(self.total);
-        // The frames of a part are limited by their total alone.
+    /// Number, among all frames of the steps, of the first frame that is due at `elapsed_ns` or later.
+    pub(crate) fn place_at(&self, elapsed_ns: u64) -> u64 {
+        elapsed_ns.checked_sub(1).map_or(0, |before| self.due_of_steps(before))
+    }
+
+    /// Number, among all frames of the steps, of the frame that follows on frame `index`.
+    pub(crate) fn place_after(&self, index: u64) -> u64 {
+        self.whole(index) + 1
+    }
+
+    /// Its frames before that with number `place` among all frames of the steps.
+    pub(crate) fn before_place(&self, place: u64) -> u64 {
+        self.part.as_ref().map_or(place, |part| part.of(place)).min(self.total)
+    }
+
+    /// The frames of each round that `keep` names, at the times at which they leave in this schedule, as far as their number among all
+    /// frames of the steps is below `to`. `keep` is as long as a round of this schedule.
+    pub(crate) fn only(&self, keep: &[bool], to: u64) -> Schedule {
+        let last = self.total.checked_sub(1).map_or(0, |last| self.place_after(last));
+        let to = to.min(last);
+        let places = || keep.iter().enumerate().filter(|(_, keep)| **keep).map(|(place, _)| place);
+        let part = match &self.part {
+            None if keep.iter().all(|keep| *keep) => None,
+            None => Some(Part { places: places().map(|place| place as u64).collect(), round: keep.len() as u64 }),
+            Some(part) => Some(Part { places: places().map(|place| part.places[place]).collect(), round: part.round }),
+        };
+        let mut only = Schedule { part, ..self.clone() };
+        only.total = only.part.as_ref().map_or(to, |part| part.of(to));
+        only.end_steps();
+        only
+    }
+
+    /// The same, but it ends after `elapsed_ns` at the latest, with all frames that it has.
+    pub(crate) fn ended_by(self, elapsed_ns: u64) -> Schedule {
+        Schedule { end_ns: self.end_ns.min(elapsed_ns), ..self }
+    }
+
+    /// Leaves frames from the total on out of the steps. Those of a part are limited by their total alone.
+    fn end_steps(&mut self) {
         if self.is_whole() {
+            let total = self.total;
             self.steps.retain(|step| step.first < total);
             if let Some(last) = self.steps.last_mut() {
                 last.frames = last.frames.min(total - last.first);
             }
         }
-        self.total = total;
+    }
+
+    /// Ends it after `elapsed_ns`: what is due later does not leave, but for the first `at_least` frames.
+    pub fn end_at(&mut self, elapsed_ns: u64, at_least: u64) {
+        self.total = self.due(elapsed_ns).max(at_least).min(self.total);
+        self.end_steps();
         self.end_ns = self.end_ns.min(elapsed_ns);
     }
 

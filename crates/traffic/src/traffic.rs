@@ -6,6 +6,7 @@ use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
 use crate::live::{Board, Live};
 use crate::plan::{Layout, Plan};
 use crate::report::LaneReport;
+use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_port::{Clock, Port, PortError, SystemClock};
 use std::sync::Arc;
@@ -31,9 +32,10 @@ impl Traffic {
     /// Nothing has left yet.
     pub fn new(plan: Plan) -> Traffic {
         let lanes = plan.parts.len();
+        let board = Arc::new(Board::new(lanes, plan.flows.clone()));
         Traffic {
             plan,
-            board: Arc::new(Board::new(lanes)),
+            board,
             lanes: (0..lanes).map(|_| None).collect(),
             start: None,
             wall_before: 0,
@@ -49,6 +51,19 @@ impl Traffic {
     /// For other threads.
     pub fn live(&self) -> Live {
         Live(self.board.clone())
+    }
+
+    /// Starts, stops, pauses or resumes flows; see [`Live::transmit`].
+    ///
+    /// # Errors
+    /// Those of [`Live::transmit`].
+    pub fn transmit(
+        &self,
+        which: FlowSelect<'_>,
+        action: TransmitAction,
+        at: Option<Duration>,
+    ) -> Result<(), TransmitError> {
+        self.board.transmit(which, action, at)
     }
 
     /// Is everything sent, and accounted for or drained, or was it ended?
@@ -91,10 +106,10 @@ impl Traffic {
         let (state, start) = match (&mut self.lanes[0], self.start) {
             (Some(state), Some(start)) => (state, start),
             (state, _) => {
-                let state = state.insert(LaneState::new(part, &mut ports, events.len())?);
+                let state = state.insert(LaneState::new(part, &mut ports, events.len(), &self.board)?);
                 self.wall_before = clock.wall_offset();
                 let start = *self.start.insert(clock.now() + lead(clock));
-                state.begin(part, &mut ports, start);
+                state.begin(part, &mut ports, start, (0, &self.board));
                 (state, start)
             }
         };

@@ -3,6 +3,7 @@
 
 use super::TcpStack;
 use super::host::{Host, Link};
+use drophammer_model::suite::BgpProtection;
 use md5::{Digest, Md5};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -44,6 +45,16 @@ impl Protection {
 
     fn is_none(&self) -> bool {
         *self == Protection::default()
+    }
+}
+
+impl From<&BgpProtection> for Protection {
+    /// Of connections to a peer on the link.
+    fn from(bgp: &BgpProtection) -> Protection {
+        Protection {
+            md5_key: bgp.md5.as_ref().map(|key| key.expose().as_bytes().to_vec()),
+            ttl_security_hops: bgp.gtsm.then_some(1),
+        }
     }
 }
 

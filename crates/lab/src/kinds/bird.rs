@@ -69,7 +69,7 @@ impl DutKind for Bird {
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
         let state = lab.shared().fresh_state(&dut.name)?;
-        let configs = router.keep_but_secrets(work_dir, &state, role, &|role| self.configuration(dut, role))?;
+        let configs = router.keep(work_dir, &state, role, &|role| self.configuration(dut, role))?;
         if configuration::is_own(dut) {
             router.routes_of_the_user();
         }

@@ -66,7 +66,7 @@ impl DutKind for Frr {
         own_surroundings(&lab.shared().state)?;
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
-        let configs = router.keep_but_secrets(work_dir, &state, role, &|role| files(dut, role))?;
+        let configs = router.keep(work_dir, &state, role, &|role| files(dut, role))?;
         let speaks_bgp = speaks_bgp(role, &files(dut, role)?);
         let own = configuration::is_own(dut);
         if own {

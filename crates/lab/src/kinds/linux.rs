@@ -39,7 +39,7 @@ impl DutKind for Linux {
     ) -> Result<Box<dyn Dut>, LabError> {
         let version = format!("Linux {}", kernel_release());
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
-        router.keep(work_dir, &self.configuration(dut, role)?)?;
+        router.keep(work_dir, work_dir, role, &|role| self.configuration(dut, role))?;
         router.netns().ip(&router::route_lines(role))?;
         router.ready(stop)
     }

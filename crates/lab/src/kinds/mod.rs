@@ -80,8 +80,11 @@ mod tests {
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
         // A kind without BGP plays its part without, one with BGP must protect it.
         let role = RouterRole::of(&tests_support::two_protected_ports());
-        let error = refuse_unless_able(uml::Uml.spec(), &role).unwrap_err().to_string();
-        assert!(error.contains("`bgp-protection`") && error.contains("frr, bird, external"), "{error}");
+        let unprotected =
+            KindSpec { capabilities: Capabilities { bgp: true, ..Capabilities::ROUTER }, ..*linux::Linux.spec() };
+        let error = refuse_unless_able(&unprotected, &role).unwrap_err().to_string();
+        let able = "frr, bird, openbgpd, uml, external";
+        assert!(error.contains("`bgp-protection`") && error.contains(able), "{error}");
         refuse_unless_able(linux::Linux.spec(), &role).unwrap();
         refuse_unless_able(frr::Frr.spec(), &role).unwrap();
     }

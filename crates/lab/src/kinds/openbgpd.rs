@@ -9,14 +9,13 @@ use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 static SPEC: KindSpec = KindSpec {
     name: "openbgpd",
     summary: "OpenBGPD in a network namespace, control plane only: its BGP routes do not reach the kernel, which forwards \
               by static routes",
-    capabilities: Capabilities { bgp: true, ..kinds::IN_NAMESPACE },
+    capabilities: Capabilities { bgp: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
     params: &[configuration::CONFIG, configuration::TEMPLATE],
 };
@@ -76,16 +75,18 @@ impl DutKind for OpenBgpd {
 
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
         let socket = state.join("bgpd.sock");
-        let mut files = self.configuration(dut, role)?;
-        files.iter_mut().for_each(|(_, text)| *text = text.replace("@SOCKET@", &socket.display().to_string()));
-        let text = files.last().map(|(_, text)| text.clone()).unwrap_or_default();
+        let files = |role: &RouterRole| {
+            let mut files = self.configuration(dut, role)?;
+            files.iter_mut().for_each(|(_, text)| *text = text.replace("@SOCKET@", &socket.display().to_string()));
+            Ok::<_, LabError>(files)
+        };
         // The bed and the tests reach the networks behind the ports as with every other kind.
         router.netns().ip(&router::route_lines(role))?;
-        router.keep(work_dir, &files)?;
+        router.keep(work_dir, &state, role, &files)?;
         // It refuses a file that others may read.
         let config = state.join("bgpd.conf");
-        fs::write(&config, &text).map_err(LabError::file("write", &config))?;
-        fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).map_err(LabError::file("protect", &config))?;
+        let (_, text) = files(role)?.pop().expect("bgpd.conf is the last of its files");
+        configuration::write_private(&config, &text)?;
         let mut command = router.netns().command(&program);
         command.arg("-d").arg("-f").arg(&config);
         router.daemon("bgpd", command, work_dir)?;
@@ -120,7 +121,7 @@ fn home_in(text: &str, user: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::tests_support::{one_internal_port, two_ports_with_bgp};
+    use crate::kinds::tests_support::{one_internal_port, two_ports_with_bgp, two_protected_ports};
 
     #[test]
     fn the_configuration_holds_every_peer() {
@@ -142,6 +143,17 @@ mod tests {
             assert_eq!(text.lines().filter(|l| *l == rule).count(), usize::from(own));
             assert_eq!(text.matches("set nexthop self").count(), if own { 2 } else { 0 });
         }
+    }
+
+    #[test]
+    fn sessions_are_protected_and_kept_files_do_not_show_the_key() {
+        let role = RouterRole::of(&two_protected_ports());
+        let text = configuration::render(TEMPLATE, "obgpd", &role).unwrap();
+        assert_eq!(text.matches("\ttcp md5sig password \"sesame\"\n").count(), 4);
+        assert_eq!(text.matches("\tttl-security yes\n").count(), 4);
+        assert!(!text.contains("local-address"), "with one its listening sockets get no key: {text}");
+        let kept = configuration::render(TEMPLATE, "obgpd", &role.without_secrets()).unwrap();
+        assert!(!kept.contains("sesame") && kept.contains("password \"<secret>\"\n"), "{kept}");
     }
 
     #[test]

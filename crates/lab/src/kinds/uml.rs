@@ -23,6 +23,7 @@ static SPEC: KindSpec = KindSpec {
     capabilities: Capabilities {
         bgp: true,
         bgp_forwarding: true,
+        bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
         counters: &[Counters::Interfaces, Counters::Ip],
@@ -128,7 +129,8 @@ impl DutKind for Uml {
             own: configuration::is_own(dut),
             modules: dut::modules()?,
         };
-        let boot = Boot { kernel: &kernel, memory: memory(dut), job };
+        let kept = self.configuration(dut, &role.without_secrets())?;
+        let boot = Boot { kernel: &kernel, memory: memory(dut), job, kept };
         UmlDut::bring_up(lab, dut, boot, work_dir, stop).map(|dut| Box::new(dut) as Box<dyn Dut>)
     }
 }

@@ -170,7 +170,7 @@ fn suite(
 
 /// One DUT alone is compared with nobody. Six rounds are the fewest whose least and greatest figure hold the true median with more than
 /// 95 % confidence.
-fn default_rounds(profile: Profile, duts: usize) -> u32 {
+pub fn default_rounds(profile: Profile, duts: usize) -> u32 {
     match (duts, profile) {
         (..=1, _) => 1,
         (_, Profile::Quick) => 6,

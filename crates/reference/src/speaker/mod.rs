@@ -14,7 +14,7 @@ use crate::faults::BgpFaults;
 use crate::interfaces::Interface;
 use crate::rib::{FibChange, PeerId, Rib, Timing};
 use crate::truth::BgpTruth;
-use drophammer_emulation::tcp::{ConnectionId, TcpConfig, TcpStack};
+use drophammer_emulation::tcp::{ConnectionId, Protection, TcpConfig, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp;
 use input::Table;
@@ -69,6 +69,13 @@ impl Speaker {
                 stack.listen(own, bgp::PORT);
             }
             stacks.push(stack);
+        }
+        let protection = Protection::from(&bgp.protection);
+        protection.check().map_err(|_| ConfigError::Limit("length of the TCP MD5 key"))?;
+        for peer in &bgp.peers {
+            for own in interfaces[peer.port].addresses().filter(|own| own.is_ipv4() == peer.address.is_ipv4()) {
+                stacks[peer.port].protect(own, peer.address, protection.clone());
+            }
         }
         let timing = Timing {
             propagation_delay: bgp.propagation_delay,

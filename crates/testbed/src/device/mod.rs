@@ -10,7 +10,7 @@ pub use process::run;
 use crate::simulated;
 use drophammer_lab::{Lab, LabError, Links, Program, ProgramDut};
 use drophammer_model::role::RouterRole;
-use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::suite::{BgpProtection, DutConfig, PortConfig, Secret};
 use drophammer_port::tap;
 use drophammer_reference::{Config, Router};
 use serde::{Deserialize, Serialize};
@@ -20,11 +20,45 @@ use std::path::{Path, PathBuf};
 pub const SUBCOMMAND: &str = "reference-device";
 
 /// The configuration file of the process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Job {
     links: JobLinks,
+    /// TCP MD5 key of its sessions, [`Secret::HIDDEN`] in the file that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    md5: Option<String>,
+    /// Do its sessions use GTSM?
+    #[serde(default)]
+    gtsm: bool,
     /// The device. Its faults begin with the command `begin`.
     device: Config,
+}
+
+impl Job {
+    fn new(links: Links, device: &Config, protection: &BgpProtection) -> Job {
+        Job {
+            links: if links == Links::Tap { JobLinks::Tap } else { JobLinks::Veth },
+            md5: protection.md5.as_ref().map(|key| key.expose().to_owned()),
+            gtsm: protection.gtsm,
+            device: device.clone(),
+        }
+    }
+
+    /// The device, with the protection of its sessions.
+    fn into_device(self) -> Config {
+        let mut device = self.device;
+        if let Some(bgp) = &mut device.bgp {
+            bgp.protection = BgpProtection { md5: self.md5.map(Secret::new), gtsm: self.gtsm };
+        }
+        device
+    }
+
+    fn text(&self) -> Result<String, LabError> {
+        let text = serde_json::to_string_pretty(self).map_err(|e| LabError::Io {
+            what: "cannot write the configuration of the device".into(),
+            source: e.into(),
+        })?;
+        Ok(text + "\n")
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,9 +118,7 @@ pub fn bring_up_with(
             remedy: "`links: veth` needs no taps".into(),
         })?;
     }
-    let job = Job { links: if links == Links::Tap { JobLinks::Tap } else { JobLinks::Veth }, device: config };
-    let text = serde_json::to_string_pretty(&job)
-        .map_err(|e| LabError::Io { what: "cannot write the configuration of the device".into(), source: e.into() })?;
+    let protection = config.bgp.as_ref().map(|bgp| bgp.protection.clone()).unwrap_or_default();
     let program = Program {
         kind: &crate::kinds::REFERENCE_SPEC,
         version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
@@ -94,7 +126,9 @@ pub fn bring_up_with(
         // By the process rather than by its path, which another program may have taken since.
         executable: PathBuf::from(format!("/proc/{}/exe", std::process::id())),
         arguments: vec![SUBCOMMAND.into()],
-        configuration: ("reference.json".into(), text + "\n"),
+        file: "reference.json".into(),
+        configuration: Job::new(links, &config, &protection).text()?,
+        shown: Job::new(links, &config, &protection.without_secrets()).text()?,
         when_forwarding: Some("begin".into()),
     };
     ProgramDut::bring_up(lab, dut, &RouterRole::of(ports), work_dir, program, stop)

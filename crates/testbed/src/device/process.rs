@@ -38,25 +38,27 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
         return Err("the device is started by the lab: CONFIGURATION SOCKET INTERFACE...".into());
     };
     let text = std::fs::read_to_string(file).map_err(|e| format!("cannot read {}: {e}", Path::new(file).display()))?;
-    let mut job: Job =
+    let job: Job =
         serde_json::from_str(&text).map_err(|e| format!("cannot read {}: {e}", Path::new(file).display()))?;
-    if interfaces.len() != job.device.ports.len() {
-        return Err(format!("{} interfaces for {} ports", interfaces.len(), job.device.ports.len()));
+    let links = job.links;
+    let mut device = job.into_device();
+    if interfaces.len() != device.ports.len() {
+        return Err(format!("{} interfaces for {} ports", interfaces.len(), device.ports.len()));
     }
     let clock = SystemClock::start();
     let open = |(name, config): (&OsString, &drophammer_reference::PortConfig)| -> Result<Box<dyn Port>, PortError> {
         let name = name.to_string_lossy();
-        Ok(match job.links {
+        Ok(match links {
             JobLinks::Veth => Box::new(AfPacket::open(&name, clock)?),
             JobLinks::Tap => Box::new(Tap::create(&name, config.mtu, clock)?),
         })
     };
-    let ports: Result<Vec<_>, _> = interfaces.iter().zip(&job.device.ports).map(open).collect();
+    let ports: Result<Vec<_>, _> = interfaces.iter().zip(&device.ports).map(open).collect();
     let ports = ports.map_err(|e| e.to_string())?;
-    let faults = std::mem::take(&mut job.device.faults);
-    let speaks = job.device.bgp.is_some();
+    let faults = std::mem::take(&mut device.faults);
+    let speaks = device.bgp.is_some();
     let carriers = vec![true; ports.len()];
-    let router = Router::new(job.device).map_err(|e| e.to_string())?;
+    let router = Router::new(device).map_err(|e| e.to_string())?;
     let listener = UnixListener::bind(socket).and_then(|l| l.set_nonblocking(true).map(|()| l));
     let listener = listener.map_err(|e| format!("cannot listen on {}: {e}", Path::new(socket).display()))?;
     let filled = vec![0; ports.len()];

@@ -68,7 +68,7 @@ impl Runner<'_> {
         let mut interrupted = false;
         let routes = {
             let rig = Rig::new(ports, &config);
-            let device = Box::new(simulated::NoDut);
+            let device = &mut simulated::NoDut;
             let mut setup = TestSetup::new(TESTER, configs, rig, device, &mut self.session, &mut watcher);
             for params in params {
                 let title = tester_ceiling::TesterCeiling.spec().title;

@@ -6,7 +6,7 @@ use crate::observer::Observer;
 use crate::session::Session;
 use crate::setup::{Left, TestSetup};
 use crate::{device, real, simulated};
-use drophammer_lab::Links;
+use drophammer_lab::{Dut, Links};
 use drophammer_methods::parameters::{DRAIN, FRAME_SIZES};
 use drophammer_methods::selftest::TRIAL_DURATION;
 use drophammer_methods::selftest::counter_proof::{self, CounterProof, FAULT};
@@ -138,13 +138,12 @@ fn on_device(
         Err(e) => return Err(failed("the reference device did not come up", &e)),
     };
     let clock = SystemClock::start();
-    let ports = real::open(test.lab, drophammer_lab::Dut::interfaces(&device), backend, 1, clock)
+    let ports = real::open(test.lab, device.interfaces(), backend, 1, clock)
         .map_err(|e| failed("its ports cannot be opened", &e))?;
     let config = hosts(&test.ports, &[Family::Ipv4], test.seed);
     let rig = Rig::new(Ports::real(ports, clock, &[]), &config);
     let result = {
-        let on_bench = Box::new(real::LabDevice(&mut device));
-        let mut setup = TestSetup::new(name, &test.ports, rig, on_bench, session, observer);
+        let mut setup = TestSetup::new(name, &test.ports, rig, &mut device, session, observer);
         setup.begin_test(NAME, Left { since: Instant::now(), ..left });
         let params = params(test, words);
         setup.await_forwarding(&[Family::Ipv4]).and_then(|()| CounterProof.run(&mut setup, &params, outcome))

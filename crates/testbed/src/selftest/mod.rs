@@ -286,7 +286,7 @@ impl Runner<'_> {
         let lefts: Vec<Left> = (0..STEPS.len()).map(|at| self.left(index, at)).collect();
         let params: Vec<Params> = STEPS.iter().map(|s| self.step_params(*s)).collect();
         let of = STEPS.len() * self.test.backends.len();
-        let device = Box::new(simulated::NoDut);
+        let device = &mut simulated::NoDut;
         let rig = Rig::new(ports, &config);
         let mut setup = TestSetup::new(name, &configs, rig, device, &mut self.session, self.observer);
         let mut ended = setup.await_forwarding(&[Family::Ipv4]);

@@ -149,7 +149,7 @@ pub fn with_bed_by<T>(
     let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, families, suite.seed));
     let mut session = Session::new(suite.seed, suite.profile, 5);
     let mut memory = Memory::default();
-    let device = Box::new(NoDut);
+    let device = &mut NoDut;
     let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, device, &mut session, &mut memory);
     let mut left = 100;
     while bed.rig().hosts.unresolved().is_some() {

@@ -3,6 +3,7 @@
 use crate::{Checked, check};
 use drophammer_lab::{Dut, Lab, LabError, Links, ProgramDut};
 use drophammer_methods::{METHODS, Testbed};
+use drophammer_model::environment::DutRecord;
 use drophammer_model::record::Record;
 use drophammer_model::registry::Registry;
 use drophammer_model::suite::{Overrides, Suite, read};
@@ -11,7 +12,6 @@ use drophammer_port::priority::HighPriority;
 use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
 use drophammer_reference::{Config, Faults, PortCounters, Truth};
 use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::bench::Device;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::{Observer, Progress, Session, config, device, kinds, real, simulated};
 use drophammer_traffic::{Plan, Timing};
@@ -40,13 +40,17 @@ pub fn suite() -> Suite {
 /// The device as the bed has it; the bench asks it beside.
 struct Shared(Rc<RefCell<ProgramDut>>);
 
-impl Device for Shared {
-    fn check(&mut self) -> Result<(), String> {
-        self.0.borrow_mut().check().map_err(|e| e.to_string())
+impl Dut for Shared {
+    fn record(&self) -> DutRecord {
+        self.0.borrow().record()
     }
 
-    fn forwards(&mut self) -> Result<(), String> {
-        self.0.borrow_mut().forwards().map_err(|e| e.to_string())
+    fn check(&mut self) -> Result<(), LabError> {
+        self.0.borrow_mut().check()
+    }
+
+    fn forwards(&mut self) -> Result<(), LabError> {
+        self.0.borrow_mut().forwards()
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {
@@ -138,12 +142,13 @@ impl Bench<'_> {
         let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
         session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
         let mut observer = Nobody;
-        let shared = Box::new(Shared(device.clone()));
-        let mut bed = TestSetup::new(&dut.name, ports, rig, shared, &mut session, &mut observer);
+        let mut shared = Shared(device.clone());
+        let mut bed = TestSetup::new(&dut.name, ports, rig, &mut shared, &mut session, &mut observer);
         bed.await_forwarding(&[Family::Ipv4, Family::Ipv6]).map_err(|e| e.to_string())?;
         let mut up = Up { bed, device: device.clone(), earlier: Vec::new(), links: self.links };
         let result = use_it(&mut up).and_then(|()| device.borrow_mut().check().map_err(text));
         drop(up);
+        drop(shared);
         let device = Rc::into_inner(device).ok_or("the device is still in use")?.into_inner();
         result.and(Box::new(device).take_down().map_err(text))
     }

@@ -61,8 +61,7 @@ fn with(lab: &mut Lab, folder: &Path, vlans: usize, memory: &str) -> Result<(), 
     let rig = Rig::new(Ports::real(open, clock, &[]), &hosts_and_routers(&suite.ports, &[Family::Ipv4], suite.seed));
     let (mut session, mut memory) = (Session::new(suite.seed, suite.profile, 5), Memory::default());
     session.tolerance.host = drophammer_testbed::validity::HostTolerance::ANY;
-    let device = Box::new(real::LabDevice(dut.as_mut()));
-    let mut setup = TestSetup::new("guest", &suite.ports, rig, device, &mut session, &mut memory);
+    let mut setup = TestSetup::new("guest", &suite.ports, rig, dut.as_mut(), &mut session, &mut memory);
     let seen = setup
         .await_forwarding(&[Family::Ipv4])
         .and_then(|()| routes(&mut setup.routing, vlans))

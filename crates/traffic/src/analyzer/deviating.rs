@@ -1,7 +1,8 @@
 //! Frames that arrive in another encapsulation than must arrive. Each sent frame counts once, however often it arrives: as
 //! received if one of its arrivals was as it must be, otherwise by how the first of them differed.
 
-use crate::flow_state::FlowState;
+use crate::flow_state::{Arrived, FlowState};
+use crate::report::DeviatingReport;
 use drophammer_model::traffic::Deviation;
 
 /// Number of kinds.
@@ -91,25 +92,44 @@ impl Deviating {
         }
     }
 
+    /// The same as data, for frames of which copies may have come to other lanes.
+    pub(super) fn report(&self) -> DeviatingReport {
+        let lowest = self.end.saturating_sub(self.bits);
+        let from = lowest / 64 * 64;
+        let window = |(kind, window): &(usize, Box<[u64]>)| {
+            let mut bits = vec![0; (self.end - from).div_ceil(64) as usize];
+            self.numbers(window).for_each(|number| bits[((number - from) / 64) as usize] |= 1 << (number % 64));
+            (*kind, Arrived { from, bits })
+        };
+        DeviatingReport {
+            frames: self.left.frames.to_vec(),
+            copies: self.left.copies,
+            first: self.windows.iter().map(window).collect(),
+        }
+    }
+
+    /// The numbers in a window.
+    fn numbers<'a>(&self, window: &'a [u64]) -> impl Iterator<Item = u64> + use<'a> {
+        let (all, lowest) = (self.bits, self.end.saturating_sub(self.bits));
+        window.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(move |(index, word)| {
+            let set = (0..64).filter(move |bit| word >> bit & 1 == 1);
+            // The number in the windows that has this place.
+            set.map(move |bit| lowest + (index as u64 * 64 + bit + all - lowest % all) % all)
+        })
+    }
+
     /// What was counted so far.
     pub(super) fn counts(&self, state: &FlowState) -> Deviations {
         let mut all = self.left;
-        let lowest = self.end.saturating_sub(self.bits);
         for (kind, window) in &self.windows {
-            for (index, word) in window.iter().enumerate().filter(|(_, word)| **word != 0) {
-                for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
-                    // The number in the windows that has this place.
-                    let above = (index as u64 * 64 + bit + self.bits - lowest % self.bits) % self.bits;
-                    count(&mut all, *kind, state.may_have(lowest + above));
-                }
-            }
+            self.numbers(window).for_each(|number| count(&mut all, *kind, state.may_have(number)));
         }
         all
     }
 }
 
 /// Counts the first arrival of a frame that came as it must as well, or not.
-fn count(all: &mut Deviations, kind: usize, received: bool) {
+pub(crate) fn count(all: &mut Deviations, kind: usize, received: bool) {
     if received {
         all.copies += 1;
     } else {

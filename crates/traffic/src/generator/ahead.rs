@@ -20,6 +20,9 @@ impl PortGenerator {
         if now < self.last_departure.max(self.start) {
             return Ok(0);
         }
+        if self.control.is_some() {
+            self.next_stretch(now.0 - self.start.0);
+        }
         let end = if self.stop_on_time { self.schedule.end_ns() } else { u64::MAX };
         let left = self.schedule.total() - self.index;
         let mut departures = [0; BURST];

@@ -28,14 +28,16 @@ pub(super) struct Following {
 }
 
 impl PortGenerator {
-    /// Lets the kernel make the frames of this port if it can.
+    /// Can `port` make frames in the kernel, and may these be among them?
+    pub(crate) fn may_be_in_kernel(&self, port: &mut dyn Port) -> bool {
+        self.fits_kernel && port.kernel_generator().is_some()
+    }
+
+    /// Lets the kernel make the frames of this port, which may be made there, if it can.
     ///
     /// # Errors
     /// The port's.
     pub(crate) fn prepare_in_kernel(&mut self, port: &mut dyn Port) -> Result<(), PortError> {
-        if !self.fits_kernel {
-            return Ok(());
-        }
         let Some(kernel) = port.kernel_generator() else { return Ok(()) };
         if let Some(stream) = self.stream(kernel)
             && kernel.prepare(&stream)?

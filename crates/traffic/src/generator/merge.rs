@@ -50,7 +50,8 @@ impl Merge {
             let frames = generator.due(now).min(BURST - filled);
             if frames == 0 {
                 if !generator.done(now) {
-                    self.due.push(Reverse((Instant(now.0 + RETRY_NS), place)));
+                    let due = generator.next_departure().filter(|at| *at > now);
+                    self.due.push(Reverse((due.unwrap_or(Instant(now.0 + RETRY_NS)), place)));
                 }
                 continue;
             }

@@ -54,6 +54,7 @@ fn of_flow<'a>(reports: &[&'a FlowReport]) -> (Cow<'a, FlowReport>, u64) {
         tells_all: with_frames.iter().all(|report| report.tells_all),
         spread: first.spread || !one_lane,
         arrived: None,
+        deviating: None,
         by_place: None,
         ..**first
     };

@@ -4,9 +4,11 @@ use super::*;
 use crate::engine::LaneState;
 use crate::plan::{Layout, Neighbour, Plan, Timing};
 use drophammer_model::quantity::Instant;
+use drophammer_model::traffic::Arriving;
 use drophammer_model::trial::{AddressRange, DestinationCounts, FlowSpec, Load, LoadStep, TrialSpec};
 use drophammer_port::{Arrival, BURST, Batch, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent};
 use drophammer_wire::signature::{LEN, Signature, TrialKey};
+use drophammer_wire::stack::locate;
 use drophammer_wire::{MacAddr, checksum};
 use proptest::prelude::*;
 
@@ -16,6 +18,20 @@ struct Catch {
     slots: Batch,
     frames: Vec<Vec<u8>>,
     refuse_every: u64,
+}
+
+/// Port `port`, which refuses every n-th frame.
+fn caught(port: usize, refuse_every: u64, refusal_is_device_loss: bool) -> Catch {
+    let info = PortInfo {
+        interface: format!("c{port}"),
+        queue: Queue::ONLY,
+        backend: "test",
+        driver: "none".into(),
+        mac: MacAddr::local(port as u64),
+        mtu: 1_500,
+        refusal_is_device_loss,
+    };
+    Catch { info, slots: Batch::new(BURST, 2_048), frames: vec![], refuse_every }
 }
 
 fn signature_of(frame: &[u8]) -> Signature {
@@ -111,24 +127,9 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
     let ports = layout.ports();
     let mut plan = planned(spec, layout.clone());
     plan.parts.iter_mut().for_each(|part| part.begin(START));
-    let info = |port: usize| PortInfo {
-        interface: format!("c{port}"),
-        queue: Queue::ONLY,
-        backend: "test",
-        driver: "none".into(),
-        mac: MacAddr::local(port as u64),
-        mtu: 1_500,
-        refusal_is_device_loss: faults.refusal_is_loss,
-    };
     let queues = layout.queue_count();
-    let mut catches: Vec<Catch> = (0..queues)
-        .map(|queue| Catch {
-            info: info(layout.port_of(queue)),
-            slots: Batch::new(BURST, 2_048),
-            frames: vec![],
-            refuse_every: faults.refuse,
-        })
-        .collect();
+    let mut catches: Vec<Catch> =
+        (0..queues).map(|queue| caught(layout.port_of(queue), faults.refuse, faults.refusal_is_loss)).collect();
     // Frames under way: arrival, order, queue, frame.
     let mut under_way: Vec<(u64, u64, usize, Vec<u8>)> = Vec::new();
     for step in 0..400 {
@@ -351,20 +352,7 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
         // Copies that do not go where the frame goes are counted right on one lane, and on two they are told.
         let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
         plan.parts.iter_mut().for_each(|part| part.begin(START));
-        let mut catch = Catch {
-            info: PortInfo {
-                interface: "c0".into(),
-                queue: Queue::ONLY,
-                backend: "test",
-                driver: "none".into(),
-                mac: MacAddr::local(0),
-                mtu: 1_500,
-                refusal_is_device_loss: false,
-            },
-            slots: Batch::new(BURST, 2_048),
-            frames: vec![],
-            refuse_every: never,
-        };
+        let mut catch = caught(0, never, false);
         let now = Instant(START.0 + MS);
         while plan.parts[0].generators[0].send_due(&mut catch, now).unwrap() > 0 {}
         let sent = catch.frames.len() as u64;
@@ -382,6 +370,51 @@ fn order_between_queues_is_not_known_and_copies_on_two_lanes_are_told() {
         told.push(result.health.copies_apart);
     }
     assert_eq!(told, [0, 10]);
+}
+
+#[test]
+fn a_frame_that_differs_counts_once_at_the_queues_of_any_number_of_lanes() {
+    let arrives = Some(Arriving { ttl: Some(64), ..Arriving::default() });
+    let flow = FlowSpec { arrives, ..flow(0, 0, 1, false, 1.0) };
+    let spec = trial(vec![flow], Load::Constant { rate_pps: 1e5 }, "64");
+    let mut results = Vec::new();
+    for lanes in [1, 2] {
+        let mut plan = planned(&spec, Layout::queues(&[1, 2], lanes));
+        plan.parts.iter_mut().for_each(|part| part.begin(START));
+        let mut catch = caught(0, u64::MAX, false);
+        let now = Instant(START.0 + MS);
+        while plan.parts[0].generators[0].send_due(&mut catch, now).unwrap() > 0 {}
+        assert_eq!(catch.frames.len(), 32);
+        for (n, mut whole) in catch.frames.into_iter().enumerate() {
+            whole[..6].copy_from_slice(&MacAddr::local(1).0);
+            let mut other = whole.clone();
+            other[22] = 9;
+            let sums: Vec<_> = locate(&other).checksums(&other).collect();
+            sums.iter().for_each(|sum| sum.write(&mut other));
+            // What comes to each of the two queues.
+            let copies: &[(usize, &[u8])] = match n % 6 {
+                // Twice in another encapsulation, at both queues, at one, and as it must be as well, before or after it.
+                0 => &[(1, &other), (2, &other)],
+                1 => &[(1, &other), (1, &other), (2, &other)],
+                2 => &[(1, &whole), (2, &other)],
+                3 => &[(1, &other), (2, &whole), (1, &other)],
+                4 => &[(2, &other)],
+                _ => &[],
+            };
+            for (queue, frame) in copies {
+                let arrival = Arrival { frame, at: Instant(now.0 + 500) };
+                plan.parts[plan.layout.lane_of_queue(*queue)].analyzer.take(*queue, arrival);
+            }
+        }
+        let states: Vec<LaneState> = (0..lanes).map(|_| LaneState::through(0, 0, 0, 0)).collect();
+        let result = merge(&plan.reports(&states.iter().collect::<Vec<_>>(), 0));
+        let group = &result.groups[0];
+        assert_eq!((group.offered, group.received, result.health.copies_apart), (32, 10, 0));
+        results.push((group.deviations.clone(), group.deviating_copies));
+    }
+    // Six frames of each of the first two kinds, five of the others.
+    assert_eq!(results[0], (BTreeMap::from([(Deviation::Ttl, 6 + 6 + 5)]), 6 + 12 + 5 + 10));
+    assert_eq!(results[0], results[1]);
 }
 
 #[test]

@@ -6,8 +6,7 @@ use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
 use crate::topology::tester_interface;
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Netns, bgp, probe};
-use crate::{confine, cpu};
+use crate::{Dut, Lab, LabError, Netns, bgp, configuration, confine, cpu, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -38,6 +37,8 @@ pub(super) struct Boot<'a> {
     /// In MiB.
     pub(super) memory: u64,
     pub(super) job: Job,
+    /// Its configuration files without secrets, to be kept.
+    pub(super) kept: Vec<(String, String)>,
 }
 
 /// A guest that is up.
@@ -82,19 +83,14 @@ impl UmlDut {
         let shared = lab.shared();
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
-        let mut config = BTreeMap::new();
-        for (name, text) in &job.files {
-            let path = work_dir.join(name);
-            fs::write(&path, text).map_err(LabError::file("write", &path))?;
-            config.insert(name.clone(), text.clone());
-        }
+        configuration::store(work_dir, work_dir, &boot.kept, &boot.kept)?;
         // A copy in a folder that the guest sees, whatever becomes of the program's own file.
         let (init, told) = (state.join("init"), state.join("job.json"));
         fs::copy("/proc/self/exe", &init).map_err(LabError::file("write", &init))?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(LabError::file("protect", &init))?;
         let text =
             serde_json::to_string_pretty(job).map_err(|e| LabError::file("write", &told)(std::io::Error::from(e)))?;
-        fs::write(&told, text).map_err(LabError::file("write", &told))?;
+        configuration::write_private(&told, &text)?;
 
         let tester = Netns::tester(shared)?;
         let ports = job.role.interfaces.len();
@@ -121,7 +117,7 @@ impl UmlDut {
                  the tester's interfaces",
                 boot.memory
             ),
-            config,
+            config: boot.kept.into_iter().collect(),
             ..DutRecord::default()
         };
         let interfaces = (0..ports).map(interface).collect();

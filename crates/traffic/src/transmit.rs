@@ -1,0 +1,153 @@
+//! Starting, stopping and pausing flows of traffic under way.
+
+use drophammer_model::trial::FlowSpec;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Does a flow send?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transmit {
+    /// Yes.
+    #[default]
+    Started,
+    /// No, until it is resumed or started.
+    Paused,
+    /// No, until it is started; nor has a flow that has sent all its frames anything more to send.
+    Stopped,
+}
+
+/// What to do with flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TransmitAction {
+    /// They send, whatever they did before, and go on with their next sequence numbers.
+    Start,
+    /// They send nothing more.
+    Stop,
+    /// Those that send pause.
+    Pause,
+    /// Those that are paused send again.
+    Resume,
+}
+
+impl TransmitAction {
+    /// What becomes of a flow in this state.
+    pub(crate) fn on(self, state: Transmit) -> Transmit {
+        match (self, state) {
+            (TransmitAction::Start, _) | (TransmitAction::Resume, Transmit::Paused) => Transmit::Started,
+            (TransmitAction::Stop, _) => Transmit::Stopped,
+            (TransmitAction::Pause, Transmit::Started) => Transmit::Paused,
+            (TransmitAction::Pause | TransmitAction::Resume, state) => state,
+        }
+    }
+}
+
+/// Which flows.
+#[derive(Clone, Copy, Debug)]
+pub enum FlowSelect<'a> {
+    /// All.
+    All,
+    /// Those with these numbers: their places in [`drophammer_model::trial::TrialSpec::flows`].
+    Flows(&'a [usize]),
+    /// All flows of these groups.
+    Groups(&'a [&'a str]),
+}
+
+/// Why flows are not started or stopped. Nothing has been done then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransmitError {
+    /// There is no such flow.
+    #[error("there is no flow {flow}; the traffic has {flows} flows, numbered from 0")]
+    NoSuchFlow {
+        /// Flow named.
+        flow: usize,
+        /// Flows that exist.
+        flows: usize,
+    },
+    /// There is no such group.
+    #[error("there is no group `{group}` of flows; there are {}", .groups.join(", "))]
+    NoSuchGroup {
+        /// Group named.
+        group: String,
+        /// Groups that exist.
+        groups: Vec<String>,
+    },
+    /// The kernel makes the frames of a flow.
+    #[error(
+        "flow {flow} ({group}) cannot be started or stopped: the kernel makes its frames, and sends all of a port or none; \
+         do it before the traffic starts, or use another backend than live_frames"
+    )]
+    InKernel {
+        /// The flow.
+        flow: usize,
+        /// Its group.
+        group: String,
+    },
+    /// The traffic is over.
+    #[error("the traffic is over")]
+    Over,
+}
+
+/// An action on some flows.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    /// By flow of the trial.
+    pub(crate) flows: Arc<[bool]>,
+    pub(crate) action: TransmitAction,
+    /// Time after the start of the traffic; at once if absent.
+    pub(crate) at: Option<Duration>,
+}
+
+impl Command {
+    /// Is `flow` meant?
+    pub(crate) fn names(&self, flow: u32) -> bool {
+        self.flows.get(flow as usize).copied().unwrap_or(false)
+    }
+}
+
+/// The flows of a trial by their groups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowNames {
+    groups: Vec<String>,
+    /// By flow.
+    group_of: Vec<usize>,
+}
+
+impl FlowNames {
+    /// Of `flows`, whose groups are `groups`.
+    pub(crate) fn new(flows: &[FlowSpec], groups: &[String]) -> FlowNames {
+        let group = |flow: &FlowSpec| groups.iter().position(|group| *group == flow.group).unwrap_or(0);
+        FlowNames { groups: groups.to_vec(), group_of: flows.iter().map(group).collect() }
+    }
+
+    /// Group of `flow`.
+    pub(crate) fn group(&self, flow: usize) -> String {
+        self.group_of.get(flow).map_or(String::new(), |group| self.groups[*group].clone())
+    }
+
+    /// The flows that are meant.
+    ///
+    /// # Errors
+    /// [`TransmitError::NoSuchFlow`], [`TransmitError::NoSuchGroup`].
+    pub(crate) fn select(&self, which: FlowSelect<'_>) -> Result<Arc<[bool]>, TransmitError> {
+        let flows = self.group_of.len();
+        match which {
+            FlowSelect::All => Ok(vec![true; flows].into()),
+            FlowSelect::Flows(numbers) => {
+                let mut selected = vec![false; flows];
+                for flow in numbers {
+                    *selected.get_mut(*flow).ok_or(TransmitError::NoSuchFlow { flow: *flow, flows })? = true;
+                }
+                Ok(selected.into())
+            }
+            FlowSelect::Groups(names) => {
+                let unknown = names.iter().find(|name| self.groups.iter().all(|group| group != *name));
+                if let Some(group) = unknown {
+                    return Err(TransmitError::NoSuchGroup { group: (*group).into(), groups: self.groups.clone() });
+                }
+                let named = |group: &usize| names.contains(&self.groups[*group].as_str());
+                Ok(self.group_of.iter().map(named).collect())
+            }
+        }
+    }
+}

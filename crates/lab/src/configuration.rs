@@ -76,7 +76,11 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LabError> {
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(LabError::file("write", path))
 }
 
-fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {
+/// The text of a file that the parameter `key` of a DUT names.
+///
+/// # Errors
+/// [`LabError::Unusable`] with the file.
+pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, LabError> {
     std::fs::read_to_string(file).map_err(|e| LabError::Unusable {
         what: format!("`{key}` of `{}`: cannot read {}: {e}", dut.name, file.display()),
         remedy: "name a text file that this user can read; the path is relative to the folder of the suite file".into(),

@@ -30,6 +30,11 @@ pub trait DutKind: Sync {
         &self.spec().capabilities
     }
 
+    /// What must be installed for a DUT of this configuration, `(program, Debian package)`.
+    fn needs(&self, _dut: &DutConfig) -> Vec<(&'static str, &'static str)> {
+        self.spec().needs.to_vec()
+    }
+
     /// Configuration files of a DUT in this role, `(name, text)`; nothing is started or written.
     ///
     /// # Errors
@@ -55,7 +60,7 @@ pub trait DutKind: Sync {
         RouterRole { bgp, ..role.clone() }
     }
 
-    /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts nothing.
+    /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts no DUT.
     ///
     /// # Errors
     /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can; those of

@@ -21,6 +21,7 @@ pub mod kinds;
 mod mounts;
 mod neighbours;
 mod netns;
+mod nftables;
 mod probe;
 mod process;
 mod program;

@@ -11,6 +11,7 @@ use crate::{DutKind, LabError, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
+use drophammer_model::suite::DutConfig;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
 pub static KINDS: &[&dyn DutKind] =
@@ -21,10 +22,10 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
     KINDS.iter().copied().find(|k| k.spec().name == name)
 }
 
-/// What the kind `name` needs and this machine lacks; nothing for a kind that the lab does not know.
-pub fn missing(name: &str) -> Vec<LabError> {
-    let needs = find(name).map(|k| k.spec().needs).unwrap_or_default();
-    needs.iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
+/// What a DUT needs and this machine lacks; nothing for a kind that the lab does not know.
+pub fn missing(dut: &DutConfig) -> Vec<LabError> {
+    let needs = find(&dut.kind).map(|kind| kind.needs(dut)).unwrap_or_default();
+    needs.into_iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
 /// What a router in a network namespace can do whose forwarding is that of this machine's kernel.

@@ -94,6 +94,7 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "own-frr",
         "own-bird",
         "own-uml",
+        "own-linux",
     ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
@@ -226,6 +227,7 @@ fn scenario(name: &str, work: &Path) -> Checked {
         Some(("bgp", "refused")) => return bgp::refused(&mut lab, work),
         Some(("bgp", kind)) => return bgp::speaks(&mut lab, kind, work),
         Some(("peers", kind)) => return bgp::many(&mut lab, kind, work),
+        Some(("own", "linux")) => return own::rules(&mut lab, work),
         Some(("own", kind)) => return own::routes(&mut lab, kind, work),
         _ => {}
     }

@@ -1,4 +1,5 @@
-//! A router that a file of the user's configures in place of ours: it forwards to a network that no role has.
+//! Routers with a file of the user's. In place of our configuration: it forwards to a network that no role has. Beside it: rules of
+//! nftables, which drop what they name.
 
 use super::hosts::kernel_hosts;
 use super::{Checked, ensure};
@@ -46,7 +47,7 @@ pub fn routes(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     kernel_hosts(&near, &far).map_err(|e| e.to_string())?;
     far.ip(&["address add 203.0.113.9/32 dev t1".into()]).map_err(|e| e.to_string())?;
     near.ip(&["route add 203.0.113.0/24 via 198.18.1.1".into()]).map_err(|e| e.to_string())?;
-    let forwarded = forwarded(&near, &far);
+    let forwarded = forwarded(&near, &far, "203.0.113.9");
     let record = dut.record();
     let written = record.config.values().any(|text| text.contains("203.0.113.0/24"));
     ensure(written, &format!("the user's routes in the record: {:?}", record.config))?;
@@ -67,15 +68,61 @@ pub fn routes(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     dut.take_down().map_err(|e| e.to_string())
 }
 
-/// A datagram to the user's network and back. Nobody waits for the user's routes, so the first ones may get lost.
-fn forwarded(near: &Netns, far: &Netns) -> Result<Duration, String> {
-    let socket = |netns: &Netns, address: &str| -> Result<UdpSocket, String> {
-        let bound = netns.run(|| UdpSocket::bind(address)).map_err(|e| e.to_string())?;
-        let socket = bound.map_err(|e| e.to_string())?;
-        socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(|e| e.to_string())?;
-        Ok(socket)
-    };
-    let (a, b) = (socket(near, "198.18.64.7:4001")?, socket(far, "203.0.113.9:4001")?);
+/// Drops datagrams to this port alone.
+const RULES: &str = "table inet mine {
+  chain forward {
+    type filter hook forward priority filter;
+    udp dport 4009 drop
+  }
+}
+";
+
+/// Brings up `linux` with the user's rules, which drop what they name and nothing else. Wrong rules are refused before.
+pub fn rules(lab: &mut Lab, work: &Path) -> Checked {
+    let file = work.join("my.nft");
+    let params = Params([("nftables".to_owned(), ParamValue::Text(file.display().to_string()))].into());
+    let config = DutConfig { name: "wall".into(), kind: "linux".into(), params };
+    let role = RouterRole::of(&super::ports());
+    let found = find("linux").ok_or("no such kind")?;
+
+    std::fs::write(&file, "table inet mine {\n  chain forward { udp dport nonsense drop; }\n}\n")
+        .map_err(|e| e.to_string())?;
+    let refused = found.check(&config, &role).err().map(|e| e.to_string()).unwrap_or_default();
+    let named =
+        refused.contains("`nftables` of `wall`") && refused.contains("my.nft:2:") && refused.contains("nonsense");
+    ensure(named, &format!("what nft says of the rules: {refused}"))?;
+
+    std::fs::write(&file, RULES).map_err(|e| e.to_string())?;
+    let dut = found.bring_up(lab, &config, &role, work, &|| false).map_err(|e| e.to_string())?;
+    let kept = std::fs::read_to_string(work.join("nftables.conf")).map_err(|e| e.to_string())?;
+    ensure(kept == RULES && dut.record().config.values().any(|text| text == RULES), "the rules are not kept")?;
+    let far = lab.namespace("far").map_err(|e| e.to_string())?;
+    let near = lab.tester().map_err(|e| e.to_string())?;
+    kernel_hosts(&near, &far).map_err(|e| e.to_string())?;
+    forwarded(&near, &far, "198.19.64.9")?;
+
+    let to = |port: u16| socket(&far, &format!("198.19.64.9:{port}"));
+    let (dropped, passed, from) = (to(4009)?, to(4010)?, socket(&near, "198.18.64.7:4002")?);
+    for port in [4009, 4010] {
+        from.send_to(b"of users", ("198.19.64.9", port)).map_err(|e| e.to_string())?;
+    }
+    let mut bytes = [0; 8];
+    ensure(matches!(passed.recv_from(&mut bytes), Ok((8, _))), "the rules do not name port 4010")?;
+    ensure(dropped.recv_from(&mut bytes).is_err(), "the rules drop what goes to port 4009")?;
+    drop(far);
+    dut.take_down().map_err(|e| e.to_string())
+}
+
+fn socket(netns: &Netns, address: &str) -> Result<UdpSocket, String> {
+    let bound = netns.run(|| UdpSocket::bind(address)).map_err(|e| e.to_string())?;
+    let socket = bound.map_err(|e| e.to_string())?;
+    socket.set_read_timeout(Some(Duration::from_millis(200))).map_err(|e| e.to_string())?;
+    Ok(socket)
+}
+
+/// A datagram to the address `there` and back. Nobody waits for the user's routes, so the first ones may get lost.
+fn forwarded(near: &Netns, far: &Netns, there: &str) -> Result<Duration, String> {
+    let (a, b) = (socket(near, "198.18.64.7:4001")?, socket(far, &format!("{there}:4001"))?);
     let start = Instant::now();
     for (from, to) in [(&a, &b), (&b, &a)] {
         let target = to.local_addr().map_err(|e| e.to_string())?;

@@ -153,7 +153,7 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
     let pid = device_process()?;
     let before = lost_by_itself(device)?;
     let held = std::thread::scope(|scope| {
-        let stopping = case.stopped.then(|| scope.spawn(|| stop_when_told(&told, pid)));
+        let stopping = case.stopped.then(|| scope.spawn(move || stop_when_told(&told, pid)));
         {
             let mut bed = TestSetup::new("box", &suite.ports, rig, device, &mut session, &mut memory);
             bed.begin_test("throughput", bed.left);

@@ -84,7 +84,7 @@ pub fn run(args: &RunArgs) -> Exit {
     }
     // Printed before anything is measured, and all at once.
     let mut missing: Vec<String> =
-        suite.duts.iter().flat_map(|d| drophammer_lab::missing(d)).map(|e| e.to_string()).collect();
+        suite.duts.iter().flat_map(drophammer_lab::missing).map(|e| e.to_string()).collect();
     missing.sort();
     missing.dedup();
     if !missing.is_empty() {

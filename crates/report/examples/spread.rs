@@ -159,7 +159,6 @@ fn range(values: &[f64]) -> String {
 
 #[cfg(test)]
 #[path = "../tests/synthetic/mod.rs"]
-#[allow(dead_code)]
 mod synthetic;
 
 #[cfg(test)]

@@ -188,6 +188,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
         events: vec![],
         destinations: vec![],
         destination_summaries: vec![],
+        losses: Default::default(),
     }
 }
 
@@ -223,6 +224,7 @@ mod tests {
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
+            losses: Default::default(),
         };
         judge(&spec, &result, Tolerance::of(Profile::Conformant))
     }

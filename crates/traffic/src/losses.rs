@@ -172,7 +172,8 @@ mod tests {
     fn runs(apart: u64, flows: usize, lost: &[u64], never_left: &[u64], end: u64) -> LossRuns {
         let mut collector = Collector::new(LossRuns { apart, runs: vec![] }, flows, never_left);
         for first in (0..end).step_by(64) {
-            let bits = lost.iter().filter(|n| (first..first + 64).contains(*n)).fold(0, |bits, n| bits | 1 << (n - first));
+            let bits =
+                lost.iter().filter(|n| (first..first + 64).contains(*n)).fold(0, |bits, n| bits | 1 << (n - first));
             collector.word(first, bits);
         }
         collector.found()
@@ -181,13 +182,15 @@ mod tests {
     #[test]
     fn losses_that_are_near_are_one_run() {
         let lost = [3, 4, 6, 63, 64, 200];
-        let told = |apart| runs(apart, 1, &lost, &[6], 256).runs.iter().map(|r| (r.first, r.last, r.lost)).collect::<Vec<_>>();
+        let told =
+            |apart| runs(apart, 1, &lost, &[6], 256).runs.iter().map(|r| (r.first, r.last, r.lost)).collect::<Vec<_>>();
         assert_eq!(told(0), [(3, 3, 1), (4, 4, 1), (63, 63, 1), (64, 64, 1), (200, 200, 1)]);
         assert_eq!(told(1), [(3, 4, 2), (63, 64, 2), (200, 200, 1)]);
         assert_eq!(told(58), told(1));
         assert_eq!(told(59), [(3, 64, 4), (200, 200, 1)]);
         assert_eq!(told(136), [(3, 200, 5)]);
-        let mut rest = Collector::new(LossRuns { apart: 1, runs: vec![LossRun { first: 7, last: 9, lost: 2 }] }, 1, &[12, 20]);
+        let mut rest =
+            Collector::new(LossRuns { apart: 1, runs: vec![LossRun { first: 7, last: 9, lost: 2 }] }, 1, &[12, 20]);
         rest.range(10..30);
         let ends: Vec<_> = rest.found().runs.iter().map(|r| (r.first, r.last, r.lost)).collect();
         assert_eq!(ends, [(7, 11, 4), (13, 19, 7), (21, 29, 9)]);

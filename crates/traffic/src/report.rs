@@ -292,21 +292,24 @@ impl Plan {
             self.parts.iter().map(|part| part.generators.iter().map(PortGenerator::report).collect()).collect();
         let distance = Distance::of(senders.iter().flatten());
         let refused = refused(senders.iter().flatten());
-        let report = |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), &Vec<SenderReport>))| LaneReport {
-            trial: trial.clone(),
-            senders: senders.clone(),
-            groups: part.group_reports(&self.layout),
-            flows: part.flow_reports(&self.layout, &distance, &refused),
-            arrivals: part.analyzer.arrivals(),
-            stale: part.analyzer.stale(),
-            other: lane.watch.other,
-            receive_drops: lane.receive_drops,
-            max_gap_ns: lane.watch.max_gap_ns,
-            long_gaps_ns: lane.watch.long_gaps_ns,
-            longest_gaps: lane.watch.longest_gaps(lane.start),
-            clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
-            events: lane.events.clone(),
-        };
+        let report =
+            |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), &Vec<SenderReport>))| {
+                LaneReport {
+                    trial: trial.clone(),
+                    senders: senders.clone(),
+                    groups: part.group_reports(&self.layout),
+                    flows: part.flow_reports(&self.layout, &distance, &refused),
+                    arrivals: part.analyzer.arrivals(),
+                    stale: part.analyzer.stale(),
+                    other: lane.watch.other,
+                    receive_drops: lane.receive_drops,
+                    max_gap_ns: lane.watch.max_gap_ns,
+                    long_gaps_ns: lane.watch.long_gaps_ns,
+                    longest_gaps: lane.watch.longest_gaps(lane.start),
+                    clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
+                    events: lane.events.clone(),
+                }
+            };
         self.parts.iter().zip(lanes).zip(&senders).enumerate().map(report).collect()
     }
 }

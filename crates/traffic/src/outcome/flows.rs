@@ -1,7 +1,7 @@
 //! What several lanes have received of one flow becomes one report.
 
-use crate::flow_state::Arrived;
 use super::Sender;
+use crate::flow_state::Arrived;
 use crate::losses::{Collector, Distance, LossRuns};
 use crate::report::{FlowReport, LaneReport, MISSING};
 use std::borrow::Cow;

@@ -17,11 +17,7 @@ struct Run {
 }
 
 /// When the frames were due that were lost, by their schedules.
-pub(super) fn losses(
-    flows: &[Cow<'_, FlowReport>],
-    by_flow: &[Option<Sender<'_>>],
-    distance: &Distance,
-) -> Losses {
+pub(super) fn losses(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>], distance: &Distance) -> Losses {
     let (mut runs, mut within_ns) = (Vec::new(), distance.within_ns);
     for flow in flows {
         let Some((sender, sent)) = by_flow.get(flow.flow).copied().flatten() else { continue };

@@ -33,7 +33,7 @@ impl Cause {
     }
 }
 
-/// Shares of lost frames from which on a trial is one of overload, where it lost frames most of the time.
+/// Share of lost frames from which on a trial is one of overload that lost frames most of the time, where no load without loss is known.
 const OVERLOADED: f64 = 0.01;
 /// The loss of an overload lasts for so much of the time of load.
 const THROUGHOUT: f64 = 0.5;
@@ -109,7 +109,8 @@ impl Overload {
             Load::Constant { .. } | Load::Flows => {
                 let load_ns = (result.sending_s * 1e9).max(1.0);
                 let lossy_ns: u64 = result.losses.episodes.iter().map(|e| e.to_ns - e.from_ns.min(e.to_ns)).sum();
-                let throughout = lossy_ns as f64 / load_ns >= THROUGHOUT && result.loss_ratio() >= OVERLOADED;
+                let lossy = known_pps.is_some() || result.loss_ratio() >= OVERLOADED;
+                let throughout = lossy_ns as f64 / load_ns >= THROUGHOUT && lossy;
                 let higher = match &spec.load {
                     Load::Constant { rate_pps } => above(*rate_pps),
                     _ => true,

@@ -5,6 +5,7 @@ mod awaited;
 mod burst;
 mod deviating;
 mod extras;
+mod home;
 mod received;
 
 pub use received::{GroupReceived, ReceiveBins};
@@ -27,8 +28,9 @@ use drophammer_model::trial::{Family, FlowSpec, PortIndex, TrialSpec};
 use drophammer_port::Arrival;
 use drophammer_wire::signature::{Signature, TrialKey, unwrap_time};
 pub(crate) use extras::FlowExtras;
+pub(crate) use home::Register;
+use home::{Home, group_of};
 use received::{Arrivals, Bins};
-use std::sync::Arc;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,47 +84,6 @@ impl ReceiveFlow {
 }
 
 const _: () = assert!(size_of::<ReceiveFlow>() == 64);
-
-/// A flow as a lane sees it that does not receive it.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    group: u32,
-    frames: u64,
-}
-
-/// All flows of a trial on several lanes. Shared by all and written by none.
-#[derive(Clone)]
-pub(crate) struct Register(Arc<[Entry]>);
-
-impl Register {
-    pub(crate) fn new(spec: &TrialSpec, groups: &[String], frames: &[u64]) -> Register {
-        let entry = |(flow, frames): (&FlowSpec, &u64)| Entry { group: group_of(groups, &flow.group), frames: *frames };
-        Register(spec.flows.iter().zip(frames).map(entry).collect())
-    }
-}
-
-/// A lane among the flows of all.
-struct Home {
-    /// Index of each flow of the trial among those that are received here, [`u32::MAX`] for others; absent with one lane, which
-    /// has them all in their order.
-    places: Option<Box<[u32]>>,
-    register: Option<Register>,
-}
-
-impl Home {
-    /// Index of `flow` among the flows that are received here; beyond their end if it is not.
-    #[inline]
-    fn place(&self, flow: u32) -> u32 {
-        match &self.places {
-            None => flow,
-            Some(places) => places.get(flow as usize).copied().unwrap_or(u32::MAX),
-        }
-    }
-}
-
-fn group_of(groups: &[String], name: &str) -> u32 {
-    groups.iter().position(|g| g == name).unwrap_or(0) as u32
-}
 
 /// The analyzer of one trial, or of one lane of it: then it has states of the flows that lead to ports of which the lane has a
 /// queue. Frames are handed to it with the number of their queue ([`QueueIndex`]); where ports have one queue each that is the

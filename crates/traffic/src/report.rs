@@ -293,10 +293,10 @@ impl Plan {
         let distance = Distance::of(senders.iter().flatten());
         let refused = refused(senders.iter().flatten());
         let report =
-            |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), &Vec<SenderReport>))| {
+            |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), Vec<SenderReport>))| {
                 LaneReport {
                     trial: trial.clone(),
-                    senders: senders.clone(),
+                    senders,
                     groups: part.group_reports(&self.layout),
                     flows: part.flow_reports(&self.layout, &distance, &refused),
                     arrivals: part.analyzer.arrivals(),
@@ -310,7 +310,7 @@ impl Plan {
                     events: lane.events.clone(),
                 }
             };
-        self.parts.iter().zip(lanes).zip(&senders).enumerate().map(report).collect()
+        self.parts.iter().zip(lanes).zip(senders).enumerate().map(report).collect()
     }
 }
 

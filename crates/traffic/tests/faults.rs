@@ -53,7 +53,7 @@ fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
 #[test]
 fn lost_frames_are_episodes_of_their_departures() {
     // Frames 500 to 999 but every other one, 1,500, 1,510 and 1,521 (frames leave every 0.2 ms), and the last.
-    let lost = |n: u64| (500..1_000).contains(&n) && n % 2 == 0 || [1_500, 1_510, 1_521, N - 1].contains(&n);
+    let lost = |n: u64| (500..1_000).contains(&n) && n.is_multiple_of(2) || [1_500, 1_510, 1_521, N - 1].contains(&n);
     run_both(
         || {
             let mut number = 0;

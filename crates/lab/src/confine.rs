@@ -5,6 +5,7 @@
 //! processor time is the DUT's.
 
 use crate::cpu::{self, CpuPlan};
+use crate::probe::ThreadTimes;
 use crate::wait::{self, Look};
 use crate::{LabError, Netns, probe, process};
 use nix::fcntl::{Flock, FlockArg};
@@ -37,9 +38,10 @@ impl Confinement {
         self.threads.iter().try_fold(Duration::ZERO, |sum, t| Some(sum + probe::thread_time(*t)?))
     }
 
-    /// Time that the forwarding waited for a processor.
-    pub(crate) fn waited(&self) -> Option<Duration> {
-        self.threads.iter().map(|t| probe::thread_waited(*t)).reduce(|a, b| Some(a? + b?)).flatten()
+    /// Times of the threads that forward; `None` where it is done in none of their own.
+    pub(crate) fn threads(&self) -> Option<Vec<ThreadTimes>> {
+        let times: Vec<ThreadTimes> = self.threads.iter().map(|t| probe::thread_times(*t)).collect::<Option<_>>()?;
+        (!times.is_empty()).then_some(times)
     }
 }
 

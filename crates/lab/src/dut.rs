@@ -1,6 +1,7 @@
 //! What a DUT kind and a DUT that is up can be asked.
 
 use crate::cpu;
+use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
 use crate::topology::Topology;
@@ -138,9 +139,8 @@ pub trait Dut {
         None
     }
 
-    /// Time that the threads of its forwarding and daemons could have run and did not, together; also when they wait for each other. `None`
-    /// where the kernel does not count it.
-    fn waited(&mut self) -> Option<Duration> {
+    /// Times of the threads of its forwarding and daemons. `None` where the kernel does not count them.
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
         None
     }
 
@@ -355,12 +355,14 @@ impl Dut for NamespaceDut {
         })
     }
 
-    fn waited(&mut self) -> Option<Duration> {
-        let forwarding = self.topology.waited()?;
-        self.daemons.iter().try_fold(forwarding, |sum, d| {
-            let children = probe::family_tree(d.pid()).into_iter().skip(1);
-            Some(sum + probe::process_waited(d.pid())? + children.filter_map(probe::process_waited).sum())
-        })
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        let mut threads = self.topology.threads()?;
+        for daemon in &self.daemons {
+            threads.extend(probe::process_threads(daemon.pid())?);
+            let children = probe::family_tree(daemon.pid()).into_iter().skip(1);
+            threads.extend(children.filter_map(probe::process_threads).flatten());
+        }
+        Some(threads)
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

@@ -36,6 +36,7 @@ pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use kinds::{KINDS, find, missing};
 pub use netns::Netns;
+pub use probe::ThreadTimes;
 pub use program::{Links, Program, ProgramDut, flatten};
 pub use sweep::sweep;
 pub use topology::Loop;

@@ -67,15 +67,33 @@ fn threads_time(pid: u32, in_ticks: Duration) -> Duration {
     if times.is_empty() || sum + doubt < in_ticks { in_ticks } else { sum }
 }
 
-/// Time that the threads of a process have waited for a processor since each began; `None` where the kernel does not count it.
-pub(crate) fn process_waited(pid: u32) -> Option<Duration> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    threads.flatten().filter_map(|thread| schedstat(&thread.path(), 1)).reduce(|a, b| a + b)
+/// Times of a thread since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// Number of the thread.
+    pub id: u32,
+    /// Time that it ran.
+    pub ran: Duration,
+    /// Time that it could have run and did not.
+    pub waited: Duration,
+}
+
+/// Times of the threads of a process; `None` where the kernel does not count them.
+pub(crate) fn process_threads(pid: u32) -> Option<Vec<ThreadTimes>> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let times = |thread: fs::DirEntry| times_of(thread.file_name().to_str()?.parse().ok()?, &thread.path());
+    Some(threads.filter_map(times).collect::<Vec<_>>()).filter(|threads| !threads.is_empty())
 }
 
 /// The same of one thread of the kernel.
-pub(crate) fn thread_waited(pid: u32) -> Option<Duration> {
-    schedstat(Path::new(&format!("/proc/{pid}")), 1)
+pub(crate) fn thread_times(pid: u32) -> Option<ThreadTimes> {
+    times_of(pid, Path::new(&format!("/proc/{pid}")))
+}
+
+fn times_of(id: u32, folder: &Path) -> Option<ThreadTimes> {
+    let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+    let mut fields = text.split_whitespace().map(|field| field.parse().ok().map(Duration::from_nanos));
+    Some(ThreadTimes { id, ran: fields.next()??, waited: fields.next()?? })
 }
 
 /// Field 0 (time that a thread ran) or 1 (that it waited) of its `schedstat`.

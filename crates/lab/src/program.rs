@@ -4,6 +4,7 @@
 use crate::cpu;
 use crate::dut::READY;
 use crate::dut::{TesterInterface, Where};
+use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router::dut_interface;
 use crate::topology::{Topology, room_for_tags, tester_interface};
@@ -261,12 +262,12 @@ impl Dut for ProgramDut {
         }
     }
 
-    fn waited(&mut self) -> Option<Duration> {
-        let own = probe::process_waited(self.daemon.pid())?;
-        match &self.ends {
-            Ends::Veth(topology) => Some(topology.waited()? + own),
-            Ends::Tap { .. } => Some(own),
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        let mut threads = probe::process_threads(self.daemon.pid())?;
+        if let Ends::Veth(topology) = &self.ends {
+            threads.extend(topology.threads()?);
         }
+        Some(threads)
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

@@ -2,6 +2,7 @@
 
 use crate::confine::{self, Confinement};
 use crate::dut::{TesterInterface, Where};
+use crate::probe::ThreadTimes;
 use crate::router::{address_lines, dut_interface, vlan_lines};
 use crate::{Lab, LabError, Netns, probe};
 use drophammer_model::role::{Interface, RouterRole};
@@ -151,9 +152,9 @@ impl Topology {
         self.confinement.cpu_time()
     }
 
-    /// Time that the forwarding waited for a processor.
-    pub(crate) fn waited(&self) -> Option<Duration> {
-        self.confinement.waited()
+    /// Times of the threads that forward.
+    pub(crate) fn threads(&self) -> Option<Vec<ThreadTimes>> {
+        self.confinement.threads()
     }
 
     /// The first interface of the DUT that is not up with carrier. One whose other end the tester has switched off is

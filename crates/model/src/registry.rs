@@ -111,6 +111,13 @@ pub struct TestSpec {
     pub needs: &'static [Need],
 }
 
+impl TestSpec {
+    /// Is latency one of its figures?
+    pub fn measures_latency(&self) -> bool {
+        self.figures.iter().any(|figure| figure.key.starts_with("latency_"))
+    }
+}
+
 /// A DUT kind.
 #[derive(Clone, Copy, Debug)]
 pub struct KindSpec {

@@ -261,7 +261,8 @@ impl<'a> Bench<'a> {
         result.validity = if self.observer.stopped() {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
-            validity::judge(spec, &result, self.tolerance)
+            let latency = drophammer_methods::find(&self.test).is_some_and(|method| method.spec().measures_latency());
+            validity::judge(spec, &result, latency, self.tolerance)
         };
         // A device that is gone is found so by whoever asks next.
         if !unread.is_empty() && self.device.check().is_ok() {

@@ -1,6 +1,6 @@
 //! What the machine did to tester and DUT during a trial, apart from what they did themselves.
 
-use drophammer_lab::Dut;
+use drophammer_lab::{Dut, ThreadTimes};
 use drophammer_model::trial::{Held, ProcessorRecord, TrialResult};
 use drophammer_port::clock::process_time;
 use drophammer_rig::{Rig, Times, Watch, Watched, own_times};
@@ -15,7 +15,7 @@ pub(crate) struct HostWatch {
 /// What was read before a trial.
 pub(crate) struct Before {
     cpu_time: Option<Duration>,
-    dut_waited: Option<Duration>,
+    dut_threads: Option<Vec<ThreadTimes>>,
     stolen: Option<Vec<u64>>,
     own: Option<Own>,
 }
@@ -60,14 +60,14 @@ impl HostWatch {
             watch.begin();
         }
         let own = Own::now().filter(|_| real);
-        Before { cpu_time: device.cpu_time(), dut_waited: device.waited(), stolen, own }
+        Before { cpu_time: device.cpu_time(), dut_threads: device.threads(), stolen, own }
     }
 
     /// To be called right after a trial, even one without a result.
     pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Dut, result: &mut TrialResult) {
         let health = &mut result.health;
         let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
-        let dut_waited = device.waited().zip(before.dut_waited).map(|(now, then)| now.saturating_sub(then));
+        let dut_waited = device.threads().zip(before.dut_threads).map(|(now, then)| Waited::of(&then, &now));
         let watched = self.dut.as_ref().and_then(Watch::end);
         let watch = watched.as_ref().and_then(|watched| watched.own).unwrap_or_default();
         health.tester_waited_ns =
@@ -112,6 +112,32 @@ impl TesterShare {
     }
 }
 
+/// How long threads of the DUT could have run and did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waited {
+    /// All of them together, also for each other.
+    all: Duration,
+    /// One of them, beyond the time that all others ran. What it waited for then were no threads of the DUT. Where the DUT's threads are
+    /// always ready to run this is all of that time; where they often sleep it is less.
+    least: Duration,
+}
+
+impl Waited {
+    /// Of threads that were there at both times. One that has ended meanwhile is forgotten.
+    fn of(before: &[ThreadTimes], now: &[ThreadTimes]) -> Waited {
+        let grown: Vec<(Duration, Duration)> = now
+            .iter()
+            .filter_map(|now| {
+                let then = before.iter().find(|then| then.id == now.id)?;
+                Some((now.ran.saturating_sub(then.ran), now.waited.saturating_sub(then.waited)))
+            })
+            .collect();
+        let ran: Duration = grown.iter().map(|(ran, _)| *ran).sum();
+        let least = grown.iter().map(|(own, waited)| waited.saturating_sub(ran - *own)).max();
+        Waited { all: grown.iter().map(|(_, waited)| *waited).sum(), least: least.unwrap_or_default() }
+    }
+}
+
 /// Processor time as a share of the time in which the DUT had frames to forward: after a burst it goes on while its buffer drains.
 fn share_of_load(used: Duration, sending_s: f64, receiving_s: f64) -> Option<f64> {
     let load_s = sending_s.max(receiving_s);
@@ -125,9 +151,8 @@ const LEAVING_IDLE: Duration = Duration::from_micros(2);
 /// `used`: what the DUT itself used of the processor. Foreign is what other programs are seen to have run, or, where more of the
 /// elapsed time than that cannot be explained, the rest: programs that ended meanwhile, or that this process may not see.
 ///
-/// `waited`: how long threads of the DUT waited, also for each other. For others they waited no longer than this, and no longer than
-/// others ran.
-fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Duration>) -> ProcessorRecord {
+/// For others the DUT's threads waited no longer than they waited in all, and no longer than others ran.
+fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Waited>) -> ProcessorRecord {
     let own = watched.own.unwrap_or_default();
     let interrupted = watched.softirq.filter(|_| watched.softirq_apart).unwrap_or_default();
     let seen = watched.programs.zip(used).map(|(programs, used)| (programs + interrupted).saturating_sub(used + own));
@@ -141,7 +166,8 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Du
     ProcessorRecord {
         elapsed_ns: nanoseconds(watched.elapsed),
         foreign_ns: foreign,
-        waited_ns: foreign.map(|foreign| waited.map_or(foreign, nanoseconds).min(foreign)),
+        waited_ns: foreign.map(|foreign| waited.map_or(foreign, |waited| nanoseconds(waited.all)).min(foreign)),
+        waited_least_ns: foreign.zip(waited).map(|(foreign, waited)| nanoseconds(waited.least).min(foreign)),
         longest_foreign: watched.longest.as_ref().filter(|_| foreign > Some(0)).map(|(name, _)| name.clone()),
         stolen_ns: watched.stolen.map(nanoseconds),
         stalls: watched.stalls.map(|stalls| stalls.count),
@@ -196,6 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_wait_for_each_other_wait_for_nobody_else() {
+        let times = |id, ran, waited| ThreadTimes {
+            id,
+            ran: Duration::from_millis(ran),
+            waited: Duration::from_millis(waited),
+        };
+        let before = [times(7, 1_000, 100), times(8, 2_000, 200)];
+        let waited = |now: &[ThreadTimes]| {
+            let Waited { all, least } = Waited::of(&before, now);
+            (all.as_millis(), least.as_millis())
+        };
+        // Both are always ready and have the processor by turns.
+        assert_eq!(waited(&[times(7, 1_500, 600), times(8, 2_500, 700)]), (1_000, 0));
+        // A third of the time somebody else has it.
+        assert_eq!(waited(&[times(7, 1_330, 770), times(8, 2_330, 870)]), (1_340, 340));
+        // One hardly runs and cannot.
+        assert_eq!(waited(&[times(7, 1_010, 500), times(8, 2_100, 200)]), (400, 300));
+        assert_eq!(waited(&[times(9, 10, 500)]), (0, 0), "new");
+    }
+
+    #[test]
     fn interrupts_are_the_testers_share() {
         let ms = Duration::from_millis;
         let watched = |softirq, softirq_apart| Watched { softirq, softirq_apart, ..Watched::default() };
@@ -242,14 +289,18 @@ mod tests {
             stalls: Some(Stalls { count: 2, total: ms(9), longest: ms(7) }),
             stall_times: Vec::new(),
         };
-        let processor_record = |watched: &Watched, used| super::processor_record(watched, used, Some(ms(40)));
+        let processor_record = |watched: &Watched, used| {
+            super::processor_record(watched, used, Some(Waited { all: ms(40), least: ms(7) }))
+        };
         let record = processor_record(&watched, Some(ms(600)));
         assert_eq!((record.foreign_ns, record.watch_ns), (Some(45_000_000), 5_000_000));
         assert_eq!((record.stalls, record.stalled_ns, record.longest_stall_ns), (Some(2), 9_000_000, 7_000_000));
         assert_eq!(record.longest_foreign.as_deref(), Some("cc1"));
         assert_eq!(record.waited_ns, Some(40_000_000), "less than others ran");
+        assert_eq!(record.waited_least_ns, Some(7_000_000));
         let unknown = super::processor_record(&watched, Some(ms(600)), None);
         assert_eq!(unknown.waited_ns, Some(45_000_000), "at most as long as others ran");
+        assert_eq!(unknown.waited_least_ns, None);
         // Counters that were read one after the other may overlap by some microseconds.
         let record = processor_record(&watched, Some(ms(700)));
         assert_eq!((record.foreign_ns, record.longest_foreign), (Some(0), None));

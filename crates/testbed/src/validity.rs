@@ -27,9 +27,11 @@ pub struct Tolerance {
 pub struct HostTolerance {
     /// Share of the time that the tester's packet loop may wait for its processor.
     pub waited: f64,
-    /// Share of the time that the DUT's threads may wait for a processor that other programs have. What these use while the DUT has
-    /// nothing to do does no harm.
+    /// Share of the time that the DUT can have waited for a processor that other programs have, where latency is measured. Elsewhere short
+    /// waits do no harm.
     pub dut_waited: f64,
+    /// Share of the time that a thread of the DUT may have waited so for certain. What others use while the DUT has nothing to do does no harm.
+    pub dut_waited_least: f64,
     /// Share of a processor that a hypervisor may take.
     pub stolen: f64,
     /// Longest time that the DUT's processor may stand still, where more frames than [`STALL_FRAMES`] are due meanwhile.
@@ -38,8 +40,13 @@ pub struct HostTolerance {
 
 impl HostTolerance {
     /// Everything: for a machine on which nothing is measured to be compared.
-    pub const ANY: HostTolerance =
-        HostTolerance { waited: f64::INFINITY, dut_waited: f64::INFINITY, stolen: f64::INFINITY, stall: Duration::MAX };
+    pub const ANY: HostTolerance = HostTolerance {
+        waited: f64::INFINITY,
+        dut_waited: f64::INFINITY,
+        dut_waited_least: f64::INFINITY,
+        stolen: f64::INFINITY,
+        stall: Duration::MAX,
+    };
 }
 
 impl Tolerance {
@@ -51,13 +58,25 @@ impl Tolerance {
                 unsent: 0.001,
                 gap: Duration::from_millis(20),
                 late: 0.1,
-                host: HostTolerance { waited: 0.02, dut_waited: 0.1, stolen: 0.02, stall: Duration::from_millis(3) },
+                host: HostTolerance {
+                    waited: 0.02,
+                    dut_waited: 0.1,
+                    dut_waited_least: 0.03,
+                    stolen: 0.02,
+                    stall: Duration::from_millis(3),
+                },
             },
             Profile::Quick => Tolerance {
                 unsent: 0.01,
                 gap: Duration::from_millis(50),
                 late: 0.3,
-                host: HostTolerance { waited: 0.05, dut_waited: 0.25, stolen: 0.05, stall: Duration::from_millis(5) },
+                host: HostTolerance {
+                    waited: 0.05,
+                    dut_waited: 0.25,
+                    dut_waited_least: 0.1,
+                    stolen: 0.05,
+                    stall: Duration::from_millis(5),
+                },
             },
         }
     }
@@ -84,7 +103,7 @@ const STALL_FRAMES: f64 = 1_024.0;
 const STEAL_STEP_NS: u64 = 10_000_000;
 
 /// What the host did to the processors of tester and DUT beyond `tolerance`, in words; empty if nothing.
-fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, tolerance: &HostTolerance) -> Vec<String> {
+fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, latency: bool, tolerance: &HostTolerance) -> Vec<String> {
     let mut reasons = Vec::new();
     let share = |ns: u64, of_ns: f64| ns as f64 / of_ns.max(1.0);
     let mut complain = |what: String, ns: u64, of_ns: f64, tolerated: f64| {
@@ -107,10 +126,14 @@ fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, tolerance: &HostTol
     if let Some(stolen) = beyond_a_step(dut.stolen_ns) {
         complain("a hypervisor took the DUT's processor".into(), stolen, watched_ns, tolerance.stolen);
     }
-    if let Some(waited) = dut.waited_ns {
+    let (waited, tolerated) = match (latency, dut.waited_least_ns) {
+        (false, Some(least)) => (Some(least), tolerance.dut_waited_least),
+        _ => (dut.waited_ns, tolerance.dut_waited),
+    };
+    if let Some(waited) = waited {
         let most = dut.longest_foreign.as_ref().map_or(String::new(), |name| format!(" (`{name}` the most)"));
         let what = format!("the DUT waited for its processor, which other programs had{most},");
-        complain(what, waited, watched_ns, tolerance.dut_waited);
+        complain(what, waited, watched_ns, tolerated);
     }
     let stall = Duration::from_nanos(dut.longest_stall_ns);
     if stall > tolerance.stall && stall.as_secs_f64() * peak_pps > STALL_FRAMES {
@@ -119,8 +142,8 @@ fn host_busy(health: &Health, elapsed_s: f64, peak_pps: f64, tolerance: &HostTol
     reasons
 }
 
-/// Judges a trial.
-pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Validity {
+/// Judges a trial; `latency` says whether its latency is measured.
+pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: Tolerance) -> Validity {
     let mut reasons = Vec::new();
     let health = &result.health;
     if health.receive_drops > 0 {
@@ -161,7 +184,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, tolerance: Tolerance) -> Va
             reasons.push(format!("the burst took {:.3} ms instead of {:.3} ms", result.sending_s * 1e3, nominal * 1e3));
         }
     }
-    reasons.extend(host_busy(health, result.elapsed_s, spec.peak_pps(), &tolerance.host));
+    reasons.extend(host_busy(health, result.elapsed_s, spec.peak_pps(), latency, &tolerance.host));
     if reasons.is_empty() { Validity::Valid } else { Validity::Invalid(reasons) }
 }
 
@@ -226,7 +249,7 @@ mod tests {
             destination_summaries: vec![],
             losses: Default::default(),
         };
-        judge(&spec, &result, Tolerance::of(Profile::Conformant))
+        judge(&spec, &result, false, Tolerance::of(Profile::Conformant))
     }
 
     #[test]
@@ -267,6 +290,17 @@ mod tests {
         };
         assert!(judged(constant(), 1.0, dut(100_000_000, 20_000_000, 3_000_000)).is_valid());
         reason(constant(), 1.0, dut(101_000_000, 0, 0), "which other programs had (`cc1` the most), for 101 ms");
+        // What is certain decides, but for latency.
+        let certainly = |least| {
+            let mut health = dut(400_000_000, 0, 0);
+            health.dut_processor.as_mut().unwrap().waited_least_ns = Some(least);
+            health
+        };
+        assert!(judged(constant(), 1.0, certainly(30_000_000)).is_valid());
+        reason(constant(), 1.0, certainly(31_000_000), "for 31 ms");
+        let host = Tolerance::of(Profile::Conformant).host;
+        let [latency, loss] = [true, false].map(|latency| host_busy(&certainly(0), 1.0, 1e5, latency, &host));
+        assert!(latency.len() == 1 && latency[0].contains("for 400 ms") && loss.is_empty(), "{latency:?} {loss:?}");
         reason(constant(), 1.0, dut(0, 30_000_000, 0), "took the DUT's processor");
         assert!(judged(constant(), 1.0, dut(0, 0, 10_000_000)).is_valid(), "1,000 frames wait in the input queue");
         reason(constant(), 1.0, dut(0, 0, 11_000_000), "stood still");

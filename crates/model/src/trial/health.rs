@@ -65,6 +65,10 @@ pub struct ProcessorRecord {
     /// Time that the DUT can have waited for it because of these. Absent where that time is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_ns: Option<u64>,
+    /// Time that one of its threads has certainly waited because of these: longer than all others of the DUT together ran. Absent where that
+    /// is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_least_ns: Option<u64>,
     /// The other program that ran there the longest, where one is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_foreign: Option<String>,

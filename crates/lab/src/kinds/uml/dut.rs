@@ -2,6 +2,7 @@
 
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{TesterInterface, Where};
+use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
 use crate::topology::tester_interface;
@@ -285,8 +286,8 @@ impl Dut for UmlDut {
         probe::tree_time(self.pid()?)
     }
 
-    fn waited(&mut self) -> Option<Duration> {
-        probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_waited).reduce(|a, b| a + b)
+    fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
+        Some(probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_threads).flatten().collect())
     }
 
     /// As the guest's kernel counts it.

@@ -68,6 +68,7 @@ impl Testbed for Bed {
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
+            losses: Default::default(),
         })
     }
 

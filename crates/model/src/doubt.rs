@@ -148,6 +148,7 @@ mod tests {
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],
+                losses: Default::default(),
             },
         }
     }

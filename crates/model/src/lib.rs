@@ -10,6 +10,7 @@ pub mod doubt;
 pub mod environment;
 pub mod held_up;
 pub mod latency;
+pub mod losses;
 pub mod mac;
 pub mod medium;
 pub mod outcome;

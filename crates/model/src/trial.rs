@@ -10,10 +10,12 @@ use std::time::Duration;
 
 mod events;
 mod health;
+mod losses;
 mod targets;
 
 pub use events::{EventRecord, TimedEvent};
 pub use health::{Health, ProcessorRecord};
+pub use losses::{Held, LossEpisode, Losses, MOST_EPISODES, WITHIN_NS};
 pub use targets::{AddressRange, DestinationCounts, DestinationSummary, MAX_TARGETS, Targets};
 
 /// Index of a tester port within the testbed, from 0.
@@ -392,6 +394,9 @@ pub struct TrialResult {
     /// What is stored of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub destination_summaries: Vec<DestinationSummary>,
+    /// When frames were lost.
+    #[serde(default, skip_serializing_if = "Losses::is_empty")]
+    pub losses: Losses,
 }
 
 impl GroupCounts {
@@ -412,6 +417,7 @@ impl TrialResult {
             events: self.events.clone(),
             destinations: Vec::new(),
             destination_summaries: self.destination_summaries.clone(),
+            losses: self.losses.clone(),
             ..*self
         }
     }

@@ -1,5 +1,6 @@
 //! `report.json`: everything that a machine may want, raw.
 
+use crate::losses;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
@@ -117,6 +118,7 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
             "parameters": r.record.map(|t| &t.parameters),
             "verdicts": r.record.map(|t| &t.outcome.verdicts),
             "notes": r.record.map(|t| &t.outcome.notes),
+            "losses": losses::json(&r.trials),
             "trials": r.trials.iter().map(|t| t.result.trial).collect::<Vec<_>>(),
         })
     });

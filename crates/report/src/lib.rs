@@ -10,6 +10,7 @@ mod grid;
 mod html;
 mod json;
 mod junit;
+mod losses;
 mod merge;
 pub mod rank;
 mod rates;

@@ -79,3 +79,29 @@ fn many_trials_are_text_until_they_are_opened() {
     assert!(!outside.contains("<tbody id=\"t"));
     assert!(html.contains("Trials 1 to "), "parts are named");
 }
+
+#[test]
+fn lost_frames_are_told_with_their_causes() {
+    use drophammer_model::trial::{Held, LossEpisode, Losses};
+    let mut run = synthetic::run(1);
+    let (html, _) = report(&run);
+    assert!(!html.contains("below the overload") && !html.contains("class=\"loss\""), "older runs have no times");
+    let at = run.trials.iter().position(|t| t.test == "throughput" && t.result.validity.is_valid()).unwrap();
+    let trial = &mut run.trials[at];
+    let episode = |from_ns, lost| LossEpisode { from_ns, to_ns: from_ns + 1_000, lost, flows: 2, groups: vec![0] };
+    trial.result.losses =
+        Losses { within_ns: 2_000_000, episodes: vec![episode(100_000_000, 7), episode(600_000_000, 1)] };
+    trial.result.health.gap_times = vec![Held { from_ns: 598_000_000, ns: 3_000_000 }];
+    let number = trial.result.trial;
+    let (html, json) = report(&run);
+    let text = "trials lost frames below the overload, in 2 episodes: 1 beside a gap of the tester, 1 unexplained";
+    assert!(html.contains(text));
+    for part in ["class=\"cause unexplained\"", "class=\"cause tester\"", "2 flows of IPv4"] {
+        assert!(html.contains(part), "{part}");
+    }
+    let tests = json["tests"].as_array().unwrap();
+    let losses = &tests.iter().find(|t| t["test"] == "throughput").unwrap()["results"][0]["losses"];
+    assert_eq!(losses["below_overload"], 1);
+    assert!(losses["text"].as_str().unwrap().ends_with(text), "{losses}");
+    assert_eq!(losses["lossy"], serde_json::json!([{"trial": number, "causes": ["unexplained", "tester"]}]));
+}

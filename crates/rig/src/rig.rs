@@ -91,6 +91,8 @@ pub struct Rig {
     /// Emulated hosts and routers, one host per port.
     pub hosts: Hosts,
     running: Option<Running>,
+    /// When the traffic that ended last had started.
+    started: Option<Instant>,
     /// Sessions that were up when they were last looked at.
     up: Vec<bool>,
 }
@@ -107,7 +109,7 @@ impl Rig {
         assert_eq!(ports.len(), config.ports.len(), "each port is configured");
         let hosts = Hosts::new(config);
         let up = vec![false; hosts.sessions()];
-        Rig { ports, hosts, running: None, up }
+        Rig { ports, hosts, running: None, started: None, up }
     }
 
     /// Replaces what is emulated behind the ports. Sessions that were up are lost without a word to their peers.
@@ -221,6 +223,11 @@ impl Rig {
         }
     }
 
+    /// When the traffic that ended last had started; `None` where there was none.
+    pub fn started(&self) -> Option<Instant> {
+        self.started
+    }
+
     /// Is there traffic?
     pub fn has_traffic(&self) -> bool {
         self.running.is_some()
@@ -239,6 +246,7 @@ impl Rig {
                 let Running { traffic, acts } = &mut running;
                 ports.drive(traffic, hosts, acts, stopped, until)?;
                 if traffic.is_over() {
+                    self.started = traffic.started();
                     events.push(Event::TrafficEnded(Box::new(merge(&traffic.reports()))));
                 } else {
                     self.running = Some(running);

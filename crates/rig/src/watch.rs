@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How often the sentinel asks to be woken. Each time costs 10 to 25 µs in a virtual machine.
 const PERIOD: Duration = Duration::from_millis(5);
+/// Stalls whose times are kept.
+const MOST_TIMES: usize = 64;
 /// It is a stall if the sentinel is woken so much too late.
 const STALL: Duration = Duration::from_millis(1);
 
@@ -41,6 +43,8 @@ pub struct Watched {
     /// Times that no thread of the highest priority could run for 1 ms and more, as far as they fell together with a wish of the
     /// sentinel; `None` where it may not have that priority.
     pub stalls: Option<Stalls>,
+    /// When the longest of them began, as far as that is known, and how long they took; in order of time.
+    pub stall_times: Vec<(Instant, Duration)>,
 }
 
 /// Times in which a processor did not run what it should have.
@@ -144,7 +148,8 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
                     return;
                 }
                 let mut stalls = Stalls::default();
-                match wait(asked, &mut stalls) {
+                let mut times = Vec::with_capacity(MOST_TIMES);
+                match wait(asked, &mut stalls, &mut times) {
                     // Nobody asked for what came of the last trial.
                     Some(Ask::Begin) => {
                         pending = Some(Ask::Begin);
@@ -167,6 +172,7 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
                     softirq_apart: last.processor.softirq_apart,
                     own: since(first.own, last.own),
                     stalls: real_time.then_some(stalls),
+                    stall_times: if real_time { in_order(times) } else { Vec::new() },
                 })
             }
         };
@@ -177,15 +183,38 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
 }
 
 /// Wakes every [`PERIOD`] until it is asked something; `None` if nobody can ask any more.
-fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls) -> Option<Ask> {
+fn wait(asked: &Receiver<Ask>, stalls: &mut Stalls, times: &mut Vec<(Instant, Duration)>) -> Option<Ask> {
     loop {
         let before = Instant::now();
         match asked.recv_timeout(PERIOD) {
-            Err(RecvTimeoutError::Timeout) => stalls.note(before.elapsed().saturating_sub(PERIOD)),
+            Err(RecvTimeoutError::Timeout) => {
+                let late = before.elapsed().saturating_sub(PERIOD);
+                stalls.note(late);
+                keep(times, before + PERIOD, late);
+            }
             Err(RecvTimeoutError::Disconnected) => return None,
             Ok(ask) => return Some(ask),
         }
     }
+}
+
+/// Keeps a stall that began at `from`, if it is one, and is among the longest.
+fn keep(times: &mut Vec<(Instant, Duration)>, from: Instant, late: Duration) {
+    if late < STALL {
+        return;
+    }
+    if times.len() < MOST_TIMES {
+        times.push((from, late));
+    } else if let Some(shortest) = times.iter_mut().min_by_key(|(_, late)| *late)
+        && shortest.1 < late
+    {
+        *shortest = (from, late);
+    }
+}
+
+fn in_order(mut times: Vec<(Instant, Duration)>) -> Vec<(Instant, Duration)> {
+    times.sort_unstable();
+    times
 }
 
 impl Stalls {
@@ -238,6 +267,23 @@ mod tests {
         let mut stalls = Stalls::default();
         [0, 999_999, 1_000_000, 4_000_000, 2_000_000].into_iter().for_each(|ns| stalls.note(Duration::from_nanos(ns)));
         assert_eq!(stalls, Stalls { count: 3, total: Duration::from_millis(7), longest: Duration::from_millis(4) });
+    }
+
+    #[test]
+    fn the_longest_stalls_keep_their_times() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut times = Vec::new();
+        keep(&mut times, at(0), Duration::from_micros(999));
+        (1..=64).for_each(|ms| keep(&mut times, at(ms), Duration::from_millis(ms)));
+        keep(&mut times, at(65), Duration::from_millis(1));
+        keep(&mut times, at(66), Duration::from_millis(2));
+        let kept: Vec<_> = in_order(times).into_iter().map(|(from, late)| ((from - start).as_millis(), late)).collect();
+        assert_eq!(
+            (kept.len(), kept[0].0, kept[63]),
+            (64, 2, (66, Duration::from_millis(2))),
+            "the first was the shortest"
+        );
     }
 
     #[test]

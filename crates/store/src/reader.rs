@@ -280,6 +280,7 @@ pub(crate) mod tests {
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],
+                losses: Default::default(),
             },
         }))
     }

@@ -1,7 +1,7 @@
 //! What the machine did to tester and DUT during a trial, apart from what they did themselves.
 
 use drophammer_lab::{Dut, ThreadTimes};
-use drophammer_model::trial::{ProcessorRecord, TrialResult};
+use drophammer_model::trial::{Held, ProcessorRecord, TrialResult};
 use drophammer_port::clock::process_time;
 use drophammer_rig::{Rig, Times, Watch, Watched, own_times};
 use std::time::Duration;
@@ -74,7 +74,13 @@ impl HostWatch {
             before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
         let share = watched.as_ref().zip(used).and_then(|(watched, used)| TesterShare::of(watched, used));
         let used = share.map_or(used, |share| Some(share.whole));
-        health.dut_processor = watched.map(|watched| processor_record(&watched, used, dut_waited));
+        health.dut_processor = watched.map(|watched| {
+            let stall_times = rig.started().map_or(Vec::new(), |started| {
+                let now = (std::time::Instant::now(), rig.now().0 as i64 - started.0 as i64);
+                stall_times(&watched, now)
+            });
+            ProcessorRecord { stall_times, ..processor_record(&watched, used, dut_waited) }
+        });
         health.tester_on_dut_ns = share.map(|share| nanoseconds(share.tester));
         if let (Some(then), Some(now)) = (before.stolen, rig.stolen()) {
             health.tester_stolen_ns = then.iter().zip(now).map(|(then, now)| now.saturating_sub(*then)).max();
@@ -167,8 +173,19 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Wa
         stalls: watched.stalls.map(|stalls| stalls.count),
         stalled_ns: nanoseconds(stalls.total),
         longest_stall_ns: nanoseconds(stalls.longest),
+        stall_times: Vec::new(),
         watch_ns: watched.own.map_or(0, nanoseconds),
     }
+}
+
+/// The stalls by the trial, of which `now` tells an instant and the ns since its start.
+fn stall_times(watched: &Watched, (now, now_ns): (std::time::Instant, i64)) -> Vec<Held> {
+    let ago = |at| i64::try_from(now.saturating_duration_since(at).as_nanos()).unwrap_or(i64::MAX);
+    let held = |(from, late): &(std::time::Instant, Duration)| Held {
+        from_ns: now_ns.saturating_sub(ago(*from)),
+        ns: nanoseconds(*late),
+    };
+    watched.stall_times.iter().map(held).collect()
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -246,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn stalls_have_the_time_of_the_trial() {
+        let ms = Duration::from_millis;
+        let before = std::time::Instant::now();
+        let stall_times = vec![(before, ms(3)), (before + ms(30), ms(2))];
+        let watched = Watched { stall_times, ..Watched::default() };
+        // The trial started 10 ms after the first of them began.
+        let held = super::stall_times(&watched, (before + ms(50), 40_000_000));
+        assert_eq!(held, [Held { from_ns: -10_000_000, ns: 3_000_000 }, Held { from_ns: 20_000_000, ns: 2_000_000 }]);
+    }
+
+    #[test]
     fn what_nobody_of_us_used_is_foreign() {
         let ms = Duration::from_millis;
         let watched = Watched {
@@ -259,6 +287,7 @@ mod tests {
             softirq_apart: false,
             own: Some(ms(5)),
             stalls: Some(Stalls { count: 2, total: ms(9), longest: ms(7) }),
+            stall_times: Vec::new(),
         };
         let processor_record = |watched: &Watched, used| {
             super::processor_record(watched, used, Some(Waited { all: ms(40), least: ms(7) }))

@@ -211,6 +211,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
         events: vec![],
         destinations: vec![],
         destination_summaries: vec![],
+        losses: Default::default(),
     }
 }
 
@@ -246,6 +247,7 @@ mod tests {
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
+            losses: Default::default(),
         };
         judge(&spec, &result, false, Tolerance::of(Profile::Conformant))
     }

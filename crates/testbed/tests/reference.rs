@@ -92,6 +92,7 @@ fn conserved(s: &Story) {
         assert_eq!(g.latency.frames, g.received);
         assert_eq!(g.last_loss_ns.is_some(), g.lost > 0);
     }
+    assert_eq!(r.losses.lost(), r.lost());
     assert_eq!(r.offered(), r.intended());
     assert_eq!(r.offered(), t.transit);
     assert_eq!(t.transit + t.duplicated, t.forwarded + t.dropped.total() + t.queued, "{t:?}");
@@ -349,6 +350,9 @@ fn loss_in_a_window_is_placed_in_its_bins_and_its_last_frame_known() {
             // Two ports, 10 frames per ms each.
             assert_eq!(lost, [0, 1_600, 600, 0, 0, 0]);
             assert_eq!(result.groups.iter().filter_map(|g| g.last_loss_ns).max(), Some(229_900_000));
+            let [episode] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
+            assert_eq!((episode.from_ns, episode.to_ns, episode.lost), (120_000_000, 229_900_000, 2_200));
+            assert_eq!((episode.flows, episode.groups.len()), (spec.flows.len() as u64, result.groups.len()));
         },
     );
 }

@@ -9,7 +9,7 @@ use crate::plan::{Part, Plan, PlannedEvent, QueueIndex};
 use crate::report::EventReport;
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{PortIndex, TrialResult};
+use drophammer_model::trial::{Held, PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
 use std::ops::Range;
 use std::time::Duration;
@@ -61,6 +61,9 @@ const BEHIND_NS: u64 = 60_000_000_000;
 /// Bursts taken from one port before the others have their turn.
 const RECEIVE_ROUNDS: usize = 4;
 
+/// So many of them are remembered with their times.
+const LONGEST_GAPS: usize = 16;
+
 /// Watches the loop itself.
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -68,6 +71,8 @@ pub(crate) struct Watch {
     /// Longest time between two looks of the loop, in ns, and the sum of those above 1 ms.
     pub(crate) max_gap_ns: u64,
     pub(crate) long_gaps_ns: u64,
+    /// The longest of these.
+    longest: [(Instant, u64); LONGEST_GAPS],
     /// Frames that are not test traffic.
     pub(crate) other: u64,
 }
@@ -80,9 +85,27 @@ impl Watch {
             self.max_gap_ns = self.max_gap_ns.max(gap);
             if gap > LONG_GAP_NS {
                 self.long_gaps_ns += gap;
+                self.remember(last, gap);
             }
         }
         self.last = Some(now);
+    }
+
+    #[cold]
+    fn remember(&mut self, from: Instant, ns: u64) {
+        if let Some(shortest) = self.longest.iter_mut().min_by_key(|(_, ns)| *ns)
+            && shortest.1 < ns
+        {
+            *shortest = (from, ns);
+        }
+    }
+
+    /// The longest gaps above 1 ms, in order of time, by a trial that started at `start`.
+    pub(crate) fn longest_gaps(&self, start: Instant) -> Vec<Held> {
+        let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
+        let mut gaps: Vec<Held> = self.longest.iter().filter(|(_, ns)| *ns > 0).map(held).collect();
+        gaps.sort_unstable_by_key(|gap| gap.from_ns);
+        gaps
     }
 }
 
@@ -136,6 +159,8 @@ pub(crate) struct LaneState {
     /// Frames that the tester lost in its own receive path; known when the lane is through.
     pub(crate) receive_drops: u64,
     pub(crate) watch: Watch,
+    /// When the trial started.
+    pub(crate) start: Instant,
     /// Events carried out, the first ones of the plan.
     pub(crate) events: Vec<EventReport>,
     control_due: Instant,
@@ -200,6 +225,7 @@ impl LaneState {
         (lane, board): (usize, &Board),
     ) {
         part.begin(start);
+        self.start = start;
         for command in board.commands(lane) {
             part.generators.iter_mut().for_each(|generator| generator.transmit(&command, start));
         }

@@ -358,6 +358,27 @@ impl FlowState {
         gaps
     }
 
+    /// Hands words of 64 sequence numbers below NextExp, ascending, with the bits of those that have not arrived, to `take`, as far as the
+    /// window tells, until there is none more. Words without such a number may be left out.
+    pub(crate) fn each_missing(&self, mut take: impl FnMut(u64, u64)) {
+        let mut left = self.out_of_order.missing;
+        let mut first = self.next_expected.saturating_sub(self.window_bits()).next_multiple_of(64);
+        while left > 0 && first < self.noted.min(self.next_expected) {
+            let word = self.word_of(first);
+            let mut missing = !self.window[word / WORDS].0[word % WORDS];
+            // All from `noted` up to NextExp have arrived.
+            let known = self.noted.min(self.next_expected) - first;
+            if known < 64 {
+                missing &= u64::MAX >> (64 - known);
+            }
+            if missing != 0 {
+                left = left.saturating_sub(missing.count_ones().into());
+                take(first, missing);
+            }
+            first += 64;
+        }
+    }
+
     /// Which frames within the window have arrived.
     pub fn arrived(&self) -> Arrived {
         // The line of the ring in which the window begins may also be that in which it ends.

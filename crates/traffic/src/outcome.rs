@@ -3,15 +3,17 @@
 mod destinations;
 mod deviating;
 mod flows;
+mod losses;
 
 use crate::generator::LatenessBuckets;
 use crate::histogram::Latencies;
+use crate::losses::Distance;
 use crate::report::{
     EventReport, FlowReport, GroupReport, GroupSentReport, LaneReport, PortArrivals, SenderReport, StoppedReport,
 };
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, StoppedFlow, TrialResult, Validity};
+use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, Held, StoppedFlow, TrialResult, Validity};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +28,8 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     let mut groups: Vec<GroupCounts> =
         trial.groups.iter().enumerate().map(|(i, name)| group_counts(lanes, &senders, i, name)).collect();
     let by_flow = by_flow(&senders);
-    let (flows, copies_apart) = flows::merged(lanes);
+    let distance = Distance::of(senders.iter().copied());
+    let (flows, copies_apart) = flows::merged(lanes, &distance, &by_flow);
     for flow in &flows {
         let counts = &mut groups[flow.group];
         counts.received += flow.received;
@@ -49,6 +52,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
     deviating::add(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
+    let losses = losses::losses(&flows, &by_flow, &distance);
     let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
@@ -69,6 +73,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             receive_drops: sum(|lane| lane.receive_drops),
             max_gap_ns: worst(|lane| lane.max_gap_ns),
             gaps_over_1ms_ns: worst(|lane| lane.long_gaps_ns),
+            gap_times: gap_times(lanes),
             departure_error: departure_error(&lateness),
             departure_errors: departure_errors(&lateness),
             clock_step_ns: lanes.iter().map(|lane| lane.clock_step_ns).max_by_key(|step| step.abs()).unwrap_or(0),
@@ -89,7 +94,15 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         events: events(lanes),
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,
+        losses,
     }
+}
+
+/// The longest gaps of all lanes, in order of time.
+fn gap_times(lanes: &[LaneReport]) -> Vec<Held> {
+    let mut gaps: Vec<Held> = lanes.iter().flat_map(|lane| lane.longest_gaps.iter().copied()).collect();
+    gaps.sort_by_key(|gap| gap.from_ns);
+    gaps
 }
 
 /// Time from first to last arrival, and one mean interval more, in ns, of the port where that is longest.

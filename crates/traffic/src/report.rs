@@ -5,11 +5,13 @@ use crate::engine::LaneState;
 use crate::flow_state::Arrived;
 use crate::generator::controlled::only;
 use crate::generator::{LatenessBuckets, PortGenerator};
+use crate::losses::{Collector, Distance, LossRuns};
 use crate::permutation::Permutation;
 use crate::plan::{Layout, Plan};
 use crate::schedule::Schedule;
-use drophammer_model::trial::PortIndex;
+use drophammer_model::trial::{Held, PortIndex};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What all lanes of a trial know.
@@ -50,6 +52,9 @@ pub struct LaneReport {
     pub max_gap_ns: u64,
     /// Sum of these times above 1 ms, in ns.
     pub long_gaps_ns: u64,
+    /// The longest of these, in order of time.
+    #[serde(default)]
+    pub longest_gaps: Vec<Held>,
     /// Step of the wall clock during the trial, in ns; 0 from lanes that do not watch it.
     pub clock_step_ns: i64,
     /// Events that this lane has processed, the first ones of the trial.
@@ -221,6 +226,9 @@ pub struct FlowReport {
     /// Sequence numbers below `next_expected` that are missing, ascending: all that the receiver's window tells where the flow is
     /// counted by destination, otherwise the highest ones, more of them than a sender's own ring refuses in a valid trial.
     pub missing: Vec<Range<u64>>,
+    /// Lost frames below `next_expected`, as far as the receiver's window tells; nothing where `arrived` is there.
+    #[serde(default)]
+    pub losses: LossRuns,
     /// Does the receiver's window tell of every frame?
     pub tells_all: bool,
     /// Did its frames come to several queues? Then nothing is known of their order.
@@ -280,22 +288,39 @@ impl Plan {
     pub(crate) fn reports(&mut self, lanes: &[&LaneState], clock_step_ns: i64) -> Vec<LaneReport> {
         self.parts.iter_mut().for_each(|p| p.analyzer.settle());
         let trial = self.trial();
-        let report = |(number, (part, lane)): (usize, (&crate::plan::Part, &&LaneState))| LaneReport {
-            trial: trial.clone(),
-            senders: part.generators.iter().map(PortGenerator::report).collect(),
-            groups: part.group_reports(&self.layout),
-            flows: part.flow_reports(&self.layout),
-            arrivals: part.analyzer.arrivals(),
-            stale: part.analyzer.stale(),
-            other: lane.watch.other,
-            receive_drops: lane.receive_drops,
-            max_gap_ns: lane.watch.max_gap_ns,
-            long_gaps_ns: lane.watch.long_gaps_ns,
-            clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
-            events: lane.events.clone(),
-        };
-        self.parts.iter().zip(lanes).enumerate().map(report).collect()
+        let senders: Vec<Vec<SenderReport>> =
+            self.parts.iter().map(|part| part.generators.iter().map(PortGenerator::report).collect()).collect();
+        let distance = Distance::of(senders.iter().flatten());
+        let refused = refused(senders.iter().flatten());
+        let report =
+            |(number, ((part, lane), senders)): (usize, ((&crate::plan::Part, &&LaneState), Vec<SenderReport>))| {
+                LaneReport {
+                    trial: trial.clone(),
+                    senders,
+                    groups: part.group_reports(&self.layout),
+                    flows: part.flow_reports(&self.layout, &distance, &refused),
+                    arrivals: part.analyzer.arrivals(),
+                    stale: part.analyzer.stale(),
+                    other: lane.watch.other,
+                    receive_drops: lane.receive_drops,
+                    max_gap_ns: lane.watch.max_gap_ns,
+                    long_gaps_ns: lane.watch.long_gaps_ns,
+                    longest_gaps: lane.watch.longest_gaps(lane.start),
+                    clock_step_ns: if number == 0 { clock_step_ns } else { 0 },
+                    events: lane.events.clone(),
+                }
+            };
+        self.parts.iter().zip(lanes).zip(senders).enumerate().map(report).collect()
     }
+}
+
+/// Sequence numbers of each flow that the tester's own ring refused, ascending.
+fn refused<'a>(senders: impl Iterator<Item = &'a SenderReport>) -> BTreeMap<u32, Vec<u64>> {
+    let mut refused: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for (flow, sequence) in senders.flat_map(|sender| &sender.own_refusals) {
+        refused.entry(*flow).or_default().push(*sequence);
+    }
+    refused
 }
 
 impl crate::plan::Part {
@@ -304,7 +329,7 @@ impl crate::plan::Part {
         self.analyzer.groups().iter().zip(&deviations).map(|(group, deviations)| group.report(deviations)).collect()
     }
 
-    fn flow_reports(&self, layout: &Layout) -> Vec<FlowReport> {
+    fn flow_reports(&self, layout: &Layout, distance: &Distance, refused: &BTreeMap<u32, Vec<u64>>) -> Vec<FlowReport> {
         let analyzer = &self.analyzer;
         let count = analyzer.flows().count().max(1);
         let report =
@@ -312,6 +337,14 @@ impl crate::plan::Part {
                 let extras = analyzer.extras().get(place);
                 let tally = extras.and_then(|f| f.tally.as_ref());
                 let arrived = layout.is_split(to).then(|| state.arrived());
+                let mut losses = Collector::new(
+                    LossRuns { apart: distance.apart(flow), runs: Vec::new() },
+                    count,
+                    refused.get(&(flow as u32)).map_or(&[], Vec::as_slice),
+                );
+                if arrived.is_none() {
+                    state.each_missing(|first, missing| losses.word(first, missing));
+                }
                 let most = if tally.is_some() { usize::MAX } else { (MISSING / count).max(64) };
                 FlowReport {
                     flow,
@@ -325,6 +358,7 @@ impl crate::plan::Part {
                     max_extent: state.max_extent(),
                     next_expected: state.next_expected(),
                     missing: if arrived.is_some() { Vec::new() } else { state.gaps(most) },
+                    losses: losses.found(),
                     tells_all: state.tells_all(),
                     spread: analyzer.is_spread(place),
                     deviating: if arrived.is_some() { analyzer.deviating(place) } else { None },

@@ -200,6 +200,11 @@ impl Traffic {
         }
     }
 
+    /// When the traffic started; `None` if it has not.
+    pub fn started(&self) -> Option<Instant> {
+        self.start
+    }
+
     /// Counts so far, as [`Live::snapshot`] returns them to other threads.
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
         let counts: Vec<_> = self.plan.parts.iter_mut().map(|part| part.counts(now)).collect();

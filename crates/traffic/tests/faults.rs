@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult};
+use drophammer_model::trial::{Family, GroupCounts, Load, LossEpisode, Losses, TrialResult};
 use std::time::Duration;
 
 /// Latency of all received frames.
@@ -48,6 +48,66 @@ fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
             all_took(result, DELAY);
         },
     );
+}
+
+#[test]
+fn lost_frames_are_episodes_of_their_departures() {
+    // Frames 500 to 999 but every other one, 1,500, 1,510 and 1,521 (frames leave every 0.2 ms), and the last.
+    let lost = |n: u64| (500..1_000).contains(&n) && n.is_multiple_of(2) || [1_500, 1_510, 1_521, N - 1].contains(&n);
+    run_both(
+        || {
+            let mut number = 0;
+            move |f: &Offered<'_>, out: &mut Vec<Out>| {
+                if !lost(number) {
+                    out.push(f.on(DELAY));
+                }
+                number += 1;
+            }
+        },
+        |result, _, _| {
+            let at = |n: u64| n * SECOND / N;
+            let episode =
+                |from, to, lost| LossEpisode { from_ns: at(from), to_ns: at(to), lost, flows: 1, groups: vec![0] };
+            let episodes = vec![
+                episode(500, 998, 250),
+                episode(1_500, 1_510, 2),
+                episode(1_521, 1_521, 1),
+                episode(N - 1, N - 1, 1),
+            ];
+            assert_eq!(result.losses, Losses { within_ns: 2 * MS, episodes });
+        },
+    );
+}
+
+#[test]
+fn more_episodes_than_are_kept_are_joined() {
+    // A frame every 4 ms: 250 of them. Joined at twice the distance they are one.
+    run_both(
+        || {
+            |f: &Offered<'_>, out: &mut Vec<Out>| {
+                if !f.nth(20) {
+                    out.push(f.on(DELAY));
+                }
+            }
+        },
+        |result, _, _| {
+            let [only] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
+            assert_eq!((only.from_ns, only.to_ns, only.lost), (19 * SECOND / N, (N - 1) * SECOND / N, 250));
+            assert_eq!(result.losses.within_ns, 4 * MS);
+        },
+    );
+}
+
+#[test]
+fn slow_frames_lost_one_after_the_other_are_one_episode() {
+    let mut bench = Bench::new(2, |f: &Offered<'_>, out: &mut Vec<Out>| {
+        if !(Duration::from_millis(300)..Duration::from_millis(500)).contains(&Duration::from_nanos(f.at.0)) {
+            out.push(f.on(DELAY));
+        }
+    });
+    let result = bench.run(&one("128", Family::Ipv4, 100.0));
+    let [only] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
+    assert_eq!((only.to_ns - only.from_ns, only.lost), (190 * MS, 20));
 }
 
 #[test]

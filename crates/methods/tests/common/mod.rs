@@ -221,6 +221,7 @@ impl Fake {
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
+            losses: Default::default(),
         }
     }
 }

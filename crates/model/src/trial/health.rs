@@ -1,6 +1,6 @@
 //! What tester and host did to a trial.
 
-use super::is_zero;
+use super::{Held, is_zero};
 use serde::{Deserialize, Serialize};
 
 /// How the tester fared during a trial. A trial that the tester spoilt is invalid, not lossy.
@@ -14,6 +14,9 @@ pub struct Health {
     pub max_gap_ns: u64,
     /// Sum of all gaps above 1 ms, in ns.
     pub gaps_over_1ms_ns: u64,
+    /// The longest of these gaps, at most 16 of each thread, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gap_times: Vec<Held>,
     /// How late frames were handed to the port: `(percentile, ns)`.
     pub departure_error: Vec<(f64, u64)>,
     /// The same as a histogram: `(up to this many ns, frames)`, by powers of two.
@@ -81,6 +84,9 @@ pub struct ProcessorRecord {
     /// The longest of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub longest_stall_ns: u64,
+    /// The longest of them, at most 64, in order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stall_times: Vec<Held>,
     /// What the watch itself took.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub watch_ns: u64,

@@ -2,6 +2,7 @@
 
 mod data;
 mod first;
+mod losses;
 mod plots;
 mod tables;
 mod trials;
@@ -239,6 +240,7 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
             }
+            @for r in &section.results { (losses::section(&dut_name(view.dut(r.dut)), &r.trials)) }
             @if !trials.is_empty() {
                 (trials::list(&trials))
             }

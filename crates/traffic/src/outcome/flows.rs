@@ -1,18 +1,30 @@
 //! What several lanes have received of one flow becomes one report.
 
+use super::Sender;
 use crate::flow_state::Arrived;
+use crate::losses::{Collector, Distance, LossRuns};
 use crate::report::{FlowReport, LaneReport, MISSING};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 /// Of each flow one report, in the order of the flows, and the frames of which copies came to several lanes.
-pub(super) fn merged(lanes: &[LaneReport]) -> (Vec<Cow<'_, FlowReport>>, u64) {
+pub(super) fn merged<'a>(
+    lanes: &'a [LaneReport],
+    distance: &Distance,
+    by_flow: &[Option<Sender<'_>>],
+) -> (Vec<Cow<'a, FlowReport>>, u64) {
+    let senders = by_flow;
     let mut by_flow: BTreeMap<usize, Vec<&FlowReport>> = BTreeMap::new();
     lanes.iter().flat_map(|lane| &lane.flows).for_each(|flow| by_flow.entry(flow.flow).or_default().push(flow));
     let mut copies_apart = 0;
+    let count = by_flow.len();
     let flows = by_flow.into_values().map(|reports| {
-        let (report, copies) = of_flow(&reports);
+        let flow = reports[0].flow;
+        let sender = senders.get(flow).copied().flatten();
+        let never_left = sender.filter(|_| reports.len() > 1).map_or(Vec::new(), |(sender, _)| sender.never_left(flow));
+        let losses = LossRuns { apart: distance.apart(flow), runs: Vec::new() };
+        let (report, copies) = of_flow(&reports, Collector::new(losses, count, &never_left));
         copies_apart += copies;
         report
     });
@@ -20,7 +32,7 @@ pub(super) fn merged(lanes: &[LaneReport]) -> (Vec<Cow<'_, FlowReport>>, u64) {
 }
 
 /// Of one flow, which has a report.
-fn of_flow<'a>(reports: &[&'a FlowReport]) -> (Cow<'a, FlowReport>, u64) {
+fn of_flow<'a>(reports: &[&'a FlowReport], mut losses: Collector<'_>) -> (Cow<'a, FlowReport>, u64) {
     if let [report] = reports {
         return (Cow::Borrowed(report), 0);
     }
@@ -40,7 +52,9 @@ fn of_flow<'a>(reports: &[&'a FlowReport]) -> (Cow<'a, FlowReport>, u64) {
             each += u64::from(bits.count_ones());
         }
         all += u64::from(union.count_ones());
-        missing.take(at, !union & u64::MAX >> (64 - (next_expected - at).min(64)));
+        let never_came = !union & u64::MAX >> (64 - (next_expected - at).min(64));
+        missing.take(at, never_came);
+        losses.word(at, never_came);
     }
     let (received, duplicated) =
         with_frames.iter().fold((0, 0), |sum, report| (sum.0 + report.received, sum.1 + report.duplicated));
@@ -51,6 +65,7 @@ fn of_flow<'a>(reports: &[&'a FlowReport]) -> (Cow<'a, FlowReport>, u64) {
         duplicated: duplicated + copies_apart,
         next_expected,
         missing: missing.0.into(),
+        losses: losses.found(),
         tells_all: with_frames.iter().all(|report| report.tells_all),
         spread: first.spread || !one_lane,
         arrived: None,

@@ -195,6 +195,7 @@ impl Bench {
 
 /// What holds for every trial whatever the device does.
 pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
+    reconcile_episodes(result);
     if spec.flows.iter().all(|flow| flow.schedule.is_none()) {
         assert_eq!(result.intended(), spec.intended_per_port() * spec.senders().len() as u64);
     }
@@ -211,6 +212,20 @@ pub fn reconcile(spec: &TrialSpec, result: &TrialResult) {
             assert_eq!(g.bins.iter().map(|b| b.arrived).sum::<u64>(), g.received, "{g:?}");
         }
     }
+}
+
+/// Episodes hold every lost frame, end with the last one, and are apart.
+fn reconcile_episodes(result: &TrialResult) {
+    let episodes = &result.losses.episodes;
+    assert_eq!(result.losses.lost(), result.lost(), "{:?}", result.losses);
+    let last = result.groups.iter().filter_map(|g| g.last_loss_ns).max();
+    assert_eq!(episodes.iter().map(|e| e.to_ns).max(), last, "{:?}", result.losses);
+    for e in episodes {
+        assert!(e.from_ns <= e.to_ns && e.lost > 0 && e.flows > 0, "{e:?}");
+        assert!(e.groups.iter().all(|g| result.groups[*g].lost > 0) && !e.groups.is_empty(), "{e:?}");
+    }
+    assert!(episodes.windows(2).all(|e| e[1].from_ns - e[0].to_ns > result.losses.within_ns), "{episodes:?}");
+    assert!(episodes.len() <= drophammer_model::trial::MOST_EPISODES);
 }
 
 /// The wire of [`DELAY`].

@@ -83,8 +83,7 @@ pub fn run(args: &RunArgs) -> Exit {
         return exit;
     }
     // Printed before anything is measured, and all at once.
-    let mut missing: Vec<String> =
-        suite.duts.iter().flat_map(drophammer_lab::missing).map(|e| e.to_string()).collect();
+    let mut missing: Vec<String> = suite.duts.iter().flat_map(drophammer_lab::missing).map(|e| e.to_string()).collect();
     missing.sort();
     missing.dedup();
     if !missing.is_empty() {

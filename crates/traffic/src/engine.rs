@@ -1,6 +1,7 @@
 //! Runs a planned trial: one loop that sends what is due, takes what came, and keeps watch over itself. A trial on several
 //! threads is several of these loops ([`crate::lanes`]).
 
+use crate::gaps::Watch;
 use crate::generator::PortGenerator;
 use crate::generator::merge::Merge;
 use crate::live::{Board, Requests};
@@ -9,7 +10,7 @@ use crate::plan::{Part, Plan, PlannedEvent, QueueIndex};
 use crate::report::EventReport;
 use crate::traffic::Traffic;
 use drophammer_model::quantity::Instant;
-use drophammer_model::trial::{Held, PortIndex, TrialResult};
+use drophammer_model::trial::{PortIndex, TrialResult};
 use drophammer_port::{Arrival, Clock, Port, PortError};
 use std::ops::Range;
 use std::time::Duration;
@@ -52,62 +53,12 @@ pub trait Control {
     fn stop(&self) -> bool;
 }
 
-/// A gap of the loop that is worth noting.
-const LONG_GAP_NS: u64 = 1_000_000;
 /// After the last frame is accounted for, duplicates may still come for this long.
 const QUIET_NS: u64 = 2_000_000;
 /// Time beyond twice the drain for taking what waits at the ports.
 const BEHIND_NS: u64 = 60_000_000_000;
 /// Bursts taken from one port before the others have their turn.
 const RECEIVE_ROUNDS: usize = 4;
-
-/// So many of them are remembered with their times.
-const LONGEST_GAPS: usize = 16;
-
-/// Watches the loop itself.
-#[derive(Default)]
-pub(crate) struct Watch {
-    last: Option<Instant>,
-    /// Longest time between two looks of the loop, in ns, and the sum of those above 1 ms.
-    pub(crate) max_gap_ns: u64,
-    pub(crate) long_gaps_ns: u64,
-    /// The longest of these.
-    longest: [(Instant, u64); LONGEST_GAPS],
-    /// Frames that are not test traffic.
-    pub(crate) other: u64,
-}
-
-impl Watch {
-    #[inline]
-    fn look(&mut self, now: Instant) {
-        if let Some(last) = self.last {
-            let gap = now.0 - last.0.min(now.0);
-            self.max_gap_ns = self.max_gap_ns.max(gap);
-            if gap > LONG_GAP_NS {
-                self.long_gaps_ns += gap;
-                self.remember(last, gap);
-            }
-        }
-        self.last = Some(now);
-    }
-
-    #[cold]
-    fn remember(&mut self, from: Instant, ns: u64) {
-        if let Some(shortest) = self.longest.iter_mut().min_by_key(|(_, ns)| *ns)
-            && shortest.1 < ns
-        {
-            *shortest = (from, ns);
-        }
-    }
-
-    /// The longest gaps above 1 ms, in order of time, by a trial that started at `start`.
-    pub(crate) fn longest_gaps(&self, start: Instant) -> Vec<Held> {
-        let held = |(from, ns): &(Instant, u64)| Held { from_ns: from.0 as i64 - start.0 as i64, ns: *ns };
-        let mut gaps: Vec<Held> = self.longest.iter().filter(|(_, ns)| *ns > 0).map(held).collect();
-        gaps.sort_unstable_by_key(|gap| gap.from_ns);
-        gaps
-    }
-}
 
 /// A queue of a lane.
 pub(crate) struct LanePort<'a> {

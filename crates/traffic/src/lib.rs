@@ -10,6 +10,7 @@ mod arriving;
 mod counts;
 pub mod engine;
 pub mod flow_state;
+mod gaps;
 pub mod generator;
 mod headers;
 pub mod histogram;

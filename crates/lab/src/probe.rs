@@ -76,6 +76,8 @@ pub struct ThreadTimes {
     pub ran: Duration,
     /// Time that it could have run and did not.
     pub waited: Duration,
+    /// How often it got a processor.
+    pub turns: u64,
 }
 
 /// Times of the threads of a process; `None` where the kernel does not count them.
@@ -92,8 +94,9 @@ pub(crate) fn thread_times(pid: u32) -> Option<ThreadTimes> {
 
 fn times_of(id: u32, folder: &Path) -> Option<ThreadTimes> {
     let text = fs::read_to_string(folder.join("schedstat")).ok()?;
-    let mut fields = text.split_whitespace().map(|field| field.parse().ok().map(Duration::from_nanos));
-    Some(ThreadTimes { id, ran: fields.next()??, waited: fields.next()?? })
+    let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
+    let [ran, waited, turns] = [fields.next()??, fields.next()??, fields.next()??];
+    Some(ThreadTimes { id, ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited), turns })
 }
 
 /// Field 0 (time that a thread ran) or 1 (that it waited) of its `schedstat`.

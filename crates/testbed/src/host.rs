@@ -223,11 +223,11 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_each_other_wait_for_nobody_else() {
-        let times = |id, ran, waited| ThreadTimes {
-            id,
-            ran: Duration::from_millis(ran),
-            waited: Duration::from_millis(waited),
+        let after = |id, ran, waited, turns| {
+            let [ran, waited] = [ran, waited].map(Duration::from_millis);
+            ThreadTimes { id, ran, waited, turns }
         };
+        let times = |id, ran, waited| after(id, ran, waited, 0);
         let before = [times(7, 1_000, 100), times(8, 2_000, 200)];
         let waited = |now: &[ThreadTimes]| {
             let Waited { all, least } = Waited::of(&before, now);
@@ -240,6 +240,8 @@ mod tests {
         // One hardly runs and cannot.
         assert_eq!(waited(&[times(7, 1_010, 500), times(8, 2_100, 200)]), (400, 300));
         assert_eq!(waited(&[times(9, 10, 500)]), (0, 0), "new");
+        // One that sleeps between frames has to be woken for each.
+        assert_eq!(waited(&[after(7, 1_010, 500, 10_000), times(8, 2_100, 200)]), (400, 250));
     }
 
     #[test]

@@ -122,19 +122,28 @@ struct Waited {
     least: Duration,
 }
 
+/// Time in which the kernel gives a processor from one thread to another, and a margin: it counts as waiting too.
+const TURN: Duration = Duration::from_micros(5);
+
 impl Waited {
     /// Of threads that were there at both times. One that has ended meanwhile is forgotten.
     fn of(before: &[ThreadTimes], now: &[ThreadTimes]) -> Waited {
-        let grown: Vec<(Duration, Duration)> = now
-            .iter()
-            .filter_map(|now| {
-                let then = before.iter().find(|then| then.id == now.id)?;
-                Some((now.ran.saturating_sub(then.ran), now.waited.saturating_sub(then.waited)))
+        let grown = now.iter().filter_map(|now| {
+            let then = before.iter().find(|then| then.id == now.id)?;
+            Some(ThreadTimes {
+                id: now.id,
+                ran: now.ran.saturating_sub(then.ran),
+                waited: now.waited.saturating_sub(then.waited),
+                turns: now.turns.saturating_sub(then.turns),
             })
-            .collect();
-        let ran: Duration = grown.iter().map(|(ran, _)| *ran).sum();
-        let least = grown.iter().map(|(own, waited)| waited.saturating_sub(ran - *own)).max();
-        Waited { all: grown.iter().map(|(_, waited)| *waited).sum(), least: least.unwrap_or_default() }
+        });
+        let grown: Vec<ThreadTimes> = grown.collect();
+        let ran: Duration = grown.iter().map(|thread| thread.ran).sum();
+        let least = grown.iter().map(|thread| {
+            let turning = TURN * u32::try_from(thread.turns).unwrap_or(u32::MAX);
+            thread.waited.saturating_sub(ran - thread.ran).saturating_sub(turning)
+        });
+        Waited { all: grown.iter().map(|thread| thread.waited).sum(), least: least.max().unwrap_or_default() }
     }
 }
 

@@ -32,6 +32,12 @@ impl Divisor {
         (estimate + u64::from(more), (rest - excess) as u32)
     }
 
+    /// Quotient of a number of 32 bits, by one multiplication: with 2^64 / n rounded up it is exact.
+    #[inline]
+    pub fn quotient(&self, x: u32) -> u32 {
+        ((u128::from(x) * u128::from(self.reciprocal) + u128::from(x)) >> 64) as u32
+    }
+
     /// Remainder.
     #[inline]
     pub fn rem(&self, x: u64) -> u32 {
@@ -116,6 +122,8 @@ mod tests {
             let most = u64::MAX / wide * wide;
             for x in [0, 1, wide - 1, wide, wide + 1, wide * wide - 1, most - 1, most, u64::MAX - 1, u64::MAX] {
                 assert_eq!(Divisor::new(n).div_rem(x), (x / wide, (x % wide) as u32), "{x} / {n}");
+                let x = (x % (1 << 32)) as u32;
+                assert_eq!(Divisor::new(n).quotient(x), x / n, "{x} / {n}");
             }
         }
     }
@@ -129,6 +137,10 @@ mod tests {
                 let near = ((x >> few) / wide * wide).wrapping_add(delta).wrapping_sub(1);
                 for x in [x, x >> few, near] {
                     prop_assert_eq!(Divisor::new(n).div_rem(x), (x / wide, (x % wide) as u32));
+                    let x = x as u32;
+                    for x in [x, x / n * n, (x / n * n).wrapping_sub(1)] {
+                        prop_assert_eq!(Divisor::new(n).quotient(x), x / n);
+                    }
                 }
             }
         }

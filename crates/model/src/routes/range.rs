@@ -255,7 +255,7 @@ impl RouteRange {
     #[inline]
     pub(super) fn group_of(&self, i: u32) -> u32 {
         match self.attributes.routes_per_group {
-            GroupSizes::Fixed(_) => self.group_size.div_rem(i.into()).0 as u32,
+            GroupSizes::Fixed(_) => self.group_size.quotient(i),
             sizes @ GroupSizes::Internet => sizes.group_of(i),
         }
     }

@@ -208,7 +208,6 @@ impl<'a> Routes<'a> {
     }
 
     /// Can all of them be read?
-    #[inline]
     pub fn are_readable(&self) -> bool {
         if !self.path_ids && !self.family.is_labelled() {
             // The common case, by lengths alone.

@@ -8,6 +8,7 @@ use crate::output::{err, out};
 use crate::progress::Display;
 use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
+use drophammer_model::capabilities::Need;
 use drophammer_model::environment::Environment;
 use drophammer_model::visible::{one_line, visible};
 use drophammer_port::auto::AUTO;
@@ -83,7 +84,10 @@ pub fn run(args: &RunArgs) -> Exit {
         return exit;
     }
     // Printed before anything is measured, and all at once.
-    let mut missing: Vec<String> = suite.duts.iter().flat_map(drophammer_lab::missing).map(|e| e.to_string()).collect();
+    let specs = suite.tests.iter().filter_map(|test| drophammer_methods::find(&test.test));
+    let needs: Vec<Need> = specs.flat_map(|method| method.spec().needs.iter().copied()).collect();
+    let missing = suite.duts.iter().flat_map(|dut| drophammer_lab::missing(dut, &needs));
+    let mut missing: Vec<String> = missing.map(|e| e.to_string()).collect();
     missing.sort();
     missing.dedup();
     if !missing.is_empty() {

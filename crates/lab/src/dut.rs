@@ -1,6 +1,7 @@
 //! What a DUT kind and a DUT that is up can be asked.
 
 use crate::cpu;
+use crate::packet_filter::{self, FilterStyle};
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
@@ -9,6 +10,7 @@ use crate::wait::{self, Look};
 use crate::{Lab, LabError, bgp, configuration, kinds, probe};
 use drophammer_model::capabilities::{Capabilities, Vlans};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::filter::FilterList;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -164,6 +166,17 @@ pub trait Dut {
         Ok(None)
     }
 
+    /// Puts packet filters in place of those that it was given before; none takes them back. What its own configuration filters stays as it is.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where it takes none, and what it says against these.
+    fn set_filter(&mut self, _lists: &[FilterList]) -> Result<(), LabError> {
+        Err(LabError::Unusable {
+            what: "this DUT cannot be given packet filters".into(),
+            remedy: "`drophammer list duts` names the kinds that can".into(),
+        })
+    }
+
     /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
     /// tests (RFC 7747 section 4.7).
     ///
@@ -223,6 +236,9 @@ pub(crate) struct NamespaceDut {
     role: RouterRole,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
+    /// How it gets filters, and whether it has any.
+    filters: FilterStyle,
+    filtered: bool,
 }
 
 impl NamespaceDut {
@@ -243,7 +259,9 @@ impl NamespaceDut {
             ..DutRecord::default()
         };
         let (daemons, after_sessions) = (Vec::new(), Vec::new());
-        Ok(NamespaceDut { topology, daemons, record, role: role.clone(), after_sessions })
+        let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
+        let role = role.clone();
+        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, filters, filtered: false })
     }
 
     /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
@@ -395,8 +413,18 @@ impl Dut for NamespaceDut {
         self.topology.processor()
     }
 
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        packet_filter::set(self.netns(), &self.role, lists, self.filters)?;
+        self.filtered = !lists.is_empty();
+        Ok(())
+    }
+
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        self.topology.counters()
+        let mut counters = self.topology.counters()?;
+        if self.filtered {
+            packet_filter::counters(self.netns(), &mut counters)?;
+        }
+        Ok(counters)
     }
 
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {

@@ -11,6 +11,7 @@ use crate::topology::{Topology, room_for_tags, tester_interface};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Netns, configuration, probe};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::filter::FilterList;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{Interface, RouterRole};
 use drophammer_model::suite::DutConfig;
@@ -278,6 +279,13 @@ impl Dut for ProgramDut {
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let told = self.ask("fib")?;
         Ok(told.get(if family == Family::Ipv4 { "ipv4" } else { "ipv6" }).and_then(Value::as_u64))
+    }
+
+    /// It is told `filter` and the lists as JSON.
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        let lists = serde_json::to_string(lists)
+            .map_err(|e| LabError::io("cannot write the filter")(std::io::Error::from(e)))?;
+        self.ask(&format!("filter {lists}")).map(drop)
     }
 
     fn processor(&self) -> Option<usize> {

@@ -13,6 +13,8 @@ pub mod bgp_update_rate;
 pub mod convergence_skyline;
 mod episodes;
 pub mod fib_convergence;
+pub mod filter_lists;
+pub mod filters;
 pub mod fixed_rate;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
@@ -87,6 +89,7 @@ pub static METHODS: &[&dyn Method] = &[
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &fixed_rate::FixedRate,
+    &filters::Filters,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

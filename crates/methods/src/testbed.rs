@@ -2,6 +2,7 @@
 
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::Medium;
+use drophammer_model::filter::FilterList;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
@@ -75,6 +76,18 @@ pub trait Testbed {
     /// # Errors
     /// [`TestError::Unfit`] when every attempt was invalid; the others when the run cannot go on.
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError>;
+
+    /// Gives the DUT these packet filters in place of those of an earlier call, and records them; none takes them back. At the end of the
+    /// test they are taken back in any case.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] where a DUT cannot be given any, [`TestError::Failed`] with what it says against them.
+    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+        if lists.is_empty() {
+            return Ok(());
+        }
+        Err(TestError::NotApplicable("this testbed has no DUT that takes filters".into()))
+    }
 
     /// Lets the DUT restabilise (RFC 2544 section 23 e).
     ///

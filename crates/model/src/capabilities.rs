@@ -30,11 +30,13 @@ pub enum Need {
     Qinq,
     /// Static label entries (RFC 3031).
     Mpls,
+    /// Packet filters that can be changed while it runs.
+    Filters,
 }
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 8] = [
+    pub const ALL: [Need; 9] = [
         Need::Ipv4,
         Need::Ipv6,
         Need::Bgp,
@@ -43,6 +45,7 @@ impl Need {
         Need::Vlan,
         Need::Qinq,
         Need::Mpls,
+        Need::Filters,
     ];
 
     /// The word for lists and messages: `ipv4-router`, `bgp`.
@@ -56,6 +59,7 @@ impl Need {
             Need::Vlan => "vlan",
             Need::Qinq => "qinq",
             Need::Mpls => "mpls",
+            Need::Filters => "filters",
         }
     }
 }
@@ -122,6 +126,8 @@ pub struct Capabilities {
     pub vlan_tags: usize,
     /// Static label entries.
     pub mpls: bool,
+    /// Packet filters that can be changed while it runs.
+    pub filters: bool,
     /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
     pub placement: Placement,
     /// What it counts.
@@ -141,6 +147,7 @@ impl Capabilities {
         vlans: Vlans::None,
         vlan_tags: 0,
         mpls: false,
+        filters: false,
         placement: Placement::Lab,
         counters: &[],
         simulated: false,
@@ -157,6 +164,7 @@ impl Capabilities {
             Need::Vlan => self.vlan_tags >= 1,
             Need::Qinq => self.vlan_tags >= 2,
             Need::Mpls => self.mpls,
+            Need::Filters => self.filters,
         }
     }
 

@@ -47,6 +47,8 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
         // Bursts and steps lose frames by the size of a queue, changes of routes by routes that are missing.
         matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
             && trial.spec.events.is_empty()
+            // Frames that must be dropped are no loss.
+            && trial.spec.flows.iter().all(|flow| !flow.denied)
             && result.validity.is_valid()
             && result.offered() > 0
             && result.loss_ratio() >= LOSSY
@@ -123,6 +125,7 @@ mod tests {
             test: "forwarding_rate".into(),
             round: 1,
             attempt: 1,
+            filtered: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),

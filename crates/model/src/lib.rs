@@ -8,6 +8,7 @@
 pub mod capabilities;
 pub mod doubt;
 pub mod environment;
+pub mod filter;
 pub mod held_up;
 pub mod latency;
 pub mod losses;

@@ -62,12 +62,38 @@ param_type!(Vec<Percent>, ParamKind::Percents, Numbers, |v| v.iter().copied().ma
 param_type!(Percent, ParamKind::Percent, Number, |v| Percent(*v), |v| v.0);
 param_type!(Duration, ParamKind::Duration, Duration);
 param_type!(u64, ParamKind::Count, Count);
+param_type!(Vec<u64>, ParamKind::Counts, Counts);
 // A count for loops: one beyond 32 bits is as good as endless.
 param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
 param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);
+
+/// A value that is a word in a suite file; [`choice!`](crate::choice) makes one.
+pub trait ChoiceWord: Sized {
+    /// All words.
+    const WORDS: &'static [&'static str];
+
+    /// The value of a word.
+    fn of_word(word: &str) -> Option<Self>;
+
+    /// The word of a value.
+    fn to_word(&self) -> &'static str;
+}
+
+impl<T: ChoiceWord> ParamType for Vec<T> {
+    const KIND: ParamKind = ParamKind::Choices(T::WORDS);
+    fn read(value: &ParamValue) -> Option<Self> {
+        match value {
+            ParamValue::Texts(words) => words.iter().map(|word| T::of_word(word)).collect(),
+            _ => None,
+        }
+    }
+    fn value(self) -> Option<ParamValue> {
+        Some(ParamValue::Texts(self.iter().map(|one| one.to_word().to_owned()).collect()))
+    }
+}
 
 /// A number above 0, or `fit` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,15 +258,28 @@ macro_rules! choice {
             }
         }
 
+        impl $crate::param::ChoiceWord for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            fn of_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+
+            fn to_word(&self) -> &'static str {
+                self.word()
+            }
+        }
+
         impl $crate::param::ParamType for $name {
-            const KIND: $crate::registry::ParamKind = $crate::registry::ParamKind::Choice(&[$($word),+]);
+            const KIND: $crate::registry::ParamKind =
+                $crate::registry::ParamKind::Choice(<$name as $crate::param::ChoiceWord>::WORDS);
 
             fn read(value: &$crate::suite::ParamValue) -> Option<Self> {
                 match value {
-                    $crate::suite::ParamValue::Text(word) => match word.as_str() {
-                        $($word => Some($name::$variant),)+
-                        _ => None,
-                    },
+                    $crate::suite::ParamValue::Text(word) => $crate::param::ChoiceWord::of_word(word),
                     _ => None,
                 }
             }

@@ -3,6 +3,7 @@
 //! `run.jsonl` is written as the run goes on and readable after a crash: a run without [`Record::Ended`] was cut off.
 
 use crate::environment::{About, DutRecord, Environment};
+use crate::filter::FilterList;
 use crate::outcome::Outcome;
 use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,11 @@ fn is_one(number: &u32) -> bool {
     *number == 1
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 /// One line of `run.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
@@ -26,6 +32,8 @@ pub enum Record {
     Dut(DutRecord),
     /// A trial ended.
     Trial(Box<TrialRecord>),
+    /// A DUT was given packet filters, or they were taken back.
+    Filter(FilterRecord),
     /// A test ended on a DUT.
     Test(Box<TestRecord>),
     /// Something the reader must know: a DUT did not come up, a trial was repeated, a warning.
@@ -88,12 +96,29 @@ pub struct TrialRecord {
     pub round: u32,
     /// Attempt at this trial, from 1; above 1 because an earlier attempt was invalid.
     pub attempt: u32,
+    /// The DUT had packet filters, those of the last [`Record::Filter`] before: what it forwards is not what it forwards without.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub filtered: bool,
     /// UTC, RFC 3339, when it ended.
     pub time: String,
     /// What was offered.
     pub spec: TrialSpec,
     /// What came of it.
     pub result: TrialResult,
+}
+
+/// The packet filters of a DUT from here on, until the next record of this kind or the end of the test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilterRecord {
+    /// DUT.
+    pub dut: String,
+    /// Test.
+    pub test: String,
+    /// Round of the run, from 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub round: u32,
+    /// The lists; none where they were taken back.
+    pub lists: Vec<FilterList>,
 }
 
 /// One test on one DUT.

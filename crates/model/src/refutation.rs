@@ -130,6 +130,7 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.spec.events.is_empty()
             && trial.spec.size == own.spec.size
             && trial.spec.flows == own.spec.flows
+            && trial.filtered == own.filtered
     };
     let mut same: Vec<(f64, &TrialRecord)> =
         trials.iter().copied().filter(counts).filter_map(|trial| Some((rate(trial)?, trial))).collect();
@@ -195,6 +196,7 @@ mod tests {
             test: "frame_loss_rate".into(),
             round: 2,
             attempt: 1,
+            filtered: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),

@@ -19,6 +19,8 @@ pub enum ParamKind {
     Duration,
     /// Whole number of at least 1.
     Count,
+    /// List of whole numbers of at least 1: `[1, 10, 25]`.
+    Counts,
     /// Frame rate with unit: `100 kfps`.
     Rate,
     /// `true` or `false`.
@@ -29,6 +31,8 @@ pub enum ParamKind {
     CountOr(&'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// List of some of these words.
+    Choices(&'static [&'static str]),
     /// Any text.
     Text,
     /// A shell command.

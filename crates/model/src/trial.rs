@@ -68,6 +68,9 @@ pub struct FlowSpec {
     /// added. Addresses of the outermost IP header are `sources` and `destinations`; it must not give any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<Header>,
+    /// The DUT is told to drop all of its frames: none may arrive.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub denied: bool,
     /// The encapsulation that must arrive; absent for no tags and no labels, and tunnels as they were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrives: Option<Arriving>,
@@ -123,6 +126,7 @@ impl FlowSpec {
             per_destination: false,
             weight: 1.0,
             headers: Vec::new(),
+            denied: false,
             arrives: None,
             size: None,
             schedule: None,

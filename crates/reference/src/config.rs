@@ -2,10 +2,10 @@
 
 use crate::classes::Class;
 use crate::faults::Faults;
-use crate::filter::FilterRule;
 use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
+use drophammer_model::filter::FilterRule;
 use drophammer_model::suite::BgpProtection;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -50,8 +50,11 @@ pub struct Config {
     pub fib_limit_ipv4: Option<usize>,
     /// The same for IPv6 routes alone.
     pub fib_limit_ipv6: Option<usize>,
-    /// Rules for transit frames; the first that matches decides.
+    /// Rules for transit frames on ingress of all ports; the first that matches decides. [`crate::Router::set_filter`] puts others in their
+    /// place.
     pub filter: Vec<FilterRule>,
+    /// By how much each rule that is looked at makes the service of a frame longer. Devices with classes have none.
+    pub filter_time_per_rule: Duration,
     /// BGP, if it speaks it.
     pub bgp: Option<BgpConfig>,
     /// What it does wrong.
@@ -79,6 +82,7 @@ impl Default for Config {
             fib_limit_ipv4: None,
             fib_limit_ipv6: None,
             filter: Vec::new(),
+            filter_time_per_rule: Duration::ZERO,
             bgp: None,
             faults: Faults::default(),
         }
@@ -220,6 +224,8 @@ pub enum ConfigError {
     NoSuchPort(usize),
     /// A prefix length beyond the family's.
     PrefixLength(u8),
+    /// There can be no such filter, and why.
+    Filter(String),
     /// Prefix and next hop of a route are of different families.
     Family(Route),
     /// A BGP peer is on no link of its port, the device itself, or one that is there already.
@@ -242,6 +248,7 @@ impl std::fmt::Display for ConfigError {
         match self {
             ConfigError::NoSuchPort(port) => write!(f, "the reference device has no port {port}"),
             ConfigError::PrefixLength(len) => write!(f, "no prefix of this family has length {len}"),
+            ConfigError::Filter(why) => f.write_str(why),
             ConfigError::Family(r) => {
                 write!(f, "{}/{} cannot lead to {}: different families", r.prefix, r.prefix_len, r.next_hop)
             }

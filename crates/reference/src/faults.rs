@@ -11,7 +11,7 @@ pub const REORDER_LIMIT: Duration = Duration::from_millis(100);
 
 /// Faults of a device; the default has none.
 ///
-/// They act on frames whose innermost header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has
+/// Those of the filter act where it decides, and count its decisions. The others act on frames whose innermost header is UDP, TCP or ICMP echo (unfragmented, in a tunnel or not) after the server has
 /// taken them, so that a frame lost to a fault has taken capacity. Frames are numbered over the whole box from 1, and "every n" means the numbers
 /// n, 2n, 3n and so on; 0 means never. One frame goes through the faults in the order of the fields: what is dropped is
 /// spared the rest; a copy is made after corruption, misrouting, TTL and encapsulation and is itself neither held nor reordered; a frame that
@@ -47,6 +47,10 @@ pub struct Faults {
     pub sag: Option<Sag>,
     /// Speak unasked.
     pub own_frames: Option<OwnFrames>,
+    /// Forward every n-th frame that its filter denies.
+    pub filter_leak_every: u64,
+    /// Drop every n-th frame that its filter permits.
+    pub filter_deny_every: u64,
     /// Added to what the counters for unicast frames in and out of each port tell.
     pub counter_error: i64,
     /// What it does wrong with routes.
@@ -71,6 +75,8 @@ impl Faults {
             reorder,
             sag: _,
             own_frames: _,
+            filter_leak_every: _,
+            filter_deny_every: _,
             counter_error: _,
             bgp: _,
         } = self;

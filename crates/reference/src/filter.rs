@@ -1,25 +1,9 @@
-//! Filters: a list of rules of which the first that matches decides.
+//! Filters: lists of rules of which the first that matches decides.
 
 use crate::config::ConfigError;
-use serde::{Deserialize, Serialize};
+use drophammer_model::filter::{self, FilterDirection, FilterList, FilterRule};
+use drophammer_model::trial::Family;
 use std::net::IpAddr;
-
-/// A rule of the filter. What it leaves open matches everything. A packet that no rule matches is permitted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FilterRule {
-    /// Drop what matches, without a word; else let it pass.
-    pub deny: bool,
-    /// Prefix of the source address, with its length.
-    pub source: Option<(IpAddr, u8)>,
-    /// Prefix of the destination address, with its length.
-    pub destination: Option<(IpAddr, u8)>,
-    /// IPv4 protocol or IPv6 next header.
-    pub protocol: Option<u8>,
-    /// First and last destination port. Packets without ports (of other protocols than TCP and UDP, later fragments) do not
-    /// match.
-    pub destination_ports: Option<(u16, u16)>,
-}
 
 /// What rules look at.
 #[derive(Clone, Copy, Debug)]
@@ -30,10 +14,23 @@ pub(crate) struct Packet {
     pub destination_port: Option<u16>,
 }
 
-/// The rules with their counters.
+/// What a list says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub permits: bool,
+    /// Rules of the packet's family that were looked at, the one that decides included.
+    pub looked_at: u64,
+}
+
+/// The lists with the counters of their rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
-    rules: Vec<FilterRule>,
+    lists: Vec<FilterList>,
+    /// Place of the first rule of each list among all rules.
+    first: Vec<usize>,
+    /// By direction and port: the list that applies there.
+    at: [Vec<Option<usize>>; 2],
+    /// Packets that each rule decided on, list after list.
     pub matches: Vec<u64>,
 }
 
@@ -49,46 +46,56 @@ fn within(address: IpAddr, prefix: (IpAddr, u8)) -> bool {
     }
 }
 
-impl FilterRule {
-    fn matches(&self, packet: &Packet) -> bool {
-        let in_ports = |(first, last)| packet.destination_port.is_some_and(|p| (first..=last).contains(&p));
-        self.source.is_none_or(|prefix| within(packet.source, prefix))
-            && self.destination.is_none_or(|prefix| within(packet.destination, prefix))
-            && self.protocol.is_none_or(|protocol| packet.protocol == protocol)
-            && self.destination_ports.is_none_or(in_ports)
-    }
+fn matches(rule: &FilterRule, packet: &Packet) -> bool {
+    let in_ports = |(first, last)| packet.destination_port.is_some_and(|p| (first..=last).contains(&p));
+    rule.source.is_none_or(|prefix| within(packet.source, prefix))
+        && rule.destination.is_none_or(|prefix| within(packet.destination, prefix))
+        && rule.protocol.is_none_or(|protocol| packet.protocol == protocol)
+        && rule.destination_ports.is_none_or(in_ports)
 }
 
 impl Filter {
-    /// Rules in their order.
+    /// Lists of a device with so many ports.
     ///
     /// # Errors
-    /// A length beyond its family's.
-    pub fn new(rules: Vec<FilterRule>) -> Result<Filter, ConfigError> {
-        let prefixes = rules.iter().flat_map(|r| [r.source, r.destination]).flatten();
-        for (address, length) in prefixes {
-            if length > if address.is_ipv4() { 32 } else { 128 } {
-                return Err(ConfigError::PrefixLength(length));
+    /// A port that is not there or has two lists in one direction, a prefix length beyond its family's.
+    pub fn new(lists: Vec<FilterList>, ports: usize) -> Result<Filter, ConfigError> {
+        if let Some(why) = filter::refuse(&lists, ports) {
+            return Err(ConfigError::Filter(why));
+        }
+        let mut at = [vec![None; ports], vec![None; ports]];
+        let (mut first, mut rules) = (Vec::new(), 0);
+        for (i, list) in lists.iter().enumerate() {
+            first.push(rules);
+            rules += list.rules.len();
+            let at = &mut at[list.direction as usize];
+            match list.interfaces.as_slice() {
+                [] => at.fill(Some(i)),
+                some => some.iter().for_each(|port| at[*port] = Some(i)),
             }
         }
-        let matches = vec![0; rules.len()];
-        Ok(Filter { rules, matches })
+        Ok(Filter { lists, first, at, matches: vec![0; rules] })
     }
 
-    /// Is there no rule?
+    /// Is there no list?
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+        self.lists.is_empty()
     }
 
-    /// May the packet pass? The rule that decides counts it.
-    pub fn permits(&mut self, packet: &Packet) -> bool {
-        match self.rules.iter().position(|r| r.matches(packet)) {
-            Some(rule) => {
-                self.matches[rule] += 1;
-                !self.rules[rule].deny
+    /// What the list of a port says of a packet; `None` where it has none. The rule that decides counts the packet.
+    pub fn decide(&mut self, direction: FilterDirection, port: usize, packet: &Packet) -> Option<Decision> {
+        let list = self.at[direction as usize][port]?;
+        let family = if packet.source.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+        let mut looked_at = 0;
+        for (i, rule) in self.lists[list].rules.iter().enumerate().filter(|(_, rule)| rule.is_of(family)) {
+            looked_at += 1;
+            if matches(rule, packet) {
+                self.matches[self.first[list] + i] += 1;
+                return Some(Decision { permits: !rule.deny, looked_at });
             }
-            None => true,
         }
+        Some(Decision { permits: true, looked_at })
     }
 }
 
@@ -102,6 +109,10 @@ mod tests {
         Packet { source: source.parse().unwrap(), destination, protocol, destination_port }
     }
 
+    fn list(direction: FilterDirection, interfaces: &[usize], rules: Vec<FilterRule>) -> FilterList {
+        FilterList { direction, interfaces: interfaces.to_vec(), rules }
+    }
+
     #[test]
     fn the_first_rule_that_matches_decides_and_counts() {
         let prefix = |text: &str, length| Some((text.parse().unwrap(), length));
@@ -111,21 +122,41 @@ mod tests {
             FilterRule { deny: true, destination_ports: Some((9, 10)), ..FilterRule::default() },
             FilterRule { deny: true, source: prefix("2001:2::", 0), ..FilterRule::default() },
         ];
-        let mut filter = Filter::new(rules).unwrap();
-        for (destination, protocol, port, permitted) in [
-            ("198.19.0.1", 17, Some(9), true),
-            ("198.19.0.1", 6, Some(9), false),
-            ("198.19.1.1", 17, Some(7), false),
-            ("198.20.1.1", 17, Some(10), false),
-            ("198.20.1.1", 17, Some(11), true),
-            ("198.20.1.1", 17, None, true),
-            ("2001:2::1", 17, Some(11), false),
+        let mut filter = Filter::new(vec![list(FilterDirection::Ingress, &[], rules)], 2).unwrap();
+        for (destination, protocol, port, permits, looked_at) in [
+            ("198.19.0.1", 17, Some(9), true, 1),
+            ("198.19.0.1", 6, Some(9), false, 2),
+            ("198.19.1.1", 17, Some(7), false, 2),
+            ("198.20.1.1", 17, Some(10), false, 3),
+            ("198.20.1.1", 17, Some(11), true, 3),
+            ("198.20.1.1", 17, None, true, 3),
+            ("2001:2::1", 17, Some(11), false, 2),
         ] {
             let packet = packet(destination, protocol, port);
-            assert_eq!(filter.permits(&packet), permitted, "{packet:?}");
+            let decision = filter.decide(FilterDirection::Ingress, 1, &packet);
+            assert_eq!(decision, Some(Decision { permits, looked_at }), "{packet:?}");
+            assert_eq!(filter.decide(FilterDirection::Egress, 1, &packet), None);
         }
         assert_eq!(filter.matches, [1, 2, 1, 1]);
         let bad = FilterRule { source: prefix("198.18.0.0", 33), ..FilterRule::default() };
-        assert!(matches!(Filter::new(vec![bad]), Err(ConfigError::PrefixLength(33))));
+        let refused = Filter::new(vec![list(FilterDirection::Ingress, &[], vec![bad])], 2);
+        assert!(matches!(refused, Err(ConfigError::Filter(why)) if why.contains("/33")));
+    }
+
+    #[test]
+    fn each_port_has_its_own_list_in_each_direction() {
+        let deny = || vec![FilterRule::DENY_ALL];
+        let lists = vec![
+            list(FilterDirection::Ingress, &[1], vec![]),
+            list(FilterDirection::Egress, &[0, 2], deny()),
+            list(FilterDirection::Egress, &[1], deny()),
+        ];
+        let mut filter = Filter::new(lists, 3).unwrap();
+        let mut permits = |direction, port| {
+            filter.decide(direction, port, &packet("198.19.0.1", 17, Some(9))).map(|decision| decision.permits)
+        };
+        assert_eq!([0, 1, 2].map(|port| permits(FilterDirection::Ingress, port)), [None, Some(true), None]);
+        assert_eq!([0, 1, 2].map(|port| permits(FilterDirection::Egress, port)), [Some(false); 3]);
+        assert_eq!(filter.matches, [2, 1]);
     }
 }

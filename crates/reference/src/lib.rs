@@ -10,7 +10,9 @@
 //! - **What is judged at once.** A frame that no router may forward (wrong address, malformed, wrong IPv4 header
 //!   checksum, TTL or hop limit 1 or 0, no route, larger than the MTU of the way out) is dropped when it arrives and
 //!   takes nothing of the capacity. Nothing is fragmented.
-//! - **Filter.** Behind the checks of the header: the first rule that matches decides, and what is denied is dropped at once.
+//! - **Filter.** Of a list of rules the first one that matches decides, and what is denied is dropped at once and takes nothing of the
+//!   capacity. Lists on ingress act behind the checks of the header, those on egress when the way out is known. Each rule that was looked at for a
+//!   frame makes its service longer by [`Config::filter_time_per_rule`]; not for frames that had to wait for a neighbour.
 //! - **One server for the box.** With a capacity of `c` frames per second, a frame that arrives at `a` starts at
 //!   `max(a, end of service of the frame before it)` and ends `10^9 / c` ns later. This is kept as an exact fraction; only
 //!   the end is rounded, up to a whole ns. At any load that is evenly spaced and not above `c`, with a buffer of 2 or more, nothing is ever lost.
@@ -55,11 +57,11 @@ mod truth;
 
 pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
+pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
     BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
     Reorder, Sag, WrongNextHop,
 };
-pub use filter::FilterRule;
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
 pub use router::Router;

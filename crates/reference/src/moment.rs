@@ -33,6 +33,12 @@ impl Moment {
         Moment { ns, part: if carry { part - denominator } else { part } }
     }
 
+    /// `self` and so many whole nanoseconds.
+    #[inline]
+    pub fn later(self, ns: u64) -> Moment {
+        Moment { ns: self.ns.saturating_add(ns), ..self }
+    }
+
     /// The first whole nanosecond that is not before it.
     #[inline]
     pub fn ceil(self) -> Instant {

@@ -62,10 +62,10 @@ impl Server {
         self.rates = Rates::new(self.capacity_pps, sag);
     }
 
-    /// A frame arrives: when its service ends, or `None` when the buffer is full.
+    /// A frame arrives whose service takes `more_ns` longer than usual: when its service ends, or `None` when the buffer is full.
     #[inline(always)]
-    pub fn offer(&mut self, now: Instant) -> Option<Instant> {
-        let Some(rates) = self.rates else { return Some(now) };
+    pub fn offer(&mut self, now: Instant, more_ns: u64) -> Option<Instant> {
+        let Some(rates) = self.rates else { return Some(Instant(now.0.saturating_add(more_ns))) };
         let arrival = Moment::at(now);
         while self.ends.front().is_some_and(|end| *end <= arrival) {
             self.ends.pop_front();
@@ -75,7 +75,7 @@ impl Server {
         }
         let start = self.free_at.max(arrival);
         let service = rates.sagging.filter(|(from, _)| start >= *from).map_or(rates.service, |(_, slow)| slow);
-        let end = start.plus(service, rates.denominator);
+        let end = start.plus(service, rates.denominator).later(more_ns);
         self.free_at = end;
         self.ends.push_back(end);
         Some(end.ceil())
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_third_of_a_second_is_not_lost_to_rounding() {
         let mut server = Server::new(Some(3), 10, None);
-        let ends: Vec<_> = (0..6).map(|_| server.offer(Instant(0)).unwrap().0).collect();
+        let ends: Vec<_> = (0..6).map(|_| server.offer(Instant(0), 0).unwrap().0).collect();
         assert_eq!(ends, [333_333_334, 666_666_667, 1_000_000_000, 1_333_333_334, 1_666_666_667, 2_000_000_000]);
     }
 
@@ -98,11 +98,11 @@ mod tests {
     fn the_sag_starts_with_the_first_service_at_its_instant() {
         let sag = Some(Sag { from: Instant(2_000), capacity_pps: 500_000 });
         let mut server = Server::new(Some(1_000_000), 10, sag);
-        let ends: Vec<_> = (0..4).map(|_| server.offer(Instant(0)).unwrap().0).collect();
+        let ends: Vec<_> = (0..4).map(|_| server.offer(Instant(0), 0).unwrap().0).collect();
         assert_eq!(ends, [1_000, 2_000, 4_000, 6_000]);
         let mut unlimited = Server::new(None, 2, sag);
-        assert_eq!(unlimited.offer(Instant(1_999)), Some(Instant(1_999)));
-        let ends: Vec<_> = (0..4).map(|_| unlimited.offer(Instant(2_000)).map(|e| e.0)).collect();
+        assert_eq!(unlimited.offer(Instant(1_999), 0), Some(Instant(1_999)));
+        let ends: Vec<_> = (0..4).map(|_| unlimited.offer(Instant(2_000), 0).map(|e| e.0)).collect();
         assert_eq!(ends, [Some(4_000), Some(6_000), None, None]);
     }
 
@@ -110,7 +110,7 @@ mod tests {
         #[test]
         fn a_burst_fills_the_buffer_to_the_frame(capacity in 1u64..=1_000_000_000, buffer in 1usize..300, burst in 0usize..600, at in 0u64..1 << 50) {
             let mut server = Server::new(Some(capacity), buffer, None);
-            let taken: Vec<_> = (0..burst).filter_map(|_| server.offer(Instant(at))).collect();
+            let taken: Vec<_> = (0..burst).filter_map(|_| server.offer(Instant(at), 0)).collect();
             prop_assert_eq!(taken.len(), burst.min(buffer));
             for (i, end) in taken.iter().enumerate() {
                 prop_assert_eq!(u128::from(end.0 - at), (SECOND_NS * (i as u128 + 1)).div_ceil(capacity.into()));
@@ -123,7 +123,7 @@ mod tests {
             let mut server = Server::new(Some(capacity), buffer + 1, None);
             for i in 0..frames {
                 let at = (u128::from(i) * SECOND_NS).div_ceil(capacity.into()) as u64;
-                prop_assert!(server.offer(Instant(at)).is_some());
+                prop_assert!(server.offer(Instant(at), 0).is_some());
             }
         }
 
@@ -134,7 +134,7 @@ mod tests {
             let mut server = Server::new(Some(capacity), buffer, None);
             let load = capacity * factor;
             let taken = (0..load).filter(|i| {
-                server.offer(Instant((u128::from(*i) * SECOND_NS / u128::from(load)) as u64)).is_some()
+                server.offer(Instant((u128::from(*i) * SECOND_NS / u128::from(load)) as u64), 0).is_some()
             }).count() as u64;
             prop_assert!(taken <= capacity + buffer as u64, "{taken} of {load}");
             prop_assert!(taken + 1 >= capacity.min(load), "{taken} of {load}");

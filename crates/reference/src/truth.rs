@@ -46,6 +46,8 @@ pub struct Truth {
     pub reorder_expired: u64,
     /// Frames sent unasked.
     pub own_frames: u64,
+    /// Frames that the filter denied and the device forwarded; see [`crate::Faults::filter_leak_every`].
+    pub leaked: u64,
     /// What BGP did.
     pub bgp: BgpTruth,
     /// Routes of BGP in the forwarding table.
@@ -103,6 +105,8 @@ pub struct Drops {
     pub fault_low_load: u64,
     /// [`crate::BgpFaults::blackhole_every`].
     pub fault_blackhole: u64,
+    /// [`crate::Faults::filter_deny_every`].
+    pub fault_filter: u64,
     /// The link of the way out is down; see [`crate::Router::set_link`].
     pub link_down: u64,
 }
@@ -118,7 +122,12 @@ impl Drops {
 
     /// Those that are faults.
     pub fn faults(&self) -> u64 {
-        self.fault_every + self.fault_share + self.fault_window + self.fault_low_load + self.fault_blackhole
+        self.fault_every
+            + self.fault_share
+            + self.fault_window
+            + self.fault_low_load
+            + self.fault_blackhole
+            + self.fault_filter
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::lock::Lock;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestRecord, TrialRecord};
+use drophammer_model::record::{Ended, FORMAT, FilterRecord, Note, Record, Started, TestRecord, TrialRecord};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,8 @@ pub struct Run {
     /// Number of a trial to the number of tests of the same name that had ended on its DUT before it in the same round, where that
     /// is not 0: a suite may have a test twice.
     pub earlier: HashMap<u64, usize>,
+    /// Packet filters that DUTs were given.
+    pub filters: Vec<FilterRecord>,
     /// Remarks.
     pub notes: Vec<Note>,
     /// End of the run, absent when it was cut off.
@@ -163,6 +165,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
         trials: Vec::new(),
         tests: Vec::new(),
         earlier: HashMap::new(),
+        filters: Vec::new(),
         notes: Vec::new(),
         ended: None,
         running: false,
@@ -194,6 +197,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
             }
             Record::Test(test) => run.tests.push(*test),
             Record::Note(note) => run.notes.push(note),
+            Record::Filter(filter) => run.filters.push(filter),
             Record::Ended(ended) => run.ended = Some(ended),
         }
     }
@@ -255,6 +259,7 @@ pub(crate) mod tests {
             round: 1,
             test: "throughput".into(),
             attempt: 1,
+            filtered: false,
             time: "2026-11-21T03:45:00Z".into(),
             spec: TrialSpec {
                 purpose: "bisect".into(),

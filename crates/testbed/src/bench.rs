@@ -8,7 +8,8 @@ use crate::validity::{self, Tolerance};
 use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
-use drophammer_model::record::{Record, TrialRecord};
+use drophammer_model::filter::FilterList;
+use drophammer_model::record::{FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
@@ -78,6 +79,8 @@ pub struct Bench<'a> {
     host: HostWatch,
     ports: Vec<PortConfig>,
     tolerance: Tolerance,
+    /// Has the device filters of a test, or may it have some?
+    filtered: bool,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
 }
@@ -107,7 +110,7 @@ impl<'a> Bench<'a> {
         let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
         let host = HostWatch::new(&rig, device.processor());
-        Bench { dut, test, rig, device, views, host, ports, tolerance, session, observer }
+        Bench { dut, test, rig, device, views, host, ports, tolerance, filtered: false, session, observer }
     }
 
     /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards `families` between those of
@@ -174,6 +177,28 @@ impl<'a> Bench<'a> {
     /// [`TestError::DutDied`] with what happened to it.
     pub(crate) fn check_device(&mut self) -> Result<(), TestError> {
         self.device.check().map_err(|e| TestError::DutDied(e.to_string()))
+    }
+
+    /// Gives the device these filters in place of those that it has, and records them; none takes them back.
+    ///
+    /// # Errors
+    /// What the device says against them, or that they could not be stored.
+    pub(crate) fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+        // Those of which the device took a part have to be taken back too.
+        self.filtered = true;
+        self.device.set_filter(lists).map_err(failed)?;
+        self.filtered = !lists.is_empty();
+        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
+        let record = Record::Filter(FilterRecord { dut, test, round, lists: lists.to_vec() });
+        self.observer.record(&record).map_err(TestError::Store)
+    }
+
+    /// Takes back what the test that has ended gave the device.
+    ///
+    /// # Errors
+    /// It could not be taken back: the next test would not find the device that it expects.
+    pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
+        if self.filtered { self.set_filter(&[]) } else { Ok(()) }
     }
 
     /// Routes in the device's forwarding plane; `None` also where they cannot be read.
@@ -315,6 +340,7 @@ impl<'a> Bench<'a> {
             test: self.test.clone(),
             round: self.session.round,
             attempt,
+            filtered: self.filtered,
             time: self.observer.time(),
             spec: spec.clone(),
             result: result.stored(),

@@ -20,6 +20,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         vlans: Vlans::Own,
         vlan_tags: 2,
         mpls: true,
+        filters: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
@@ -75,6 +76,15 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "additional delay of each further route",
         ),
         ParamSpec::new("ack_delay", ParamKind::Duration, "0 s", "0 s", "delay of its TCP acknowledgements"),
+        ParamSpec::new(
+            "filter_time_per_rule",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "time that each rule of a filter that it looks at adds to the service of a frame",
+        ),
+        ParamSpec::optional("filter_leak_every", ParamKind::Count, "forwards every n-th frame that its filter denies"),
+        ParamSpec::optional("filter_deny_every", ParamKind::Count, "drops every n-th frame that its filter permits"),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(

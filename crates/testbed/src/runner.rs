@@ -466,6 +466,7 @@ impl Runner<'_> {
                 outcome.notes.extend(mixed_installation(suite));
             }
             self.highest = setup.known().highest.clone();
+            let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             outcome.verdicts.extend(verdicts(test, &outcome, &status));
@@ -484,6 +485,11 @@ impl Runner<'_> {
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),
                 Err(TestError::DutDied(e)) => return Ok(Some(format!("it died: {e}"))),
                 _ => {}
+            }
+            match taken_back {
+                Ok(()) => {}
+                Err(TestError::Store(e)) => return Err(RunError::Store(e)),
+                Err(e) => return Ok(Some(format!("what the test gave it could not be taken back: {e}"))),
             }
         }
         Ok(None)

@@ -6,6 +6,7 @@ use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
 use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::filter::FilterList;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
@@ -88,6 +89,14 @@ impl<'a> TestSetup<'a> {
         self.left = left;
     }
 
+    /// Takes back what the test that has ended gave the DUT.
+    ///
+    /// # Errors
+    /// It could not be taken back.
+    pub fn end_test(&mut self) -> Result<(), TestError> {
+        self.routing.bench.end_test()
+    }
+
     /// As [`Bench::await_forwarding`].
     ///
     /// # Errors
@@ -140,6 +149,10 @@ impl Testbed for TestSetup<'_> {
     ) -> Result<TrialResult, TestError> {
         let acts = self.routing.acts(actions)?;
         self.routing.bench.attempt(spec, &acts, attempt).map(|(result, _)| result)
+    }
+
+    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+        self.routing.bench.set_filter(lists)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -4,6 +4,7 @@ use crate::kinds::REFERENCE;
 use crate::routing;
 use drophammer_lab::{Dut, LabError};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::filter::FilterList;
 use drophammer_model::quantity::{Instant, show_duration};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
@@ -32,7 +33,15 @@ impl Reference {
         *self.0.borrow().truth()
     }
 
-    /// Frames that each rule of its filter decided on.
+    /// Puts these lists in place of its filter, from now on; none: that of its configuration again.
+    ///
+    /// # Errors
+    /// Lists that the device refuses.
+    pub fn set_filter(&self, lists: &[FilterList]) -> Result<(), String> {
+        self.0.borrow_mut().set_filter(lists.to_vec()).map_err(|e| e.to_string())
+    }
+
+    /// Frames that each rule of its filter decided on, list after list.
     pub fn filter_matches(&self) -> Vec<u64> {
         self.0.borrow().filter_matches().to_vec()
     }
@@ -127,6 +136,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
         bgp: routing::config(p, ports),
         faults: faults(p),
+        filter_time_per_rule: p.duration("filter_time_per_rule").unwrap_or_default(),
         ..Config::default()
     };
     for (index, port) in ports.iter().enumerate() {
@@ -187,7 +197,16 @@ impl Dut for ReferenceDut {
         let mut counters = BTreeMap::new();
         let truth = serde_json::to_value(self.reference.truth()).unwrap_or_default();
         drophammer_lab::flatten("truth", &truth, &mut counters);
+        let matches = self.reference.filter_matches().into_iter().enumerate();
+        counters.extend(matches.map(|(rule, frames)| (drophammer_lab::filter_counter(rule), frames)));
         Ok(counters)
+    }
+
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        self.reference.set_filter(lists).map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "this is a bug in Drophammer".into(),
+        })
     }
 
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
@@ -231,6 +250,8 @@ fn faults(p: &Params) -> Faults {
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
+        filter_leak_every: every("filter_leak_every").unwrap_or(0),
+        filter_deny_every: every("filter_deny_every").unwrap_or(0),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         bgp: routing::faults(p),
     }

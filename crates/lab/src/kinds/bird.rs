@@ -2,7 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process};
+use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -14,7 +14,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec()],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec(), packet_filter::FILTERS.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");

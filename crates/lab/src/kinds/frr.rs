@@ -2,7 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, process};
+use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -21,7 +21,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec()],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec(), packet_filter::FILTERS.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");

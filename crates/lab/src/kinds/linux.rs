@@ -3,7 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
-use crate::{configuration, router};
+use crate::{configuration, packet_filter, router};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -14,7 +14,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "Linux kernel forwarding in a network namespace, static routes, nftables rules if wanted",
     capabilities: kinds::IN_NAMESPACE,
     needs: &[("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[NFTABLES],
+    params: &[NFTABLES, packet_filter::FILTERS.spec()],
 };
 
 /// Parameter: the user's ruleset.

@@ -7,8 +7,8 @@ pub mod linux;
 pub mod openbgpd;
 pub mod uml;
 
-use crate::{DutKind, LabError, process};
-use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
+use crate::{DutKind, LabError, nftables, process};
+use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -22,10 +22,12 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
     KINDS.iter().copied().find(|k| k.spec().name == name)
 }
 
-/// What a DUT needs and this machine lacks; nothing for a kind that the lab does not know.
-pub fn missing(dut: &DutConfig) -> Vec<LabError> {
-    let needs = find(&dut.kind).map(|kind| kind.needs(dut)).unwrap_or_default();
-    needs.into_iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
+/// What a DUT needs for tests with these needs and this machine lacks; nothing for a kind that the lab does not know.
+pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
+    let Some(kind) = find(&dut.kind) else { return Vec::new() };
+    let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
+    let needs = kind.needs(dut).into_iter().chain(filters.then_some(nftables::NEED));
+    needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
 /// What a router in a network namespace can do whose forwarding is that of this machine's kernel.
@@ -33,6 +35,7 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     vlans: Vlans::HostKernel,
     vlan_tags: 2,
     counters: &[Counters::Interfaces, Counters::Ip, Counters::Backlog],
+    filters: true,
     ..Capabilities::ROUTER
 };
 

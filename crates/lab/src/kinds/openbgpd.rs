@@ -2,7 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process, router};
+use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, packet_filter, process, router};
 use drophammer_model::capabilities::Capabilities;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -17,7 +17,7 @@ static SPEC: KindSpec = KindSpec {
               by static routes",
     capabilities: Capabilities { bgp: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, packet_filter::FILTERS.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");

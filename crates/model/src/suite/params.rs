@@ -21,6 +21,8 @@ pub enum ParamValue {
     Duration(Duration),
     /// `Count`.
     Count(u64),
+    /// `Counts`, each once.
+    Counts(Vec<u64>),
     /// `Rate`.
     Rate(FrameRate),
     /// `Flag`.
@@ -29,7 +31,7 @@ pub enum ParamValue {
     Families(Vec<Family>),
     /// `CountOr`, `Choice`, `Text`, `Command`, `File` (joined to the folder of the suite file).
     Text(String),
-    /// `Interfaces`, `Ports`.
+    /// `Choices`, `Interfaces`, `Ports`, `Flows`, each once.
     Texts(Vec<String>),
 }
 
@@ -43,6 +45,7 @@ impl ParamValue {
             ParamValue::Number(v) => json!(v),
             ParamValue::Duration(d) => json!(show_duration(*d)),
             ParamValue::Count(n) => json!(n),
+            ParamValue::Counts(v) => json!(v),
             ParamValue::Rate(r) => json!(r),
             ParamValue::Flag(b) => json!(b),
             ParamValue::Families(v) => json!(v),

@@ -377,6 +377,7 @@ fn kind_schema(kind: ParamKind) -> Value {
             "pattern": format!("^ *{NUMBER} *(s|sec|seconds?|ms|us|µs|ns|min|minutes?|h|hours?) *$"),
         }),
         ParamKind::Count => json!({ "type": "integer", "minimum": 1 }),
+        ParamKind::Counts => list(json!({ "type": "integer", "minimum": 1 })),
         ParamKind::CountOr(word) => json!({ "oneOf": [
             { "type": "integer", "minimum": 1, "maximum": u16::MAX }, { "enum": [word] }, { "pattern": "^[1-9][0-9]{0,4}$" },
         ] }),
@@ -386,6 +387,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Flag => json!({ "type": "boolean" }),
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
         ParamKind::Choice(words) => json!({ "enum": words }),
+        ParamKind::Choices(words) => list(json!({ "enum": words })),
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
         ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),
         ParamKind::Ports | ParamKind::Flows => list(name()),

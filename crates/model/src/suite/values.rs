@@ -145,6 +145,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             }
         }
         ParamKind::Count => whole(node, &what, 1, u64::MAX, problems).map(ParamValue::Count),
+        ParamKind::Counts => each(node, &what, example, problems, count, ToString::to_string).map(ParamValue::Counts),
         ParamKind::CountOr(word) => count_or(node, &what, word, problems).map(ParamValue::Text),
         ParamKind::Rate => {
             let text = quantity_text(node, &what, example, problems)?;
@@ -158,6 +159,10 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
             each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
         }
         ParamKind::Choice(words) => word(node, &what, words, problems).map(ParamValue::Text),
+        ParamKind::Choices(words) => {
+            let one = |item: &Node, problems: &mut Problems| word(item, &format!("an item of {what}"), words, problems);
+            each(node, &what, example, problems, one, Clone::clone).map(ParamValue::Texts)
+        }
         ParamKind::Text | ParamKind::Command | ParamKind::File => {
             text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
         }
@@ -189,11 +194,12 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Percent => "0.5",
         ParamKind::Duration => "60 s",
         ParamKind::Count => "20",
+        ParamKind::Counts => "[1, 10, 25]",
         ParamKind::CountOr(_) => "500",
         ParamKind::Rate => "100 kfps",
         ParamKind::Flag => "true",
         ParamKind::Families => "[ipv4, ipv6]",
-        ParamKind::Choice(words) => match words.first() {
+        ParamKind::Choice(words) | ParamKind::Choices(words) => match words.first() {
             Some(first) => first,
             None => "",
         },
@@ -277,6 +283,10 @@ fn percent(node: &Node, zero_ok: bool, problems: &mut Problems) -> Option<f64> {
 fn number(text: &str) -> Option<f64> {
     let decimal = text.len() <= MAX_QUANTITY && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     if decimal { text.parse::<f64>().ok().filter(|n| n.is_finite()) } else { None }
+}
+
+fn count(node: &Node, problems: &mut Problems) -> Option<u64> {
+    whole(node, "a number", 1, u64::MAX, problems)
 }
 
 fn family(node: &Node, problems: &mut Problems) -> Option<Family> {

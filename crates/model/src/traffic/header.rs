@@ -14,7 +14,7 @@ const HOP_LIMIT: u8 = 64;
 /// Source port where nothing is said: the first dynamic port (RFC 6335).
 const SOURCE_PORT: u16 = 49_152;
 /// Destination port where nothing is said: discard (RFC 863).
-const DISCARD: u16 = 9;
+pub const DISCARD: u16 = 9;
 
 /// One header of a stack, the outermost first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

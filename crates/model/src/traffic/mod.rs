@@ -17,6 +17,8 @@ mod value;
 
 pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation};
 pub use field::{AnyField, Field, FieldError};
-pub use header::{Ethernet, Extension, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan};
+pub use header::{
+    DISCARD, Ethernet, Extension, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,
+};
 pub use names::FieldName;
 pub use value::{Bits, FieldValue, Octets};

@@ -105,6 +105,7 @@ impl Router {
     /// Takes a packet with labels.
     fn take_labelled(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
         self.truth.transit += 1;
+        self.rules_read = 0;
         let Some(outermost) = labels::outermost(frame) else {
             self.truth.dropped.malformed += 1;
             return false;
@@ -169,14 +170,13 @@ impl Router {
             self.truth.dropped.checksum += 1;
             return false;
         }
-        if !self.filter.is_empty() {
+        let filtered = (!self.filter.is_empty()).then(|| {
             let first = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff == 0;
             let destination_port = first.then(|| port_at(packet[9], &packet[header..total])).flatten();
-            let (source, destination) = (source.into(), destination.into());
-            if !self.filter.permits(&Packet { source, destination, protocol: packet[9], destination_port }) {
-                self.truth.dropped.filtered += 1;
-                return false;
-            }
+            Packet { source: source.into(), destination: destination.into(), protocol: packet[9], destination_port }
+        });
+        if filtered.is_some_and(|packet| !self.passes_ingress(port, &packet)) {
+            return false;
         }
         if plain[8] <= 1 {
             self.truth.dropped.ttl += 1;
@@ -209,6 +209,9 @@ impl Router {
             self.truth.dropped.unresolved += 1;
             return false;
         };
+        if filtered.is_some_and(|packet| !self.passes_egress(next_hop, &packet)) {
+            return false;
+        }
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
         if total > mtu {
@@ -275,13 +278,12 @@ impl Router {
             self.truth.dropped.malformed += 1;
             return false;
         }
-        if !self.filter.is_empty() {
+        let filtered = (!self.filter.is_empty()).then(|| {
             let destination_port = port_at(packet[6], &packet[ipv6::LEN..total]);
-            let (source, destination) = (source.into(), destination.into());
-            if !self.filter.permits(&Packet { source, destination, protocol: packet[6], destination_port }) {
-                self.truth.dropped.filtered += 1;
-                return false;
-            }
+            Packet { source: source.into(), destination: destination.into(), protocol: packet[6], destination_port }
+        });
+        if filtered.is_some_and(|packet| !self.passes_ingress(port, &packet)) {
+            return false;
         }
         if packet[7] <= 1 {
             self.truth.dropped.ttl += 1;
@@ -313,6 +315,9 @@ impl Router {
             self.truth.dropped.unresolved += 1;
             return false;
         };
+        if filtered.is_some_and(|packet| !self.passes_egress(next_hop, &packet)) {
+            return false;
+        }
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
         if total > mtu {
@@ -337,7 +342,7 @@ impl Router {
         };
         let out = &self.interfaces[neighbour.interface];
         let port = out.port;
-        let Some(end) = self.server.offer(now) else {
+        let Some(end) = self.server.offer(now, self.rules_read.saturating_mul(self.filter_ns_per_rule)) else {
             self.ports[self.interfaces[ingress].port].counters.in_discards += 1;
             self.truth.dropped.buffer += 1;
             return true;
@@ -408,7 +413,7 @@ impl Router {
             }
             return false;
         }
-        let Some(end) = self.server.offer(now) else {
+        let Some(end) = self.server.offer(now, 0) else {
             self.ports[ingress].counters.in_discards += 1;
             self.discard(slot, |d| &mut d.buffer);
             return true;

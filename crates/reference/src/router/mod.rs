@@ -1,6 +1,7 @@
 //! The router itself: what happens to a frame, and when.
 
 mod control;
+mod filtering;
 mod forward;
 mod header;
 mod icmp;
@@ -23,6 +24,7 @@ use crate::speaker::Speaker;
 use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
 use drophammer_model::Instant;
+use drophammer_model::filter::{FilterDirection, FilterList};
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::frame::Frame;
@@ -42,6 +44,13 @@ pub struct Router {
     /// Packets of the speaker, one behind the other, and where each ends and by which interface it goes.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
+    /// That of the configuration.
+    own_filter: Filter,
+    filter_ns_per_rule: u64,
+    /// Rules that were looked at for the frame at hand.
+    rules_read: u64,
+    /// Decisions of the filter so far: permitted, denied.
+    decisions: (u64, u64),
     neighbours: Neighbours,
     server: Server,
     classes: Option<Classes<forward::Waiting>>,
@@ -124,6 +133,8 @@ impl Router {
             Some(capacity) => Some(Classes::new(config.classes, capacity)?),
             None => return Err(ConfigError::Limit("classes without a capacity")),
         };
+        let own = FilterList { direction: FilterDirection::Ingress, interfaces: Vec::new(), rules: config.filter };
+        let own_filter = Filter::new(if own.rules.is_empty() { Vec::new() } else { vec![own] }, count)?;
         let mut router = Router {
             classes,
             ports: ports.collect(),
@@ -133,7 +144,11 @@ impl Router {
             labels: Labels::default(),
             speaker,
             spoken: (Vec::new(), Vec::new()),
-            filter: Filter::new(config.filter)?,
+            filter: own_filter.clone(),
+            own_filter,
+            filter_ns_per_rule: u64::try_from(config.filter_time_per_rule.as_nanos()).unwrap_or(u64::MAX),
+            rules_read: 0,
+            decisions: (0, 0),
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
             delay: config.delay,
@@ -243,11 +258,6 @@ impl Router {
     /// What became of the frames of each class.
     pub fn class_counters(&self) -> &[ClassCounters] {
         self.classes.as_ref().map_or(&[], |c| &c.counters)
-    }
-
-    /// Frames that each rule of the filter decided on.
-    pub fn filter_matches(&self) -> &[u64] {
-        &self.filter.matches
     }
 
     /// Where it believes a neighbour on a port, or on the interface of this number, to be.
@@ -449,6 +459,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if config.buffer == 0 {
         return Err(ConfigError::Limit("buffer"));
+    }
+    if !config.filter_time_per_rule.is_zero() && !config.classes.is_empty() {
+        return Err(ConfigError::Limit("a time per rule of a device with classes"));
     }
     if config.faults.sag.is_some() && !config.classes.is_empty() {
         return Err(ConfigError::Limit("a sag of a device with classes"));

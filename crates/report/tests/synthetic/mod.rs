@@ -44,6 +44,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
         round: 1,
         test: test.into(),
         attempt: 1,
+        filtered: false,
         time: "2026-11-21T03:45:10Z".into(),
         spec: TrialSpec {
             purpose: format!("{test} {size}: bisect"),

@@ -216,6 +216,7 @@ impl Process {
             "begin" => self.begin(self.faults.clone()),
             "faults" => self.begin(serde_json::from_str(rest).map_err(|e| format!("no faults: {e}"))?),
             "link" => self.set_link(rest),
+            "filter" => self.set_filter(rest),
             "fib" => {
                 let fib = &self.router.truth().fib;
                 Ok(json!({ "ipv4": fib.ipv4, "ipv6": fib.ipv6 }))
@@ -228,6 +229,12 @@ impl Process {
     fn begin(&mut self, faults: Faults) -> Result<Value, String> {
         let faults = faults.from_instant(self.clock.now());
         self.router.set_faults(faults).map(|()| json!({})).map_err(|e| e.to_string())
+    }
+
+    /// These lists in place of its filter from now on.
+    fn set_filter(&mut self, lists: &str) -> Result<Value, String> {
+        let lists = serde_json::from_str(lists).map_err(|e| format!("no filter: {e}"))?;
+        self.router.set_filter(lists).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
     /// The link of a port goes down or comes up: `PORT down`, `PORT up`.
@@ -260,7 +267,7 @@ impl Process {
             all.insert(format!("class{class}"), json!(counters));
         }
         for (rule, matches) in self.router.filter_matches().iter().enumerate() {
-            all.insert(format!("filter{rule}"), json!({ "matches": matches }));
+            all.insert(drophammer_lab::filter_counter(rule), json!(matches));
         }
         all.insert("truth".into(), json!(self.router.truth()));
         Ok(Value::Object(all))

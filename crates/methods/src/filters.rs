@@ -1,0 +1,449 @@
+//! Filters (Bradner 1989, "filter 1" and "filter 10"; RFC 2544 section 11.4): what packet filters cost, and whether they hold.
+//!
+//! The throughput is searched without filters and with each of them in the same test, so that drift of the machine between tests is
+//! in no share. Then all are offered the same load, which all bear: it gives latency, and shows that what must pass passes and nothing else.
+
+use crate::Method;
+use crate::columns;
+use crate::filter_lists::{Case, Position, destination};
+use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::pattern::Pattern;
+use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of};
+use crate::table::TableSpec;
+use crate::testbed::{PortView, TestError, Testbed};
+use crate::throughput_search::{estimate_one, goal_deviations, search, zero_loss_goal};
+use drophammer_model::capabilities::Need;
+use drophammer_model::filter::FilterDirection;
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
+use std::time::Duration;
+
+/// The test.
+pub struct Filters;
+
+const CONDITIONS: Param<Vec<u64>> = Param::new(
+    "conditions",
+    "[1, 10, 25]",
+    "[1, 10, 25]",
+    "numbers of filter conditions (Bradner 1989: 1 and 10; RFC 2544 section 11.4: 1 and 25)",
+);
+const PERMIT: Param<Vec<Position>> = Param::new(
+    "permit",
+    "[last, first]",
+    "[last, first]",
+    "where the condition that permits the traffic stands among the others, which match nothing of it",
+);
+const FILTER_AT: Param<Vec<FilterDirection>> =
+    Param::new("filter_at", "[ingress]", "[ingress, egress]", "side of the router on which filters apply");
+const LOAD: Param<Percent> = Param::new(
+    "load",
+    "50",
+    "50",
+    "load at which latency and leaks are looked at, in % of the lowest throughput found, with filters or without",
+);
+const TRIAL_DURATION: Param<Duration> = Param::new(
+    "trial_duration",
+    "500 ms",
+    "60 s",
+    "length of the trials for latency and leaks (RFC 2544 section 24: 60 s)",
+);
+
+/// Conditions whose figures are ranked; the most of the test where it has none with so many.
+const RANKED: u64 = 10;
+/// UDP port of the frames that the filters must deny: echo (RFC 862).
+const DENIED_PORT: u16 = 7;
+/// Frames that were treated wrongly have a row for each destination, but no more than these in each case and flow.
+const MOST_NAMED: usize = 20;
+/// Flow groups of the trial for leaks.
+const PERMITTED: &str = "permitted";
+const DENIED: &str = "denied";
+
+static SPEC: TestSpec = TestSpec {
+    name: "filters",
+    title: "Packet filters",
+    summary: "throughput and latency with filters as a share of those without, and frames that leak through or are denied wrongly",
+    source: "Bradner 1989 (filter 1, filter 10), RFC 2544 section 11.4",
+    params: params![
+        &TRAFFIC,
+        &[CONDITIONS.spec(), PERMIT.spec(), FILTER_AT.spec(), LOAD.spec(), TRIAL_DURATION.spec()],
+        &SEARCH,
+    ],
+    figures: &[
+        FigureSpec {
+            key: "filters_{size}_{conditions}_pps",
+            help: "throughput per sending port in fps with 10 conditions, or the most of the test, in the first position and direction",
+        },
+        FigureSpec {
+            key: "filters_{size}_{conditions}_percent",
+            help: "the same in % of the throughput without filters",
+        },
+        FigureSpec {
+            key: "latency_filters_{size}_{conditions}_percent",
+            help: "median latency with these conditions in % of that without filters, at the same load",
+        },
+        FigureSpec {
+            key: "filters_{size}_leaked",
+            help: "frames that passed though a filter denies them, over all cases",
+        },
+        FigureSpec {
+            key: "filters_{size}_denied",
+            help: "frames that did not pass though the filter permits them, at a load below every throughput, over all cases",
+        },
+    ],
+    needs: &[Need::Filters],
+};
+
+columns! {
+    /// One filter, or none. Rates are per sending port.
+    struct FilterRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        filter_at: Option<String> = "Filter at",
+        conditions: u64 = "Conditions",
+        permit: Option<String> = "Permit",
+        throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
+        upper_bound_pps: Option<f64> = "Upper bound" ["fps"],
+        of_baseline_percent: Option<f64> = "Of that without filters" ["%"],
+        load_pps: Option<f64> = "Load of the rest" ["fps"],
+        latency_p50_us: Option<f64> = "Median latency" ["µs"],
+        latency_p99_us: Option<f64> = "99 % latency" ["µs"],
+        latency_percent: Option<f64> = "Latency, of that without filters" ["%"],
+        permitted: Option<u64> = "Offered, to be permitted" ["frames"],
+        permitted_lost: Option<u64> = "Of these lost" ["frames"],
+        denied: Option<u64> = "Offered, to be denied" ["frames"],
+        leaked: Option<u64> = "Of these leaked" ["frames"],
+    }
+}
+
+columns! {
+    /// Frames to one destination that a filter treated wrongly.
+    struct WrongRow {
+        frame_size: PacketSize = "Frame size",
+        filter_at: String = "Filter at",
+        conditions: u64 = "Conditions",
+        permit: String = "Permit",
+        wrong: String = "What went wrong",
+        flow: String = "Flow",
+        destination: String = "Destination",
+        frames: u64 = "Frames" ["frames"],
+    }
+}
+
+const TABLE: TableSpec<FilterRow> = TableSpec::new("filters", "Packet filters");
+const WRONG: TableSpec<WrongRow> = TableSpec::new("filters_wrong", "Frames that a filter treated wrongly");
+const BARS: PlotSpec = PlotSpec {
+    key: "filters",
+    title: "Throughput with packet filters",
+    kind: PlotKind::Bars,
+    x: "filter conditions",
+    y: "fps per port",
+    log_y: false,
+};
+
+/// What was found with one filter, or without.
+struct Measured {
+    case: Option<Case>,
+    throughput: Option<FrameRate>,
+    upper: Option<f64>,
+    tester_limited: bool,
+    marks: Vec<String>,
+    trials: Vec<u64>,
+    latency: Option<TrialResult>,
+    /// Trial with frames to be permitted and frames to be denied, with its flows.
+    sorting: Option<(TrialResult, Vec<FlowSpec>)>,
+}
+
+impl Measured {
+    /// Latency of this percentile in µs: that of the slowest family.
+    fn latency_us(&self, percentile: f64) -> Option<f64> {
+        let groups = self.latency.iter().flat_map(|result| &result.groups);
+        groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
+    }
+
+    /// Offered and received frames of the flows of a group.
+    fn counts(&self, group: &str) -> Option<(u64, u64)> {
+        let (result, _) = self.sorting.as_ref()?;
+        result.groups.iter().find(|counts| counts.group == group).map(|counts| (counts.offered, counts.received))
+    }
+
+    /// Frames that passed and should not have.
+    fn leaked(&self) -> Option<u64> {
+        self.case.and(self.counts(DENIED)).map(|(_, received)| received)
+    }
+
+    /// Frames that should have passed and did not.
+    fn permitted_lost(&self) -> Option<u64> {
+        self.counts(PERMITTED).map(|(offered, received)| offered - received)
+    }
+}
+
+impl Method for Filters {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        BARS.begin(outcome);
+        let cases = Case::all(&CONDITIONS.get(params), &PERMIT.get(params), &FILTER_AT.get(params));
+        note(
+            outcome,
+            format!(
+                "A filter is a list of rules at each port, of which the first that matches decides: one condition permits the test \
+                 traffic (UDP port {} from the networks behind one port to those behind the other), the others deny host addresses \
+                 that no frame has, and a last rule, which is not counted, denies all else. Rates are frames per second per sending port.",
+                drophammer_model::traffic::DISCARD
+            ),
+        );
+        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+            let mut all = Vec::new();
+            let stopped = measure(bed, pattern, params, &cases, index, &mut all);
+            write(outcome, pattern, bed.ports(), &all, index);
+            rank(outcome, pattern, &all);
+            stopped
+        })
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let cases = Case::all(&CONDITIONS.get(params), &PERMIT.get(params), &FILTER_AT.get(params));
+        let each = f64::from(FRAME_SIZES.get(params).len() as u32) * (cases.len() as f64 + 1.0);
+        let searched = estimate_one(params, &[zero_loss_goal(params)]).as_secs_f64();
+        let trials_s = 2.0 * TRIAL_DURATION.seconds(params) + beside_s(params, 2.0, 0.5) + 2.0 * PAUSE.seconds(params);
+        Duration::from_secs_f64(each * (searched + trials_s))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
+        common_deviations(params).into_iter().chain(trial).chain(goal_deviations(params)).collect()
+    }
+}
+
+/// Searches the throughput in every case, then looks at latency and leaks at one load.
+fn measure(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    cases: &[Case],
+    index: u32,
+    all: &mut Vec<Measured>,
+) -> Result<(), TestError> {
+    let steps = 2 * (cases.len() as u32 + 1);
+    let of = FRAME_SIZES.get(params).len() as u32 * steps;
+    for (at, case) in std::iter::once(None).chain(cases.iter().copied().map(Some)).enumerate() {
+        bed.progress(&step_text(pattern, case), index * steps + at as u32, of);
+        install(bed, pattern, params, case)?;
+        let searched = search(bed, pattern, vec![zero_loss_goal(params)], params)?;
+        let result = searched.results.first();
+        let throughput = searched.throughput();
+        let tester_limited = throughput.is_some_and(|found| searched.limits.tester_limited(found));
+        let mut marks = Vec::new();
+        marks.extend(throughput.is_none().then(|| "loses frames at every load".to_owned()));
+        marks.extend(tester_limited.then(|| "tester-limited".to_owned()));
+        if let Some((load, why)) = &searched.unfit {
+            marks.push(format!("the tester could not offer {load} validly: {}", why.join("; ")));
+        }
+        all.push(Measured {
+            case,
+            throughput,
+            upper: result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps),
+            tester_limited,
+            marks,
+            trials: searched.trials.iter().map(|trial| trial.trial).collect(),
+            latency: None,
+            sorting: None,
+        });
+        if let Some(error) = searched.error {
+            return Err(error);
+        }
+    }
+    let rates = all.iter().filter_map(|one| one.throughput);
+    let lowest = rates.map(|rate| rate.pps()).min_by(f64::total_cmp);
+    let Some(lowest) = lowest.filter(|_| all[0].throughput.is_some()) else {
+        return Err(TestError::NotApplicable("no throughput without filters was found to compare with".into()));
+    };
+    let rate_pps = lowest * LOAD.get(params).0 / 100.0;
+    let load = Load::Constant { rate_pps };
+    let seconds = TRIAL_DURATION.seconds(params);
+    for (at, one) in all.iter_mut().enumerate() {
+        let text = step_text(pattern, one.case);
+        bed.progress(&text, (index * 2 + 1) * (steps / 2) + at as u32, of);
+        install(bed, pattern, params, one.case)?;
+        let spec = pattern.trial(bed.ports(), format!("latency, {text}"), load.clone(), seconds)?;
+        one.latency = Some(bed.trial(&spec)?);
+        bed.settle(PAUSE.get(params))?;
+        let flows = sorting_flows(pattern, bed.ports(), one.case.is_some())?;
+        let result = bed.trial(&TrialSpec {
+            purpose: format!("leaks, {text}"),
+            size: pattern.size.clone(),
+            flows: flows.clone(),
+            load: load.clone(),
+            duration_s: seconds,
+            bin_s: None,
+            drain_s: DRAIN.seconds(params),
+            events: vec![],
+        })?;
+        one.sorting = Some((result, flows));
+        bed.settle(PAUSE.get(params))?;
+    }
+    bed.filter(&[])
+}
+
+/// Gives the DUT the filter of a case, or none, and lets it settle.
+fn install(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, case: Option<Case>) -> Result<(), TestError> {
+    let flows = pattern.flows(bed.ports())?;
+    let lists = case.map(|case| case.lists(&flows, bed.ports())).unwrap_or_default();
+    bed.filter(&lists)?;
+    bed.settle(PAUSE.get(params))
+}
+
+fn step_text(pattern: &Pattern, case: Option<Case>) -> String {
+    format!("filters {}: {}", pattern.size, case.map_or("none".into(), |case| case.text()))
+}
+
+/// The flows of the pattern, once to be permitted and once with another UDP port, which every filter denies.
+fn sorting_flows(pattern: &Pattern, ports: &[PortView], filtered: bool) -> Result<Vec<FlowSpec>, TestError> {
+    let flows = pattern.flows(ports)?;
+    let permitted =
+        flows.iter().map(|flow| FlowSpec { group: PERMITTED.into(), per_destination: true, ..flow.clone() });
+    let denied = flows.iter().map(|flow| FlowSpec {
+        group: DENIED.into(),
+        per_destination: true,
+        denied: filtered,
+        headers: vec![
+            match flow.family {
+                Family::Ipv4 => Header::Ipv4(Ipv4::default()),
+                Family::Ipv6 => Header::Ipv6(Ipv6::default()),
+            },
+            Header::Udp(Udp { destination_port: DENIED_PORT.into(), ..Udp::default() }),
+        ],
+        ..flow.clone()
+    });
+    Ok(permitted.chain(denied).collect())
+}
+
+fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Measured], index: u32) {
+    let baseline = all.first();
+    let without = baseline.and_then(|one| one.throughput).map(FrameRate::pps);
+    let latency_without = baseline.and_then(|one| one.latency_us(50.0));
+    for (at, one) in all.iter().enumerate() {
+        let share = |value: Option<f64>, whole: Option<f64>| Some(value? / whole.filter(|whole| *whole > 0.0)? * 100.0);
+        let found = one.throughput.map(FrameRate::pps);
+        let mut marks = one.marks.clone();
+        marks.extend(one.leaked().filter(|n| *n > 0).map(|n| format!("leaked {n} frames that it denies")));
+        let lost = one.permitted_lost().filter(|n| *n > 0);
+        marks.extend(lost.map(|n| format!("lost {n} frames that it permits")));
+        // Frames that the router does not forward anyway prove nothing of a filter.
+        let not_forwarded =
+            one.counts(DENIED).filter(|_| one.case.is_none()).map(|(offered, received)| offered - received);
+        if let Some(frames) = not_forwarded.filter(|frames| *frames > 0) {
+            marks.push(format!("lost {frames} frames without filters that filters deny"));
+        }
+        let later = one.latency.iter().chain(one.sorting.iter().map(|(result, _)| result));
+        TABLE.add(
+            outcome,
+            FilterRow {
+                frame_size: pattern.size.clone(),
+                protocol: pattern.protocol(),
+                filter_at: one.case.map(|case| case.direction.to_string()),
+                conditions: one.case.map_or(0, |case| case.conditions),
+                permit: one.case.map(|case| case.permit_word().to_owned()),
+                throughput_pps: found,
+                upper_bound_pps: one.upper,
+                of_baseline_percent: share(found, without),
+                load_pps: one.latency.as_ref().map(|result| result.offered_load().pps()),
+                latency_p50_us: one.latency_us(50.0),
+                latency_p99_us: one.latency_us(99.0),
+                latency_percent: share(one.latency_us(50.0), latency_without),
+                permitted: one.counts(PERMITTED).map(|(offered, _)| offered),
+                permitted_lost: one.permitted_lost(),
+                denied: one.counts(DENIED).map(|(offered, _)| offered),
+                leaked: one.leaked(),
+            },
+            one.trials.iter().copied().chain(later.map(|result| result.trial)),
+            marks,
+        );
+        name_wrong(outcome, pattern, ports, one);
+        if let Some(rate) = found {
+            let label = one.case.map_or("none".into(), |case| match case.permit {
+                Some(permit) => format!("{} {permit}, {}", case.conditions, case.direction),
+                None => format!("{}, {}", case.conditions, case.direction),
+            });
+            let x = f64::from(index) * all.len() as f64 + at as f64;
+            let label = Some(format!("{}: {label}", pattern.size));
+            BARS.curve(outcome, "throughput", Point { x, y: rate, label, range: None, trial: None });
+        }
+    }
+}
+
+/// Names the frames that a filter treated wrongly, by flow and destination.
+fn name_wrong(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], one: &Measured) {
+    let (Some(case), Some((result, flows))) = (one.case, &one.sorting) else { return };
+    for counts in &result.destinations {
+        let flow = &flows[counts.flow];
+        let leaks = flow.group == DENIED;
+        let frames = |i: usize| if leaks { counts.received[i] } else { counts.lost(i) };
+        let wrong = (0..counts.offered.len()).filter(|i| frames(*i) > 0).collect::<Vec<_>>();
+        let port = if leaks { DENIED_PORT } else { drophammer_model::traffic::DISCARD };
+        let name = format!("{} to {}, {}, UDP port {port}", ports[flow.from].name, ports[flow.to].name, flow.family);
+        for i in wrong.iter().copied().take(MOST_NAMED) {
+            let row = WrongRow {
+                frame_size: pattern.size.clone(),
+                filter_at: case.direction.to_string(),
+                conditions: case.conditions,
+                permit: case.permit_word().into(),
+                wrong: if leaks { "leaked" } else { "denied" }.into(),
+                flow: name.clone(),
+                destination: destination(flow, i),
+                frames: frames(i).into(),
+            };
+            WRONG.add(outcome, row, [result.trial], []);
+        }
+        if wrong.len() > MOST_NAMED {
+            let more = wrong.len() - MOST_NAMED;
+            note_of(
+                outcome,
+                pattern,
+                format!("{}: {name}: {more} more destinations were treated wrongly", case.text()),
+            );
+        }
+    }
+}
+
+/// The figures by which routers are compared.
+fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
+    let (size, text) = (&pattern.size, pattern.size_text());
+    let cases = || all.iter().filter(|one| one.case.is_some());
+    let conditions = cases().filter_map(|one| one.case).map(|case| case.conditions);
+    let most = conditions.clone().max();
+    let Some(number) = conditions.clone().find(|n| *n == RANKED).or(most) else { return };
+    let ranked = cases().find(|one| one.case.is_some_and(|case| case.conditions == number));
+    if let (Some(one), Some(without)) = (ranked, all.first()) {
+        let pps = one.throughput.map(FrameRate::pps);
+        let what = one.case.map_or(String::new(), |case| case.text());
+        let title = format!("Throughput with {what}, {text}");
+        let figure = higher(format!("filters_{size}_{number}_pps"), title, "fps", pps);
+        outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, ..figure });
+        let share = pps.zip(without.throughput).map(|(with, without)| with / without.pps() * 100.0);
+        let title = format!("Throughput with {what}, of that without filters, {text}");
+        let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", share);
+        // Both may be more than the tester can offer.
+        outcome.ranks.push(RankFigure { tester_limited: one.tester_limited || without.tester_limited, ..figure });
+        let latency = one.latency_us(50.0).zip(without.latency_us(50.0)).map(|(with, without)| with / without * 100.0);
+        let title = format!("Median latency with {what}, of that without filters, {text}");
+        outcome.ranks.push(lower(format!("latency_filters_{size}_{number}_percent"), title, "%", latency));
+    }
+    let sum = |of: fn(&Measured) -> Option<u64>| cases().map(of).sum::<Option<u64>>().map(|frames| frames as f64);
+    for (key, title, value) in [
+        ("leaked", "Frames leaked through filters", sum(Measured::leaked)),
+        ("denied", "Frames denied that filters permit", sum(Measured::permitted_lost)),
+    ] {
+        let title = format!("{title}, {text}");
+        outcome.ranks.push(lower_by_difference(format!("filters_{size}_{key}"), title, "frames", value, 1.0));
+    }
+}

@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
-use crate::throughput_search::{estimate_one, goal_deviations, search, zero_loss_goal};
+use crate::throughput_search::{SearchTrial, estimate_one, goal_deviations, search, zero_loss_goal};
 use drophammer_model::capabilities::Need;
 use drophammer_model::filter::FilterDirection;
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
@@ -151,6 +151,8 @@ struct Measured {
     case: Option<Case>,
     throughput: Option<FrameRate>,
     upper: Option<f64>,
+    /// Load in frames per second that it bears, if not without any loss.
+    borne: f64,
     tester_limited: bool,
     marks: Vec<String>,
     trials: Vec<u64>,
@@ -251,6 +253,7 @@ fn measure(
         all.push(Measured {
             case,
             throughput,
+            borne: borne(throughput, &searched.trials),
             upper: result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps),
             tester_limited,
             marks,
@@ -262,9 +265,8 @@ fn measure(
             return Err(error);
         }
     }
-    let rates = all.iter().filter_map(|one| one.throughput);
-    let lowest = rates.map(|rate| rate.pps()).min_by(f64::total_cmp);
-    let Some(lowest) = lowest.filter(|_| all[0].throughput.is_some()) else {
+    let lowest = all.iter().map(|one| one.borne).min_by(f64::total_cmp);
+    let Some(lowest) = lowest.filter(|lowest| *lowest > 0.0 && all[0].throughput.is_some()) else {
         return Err(TestError::NotApplicable("no throughput without filters was found to compare with".into()));
     };
     let rate_pps = lowest * LOAD.get(params).0 / 100.0;
@@ -292,6 +294,14 @@ fn measure(
         bed.settle(PAUSE.get(params))?;
     }
     bed.filter(&[])
+}
+
+/// The load that a router bears in a case. One that loses a frame now and then at any load has next to no throughput, and that load would
+/// show nothing: then it is a quarter of the highest forwarding rate of the search.
+fn borne(throughput: Option<FrameRate>, trials: &[SearchTrial]) -> f64 {
+    let forwarded = trials.iter().map(|trial| trial.offered.pps() * (1.0 - trial.loss_ratio));
+    let highest = forwarded.fold(0.0, f64::max);
+    throughput.map_or(0.0, FrameRate::pps).max(highest / 4.0)
 }
 
 /// Gives the DUT the filter of a case, or none, and lets it settle.

@@ -138,6 +138,13 @@ pub fn drops() -> Vec<Memory> {
     faulty(&params, "  - system_recovery: {overload_duration: 100 ms, recovery_duration: 100 ms}\n")
 }
 
+pub fn filters() -> Vec<Memory> {
+    let test = "  - filters: {conditions: [1, 10], filter_at: [ingress, egress], trial_duration: 50 ms, final_trial_duration: 50 ms, width: 5}\n";
+    let rest = format!("defaults: {{frame_sizes: [96], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n{test}");
+    let params = ["filter_time_per_rule: 2 us", "filter_leak_every: 300", "filter_deny_every: 100"];
+    params.iter().map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest)).collect()
+}
+
 pub fn copies_and_strays() -> Vec<Memory> {
     let params = [
         "duplicate_every: 13",

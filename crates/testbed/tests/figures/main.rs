@@ -43,6 +43,7 @@ cases![
     sizes,
     four_ports,
     drops,
+    filters,
     copies_and_strays,
     order,
     times,

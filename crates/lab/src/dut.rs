@@ -236,9 +236,9 @@ pub(crate) struct NamespaceDut {
     role: RouterRole,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
-    /// How it gets filters, and whether it has any.
+    /// How it gets filters, and whether it has some whose counters are read.
     filters: FilterStyle,
-    filtered: bool,
+    counted: bool,
 }
 
 impl NamespaceDut {
@@ -261,7 +261,7 @@ impl NamespaceDut {
         let (daemons, after_sessions) = (Vec::new(), Vec::new());
         let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
         let role = role.clone();
-        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, filters, filtered: false })
+        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, filters, counted: false })
     }
 
     /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
@@ -415,13 +415,14 @@ impl Dut for NamespaceDut {
 
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
         packet_filter::set(self.netns(), &self.role, lists, self.filters)?;
-        self.filtered = !lists.is_empty();
+        let rules: usize = lists.iter().map(|list| list.rules.len()).sum();
+        self.counted = (1..=packet_filter::MOST_COUNTED).contains(&rules);
         Ok(())
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.topology.counters()?;
-        if self.filtered {
+        if self.counted {
             packet_filter::counters(self.netns(), &mut counters)?;
         }
         Ok(counters)

@@ -38,7 +38,7 @@ pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use kinds::{KINDS, find, missing};
 pub use netns::Netns;
-pub use packet_filter::counter_name as filter_counter;
+pub use packet_filter::{MOST_COUNTED as MOST_FILTER_COUNTERS, counter_name as filter_counter};
 pub use probe::ThreadTimes;
 pub use program::{Links, Program, ProgramDut, flatten};
 pub use sweep::sweep;

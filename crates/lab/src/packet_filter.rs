@@ -35,6 +35,8 @@ pub(crate) const FILTERS: Param<FilterStyle> = Param::new(
 
 /// The tables.
 const TABLE: &str = "drophammer_filter";
+/// Filters with more rules are not counted rule by rule: their counters would be most of a run's records.
+pub const MOST_COUNTED: usize = 1_000;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 

@@ -1,4 +1,4 @@
-//! The filters of the test `filters`: one condition that permits the test traffic, others that match nothing of it, and a last rule
+//! The filters of the tests `filters` and, in part, `route_filtering`: one condition that permits the test traffic, others that match nothing of it, and a last rule
 //! that denies all else (RFC 2544 section 11.4).
 
 use crate::testbed::PortView;
@@ -15,6 +15,18 @@ drophammer_model::choice! {
         Last = "last",
         /// Before them.
         First = "first",
+    }
+}
+
+drophammer_model::choice! {
+    /// What the rules of a filter on half of the routes do.
+    pub enum Action {
+        /// Permit that half.
+        Allow = "allow",
+        /// Deny it.
+        Deny = "deny",
+        /// Deny it, and permit the other half.
+        Both = "both",
     }
 }
 

@@ -39,7 +39,8 @@ const PERMIT: Param<Vec<Position>> = Param::new(
     "[last, first]",
     "where the condition that permits the traffic stands among the others, which match nothing of it",
 );
-const FILTER_AT: Param<Vec<FilterDirection>> =
+/// `filter_at`
+pub const FILTER_AT: Param<Vec<FilterDirection>> =
     Param::new("filter_at", "[ingress]", "[ingress, egress]", "side of the router on which filters apply");
 const LOAD: Param<Percent> = Param::new(
     "load",

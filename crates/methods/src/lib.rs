@@ -26,6 +26,7 @@ pub mod parameters;
 pub mod pattern;
 pub mod report;
 pub mod rib_fib_capacity;
+pub mod route_filtering;
 pub mod route_flap;
 pub mod route_forwarding;
 pub mod route_outage;
@@ -100,6 +101,7 @@ pub static METHODS: &[&dyn Method] = &[
     &fib_convergence::FibConvergence,
     &convergence_skyline::ConvergenceSkyline,
     &route_flap::RouteFlap,
+    &route_filtering::RouteFiltering,
     &link_failover::LinkFailover,
     &tester_ceiling::TesterCeiling,
 ];

@@ -18,6 +18,11 @@ fn is_one(number: &u32) -> bool {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -117,8 +122,16 @@ pub struct FilterRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The lists; none where they were taken back.
+    /// The lists; none where they were taken back. Of a long list only the first [`FilterRecord::MOST_RULES`] rules are kept.
     pub lists: Vec<FilterList>,
+    /// Rules that are not kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+impl FilterRecord {
+    /// Rules of a list that are kept.
+    pub const MOST_RULES: usize = 1_000;
 }
 
 /// One test on one DUT.

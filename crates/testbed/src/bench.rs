@@ -189,7 +189,13 @@ impl<'a> Bench<'a> {
         self.device.set_filter(lists).map_err(failed)?;
         self.filtered = !lists.is_empty();
         let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
-        let record = Record::Filter(FilterRecord { dut, test, round, lists: lists.to_vec() });
+        let mut lists = lists.to_vec();
+        let mut left_out = 0;
+        for list in &mut lists {
+            left_out += list.rules.len().saturating_sub(FilterRecord::MOST_RULES) as u64;
+            list.rules.truncate(FilterRecord::MOST_RULES);
+        }
+        let record = Record::Filter(FilterRecord { dut, test, round, lists, left_out });
         self.observer.record(&record).map_err(TestError::Store)
     }
 

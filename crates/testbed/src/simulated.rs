@@ -197,8 +197,11 @@ impl Dut for ReferenceDut {
         let mut counters = BTreeMap::new();
         let truth = serde_json::to_value(self.reference.truth()).unwrap_or_default();
         drophammer_lab::flatten("truth", &truth, &mut counters);
-        let matches = self.reference.filter_matches().into_iter().enumerate();
-        counters.extend(matches.map(|(rule, frames)| (drophammer_lab::filter_counter(rule), frames)));
+        let matches = self.reference.filter_matches();
+        if matches.len() <= drophammer_lab::MOST_FILTER_COUNTERS {
+            let named = |(rule, frames)| (drophammer_lab::filter_counter(rule), frames);
+            counters.extend(matches.into_iter().enumerate().map(named));
+        }
         Ok(counters)
     }
 

@@ -200,3 +200,80 @@ fn filters_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
     let rules: Vec<usize> = changes(&stopped).iter().map(|filter| filter.lists.len()).collect();
     assert_eq!(rules, [0, 1, 0]);
 }
+
+/// The test `route_filtering` on a device that serves 20,000 frames per second, half of which is the load.
+fn route_filtering(device: &str, params: &str) -> Memory {
+    let rest =
+        format!("bgp: {{}}\ntests:\n  - route_filtering: {{routes: 100, rate: 10 kfps, pause: 1 ms, {params}}}\n");
+    let mut memory = Memory::default();
+    let tally = run(&suite(&format!(", capacity: 20 kfps, buffer: 2, delay: 10 us{device}"), &rest), &mut memory);
+    let status = memory.tests().last().map(|test| test.status.clone());
+    assert_eq!(tally.unwrap().completed, 1, "{device}: {status:?}");
+    memory
+}
+
+fn figure(memory: &Memory, key: &str) -> Option<f64> {
+    let ranks = &memory.outcome("route_filtering").ranks;
+    ranks.iter().find(|r| r.key == key).unwrap_or_else(|| panic!("no {key}: {ranks:?}")).value
+}
+
+#[test]
+fn half_of_the_routes_pass_and_not_a_frame_of_the_others() {
+    let memory = route_filtering("", "filter_at: [ingress, egress]");
+    let outcome = memory.outcome("route_filtering");
+    let get = |row, column| cell(outcome, "route_filtering", row, column).unwrap();
+    assert_eq!(rows(outcome, "route_filtering").len(), 7);
+    // None; then on each side: allow, deny, both.
+    for (row, rules, expected) in [
+        (0, 0.0, 100.0),
+        (1, 50.0, 100.0),
+        (2, 50.0, 50.0),
+        (3, 100.0, 50.0),
+        (4, 50.0, 100.0),
+        (5, 50.0, 50.0),
+        (6, 100.0, 50.0),
+    ] {
+        assert_eq!((get(row, "rules"), get(row, "expected_percent")), (rules, expected), "row {row}");
+        assert!((get(row, "of_baseline_percent") - expected).abs() < 0.2, "{}", get(row, "of_baseline_percent"));
+        assert_eq!((get(row, "permitted_lost"), get(row, "leaked")), (0.0, 0.0));
+        assert!((get(row, "latency_percent") - 100.0).abs() < 1.0 && get(row, "permitted") >= 2_500.0);
+        assert_eq!(get(row, "denied") > 0.0, expected < 100.0);
+    }
+    assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(0.0));
+    assert!((figure(&memory, "route_filtering_ipv4_percent").unwrap() - 100.0).abs() < 0.5);
+    for trial in sorting(&memory) {
+        let denied = trial.result.groups.iter().find(|counts| counts.group == "denied").unwrap();
+        assert_eq!(counter(trial, "truth.dropped.filtered"), denied.offered);
+    }
+    assert_eq!(changes(&memory).last().unwrap().lists, []);
+}
+
+#[test]
+fn one_leaked_frame_of_half_the_routes_is_named_by_its_route() {
+    let denied: u64 =
+        sorting(&route_filtering("", "actions: [deny]")).iter().map(|t| counter(t, "truth.dropped.filtered")).sum();
+    let memory = route_filtering(&format!(", filter_leak_every: {denied}"), "actions: [deny]");
+    let outcome = memory.outcome("route_filtering");
+    assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(1.0));
+    assert_eq!(cell(outcome, "route_filtering", 1, "leaked"), Some(1.0));
+    assert_eq!(rows(outcome, "route_filtering_leaks").len(), 1);
+    let Cell::Text(route) = &rows(outcome, "route_filtering_leaks")[0].cells[3] else { panic!("no route") };
+    let denies = |rule: &drophammer_model::filter::FilterRule| rule.to_string() == format!("deny any -> {route}");
+    assert!(changes(&memory)[1].lists[0].rules.iter().any(denies), "{route}");
+}
+
+#[test]
+fn rules_that_take_time_lower_the_rate_and_raise_the_latency() {
+    // 25 rules on average before the one of a denied route, 50 for a frame that none matches: 50 µs become 100, the load.
+    let memory = route_filtering(", filter_time_per_rule: 2 us", "actions: [deny]");
+    let outcome = memory.outcome("route_filtering");
+    let get = |column| cell(outcome, "route_filtering", 1, column).unwrap();
+    // Half of the frames are served, each for 150 µs: 6,667 of 10,000 would be, and 5,000 are offered.
+    assert!((get("of_baseline_percent") - 50.0).abs() < 0.5, "{}", get("of_baseline_percent"));
+    assert!(get("latency_percent") > 200.0, "{}", get("latency_percent"));
+    let slow = route_filtering(", filter_time_per_rule: 10 us", "actions: [deny]");
+    // 550 µs each: 1,818 of 5,000.
+    let share = cell(slow.outcome("route_filtering"), "route_filtering", 1, "of_baseline_percent").unwrap();
+    assert!((share - 18.18).abs() < 0.5, "{share}");
+    assert!((figure(&slow, "route_filtering_ipv4_percent").unwrap() - 36.36).abs() < 1.0);
+}

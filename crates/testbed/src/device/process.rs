@@ -266,7 +266,9 @@ impl Process {
         for (class, counters) in self.router.class_counters().iter().enumerate() {
             all.insert(format!("class{class}"), json!(counters));
         }
-        for (rule, matches) in self.router.filter_matches().iter().enumerate() {
+        let matches = self.router.filter_matches();
+        let counted = matches.len() <= drophammer_lab::MOST_FILTER_COUNTERS;
+        for (rule, matches) in matches.iter().enumerate().filter(|_| counted) {
             all.insert(drophammer_lab::filter_counter(rule), json!(matches));
         }
         all.insert("truth".into(), json!(self.router.truth()));

@@ -142,7 +142,12 @@ pub fn filters() -> Vec<Memory> {
     let test = "  - filters: {conditions: [1, 10], filter_at: [ingress, egress], trial_duration: 50 ms, final_trial_duration: 50 ms, width: 5}\n";
     let rest = format!("defaults: {{frame_sizes: [96], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n{test}");
     let params = ["filter_time_per_rule: 2 us", "filter_leak_every: 300", "filter_deny_every: 100"];
-    params.iter().map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest)).collect()
+    let forwarding =
+        params.map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest));
+    let test = "  - route_filtering: {routes: 60, filter_at: [ingress, egress], rate: 5 kfps, trial_duration: 50 ms, pause: 1 ms}\n";
+    let rest = format!("bgp: {{}}\ntests:\n{test}");
+    let routes = params.map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest));
+    forwarding.into_iter().chain(routes).collect()
 }
 
 pub fn copies_and_strays() -> Vec<Memory> {

@@ -8,7 +8,7 @@ use crate::columns;
 use crate::filter_lists::{Case, Position, destination};
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
-use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of};
+use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of, note_unfit};
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::throughput_search::{SearchTrial, estimate_one, goal_deviations, search, zero_loss_goal};
@@ -206,7 +206,7 @@ impl Method for Filters {
         );
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
             let mut all = Vec::new();
-            let stopped = measure(bed, pattern, params, &cases, index, &mut all);
+            let stopped = measure(bed, pattern, params, &cases, index, outcome, &mut all);
             write(outcome, pattern, bed.ports(), &all, index);
             rank(outcome, pattern, &all);
             stopped
@@ -234,6 +234,7 @@ fn measure(
     params: &Params,
     cases: &[Case],
     index: u32,
+    outcome: &mut Outcome,
     all: &mut Vec<Measured>,
 ) -> Result<(), TestError> {
     let steps = 2 * (cases.len() as u32 + 1);
@@ -262,8 +263,13 @@ fn measure(
             latency: None,
             sorting: None,
         });
-        if let Some(error) = searched.error {
-            return Err(error);
+        match searched.error {
+            // The other cases can still be measured, but not without the one that all are compared with.
+            Some(TestError::Unfit(why)) if case.is_some() => {
+                note_of(outcome, pattern, format!("{}: the tester was unfit: {}", text_of(case), why.join("; ")));
+            }
+            Some(error) => return Err(error),
+            None => {}
         }
     }
     let lowest = all.iter().map(|one| one.borne).min_by(f64::total_cmp);
@@ -278,10 +284,10 @@ fn measure(
         bed.progress(&text, (index * 2 + 1) * (steps / 2) + at as u32, of);
         install(bed, pattern, params, one.case)?;
         let spec = pattern.trial(bed.ports(), format!("latency, {text}"), load.clone(), seconds)?;
-        one.latency = Some(bed.trial(&spec)?);
+        one.latency = valid(bed, pattern, outcome, &spec)?;
         bed.settle(PAUSE.get(params))?;
         let flows = sorting_flows(pattern, bed.ports(), one.case.is_some())?;
-        let result = bed.trial(&TrialSpec {
+        let spec = TrialSpec {
             purpose: format!("leaks, {text}"),
             size: pattern.size.clone(),
             flows: flows.clone(),
@@ -290,11 +296,27 @@ fn measure(
             bin_s: None,
             drain_s: DRAIN.seconds(params),
             events: vec![],
-        })?;
-        one.sorting = Some((result, flows));
+        };
+        one.sorting = valid(bed, pattern, outcome, &spec)?.map(|result| (result, flows));
         bed.settle(PAUSE.get(params))?;
     }
     bed.filter(&[])
+}
+
+/// Runs a trial; none where the tester spoilt every attempt, which is noted.
+fn valid(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    outcome: &mut Outcome,
+    spec: &TrialSpec,
+) -> Result<Option<TrialResult>, TestError> {
+    match bed.trial(spec) {
+        Err(TestError::Unfit(why)) => {
+            note_unfit(outcome, pattern, &format!("{} left out,", spec.purpose), spec.steps()[0].1, &why);
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
 }
 
 /// The load that a router bears in a case. One that loses a frame now and then at any load has next to no throughput, and that load would
@@ -314,7 +336,11 @@ fn install(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, case: Opti
 }
 
 fn step_text(pattern: &Pattern, case: Option<Case>) -> String {
-    format!("filters {}: {}", pattern.size, case.map_or("none".into(), |case| case.text()))
+    format!("filters {}: {}", pattern.size, text_of(case))
+}
+
+fn text_of(case: Option<Case>) -> String {
+    case.map_or("none".into(), |case| case.text())
 }
 
 /// The flows of the pattern, once to be permitted and once with another UDP port, which every filter denies.

@@ -139,15 +139,25 @@ pub fn drops() -> Vec<Memory> {
 }
 
 pub fn filters() -> Vec<Memory> {
-    let test = "  - filters: {conditions: [1, 10], filter_at: [ingress, egress], trial_duration: 50 ms, final_trial_duration: 50 ms, width: 5}\n";
-    let rest = format!("defaults: {{frame_sizes: [96], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n{test}");
-    let params = ["filter_time_per_rule: 2 us", "filter_leak_every: 300", "filter_deny_every: 100"];
-    let forwarding =
-        params.map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest));
-    let test = "  - route_filtering: {routes: 60, filter_at: [ingress, egress], rate: 5 kfps, trial_duration: 50 ms, pause: 1 ms}\n";
-    let rest = format!("bgp: {{}}\ntests:\n{test}");
-    let routes = params.map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", &rest));
-    forwarding.into_iter().chain(routes).collect()
+    let on = |params: &str, rest: &str| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "20 Mbit/s", rest);
+    let of_one = |more: &str| {
+        let times = "trial_duration: 50 ms, final_trial_duration: 50 ms, width: 10";
+        let size = "defaults: {frame_sizes: [96], direction: unidirectional, pause: 1 ms}";
+        format!("{size}\ntests:\n  - filters: {{{times}, {more}}}\n")
+    };
+    let of_half = |more: &str| {
+        let times = "trial_duration: 50 ms, rate: 5 kfps, pause: 1 ms";
+        format!("bgp: {}\ntests:\n  - route_filtering: {{routes: 60, {times}, {more}}}\n", "{}")
+    };
+    let (leaks, denies) = ("filter_leak_every: 100", "filter_deny_every: 100");
+    vec![
+        on("filter_time_per_rule: 2 us", &of_one("conditions: [1, 10], filter_at: [ingress, egress]")),
+        on(leaks, &of_one("conditions: [3], permit: [last]")),
+        on(denies, &of_one("conditions: [3], permit: [last]")),
+        on("filter_time_per_rule: 2 us", &of_half("filter_at: [ingress, egress]")),
+        on(leaks, &of_half("actions: [deny]")),
+        on(denies, &of_half("actions: [both], filter_at: [egress]")),
+    ]
 }
 
 pub fn copies_and_strays() -> Vec<Memory> {

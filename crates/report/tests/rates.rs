@@ -27,6 +27,7 @@ fn flow(family: Family) -> FlowSpec {
         destinations: destination.into(),
         per_destination: false,
         weight: 1.0,
+        denied: false,
         headers: vec![],
         arrives: None,
         size: None,

@@ -371,6 +371,7 @@ pub fn run(duts: usize) -> Run {
         trials: vec![],
         tests: vec![],
         earlier: Default::default(),
+        filters: vec![],
         notes: vec![Note {
             time: "2026-11-21T03:45:00Z".into(),
             dut: None,

@@ -49,7 +49,7 @@ fn throughput_is_found_within_the_width_and_kept_for_later_tests() {
 #[test]
 fn these_tests_measure_latency() {
     let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
-    assert_eq!(names, ["latency", "fixed_rate"]);
+    assert_eq!(names, ["latency", "fixed_rate", "filters"]);
 }
 
 #[test]

@@ -155,6 +155,8 @@ struct Measured {
     /// Load in frames per second that it bears, if not without any loss.
     borne: f64,
     tester_limited: bool,
+    /// The highest load of the suite (`max_load`) was not enough.
+    capped: bool,
     marks: Vec<String>,
     trials: Vec<u64>,
     latency: Option<TrialResult>,
@@ -246,7 +248,10 @@ fn measure(
         let result = searched.results.first();
         let throughput = searched.throughput();
         let tester_limited = throughput.is_some_and(|found| searched.limits.tester_limited(found));
+        let upper = result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps);
+        let capped = searched.capped && throughput.is_some() && upper.is_none();
         let mut marks = Vec::new();
+        marks.extend(capped.then(|| "limited by max_load".to_owned()));
         marks.extend(throughput.is_none().then(|| "loses frames at every load".to_owned()));
         marks.extend(tester_limited.then(|| "tester-limited".to_owned()));
         if let Some((load, why)) = &searched.unfit {
@@ -256,8 +261,9 @@ fn measure(
             case,
             throughput,
             borne: borne(throughput, &searched.trials),
-            upper: result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps),
+            upper,
             tester_limited,
+            capped,
             marks,
             trials: searched.trials.iter().map(|trial| trial.trial).collect(),
             latency: None,
@@ -465,12 +471,13 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
         let what = one.case.map_or(String::new(), |case| case.text());
         let title = format!("Throughput with {what}, {text}");
         let figure = higher(format!("filters_{size}_{number}_pps"), title, "fps", pps);
-        outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, ..figure });
+        outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
         let share = pps.zip(without.throughput).map(|(with, without)| with / without.pps() * 100.0);
         let title = format!("Throughput with {what}, of that without filters, {text}");
         let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", share);
         // Both may be more than the tester can offer.
-        outcome.ranks.push(RankFigure { tester_limited: one.tester_limited || without.tester_limited, ..figure });
+        let tester_limited = one.tester_limited || without.tester_limited;
+        outcome.ranks.push(RankFigure { tester_limited, capped: one.capped || without.capped, ..figure });
         let latency = one.latency_us(50.0).zip(without.latency_us(50.0)).map(|(with, without)| with / without * 100.0);
         let title = format!("Median latency with {what}, of that without filters, {text}");
         outcome.ranks.push(lower(format!("latency_filters_{size}_{number}_percent"), title, "%", latency));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fake, cell, params, pattern, rank, rows, size};
-use drophammer_methods::{Method, TestError, find};
+use drophammer_methods::{METHODS, Method, TestError, find};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
@@ -233,6 +233,13 @@ fn latency_goes_on_at_the_other_loads() {
     end.unwrap();
     assert_eq!(rows(&outcome).len(), 3);
     assert!(noted(&outcome, "50 % left out") && outcome.ranks.is_empty());
+}
+
+/// Their trials are void at less waiting of the DUT than those of others, so the list is stated here once more.
+#[test]
+fn these_tests_measure_latency() {
+    let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
+    assert_eq!(names, ["latency", "fixed_rate", "filters"]);
 }
 
 /// A stated load needs no throughput.

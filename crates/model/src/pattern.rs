@@ -27,7 +27,7 @@ impl FamilyMix {
     /// A mix with this share of IPv6 frames in per cent; `None` unless the share is above 0 and below 100 %.
     pub fn new(ipv6_percent: f64, ipv6_size: PacketSize) -> Option<FamilyMix> {
         let milli = (ipv6_percent * 1e3).round();
-        (milli >= 1.0 && milli < 100_000.0).then(|| FamilyMix { ipv6_milli_percent: milli as u32, ipv6_size })
+        (1.0..100_000.0).contains(&milli).then_some(FamilyMix { ipv6_milli_percent: milli as u32, ipv6_size })
     }
 
     /// Share of the frames of this family, in per cent.

@@ -12,10 +12,12 @@ pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
 mod episodes;
+pub mod error_frames;
 pub mod fib_convergence;
 pub mod fixed_rate;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
+pub mod idle_traffic;
 pub mod latency;
 pub mod link_failover;
 pub mod longest_match;
@@ -87,6 +89,8 @@ pub static METHODS: &[&dyn Method] = &[
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &fixed_rate::FixedRate,
+    &idle_traffic::IdleTraffic,
+    &error_frames::ErrorFrames,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

@@ -57,7 +57,7 @@ pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use faults::{
     BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
-    Reorder, Sag, WrongNextHop,
+    Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use filter::FilterRule;
 pub use interfaces::SubInterface;

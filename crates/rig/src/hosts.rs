@@ -3,13 +3,15 @@
 use crate::act::{Act, Acts};
 use crate::config::{Config, PortConfig};
 use crate::metrics::{SessionMetrics, SessionWatch};
+use crate::other::{Extra, Observation};
 use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
-use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, VlanNeighbour};
+use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, TestTraffic, VlanNeighbour};
 use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -28,6 +30,8 @@ struct Host {
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
     passed: Arc<Passed>,
+    /// What is no test traffic, while it is counted.
+    other: Option<Box<Observation>>,
 }
 
 /// Index of a BGP session among all of a rig.
@@ -86,7 +90,7 @@ impl Hosts {
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
             let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
-            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed }
+            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed, other: None }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         let watch = SessionWatch::new(sessions.len());
@@ -175,6 +179,20 @@ impl Hosts {
         })
     }
 
+    /// From `now` on counts what comes in and is no test frame of `test`, and sends `extra`, whose marks have this key.
+    pub fn observe(&mut self, now: Instant, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
+        let observations = Observation::of_ports(self.hosts.len(), now, test, key, extra);
+        for (host, observation) in self.hosts.iter_mut().zip(observations) {
+            host.other = Some(Box::new(observation));
+        }
+    }
+
+    /// Ends [`Hosts::observe`]: what there was until `now`.
+    pub fn observed(&mut self, now: Instant) -> OtherTraffic {
+        let observations = self.hosts.iter_mut().filter_map(|host| host.other.take().map(|other| *other));
+        Observation::conclude(observations.collect(), now)
+    }
+
     /// A frame for the host on `port`.
     pub fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) {
         self.hosts[port].receive(arrival);
@@ -231,7 +249,10 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { devices, queue, spare, .. } = self;
+        let Host { devices, queue, spare, other, .. } = self;
+        if let Some(other) = other {
+            other.take(arrival);
+        }
         devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
     }
 
@@ -307,7 +328,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { devices, queue, sent: left, spare, .. }) in hosts {
+    for (port, Host { devices, queue, sent: left, spare, other, .. }) in hosts {
         // What the port has no room for waits, and what comes after it: these frames are no load that is measured, and a lost segment
         // costs TCP a second.
         let mut full = false;
@@ -319,6 +340,10 @@ fn poll<'a>(
             }
             *left += 1;
             spare.push(frame);
+        }
+        if let Some(other) = other {
+            full |= !full && !other.send(now, &mut |frame| send(port, frame))?;
+            next = next.min(other.next().unwrap_or(next));
         }
         let mut sent = Ok(());
         devices.poll(now, QUOTA, &mut |frame| {

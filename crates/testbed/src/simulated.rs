@@ -12,7 +12,7 @@ use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, Misroute, NOBODY, OwnFrames, Reorder,
-    Route, Router, Sag, SubInterface, Truth, WrongNextHop,
+    Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -122,6 +122,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         delay: p.duration("delay").unwrap_or_default(),
         jitter: p.duration("jitter").unwrap_or_default(),
         seed,
+        icmp_errors_per_second: p.count("icmp_errors").map_or(100, |n| u32::try_from(n).unwrap_or(u32::MAX)),
         fib_limit: p.count("fib_limit").map(|n| n as usize),
         fib_limit_ipv4: p.count("fib_limit_ipv4").map(|n| n as usize),
         fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
@@ -231,9 +232,18 @@ fn faults(p: &Params) -> Faults {
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
+        forwards: wrong_frame(p),
+        icmp_twice_every: every("icmp_twice_every").unwrap_or(0),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         bgp: routing::faults(p),
     }
+}
+
+/// The wrong frames that a suite lets it forward.
+fn wrong_frame(p: &Params) -> Option<WrongFrame> {
+    let named = p.text("forwards_wrong")?;
+    let at = WrongFrame::NAMES.iter().position(|name| *name == named)?;
+    WrongFrame::ALL.get(at).copied()
 }
 
 /// The change that a suite names.

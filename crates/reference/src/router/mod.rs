@@ -10,7 +10,7 @@ mod routing;
 use crate::classes::{ClassCounters, Classes};
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
-use crate::faults::{Faults, LoadMeter};
+use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::interfaces::{self, ByTags, Interface};
@@ -67,12 +67,17 @@ pub struct Router {
 
 struct Port {
     mac: MacAddr,
+    /// Length of the longest frame with a packet that it takes, without FCS.
+    longest: usize,
     /// The link is down.
     down: bool,
     line: Line,
     parked: VecDeque<Parked>,
     counters: PortCounters,
 }
+
+/// Bytes of two VLAN tags, by which a frame may exceed the MTU.
+const TWO_TAGS: usize = 8;
 
 /// At most `limit` in each second of the clock.
 struct ErrorLimit {
@@ -114,6 +119,7 @@ impl Router {
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
+            longest: p.mtu as usize + ethernet::LEN + TWO_TAGS,
             down: false,
             line: Line::new(p.speed, p.egress_buffer),
             parked: VecDeque::new(),
@@ -299,6 +305,18 @@ impl Router {
             self.truth.ignored += 1;
             return false;
         };
+        if frame.len() < ethernet::MIN_WITHOUT_FCS && !self.lets_pass(WrongFrame::Runt) {
+            self.truth.runts += 1;
+            return self.refuse(port);
+        }
+        let ingress = &mut self.ports[port];
+        if frame.len() > ingress.longest
+            && matches!(header.ethertype, ethertype::IPV4 | ethertype::IPV6)
+            && self.faults.forwards != Some(WrongFrame::Giant)
+        {
+            self.truth.giants += 1;
+            return self.refuse(port);
+        }
         let group = header.destination.is_group();
         if group {
             ingress.counters.in_group += 1;
@@ -317,6 +335,20 @@ impl Router {
             }
             _ => self.take_tagged(now, port, header.source, group, frame),
         }
+    }
+
+    /// Is it a fault of this device to forward such frames?
+    #[inline(always)]
+    pub(super) fn lets_pass(&self, wrong: WrongFrame) -> bool {
+        self.faults.forwards == Some(wrong)
+    }
+
+    /// A frame that is none.
+    #[cold]
+    fn refuse(&mut self, port: usize) -> bool {
+        self.ports[port].counters.in_errors += 1;
+        self.truth.ignored += 1;
+        false
     }
 
     /// Does what is due until `now` and gives every frame that departs until then to `out`, in order of departure.

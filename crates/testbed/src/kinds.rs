@@ -137,6 +137,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "frames per second that it forwards from then on",
         ),
         ParamSpec::optional("own_frames", ParamKind::Duration, "an LLDP frame out of the first port at this interval"),
+        ParamSpec::new("no_icmp", ParamKind::Flag, "false", "false", "sends no ICMP errors"),
         ParamSpec::new("icmp_errors", ParamKind::Count, "100", "100", "ICMP errors that it sends per second at most"),
         ParamSpec::optional(
             "forwards_wrong",

@@ -122,7 +122,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         delay: p.duration("delay").unwrap_or_default(),
         jitter: p.duration("jitter").unwrap_or_default(),
         seed,
-        icmp_errors_per_second: p.count("icmp_errors").map_or(100, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+        icmp_errors_per_second: icmp_errors(p),
         fib_limit: p.count("fib_limit").map(|n| n as usize),
         fib_limit_ipv4: p.count("fib_limit_ipv4").map(|n| n as usize),
         fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
@@ -236,6 +236,15 @@ fn faults(p: &Params) -> Faults {
         icmp_twice_every: every("icmp_twice_every").unwrap_or(0),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         bgp: routing::faults(p),
+    }
+}
+
+/// ICMP errors that it sends per second.
+fn icmp_errors(p: &Params) -> u32 {
+    match p.count("icmp_errors") {
+        _ if p.flag("no_icmp") == Some(true) => 0,
+        Some(n) => u32::try_from(n).unwrap_or(u32::MAX),
+        None => Config::default().icmp_errors_per_second,
     }
 }
 

@@ -25,7 +25,7 @@ const IPV4: [&str; 9] = [
 ];
 
 /// The same of the row `IpExt` of `/proc/net/netstat`: what was wrong with packets.
-const IPV4_MORE: [&str; 2] = ["InTruncatedPkts", "InCsumErrors"];
+const IPV4_MORE: [&str; 3] = ["InTruncatedPkts", "InCsumErrors", "InNoRoutes"];
 
 /// The same of `/proc/net/snmp6`, without their prefix `Ip6`.
 const IPV6: [&str; 11] = [
@@ -348,7 +348,9 @@ mod tests {
     #[test]
     fn tables_of_proc() {
         let table = "Ip: Forwarding InReceives InHdrErrors\nIp: 1 500 3\nIcmp: InMsgs\nIcmp: 9\n";
-        assert_eq!(snmp(table).get("InHdrErrors"), Some(&3));
+        assert_eq!(snmp(table, "Ip: ").get("InHdrErrors"), Some(&3));
+        let more = "TcpExt: A\nTcpExt: 1\nIpExt: InNoRoutes InTruncatedPkts\nIpExt: 0 7\n";
+        assert_eq!(snmp(more, "IpExt: ").get("InTruncatedPkts"), Some(&7));
         assert_eq!(snmp6("Ip6InReceives  12\nIp6InHdrErrors  4\n").get("Ip6InHdrErrors"), Some(&4));
         let row = |n: &str, cpu: &str| format!("{n} 0000000a 00000001 0 0 0 0 0 0 0 0 0 {cpu} 0 0\n");
         let text = row("000000ff", "00000000") + &row("00000010", "00000002");

@@ -104,6 +104,9 @@ const fn v6(name: &'static str, fault: Fault, expected: Action, source: &'static
 }
 
 const SILENT: Action = Action::Drop(Answer::Silence);
+/// It may say which field is wrong: RFC 1812 section 5.2.2 allows that where lengths alone are wrong, and wants it where the packet was
+/// cut off.
+const PARAMETER_PROBLEM: Action = Action::Drop(Answer::May(&[12]));
 const UNREACHABLE: Action = Action::Drop(Answer::May(&[3]));
 const HEADER: &str = "RFC 1812 section 5.2.2";
 const MARTIAN: &str = "RFC 1812 section 5.3.7";
@@ -117,24 +120,23 @@ pub(super) static KINDS: &[Kind] = &[
     v4("giant", Fault::Giant, SILENT, "RFC 2889 section 5.9"),
     v4("header checksum", Fault::Checksum, SILENT, HEADER),
     v4("version 6", Fault::Ipv4(|ip| ip.version = Some(Bits::new(6).into())), SILENT, HEADER),
-    v4("header length 16", Fault::Ipv4(|ip| ip.header_length = Some(Bits::new(4).into())), SILENT, HEADER),
+    v4("header length 16", Fault::Ipv4(|ip| ip.header_length = Some(Bits::new(4).into())), PARAMETER_PROBLEM, HEADER),
     v4(
         "header longer than the packet",
         Fault::Ipv4(|ip| {
             ip.header_length = Some(Bits::new(15).into());
             ip.total_length = Some(40.into());
         }),
-        SILENT,
+        PARAMETER_PROBLEM,
         HEADER,
     ),
-    // The router should answer with a parameter problem, which few do.
     v4(
         "total length beyond the frame",
         Fault::Ipv4(|ip| ip.total_length = Some(1_000.into())),
-        Action::Drop(Answer::May(&[12])),
+        PARAMETER_PROBLEM,
         HEADER,
     ),
-    v4("total length below the header", Fault::Ipv4(|ip| ip.total_length = Some(16.into())), SILENT, HEADER),
+    v4("total length below the header", Fault::Ipv4(|ip| ip.total_length = Some(16.into())), PARAMETER_PROBLEM, HEADER),
     v4("TTL 1", Fault::Ipv4(|ip| ip.ttl = 1.into()), Action::Drop(Answer::Must(11, 0)), "RFC 1812 section 5.3.1"),
     v4("TTL 0", Fault::Ipv4(|ip| ip.ttl = 0.into()), Action::Drop(Answer::Must(11, 0)), "RFC 1812 section 5.3.1"),
     v4("loose source route", Fault::Ipv4(|ip| ip.options = source_route(131)), UNREACHABLE, "RFC 7126 section 4.3"),
@@ -153,8 +155,8 @@ pub(super) static KINDS: &[Kind] = &[
     v6(
         "payload length beyond the frame",
         Fault::Ipv6(|ip| ip.payload_length = Some(1_000.into())),
-        SILENT,
-        "RFC 8200 section 3",
+        Action::Drop(Answer::May(&[4])),
+        "RFC 8200 section 3, RFC 4443 section 3.4",
     ),
     v6("hop limit 1", Fault::Ipv6(|ip| ip.hop_limit = 1.into()), Action::Drop(Answer::Must(3, 0)), HOP_LIMIT),
     v6("hop limit 0", Fault::Ipv6(|ip| ip.hop_limit = 0.into()), Action::Drop(Answer::Must(3, 0)), HOP_LIMIT),

@@ -44,6 +44,7 @@ cases![
     four_ports,
     drops,
     copies_and_strays,
+    wrong_frames,
     order,
     times,
     routes_dual_stack,

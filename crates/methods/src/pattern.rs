@@ -24,9 +24,10 @@ pub const RETREAT: f64 = 0.9;
 /// How often it may go down before the tester is given up.
 pub const RETREATS: u32 = 6;
 
-/// Was a trial that was invalid for these reasons invalid because of its load? A busy host says nothing about the load.
+/// Was a trial that was invalid for these reasons invalid because of its load? A busy host says nothing about the load: what else went
+/// wrong beside it may be its doing.
 pub fn load_was_too_high(reasons: &[String]) -> bool {
-    reasons.iter().any(|reason| !reason.starts_with(HOST_BUSY))
+    !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
 /// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Each family has a

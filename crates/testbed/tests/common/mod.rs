@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub mod program;
+
 use drophammer_methods::METHODS;
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::{Cell, Outcome, Row};

@@ -83,6 +83,8 @@ const TABLE: TableSpec<ErrorRow> = TableSpec::new("error_frames", "Error frames"
 const AS_WANTED: &str = "as wanted";
 /// The same on a kind that was not sent.
 const NOT_SENT: &str = "not sent";
+/// The same on a kind of which no trial was valid.
+const NOT_MEASURED: &str = "not measured";
 /// Size of the good frames.
 const GOOD_SIZE: u16 = 128;
 /// Port that sends, and the other one.
@@ -210,7 +212,7 @@ impl Method for ErrorFrames {
             note(outcome, format!("{} good frames were lost without any wrong ones beside them.", alone.lost()));
         }
         bed.settle(PAUSE.get(params))?;
-        let (mut wrong, mut sent) = (0u32, 0u32);
+        let (mut wrong, mut sent, mut unfit) = (0u32, 0u32, Vec::new());
         for (place, kind) in kinds.into_iter().enumerate() {
             bed.progress(&format!("error frames: {}", kind.name), place as u32 + 1, steps);
             if let Some(why) = impossible(bed, kind, own.ports[FROM].mtu) {
@@ -218,7 +220,17 @@ impl Method for ErrorFrames {
                 continue;
             }
             let spec = own.trial(&format!("{} with {}", own.frames, kind.name))?;
-            let (result, other) = bed.trial_beside(&spec, &own.wrong(kind, place))?;
+            let (result, other) = match bed.trial_beside(&spec, &own.wrong(kind, place)) {
+                Err(TestError::Unfit(why)) => {
+                    let why = why.join("; ");
+                    TABLE.add(outcome, row(kind, None, format!("{NOT_MEASURED}: the tester was unfit")), [], []);
+                    note(outcome, format!("{} not measured, the tester was unfit: {why}.", kind.name));
+                    outcome.deviations.push(format!("{} not measured, the tester was unfit", kind.name));
+                    unfit.push(why);
+                    continue;
+                }
+                other => other?,
+            };
             let tally = Tally::of(&other.extra);
             let mut faults = tally.faults(kind);
             if result.lost() > alone.lost() {
@@ -244,7 +256,11 @@ impl Method for ErrorFrames {
             bed.settle(PAUSE.get(params))?;
         }
         note_uncounted(outcome);
-        let figure = (sent > 0).then_some(f64::from(wrong));
+        if sent == 0 && !unfit.is_empty() {
+            return Err(TestError::Unfit(unfit));
+        }
+        // Of fewer kinds than could be sent it would be another figure.
+        let figure = (sent > 0 && unfit.is_empty()).then_some(f64::from(wrong));
         let title = "Kinds of wrong frames handled otherwise than the RFCs want";
         note(outcome, format!("{sent} kinds were sent."));
         outcome.ranks.push(lower_by_difference("error_kinds_wrong", title, "kinds", figure, 1.0));

@@ -123,8 +123,9 @@ pub(super) static KINDS: &[Kind] = &[
     v4("header length 16", Fault::Ipv4(|ip| ip.header_length = Some(Bits::new(4).into())), PARAMETER_PROBLEM, HEADER),
     v4(
         "header longer than the packet",
+        // With options, so that the checksum is right and the length alone is wrong.
         Fault::Ipv4(|ip| {
-            ip.header_length = Some(Bits::new(15).into());
+            ip.options = Octets(vec![0; 40]);
             ip.total_length = Some(40.into());
         }),
         PARAMETER_PROBLEM,

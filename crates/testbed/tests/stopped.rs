@@ -159,8 +159,13 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
             bed.begin_test("throughput", bed.left);
             bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
             let size = "64".parse().map_err(|e| format!("{e:?}"))?;
-            let pattern =
-                Pattern { size, families: families.to_vec(), direction: Direction::Unidirectional, drain_s: 0.3 };
+            let pattern = Pattern {
+                size,
+                families: families.to_vec(),
+                mix: None,
+                direction: Direction::Unidirectional,
+                drain_s: 0.3,
+            };
             let load = Load::Constant { rate_pps: case.rate_pps };
             let spec = pattern.trial(bed.ports(), case.name.into(), load, SECONDS).map_err(|e| e.to_string())?;
             // A trial that others spoil is told by its record.

@@ -187,5 +187,5 @@ pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<
 /// The pattern of this size in IPv4, the first port of each pair sending.
 pub fn one_way(size: &str) -> PatternKey {
     let direction = Direction::Unidirectional;
-    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], direction }
+    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], mix: None, direction }
 }

@@ -121,6 +121,7 @@ impl Bed {
             size: PacketSize::Fixed(FrameSize::Frame(GOOD_SIZE)),
             families: FAMILIES.get(params),
             direction: Direction::Unidirectional,
+            mix: None,
             drain_s: DRAIN.seconds(params),
         };
         let found = Bed {

@@ -24,8 +24,11 @@ const IPV4: [&str; 9] = [
     "FragFails",
 ];
 
+/// The same of the row `IpExt` of `/proc/net/netstat`: what was wrong with packets.
+const IPV4_MORE: [&str; 3] = ["InTruncatedPkts", "InCsumErrors", "InNoRoutes"];
+
 /// The same of `/proc/net/snmp6`, without their prefix `Ip6`.
-const IPV6: [&str; 9] = [
+const IPV6: [&str; 11] = [
     "InReceives",
     "InHdrErrors",
     "InAddrErrors",
@@ -35,6 +38,8 @@ const IPV6: [&str; 9] = [
     "OutDiscards",
     "InNoRoutes",
     "InTooBigErrors",
+    "InTruncatedPkts",
+    "InUnknownProtos",
 ];
 
 /// Ticks per second of `/proc`.
@@ -234,7 +239,9 @@ pub(crate) fn own_ip() -> Result<BTreeMap<String, u64>, LabError> {
     let read = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
     let (four, six) = (read("snmp"), read("snmp6"));
     let mut into = BTreeMap::new();
-    let four = snmp(&four.map_err(LabError::io("cannot read /proc/net/snmp"))?);
+    let four = snmp(&four.map_err(LabError::io("cannot read /proc/net/snmp"))?, "Ip: ");
+    let more = snmp(&read("netstat").unwrap_or_default(), "IpExt: ");
+    into.extend(IPV4_MORE.iter().filter_map(|n| Some((format!("ip.{n}"), *more.get(*n)?))));
     into.extend(IPV4.iter().filter_map(|n| Some((format!("ip.{n}"), *four.get(*n)?))));
     // Without IPv6 in the kernel there is no such file, and nothing to count.
     let six = snmp6(&six.unwrap_or_default());
@@ -242,9 +249,9 @@ pub(crate) fn own_ip() -> Result<BTreeMap<String, u64>, LabError> {
     Ok(into)
 }
 
-/// The `Ip:` rows of `/proc/net/snmp`: names, then values.
-fn snmp(text: &str) -> BTreeMap<String, u64> {
-    let mut rows = text.lines().filter_map(|l| l.strip_prefix("Ip: "));
+/// The rows with this prefix of `/proc/net/snmp` or `/proc/net/netstat`: names, then values.
+fn snmp(text: &str, prefix: &str) -> BTreeMap<String, u64> {
+    let mut rows = text.lines().filter_map(|l| l.strip_prefix(prefix));
     let (names, values) = (rows.next().unwrap_or_default(), rows.next().unwrap_or_default());
     let values = values.split_whitespace().map(str::parse);
     names.split_whitespace().zip(values).filter_map(|(n, v)| Some((n.to_owned(), v.ok()?))).collect()
@@ -341,7 +348,9 @@ mod tests {
     #[test]
     fn tables_of_proc() {
         let table = "Ip: Forwarding InReceives InHdrErrors\nIp: 1 500 3\nIcmp: InMsgs\nIcmp: 9\n";
-        assert_eq!(snmp(table).get("InHdrErrors"), Some(&3));
+        assert_eq!(snmp(table, "Ip: ").get("InHdrErrors"), Some(&3));
+        let more = "TcpExt: A\nTcpExt: 1\nIpExt: InNoRoutes InTruncatedPkts\nIpExt: 0 7\n";
+        assert_eq!(snmp(more, "IpExt: ").get("InTruncatedPkts"), Some(&7));
         assert_eq!(snmp6("Ip6InReceives  12\nIp6InHdrErrors  4\n").get("Ip6InHdrErrors"), Some(&4));
         let row = |n: &str, cpu: &str| format!("{n} 0000000a 00000001 0 0 0 0 0 0 0 0 0 {cpu} 0 0\n");
         let text = row("000000ff", "00000000") + &row("00000010", "00000002");

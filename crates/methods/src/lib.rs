@@ -12,12 +12,14 @@ pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
 mod episodes;
+pub mod error_frames;
 pub mod fib_convergence;
 pub mod filter_lists;
 pub mod filters;
 pub mod fixed_rate;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
+pub mod idle_traffic;
 pub mod latency;
 pub mod link_failover;
 pub mod longest_match;
@@ -101,6 +103,8 @@ pub static METHODS: &[&dyn Method] = &[
     &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
     &filters::Filters,
+    &idle_traffic::IdleTraffic,
+    &error_frames::ErrorFrames,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

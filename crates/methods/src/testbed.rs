@@ -2,11 +2,12 @@
 
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::Medium;
+use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::filter::FilterList;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
-use drophammer_model::trial::{Family, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, PortIndex, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -87,6 +88,35 @@ pub trait Testbed {
             return Ok(());
         }
         Err(TestError::NotApplicable("this testbed has no DUT that takes filters".into()))
+    }
+
+    /// The same, with frames that are sent beside the flows; says with the result what became of them, and what else came in that
+    /// is no test frame, until the drain time after the trial is over.
+    ///
+    /// # Errors
+    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] for frames that cannot be made, or larger than
+    /// [`Testbed::largest_frame`], and where the testbed cannot do that.
+    fn trial_beside(
+        &mut self,
+        spec: &TrialSpec,
+        extra: &[ExtraFrame],
+    ) -> Result<(TrialResult, OtherTraffic), TestError> {
+        let _ = (spec, extra);
+        Err(TestError::NotApplicable("this testbed sends test frames only".into()))
+    }
+
+    /// Counts for `time` what comes in; no test frame is sent meanwhile, and the emulated devices answer as always.
+    ///
+    /// # Errors
+    /// As for [`Testbed::settle`], a port that failed; [`TestError::NotApplicable`] where the testbed cannot do that.
+    fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
+        let _ = time;
+        Err(TestError::NotApplicable("this testbed sees test frames only".into()))
+    }
+
+    /// Bytes of the largest frame, FCS included, that a port can send; 0 for a port that there is not.
+    fn largest_frame(&mut self, port: PortIndex) -> usize {
+        self.ports().get(port).map_or(0, |port| port.mtu as usize + 18)
     }
 
     /// Lets the DUT restabilise (RFC 2544 section 23 e).

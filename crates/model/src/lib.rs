@@ -5,6 +5,7 @@
 //! Units live in the types ([`FrameRate`], [`Bandwidth`], [`std::time::Duration`]) and, in serialised fields, in the
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 
+pub mod beside;
 pub mod capabilities;
 pub mod doubt;
 pub mod environment;

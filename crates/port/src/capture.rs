@@ -367,6 +367,10 @@ where
         self.port.has_carrier()
     }
 
+    fn largest_frame(&self) -> usize {
+        self.port.largest_frame()
+    }
+
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         self.port.kernel_generator()
     }

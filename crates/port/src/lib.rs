@@ -246,6 +246,11 @@ pub trait Port {
         Ok(true)
     }
 
+    /// Bytes of the largest frame, without FCS, that it can send: what its MTU allows, unless it says otherwise.
+    fn largest_frame(&self) -> usize {
+        self.info().mtu as usize + drophammer_wire::ethernet::LEN
+    }
+
     /// What makes frames in the kernel for this port, where it has that.
     fn kernel_generator(&mut self) -> Option<&mut dyn KernelGenerator> {
         None

@@ -251,6 +251,11 @@ impl Port for SimulatedPort {
         Ok(PortCounters::default())
     }
 
+    /// A line of virtual time knows no MTU.
+    fn largest_frame(&self) -> usize {
+        self.slots.slot_size()
+    }
+
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         let mut world = self.world.borrow_mut();
         let now = world.now;

@@ -51,6 +51,10 @@ pub struct Faults {
     pub filter_leak_every: u64,
     /// Drop every n-th frame that its filter permits.
     pub filter_deny_every: u64,
+    /// Forward what it must drop. It is no test frame to the other faults unless its contents are.
+    pub forwards: Option<WrongFrame>,
+    /// Send every n-th ICMP error twice.
+    pub icmp_twice_every: u64,
     /// Added to what the counters for unicast frames in and out of each port tell.
     pub counter_error: i64,
     /// What it does wrong with routes.
@@ -77,6 +81,8 @@ impl Faults {
             own_frames: _,
             filter_leak_every: _,
             filter_deny_every: _,
+            forwards: _,
+            icmp_twice_every: _,
             counter_error: _,
             bgp: _,
         } = self;
@@ -131,6 +137,39 @@ pub struct BgpFaults {
     pub malformed_after: u64,
     /// Send no KEEPALIVEs on sessions that are established.
     pub hold_silence: bool,
+}
+
+/// A kind of wrong frame that a router must drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WrongFrame {
+    /// Frames below 64 bytes.
+    Runt,
+    /// Frames beyond the MTU.
+    Giant,
+    /// IPv4 packets with a wrong header checksum; it stays as wrong.
+    Checksum,
+    /// Packets with a TTL or hop limit of 1 or 0; it is counted down and wraps.
+    Ttl,
+    /// IPv4 packets with a source route. They go to their present destination.
+    SourceRoute,
+    /// IPv4 packets from an address that nobody has.
+    Martian,
+}
+
+impl WrongFrame {
+    /// Names, as in a suite.
+    pub const NAMES: &'static [&'static str] = &["runt", "giant", "checksum", "ttl", "source_route", "martian"];
+
+    /// Those of [`WrongFrame::NAMES`], in their order.
+    pub const ALL: &'static [WrongFrame] = &[
+        WrongFrame::Runt,
+        WrongFrame::Giant,
+        WrongFrame::Checksum,
+        WrongFrame::Ttl,
+        WrongFrame::SourceRoute,
+        WrongFrame::Martian,
+    ];
 }
 
 /// Inverts bits of one payload byte.

@@ -60,7 +60,7 @@ pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, Ri
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
     BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
-    Reorder, Sag, WrongNextHop,
+    Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;

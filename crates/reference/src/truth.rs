@@ -16,6 +16,12 @@ pub struct Truth {
     pub ignored: u64,
     /// Of the ignored: with VLAN tags that no sub-interface of the port has.
     pub unknown_vlan: u64,
+    /// Of the ignored: below 64 bytes, with FCS.
+    pub runts: u64,
+    /// Of the ignored: packets beyond the MTU of their port.
+    pub giants: u64,
+    /// Of the ignored: IPv4 packets from or to addresses that no router forwards (RFC 1812 section 5.3.7).
+    pub martians: u64,
     /// Of these: to be forwarded.
     pub transit: u64,
     /// Transit frames that have departed, copies and misrouted ones included.
@@ -54,6 +60,8 @@ pub struct Truth {
     pub fib: FibTruth,
     /// ICMP errors sent.
     pub icmp_errors: u64,
+    /// ICMP errors sent once more; see [`crate::Faults::icmp_twice_every`].
+    pub icmp_repeated: u64,
     /// ICMP errors that the rate limit held back.
     pub icmp_suppressed: u64,
     /// Echo replies sent.
@@ -77,6 +85,8 @@ pub struct Drops {
     pub malformed: u64,
     /// Wrong IPv4 header checksum.
     pub checksum: u64,
+    /// A source route among the options of IPv4 (RFC 7126 section 4.3).
+    pub source_route: u64,
     /// Denied by the filter; see [`crate::Config::filter`].
     pub filtered: u64,
     /// TTL or hop limit used up.
@@ -117,7 +127,7 @@ impl Drops {
         let Drops { malformed, checksum, filtered, ttl, no_route, no_label, mtu, unresolved, .. } = *self;
         let Drops { fib_full, buffer, egress, .. } = *self;
         let errors = malformed + checksum + filtered + ttl + no_route + no_label + mtu + unresolved;
-        errors + fib_full + buffer + egress + self.link_down + self.faults()
+        errors + self.source_route + fib_full + buffer + egress + self.link_down + self.faults()
     }
 
     /// Those that are faults.

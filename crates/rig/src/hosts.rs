@@ -3,13 +3,15 @@
 use crate::act::{Act, Acts};
 use crate::config::{Config, PortConfig};
 use crate::metrics::{SessionMetrics, SessionWatch};
+use crate::other::{Extra, Observation};
 use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
-use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, VlanNeighbour};
+use drophammer_traffic::{Control, Layout, Neighbour, SendFrame, TestTraffic, VlanNeighbour};
 use drophammer_wire::MacAddr;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -28,6 +30,8 @@ struct Host {
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
     passed: Arc<Passed>,
+    /// What is no test traffic, while it is counted.
+    other: Option<Box<Observation>>,
 }
 
 /// Index of a BGP session among all of a rig.
@@ -86,7 +90,7 @@ impl Hosts {
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
             let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
-            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed }
+            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed, other: None }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         let watch = SessionWatch::new(sessions.len());
@@ -175,6 +179,20 @@ impl Hosts {
         })
     }
 
+    /// From `now` on counts what comes in and is no test frame of `test`, and sends `extra`, whose marks have this key.
+    pub fn observe(&mut self, now: Instant, test: &TestTraffic, key: u64, extra: Vec<Extra>) {
+        let observations = Observation::of_ports(self.hosts.len(), now, test, key, extra);
+        for (host, observation) in self.hosts.iter_mut().zip(observations) {
+            host.other = Some(Box::new(observation));
+        }
+    }
+
+    /// Ends [`Hosts::observe`]: what there was until `now`.
+    pub fn observed(&mut self, now: Instant) -> OtherTraffic {
+        let observations = self.hosts.iter_mut().filter_map(|host| host.other.take().map(|other| *other));
+        Observation::conclude(observations.collect(), now)
+    }
+
     /// A frame for the host on `port`.
     pub fn receive(&mut self, port: PortIndex, arrival: Arrival<'_>) {
         self.hosts[port].receive(arrival);
@@ -231,7 +249,10 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { devices, queue, spare, .. } = self;
+        let Host { devices, queue, spare, other, .. } = self;
+        if let Some(other) = other {
+            other.take(arrival);
+        }
         devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
     }
 
@@ -307,7 +328,7 @@ fn poll<'a>(
     send: &mut SendFrame<'_>,
 ) -> Result<Instant, PortError> {
     let mut next = now + IDLE;
-    for (port, Host { devices, queue, sent: left, spare, .. }) in hosts {
+    for (port, Host { devices, queue, sent: left, spare, other, .. }) in hosts {
         // What the port has no room for waits, and what comes after it: these frames are no load that is measured, and a lost segment
         // costs TCP a second.
         let mut full = false;
@@ -319,6 +340,10 @@ fn poll<'a>(
             }
             *left += 1;
             spare.push(frame);
+        }
+        if let Some(other) = other {
+            full |= !full && !other.send(now, &mut |frame| send(port, frame))?;
+            next = next.min(other.next().unwrap_or(next));
         }
         let mut sent = Ok(());
         devices.poll(now, QUOTA, &mut |frame| {
@@ -412,81 +437,4 @@ impl<S: Fn() -> bool> Control for HostControl<'_, S> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::host_mac;
-    use drophammer_emulation::device::Address;
-    use std::net::Ipv4Addr;
-
-    #[test]
-    fn a_lane_passes_what_is_for_the_devices_of_another() {
-        let port = |i: usize| {
-            let mut port = PortConfig::new(host_mac(1, i), 1500);
-            let ends = [[198, 18, 1, 1], [198, 18, 1, 2]].map(Ipv4Addr::from);
-            port.devices[0].ipv4 = Some(Address { address: ends[i], prefix_len: 24, gateway: ends[i ^ 1] });
-            port
-        };
-        let mut all = Hosts::new(&Config { seed: 1, ports: vec![port(0), port(1)] });
-        let mut asked = Vec::new();
-        all.poll(Instant(1), &mut |_, frame| {
-            asked.push(frame.to_vec());
-            Ok(true)
-        })
-        .unwrap();
-        assert_eq!(asked.len(), 2, "each host asks for the other");
-        // What port 1 asks arrives at the second queue of port 0, which is another lane's.
-        let layout = Layout::queues(&[2, 1], 2);
-        let mut lanes: Vec<_> = all
-            .by_lane(&layout)
-            .into_iter()
-            .map(|hosts| HostControl { hosts, acts: &[], links: Vec::new(), stopped: || false })
-            .collect();
-        let poll = |lane: usize, now: u64, lanes: &mut Vec<HostControl<'_, _>>| {
-            let mut answers = Vec::new();
-            let next = Control::poll(&mut lanes[lane], Instant(now), &mut |port, frame| {
-                answers.push((port, frame[20..22].to_vec()));
-                Ok(true)
-            });
-            (answers, next.unwrap())
-        };
-        Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(2) }).unwrap();
-        let (answers, _) = poll(1, 3, &mut lanes);
-        assert_eq!(answers, []);
-        let (answers, next) = poll(0, 4, &mut lanes);
-        assert_eq!(answers, [(0, vec![0, 2])], "an ARP reply");
-        assert!(next <= Instant(4) + PASSED, "there may be more soon");
-        assert_eq!(poll(0, 5, &mut lanes).0, []);
-        // What is passed and not taken in time is taken at the end.
-        Control::receive(&mut lanes[1], 0, Arrival { frame: &asked[1], at: Instant(6) }).unwrap();
-        drop(lanes);
-        all.take_passed();
-        let mut left = 0;
-        all.poll(Instant(7), &mut |_, _| {
-            left += 1;
-            Ok(true)
-        })
-        .unwrap();
-        assert_eq!(left, 1);
-    }
-
-    #[test]
-    fn what_a_full_port_refuses_waits_for_room() {
-        let mut port = PortConfig::new(host_mac(1, 0), 1500);
-        let (address, gateway) = ([198, 18, 1, 2].into(), [198, 18, 1, 1].into());
-        port.devices[0].ipv4 = Some(Address { address, prefix_len: 24, gateway });
-        let mut hosts = Hosts::new(&Config { seed: 1, ports: vec![port] });
-        let mut poll = |now: u64, room: bool| {
-            let mut offered = Vec::new();
-            let next = hosts.poll(Instant(now), &mut |_, frame| {
-                offered.push(frame.to_vec());
-                Ok(room)
-            });
-            (offered, next.unwrap())
-        };
-        let (asked, next) = poll(1, false);
-        assert_eq!((asked.len(), next), (1, Instant(1) + FULL), "who has the gateway's address?");
-        assert_eq!(poll(next.0, false).0, asked);
-        assert_eq!(poll(next.0 + 1, true).0, asked);
-        assert!(poll(next.0 + 2, true).0.is_empty());
-    }
-}
+mod tests;

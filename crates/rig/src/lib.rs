@@ -5,13 +5,16 @@
 
 mod act;
 mod config;
+mod extra;
 mod hosts;
 mod keys;
 mod metrics;
 mod open;
+mod other;
 mod passed;
 mod ports;
 mod processors;
+mod protocols;
 mod rig;
 mod serving;
 mod tasks;
@@ -28,6 +31,7 @@ pub use hosts::{HostControl, Hosts, LaneHosts, RouterPlace, SessionIndex, Unreso
 pub use keys::TrialKeys;
 pub use metrics::{Metrics, SessionMetrics, SessionWatch};
 pub use open::open;
+pub use other::{Extra, MARK, identification, mark};
 pub use ports::Ports;
 pub use processors::{Times, own_times};
 pub use rig::{Action, Event, Rig, RigError, Select};

@@ -1,5 +1,6 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
+use crate::extra::{self, Compiled};
 use crate::host::HostWatch;
 use crate::learning::learning;
 use crate::observer::{Observer, Progress};
@@ -8,12 +9,14 @@ use crate::validity::{self, Tolerance};
 use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
+use drophammer_model::beside::OtherTraffic;
 use drophammer_model::filter::FilterList;
 use drophammer_model::record::{FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
+use drophammer_traffic::TestTraffic;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -83,6 +86,12 @@ pub struct Bench<'a> {
     filtered: bool,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
+    /// Frames to be sent beside the trials that follow.
+    pub(crate) extra: Option<Vec<Compiled>>,
+    /// Key of their marks.
+    pub(crate) extra_key: u64,
+    /// What came in beside the last trial with such frames.
+    pub(crate) other: OtherTraffic,
 }
 
 impl<'a> Bench<'a> {
@@ -110,7 +119,10 @@ impl<'a> Bench<'a> {
         let tolerance = session.tolerance;
         let (dut, test, ports) = (dut.to_owned(), String::new(), ports.to_vec());
         let host = HostWatch::new(&rig, device.processor());
-        Bench { dut, test, rig, device, views, host, ports, tolerance, filtered: false, session, observer }
+        let extra_key = extra::key(session.seed);
+        let other = OtherTraffic::default();
+        let extra = None;
+        Bench { dut, test, rig, device, views, host, ports, tolerance, filtered: false, session, observer, extra, extra_key, other }
     }
 
     /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards `families` between those of
@@ -235,6 +247,22 @@ impl<'a> Bench<'a> {
         served.map_err(Failure::Port)
     }
 
+    /// Counts for `time` what comes in and is no test frame.
+    pub(crate) fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
+        self.serve(Duration::ZERO)?;
+        self.begin_observation(Vec::new());
+        let served = self.serve(time);
+        let now = self.rig.now();
+        let seen = self.rig.hosts.observed(now);
+        served?;
+        Ok(seen)
+    }
+
+    fn begin_observation(&mut self, extra: Vec<drophammer_rig::Extra>) {
+        let (now, test) = (self.rig.now(), TestTraffic::of_run(self.session.seed));
+        self.rig.hosts.observe(now, &test, self.extra_key, extra);
+    }
+
     /// Attempt number `attempt` at a trial, judged and stored; at event i the devices do what `acts[i]` says. Says with the
     /// result whether a port failed.
     pub(crate) fn attempt(
@@ -259,8 +287,22 @@ impl<'a> Bench<'a> {
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
         let start = self.rig.now();
         let host = self.host.begin(&self.rig, &mut *self.device);
+        if let Some(extra) = &self.extra {
+            let extra = extra.iter().map(|frame| frame.at(start)).collect();
+            self.begin_observation(extra);
+        }
         let observer: &dyn Observer = self.observer;
-        let outcome = self.rig.finish(&|| observer.stopped());
+        let mut outcome = self.rig.finish(&|| observer.stopped());
+        if self.extra.is_some() {
+            // An answer to the last of them is under way; the trial ended when its test frames were back.
+            let late = if outcome.is_ok() { self.serve(Duration::from_secs_f64(spec.drain_s)) } else { Ok(()) };
+            let now = self.rig.now();
+            self.other = self.rig.hosts.observed(now);
+            match late {
+                Err(Failure::Port(e)) => outcome = Err(RigError::Port(e)),
+                other => other?,
+            }
+        }
         let mut result = match outcome {
             Ok(result) => result,
             Err(e) => {

@@ -5,6 +5,7 @@ use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Suite};
 use drophammer_model::traffic::Deviation;
+use drophammer_reference::WrongFrame;
 
 /// Name of the reference kind.
 pub const REFERENCE: &str = "reference";
@@ -146,6 +147,14 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "frames per second that it forwards from then on",
         ),
         ParamSpec::optional("own_frames", ParamKind::Duration, "an LLDP frame out of the first port at this interval"),
+        ParamSpec::new("no_icmp", ParamKind::Flag, "false", "false", "sends no ICMP errors"),
+        ParamSpec::new("icmp_errors", ParamKind::Count, "100", "100", "ICMP errors that it sends per second at most"),
+        ParamSpec::optional(
+            "forwards_wrong",
+            ParamKind::Choice(WrongFrame::NAMES),
+            "forwards wrong frames of this kind, which it must drop",
+        ),
+        ParamSpec::optional("icmp_twice_every", ParamKind::Count, "sends every n-th ICMP error twice"),
         ParamSpec::optional("counter_error", ParamKind::Count, "its unicast counters are this many frames too high"),
         ParamSpec::optional(
             "blackhole_every",

@@ -7,6 +7,7 @@ pub mod bench;
 pub mod config;
 pub mod deviations;
 pub mod device;
+mod extra;
 mod host;
 pub mod kinds;
 mod learning;

@@ -1,17 +1,19 @@
 //! What a test has: a bench, the emulated routers, and what is known beforehand.
 
 use crate::bench::{ATTEMPTS, Bench, Failure};
+use crate::extra;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
 use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::filter::FilterList;
+use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
 use drophammer_model::suite::{FlowConfig, PortConfig};
-use drophammer_model::trial::{Family, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, PortIndex, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -132,6 +134,34 @@ impl Testbed for TestSetup<'_> {
                 self.routing.bench.await_forwarding(&families)?;
             }
         }
+    }
+
+    fn trial_beside(
+        &mut self,
+        spec: &TrialSpec,
+        extra: &[ExtraFrame],
+    ) -> Result<(TrialResult, OtherTraffic), TestError> {
+        let largest: Vec<usize> = (0..self.ports().len()).map(|port| self.largest_frame(port)).collect();
+        let bench = &mut self.routing.bench;
+        let compiled = extra::compile_all(extra, &bench.rig.hosts.neighbours(), &largest, bench.extra_key)
+            .map_err(TestError::NotApplicable)?;
+        bench.extra = Some(compiled);
+        let result = self.trial(spec);
+        let bench = &mut self.routing.bench;
+        bench.extra = None;
+        Ok((result?, std::mem::take(&mut bench.other)))
+    }
+
+    fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
+        let bench = &mut self.routing.bench;
+        let seen = bench.observe(time)?;
+        bench.check_device()?;
+        Ok(seen)
+    }
+
+    fn largest_frame(&mut self, port: PortIndex) -> usize {
+        let there = port < self.ports().len();
+        if there { self.rig().ports.get(port).largest_frame() + extra::FCS } else { 0 }
     }
 
     fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {

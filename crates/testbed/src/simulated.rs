@@ -13,7 +13,7 @@ use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, Misroute, NOBODY, OwnFrames, Reorder,
-    Route, Router, Sag, SubInterface, Truth, WrongNextHop,
+    Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -131,6 +131,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         delay: p.duration("delay").unwrap_or_default(),
         jitter: p.duration("jitter").unwrap_or_default(),
         seed,
+        icmp_errors_per_second: icmp_errors(p),
         fib_limit: p.count("fib_limit").map(|n| n as usize),
         fib_limit_ipv4: p.count("fib_limit_ipv4").map(|n| n as usize),
         fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
@@ -255,9 +256,27 @@ fn faults(p: &Params) -> Faults {
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         filter_leak_every: every("filter_leak_every").unwrap_or(0),
         filter_deny_every: every("filter_deny_every").unwrap_or(0),
+        forwards: wrong_frame(p),
+        icmp_twice_every: every("icmp_twice_every").unwrap_or(0),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         bgp: routing::faults(p),
     }
+}
+
+/// ICMP errors that it sends per second.
+fn icmp_errors(p: &Params) -> u32 {
+    match p.count("icmp_errors") {
+        _ if p.flag("no_icmp") == Some(true) => 0,
+        Some(n) => u32::try_from(n).unwrap_or(u32::MAX),
+        None => Config::default().icmp_errors_per_second,
+    }
+}
+
+/// The wrong frames that a suite lets it forward.
+fn wrong_frame(p: &Params) -> Option<WrongFrame> {
+    let named = p.text("forwards_wrong")?;
+    let at = WrongFrame::NAMES.iter().position(|name| *name == named)?;
+    WrongFrame::ALL.get(at).copied()
 }
 
 /// The change that a suite names.

@@ -115,6 +115,12 @@ impl Router {
             self.truth.ignored += 1;
             return;
         };
+        if !group && let Some((code, pointer)) = unprocessable(packet) {
+            self.truth.control += 1;
+            let (kind, word) = (PARAMETER_PROBLEM, u32::from(pointer).to_be_bytes());
+            self.report6(now, interface, from, packet, |data| icmpv6::Repr::Other { kind, code, word, data });
+            return;
+        }
         let message = match ip.next_header {
             protocol::ICMPV6 => icmpv6::Repr::parse(payload, ip.pseudo_header_sum()).ok(),
             protocol::UDP if !group => {
@@ -181,6 +187,30 @@ impl Router {
             }
             _ => {}
         }
+    }
+}
+
+/// Type of "parameter problem" (RFC 4443 section 3.4).
+const PARAMETER_PROBLEM: u8 = 4;
+
+/// What a node that is the destination of `packet` cannot process in its extension headers: code of the parameter problem, and where in
+/// the packet it is.
+fn unprocessable(packet: &[u8]) -> Option<(u8, u16)> {
+    let (mut next, mut next_at, mut at) = (packet[6], 6, ipv6::LEN);
+    loop {
+        match next {
+            // Hop-by-hop options stand directly behind the fixed header (RFC 8200 section 4.1).
+            0 if at > ipv6::LEN => return Some((1, next_at)),
+            // A routing header of an unknown or withdrawn type with a way to go (RFC 8200 section 4.4, RFC 5095).
+            43 if packet.get(at + 3).is_some_and(|left| *left > 0) => return Some((0, at as u16 + 2)),
+            0 | 43 | 60 => {}
+            // Fragments, TCP, UDP, ICMPv6, nothing.
+            44 | TCP | protocol::UDP | protocol::ICMPV6 | 59 => return None,
+            _ => return Some((1, next_at)),
+        }
+        let [following, length] = *packet.get(at..)?.first_chunk::<2>()?;
+        (next, next_at) = (following, at as u16);
+        at += (usize::from(length) + 1) * 8;
     }
 }
 

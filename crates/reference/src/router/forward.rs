@@ -1,7 +1,8 @@
 //! The data plane: from the check of the header to the line.
 
 use super::Router;
-use super::header::{Contents, IP, TAGS, contents, dscp, is_special4, port_at, tags};
+use super::header::{Contents, IP, TAGS, contents, dscp, has_source_route, is_special4, port_at, tags};
+use crate::faults::WrongFrame;
 use crate::filter::Packet;
 use crate::labels;
 use crate::neighbours::Pending;
@@ -148,7 +149,9 @@ impl Router {
         let source = Ipv4Addr::new(plain[12], plain[13], plain[14], plain[15]);
         let destination = Ipv4Addr::new(plain[16], plain[17], plain[18], plain[19]);
         // RFC 1812 section 5.3.4 and 5.3.7: link broadcasts and addresses that no router forwards.
-        if group || is_special4(destination) || destination.is_link_local() || is_special4(source) {
+        let martian = is_special4(destination) || is_special4(source);
+        if group || destination.is_link_local() || (martian && !self.lets_pass(WrongFrame::Martian)) {
+            self.truth.martians += u64::from(martian && !group);
             self.truth.ignored += 1;
             return false;
         }
@@ -166,8 +169,15 @@ impl Router {
             return false;
         }
         let sum = if header == ipv4::LEN { checksum::sum_le(plain) } else { checksum::sum_le(&packet[..header]) };
-        if checksum::fold(sum) != 0xffff {
+        if checksum::fold(sum) != 0xffff && !self.lets_pass(WrongFrame::Checksum) {
             self.truth.dropped.checksum += 1;
+            return false;
+        }
+        if header > ipv4::LEN
+            && has_source_route(&packet[ipv4::LEN..header])
+            && !self.lets_pass(WrongFrame::SourceRoute)
+        {
+            self.truth.dropped.source_route += 1;
             return false;
         }
         let filtered = (!self.filter.is_empty()).then(|| {
@@ -178,7 +188,7 @@ impl Router {
         if filtered.is_some_and(|packet| !self.passes_ingress(port, &packet)) {
             return false;
         }
-        if plain[8] <= 1 {
+        if plain[8] <= 1 && !self.lets_pass(WrongFrame::Ttl) {
             self.truth.dropped.ttl += 1;
             self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
             return false;
@@ -214,7 +224,7 @@ impl Router {
         }
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
-        if total > mtu {
+        if total > mtu && !self.lets_pass(WrongFrame::Giant) {
             self.truth.dropped.mtu += 1;
             if packet[6] & 0x40 != 0 {
                 self.report4(now, port, from, packet, |original| icmpv4::Repr::DestinationUnreachable {
@@ -228,9 +238,9 @@ impl Router {
         trim(frame, total, tags);
         let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
         let before = u16::from_be_bytes([header[8], header[9]]);
-        header[8] -= 1;
+        header[8] = header[8].wrapping_sub(1);
         let field = u16::from_be_bytes([header[10], header[11]]);
-        let field = checksum::update(field, before, before - 0x0100);
+        let field = checksum::update(field, before, before.wrapping_sub(0x0100));
         header[10..12].copy_from_slice(&field.to_be_bytes());
         self.forward(now, port, next_hop, frame)
     }
@@ -285,7 +295,7 @@ impl Router {
         if filtered.is_some_and(|packet| !self.passes_ingress(port, &packet)) {
             return false;
         }
-        if packet[7] <= 1 {
+        if packet[7] <= 1 && !self.lets_pass(WrongFrame::Ttl) {
             self.truth.dropped.ttl += 1;
             self.report6(now, port, from, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
             return false;
@@ -320,14 +330,15 @@ impl Router {
         }
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
-        if total > mtu {
+        if total > mtu && !self.lets_pass(WrongFrame::Giant) {
             self.truth.dropped.mtu += 1;
             let mtu = mtu as u32;
             self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
             return false;
         }
         trim(frame, total, tags);
-        frame.head_mut()[IP + 7] -= 1;
+        let hops = &mut frame.head_mut()[IP + 7];
+        *hops = hops.wrapping_sub(1);
         self.forward(now, port, next_hop, frame)
     }
 

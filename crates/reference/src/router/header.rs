@@ -18,6 +18,23 @@ pub(super) fn is_special4(address: Ipv4Addr) -> bool {
     matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
+/// Is a loose (131) or strict (137) source route among these options?
+#[cold]
+pub(super) fn has_source_route(mut options: &[u8]) -> bool {
+    loop {
+        match options {
+            [131 | 137, ..] => return true,
+            // No operation has no length.
+            [1, rest @ ..] => options = rest,
+            [kind, length, ..] if *kind != 0 && *length >= 2 => {
+                let Some(rest) = options.get(usize::from(*length)..) else { return false };
+                options = rest;
+            }
+            _ => return false,
+        }
+    }
+}
+
 /// The codepoint of an IP packet; 0 of one with labels.
 pub(super) fn dscp(frame: &[u8]) -> u8 {
     match frame[12] {

@@ -1,6 +1,7 @@
 //! ICMP errors: what a router says of packets that it does not forward, within a rate limit.
 
 use super::Router;
+use crate::faults::is_nth;
 use crate::pool::Slot;
 use drophammer_emulation::compose::{self, Link};
 use drophammer_model::Instant;
@@ -20,6 +21,13 @@ impl Router {
             self.truth.icmp_suppressed += 1;
         }
         allowed
+    }
+
+    /// How often the error that may be sent now is.
+    fn times(&mut self) -> u32 {
+        let twice = is_nth(self.truth.icmp_errors, self.faults.icmp_twice_every);
+        self.truth.icmp_repeated += u64::from(twice);
+        1 + u32::from(twice)
     }
 
     /// Reports on `packet` to its source, by the way that it came. Not on ICMP errors nor on later fragments (RFC 1812
@@ -43,7 +51,9 @@ impl Router {
         // The header and 64 bits of what follows (RFC 792).
         let message = message(&packet[..packet.len().min(header.max(ipv4::LEN) + 8)]);
         let link = Link { source: self.interfaces[interface].mac, destination: to };
-        self.send(now, interface, |out| compose::icmpv4(out, link, own, source, 0, &message));
+        for _ in 0..self.times() {
+            self.send(now, interface, |out| compose::icmpv4(out, link, own, source, 0, &message));
+        }
     }
 
     /// The same for IPv6 (RFC 4443 section 2.4 e).
@@ -66,7 +76,9 @@ impl Router {
         let length = ipv6::LEN + usize::from(u16::from_be_bytes([packet[4], packet[5]]));
         let message = message(&packet[..packet.len().min(length).min(ORIGINAL_V6)]);
         let link = Link { source: self.interfaces[interface].mac, destination: to };
-        self.send(now, interface, |out| compose::icmpv6(out, link, own, source, 64, &message));
+        for _ in 0..self.times() {
+            self.send(now, interface, |out| compose::icmpv6(out, link, own, source, 64, &message));
+        }
     }
 
     /// The next hop of the frame in `slot` did not answer. Its Ethernet header still lacks addresses, so the report goes to

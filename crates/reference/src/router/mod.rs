@@ -1,5 +1,6 @@
 //! The router itself: what happens to a frame, and when.
 
+mod check;
 mod control;
 mod filtering;
 mod forward;
@@ -8,10 +9,11 @@ mod icmp;
 mod mistreat;
 mod routing;
 
+use self::check::{check, check_faults};
 use crate::classes::{ClassCounters, Classes};
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
-use crate::faults::{Faults, LoadMeter};
+use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
 use crate::interfaces::{self, ByTags, Interface};
@@ -76,12 +78,17 @@ pub struct Router {
 
 struct Port {
     mac: MacAddr,
+    /// Length of the longest frame with a packet that it takes, without FCS.
+    longest: usize,
     /// The link is down.
     down: bool,
     line: Line,
     parked: VecDeque<Parked>,
     counters: PortCounters,
 }
+
+/// Bytes of two VLAN tags, by which a frame may exceed the MTU.
+const TWO_TAGS: usize = 8;
 
 /// At most `limit` in each second of the clock.
 struct ErrorLimit {
@@ -123,6 +130,7 @@ impl Router {
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
+            longest: p.mtu as usize + ethernet::LEN + TWO_TAGS,
             down: false,
             line: Line::new(p.speed, p.egress_buffer),
             parked: VecDeque::new(),
@@ -309,6 +317,18 @@ impl Router {
             self.truth.ignored += 1;
             return false;
         };
+        if frame.len() < ethernet::MIN_WITHOUT_FCS && !self.lets_pass(WrongFrame::Runt) {
+            self.truth.runts += 1;
+            return self.refuse(port);
+        }
+        let ingress = &mut self.ports[port];
+        if frame.len() > ingress.longest
+            && matches!(header.ethertype, ethertype::IPV4 | ethertype::IPV6)
+            && self.faults.forwards != Some(WrongFrame::Giant)
+        {
+            self.truth.giants += 1;
+            return self.refuse(port);
+        }
         let group = header.destination.is_group();
         if group {
             ingress.counters.in_group += 1;
@@ -327,6 +347,20 @@ impl Router {
             }
             _ => self.take_tagged(now, port, header.source, group, frame),
         }
+    }
+
+    /// Is it a fault of this device to forward such frames?
+    #[inline(always)]
+    pub(super) fn lets_pass(&self, wrong: WrongFrame) -> bool {
+        self.faults.forwards == Some(wrong)
+    }
+
+    /// A frame that is none.
+    #[cold]
+    fn refuse(&mut self, port: usize) -> bool {
+        self.ports[port].counters.in_errors += 1;
+        self.truth.ignored += 1;
+        false
     }
 
     /// Does what is due until `now` and gives every frame that departs until then to `out`, in order of departure.
@@ -451,39 +485,4 @@ impl ErrorLimit {
         self.used += u32::from(allowed);
         allowed
     }
-}
-
-fn check(config: &Config) -> Result<(), ConfigError> {
-    if config.capacity_pps.is_some_and(|c| !(1..=1_000_000_000).contains(&c)) {
-        return Err(ConfigError::Limit("capacity_pps"));
-    }
-    if config.buffer == 0 {
-        return Err(ConfigError::Limit("buffer"));
-    }
-    if !config.filter_time_per_rule.is_zero() && !config.classes.is_empty() {
-        return Err(ConfigError::Limit("a time per rule of a device with classes"));
-    }
-    if config.faults.sag.is_some() && !config.classes.is_empty() {
-        return Err(ConfigError::Limit("a sag of a device with classes"));
-    }
-    for port in &config.ports {
-        if port.speed.is_some_and(|s| !(1..=1_000_000_000_000_000).contains(&s.0)) {
-            return Err(ConfigError::Limit("speed"));
-        }
-        if port.speed.is_some() && port.egress_buffer == 0 {
-            return Err(ConfigError::Limit("egress_buffer"));
-        }
-    }
-    check_faults(&config.faults, config.ports.len())
-}
-
-fn check_faults(faults: &Faults, ports: usize) -> Result<(), ConfigError> {
-    let named = [faults.misroute.map(|m| m.to_port), faults.own_frames.map(|o| o.port)];
-    if let Some(port) = named.into_iter().flatten().find(|p| *p >= ports) {
-        return Err(ConfigError::NoSuchPort(port));
-    }
-    if faults.sag.is_some_and(|s| !(1..=1_000_000_000).contains(&s.capacity_pps)) {
-        return Err(ConfigError::Limit("capacity_pps of the sag"));
-    }
-    Ok(())
 }

@@ -181,6 +181,18 @@ pub fn copies_and_strays() -> Vec<Memory> {
     faulty(&params, "")
 }
 
+/// What is no test traffic, on a device that does as it must and on ones that do not.
+pub fn wrong_frames() -> Vec<Memory> {
+    let rest = |families: &str| {
+        format!(
+            "defaults: {{families: [{families}]}}\ntests:\n  - idle_traffic: {{duration: 3 s}}\n  \
+             - error_frames: {{frames: 5, trial_duration: 50 ms, drain: 10 ms, pause: 1 ms}}\n"
+        )
+    };
+    let cases = [("own_frames: 200 ms", "ipv4, ipv6"), ("forwards_wrong: checksum, icmp_twice_every: 6", "ipv4")];
+    cases.iter().map(|(params, families)| on(params, 2, "10 Mbit/s", &rest(families))).collect()
+}
+
 pub fn order() -> Vec<Memory> {
     faulty(&["reorder_every: 7, reorder_by: 5", "reorder_every: 40", "hold_every: 25, hold_time: 3 ms"], LATENCY)
 }

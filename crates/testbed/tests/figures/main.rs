@@ -46,6 +46,7 @@ cases![
     drops,
     filters,
     copies_and_strays,
+    wrong_frames,
     order,
     times,
     routes_dual_stack,

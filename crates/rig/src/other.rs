@@ -1,0 +1,170 @@
+//! What comes in at a port and is no test frame, counted by protocol while somebody wants to know, and the extra frames that are
+//! sent meanwhile. Test frames do not come here, so that they cost nothing.
+
+use crate::extra::{Found, Sent, alterations};
+use crate::protocols::protocol;
+use drophammer_model::beside::{ExtraFate, OtherTraffic, ProtocolCount};
+use drophammer_model::quantity::Instant;
+use drophammer_model::trial::PortIndex;
+use drophammer_port::{Arrival, PortError};
+use drophammer_traffic::TestTraffic;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+pub use crate::extra::{MARK, identification, mark};
+
+/// Names of protocols that are kept apart at a port; what more there are counts as [`REST`].
+const NAMES: usize = 64;
+/// Those beyond.
+const REST: &str = "others";
+/// Kinds of ICMP errors that are kept apart for one extra frame.
+const KINDS: usize = 16;
+/// Bytes of the shortest frame, with FCS.
+const SHORTEST: u64 = 64;
+/// Bytes of an FCS.
+const FCS: u64 = 4;
+
+/// A frame to be sent at an instant, without FCS.
+#[derive(Clone, Debug)]
+pub struct Extra {
+    /// By which port.
+    pub port: PortIndex,
+    /// When.
+    pub at: Instant,
+    /// The frame. Its number, by which it is found again, is its place in the list.
+    pub bytes: Vec<u8>,
+}
+
+/// Of one protocol.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    frames: u64,
+    answers: u64,
+    bytes: u64,
+    most: u64,
+    /// The second that is being counted, and frames in it.
+    second: (u64, u64),
+}
+
+/// What one port sees.
+pub(crate) struct Observation {
+    start: Instant,
+    test: TestTraffic,
+    sent: Arc<Sent>,
+    /// Numbers of those that this port has yet to send, the earliest first.
+    due: VecDeque<(Instant, usize)>,
+    fates: BTreeMap<usize, ExtraFate>,
+    protocols: BTreeMap<String, Count>,
+    unmatched_errors: u64,
+}
+
+impl Observation {
+    /// One for each of `ports` ports. Test frames of `test` that come late are left out; `key` is that of the marks of `extra`.
+    pub(crate) fn of_ports(
+        ports: usize,
+        start: Instant,
+        test: &TestTraffic,
+        key: u64,
+        extra: Vec<Extra>,
+    ) -> Vec<Observation> {
+        let mut due = vec![VecDeque::new(); ports];
+        for (number, frame) in extra.iter().enumerate() {
+            due[frame.port].push_back((frame.at, number));
+        }
+        let sent = Arc::new(Sent::new(key, extra.into_iter().map(|frame| frame.bytes).collect()));
+        let of_port = |mut due: VecDeque<(Instant, usize)>| {
+            due.make_contiguous().sort_unstable();
+            let (fates, protocols) = (BTreeMap::new(), BTreeMap::new());
+            Observation { start, test: test.clone(), sent: sent.clone(), due, fates, protocols, unmatched_errors: 0 }
+        };
+        due.into_iter().map(of_port).collect()
+    }
+
+    /// A frame that came in.
+    pub(crate) fn take(&mut self, arrival: Arrival<'_>) {
+        let Arrival { frame, at } = arrival;
+        match self.sent.find(frame) {
+            Found::Frame(number) => {
+                let altered = alterations(self.sent.frame(number), frame);
+                let fate = self.fates.entry(number).or_default();
+                fate.arrived += 1;
+                fate.altered.extend(altered);
+                return;
+            }
+            Found::Error(error, Some(number)) => {
+                let errors = &mut self.fates.entry(number).or_default().errors;
+                if errors.len() < KINDS || errors.contains_key(&error) {
+                    *errors.entry(error).or_default() += 1;
+                }
+            }
+            Found::Error(_, None) => self.unmatched_errors += 1,
+            Found::Other if self.test.has(frame) => return,
+            Found::Other => {}
+        }
+        let (name, answer) = protocol(frame);
+        let known = self.protocols.len() < NAMES || self.protocols.contains_key(&name);
+        let count = self.protocols.entry(if known { name } else { REST.to_owned() }).or_default();
+        count.frames += 1;
+        count.answers += u64::from(answer);
+        count.bytes += (frame.len() as u64 + FCS).max(SHORTEST);
+        let second = at.0.saturating_sub(self.start.0) / 1_000_000_000;
+        if count.second.0 != second {
+            count.second = (second, 0);
+        }
+        count.second.1 += 1;
+        count.most = count.most.max(count.second.1);
+    }
+
+    /// Sends what is due; returns false when the port is full.
+    ///
+    /// # Errors
+    /// The port's.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        send: &mut dyn FnMut(&[u8]) -> Result<bool, PortError>,
+    ) -> Result<bool, PortError> {
+        while let Some((at, number)) = self.due.front().copied() {
+            if at > now {
+                break;
+            }
+            if !send(self.sent.frame(number))? {
+                return Ok(false);
+            }
+            self.due.pop_front();
+            self.fates.entry(number).or_default().sent = true;
+        }
+        Ok(true)
+    }
+
+    /// When the next frame is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.due.front().map(|(at, _)| *at)
+    }
+
+    /// What all ports saw until `end`.
+    pub(crate) fn conclude(observations: Vec<Observation>, end: Instant) -> OtherTraffic {
+        let mut all = OtherTraffic::default();
+        for (port, observation) in observations.into_iter().enumerate() {
+            all.time = end.since(observation.start);
+            all.extra.resize(observation.sent.len(), ExtraFate::default());
+            for (number, fate) in observation.fates {
+                let sum = &mut all.extra[number];
+                sum.sent |= fate.sent;
+                sum.arrived += fate.arrived;
+                sum.altered.extend(fate.altered);
+                fate.errors.into_iter().for_each(|(error, n)| *sum.errors.entry(error).or_default() += n);
+            }
+            all.protocols.extend(observation.protocols.into_iter().map(|(protocol, count)| ProtocolCount {
+                port,
+                protocol,
+                frames: count.frames,
+                answers: count.answers,
+                bytes: count.bytes,
+                most_per_second: count.most,
+            }));
+            all.unmatched_errors += observation.unmatched_errors;
+        }
+        all
+    }
+}

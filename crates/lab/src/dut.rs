@@ -8,6 +8,7 @@ use crate::topology::Topology;
 use crate::wait::{self, Look};
 use crate::{Lab, LabError, bgp, configuration, kinds, probe};
 use drophammer_model::capabilities::{Capabilities, Vlans};
+use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -184,6 +185,14 @@ pub trait Dut {
     /// Those of reading them.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         Ok(BTreeMap::new())
+    }
+
+    /// Those of its counters whose meaning is known, of all that can be asked: kernel, SNMP.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
     /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.

@@ -11,9 +11,11 @@ pub mod bgp_table_capacity;
 pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
+pub mod counter_accuracy;
 mod episodes;
 pub mod fib_convergence;
 pub mod fixed_rate;
+mod flood;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod latency;
@@ -43,7 +45,7 @@ pub mod throughput_search;
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
-pub use testbed::{HighestLoads, Known, PortView, TestError, Testbed};
+pub use testbed::{CountedTrial, HighestLoads, Known, PortView, TestError, Testbed};
 
 use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::TestSpec;
@@ -87,6 +89,7 @@ pub static METHODS: &[&dyn Method] = &[
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &fixed_rate::FixedRate,
+    &counter_accuracy::CounterAccuracy,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

@@ -2,6 +2,7 @@
 
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::Medium;
+use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
@@ -59,6 +60,23 @@ pub struct Known {
     pub highest: HighestLoads,
 }
 
+/// A trial with the counters of the DUT before and after it.
+#[derive(Clone, Debug)]
+pub struct CountedTrial {
+    /// The trial.
+    pub result: TrialResult,
+    /// Counters whose meaning is known, before it.
+    pub before: Vec<DutCounter>,
+    /// The same after it.
+    pub after: Vec<DutCounter>,
+    /// What each port of the tester sent between the two beside test frames.
+    pub sent: Vec<OtherFrames>,
+    /// What it received.
+    pub received: Vec<OtherFrames>,
+    /// Was the network silent while the counters were read? Otherwise a frame may be on one side only.
+    pub quiet: bool,
+}
+
 /// The facade that tests speak to.
 pub trait Testbed {
     /// Ports of the tester, in order; at least two.
@@ -75,6 +93,15 @@ pub trait Testbed {
     /// # Errors
     /// [`TestError::Unfit`] when every attempt was invalid; the others when the run cannot go on.
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError>;
+
+    /// The same with the counters of the DUT, read while the network has been silent for `settle`, before and after each attempt.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] where the DUT has no counters.
+    fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
+        let _ = (spec, settle);
+        Err(TestError::NotApplicable("this testbed reads no counters of a DUT".into()))
+    }
 
     /// Lets the DUT restabilise (RFC 2544 section 23 e).
     ///

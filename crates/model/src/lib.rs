@@ -6,6 +6,7 @@
 //! field names (`rate_pps`, `duration_s`, `latency_ns`).
 
 pub mod capabilities;
+pub mod counters;
 pub mod doubt;
 pub mod environment;
 pub mod held_up;

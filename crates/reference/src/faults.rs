@@ -49,6 +49,8 @@ pub struct Faults {
     pub own_frames: Option<OwnFrames>,
     /// Added to what the counters for unicast frames in and out of each port tell.
     pub counter_error: i64,
+    /// Each of them is wrong only once it has counted so many; 0 for always.
+    pub counter_error_after: u64,
     /// What it does wrong with routes.
     pub bgp: BgpFaults,
 }
@@ -72,6 +74,7 @@ impl Faults {
             sag: _,
             own_frames: _,
             counter_error: _,
+            counter_error_after: _,
             bgp: _,
         } = self;
         let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0 || *ttl_kept_every != 0;

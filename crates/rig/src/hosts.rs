@@ -6,6 +6,7 @@ use crate::metrics::{SessionMetrics, SessionWatch};
 use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
+use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
@@ -22,8 +23,9 @@ struct Host {
     /// Their numbers, in the order of the configuration; at least one.
     ids: Vec<DeviceId>,
     queue: VecDeque<Vec<u8>>,
-    /// Frames that have left.
-    sent: u64,
+    /// Frames that have left, and frames that came for the devices.
+    sent: OtherFrames,
+    received: OtherFrames,
     spare: Vec<Vec<u8>>,
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
@@ -86,7 +88,8 @@ impl Hosts {
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
             let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
-            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed }
+            let (sent, received) = Default::default();
+            Host { devices, ids, queue, sent, received, spare, fixed: port.dut, passed }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         let watch = SessionWatch::new(sessions.len());
@@ -195,13 +198,18 @@ impl Hosts {
     /// order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
         let Host { queue, sent, spare, .. } = &mut self.hosts[port];
-        *sent -= 1;
+        *sent = sent.since(OtherFrames::of(frame));
         enqueue(queue, spare, frame);
     }
 
     /// Frames that the host and the routers on `port` have sent.
-    pub fn sent(&self, port: PortIndex) -> u64 {
+    pub fn sent(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].sent
+    }
+
+    /// Frames that came in on `port` and were no test frames of traffic under way.
+    pub fn received(&self, port: PortIndex) -> OtherFrames {
+        self.hosts[port].received
     }
 
     /// The hosts of each lane of `layout`, which is of as many ports as there are hosts. The lane of a port's first queue has its
@@ -231,7 +239,8 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { devices, queue, spare, .. } = self;
+        let Host { devices, queue, received, spare, .. } = self;
+        *received = received.plus(OtherFrames::of(arrival.frame));
         devices.receive(arrival.at, arrival.frame, &mut |frame| enqueue(queue, spare, frame));
     }
 
@@ -317,7 +326,7 @@ fn poll<'a>(
                 full = true;
                 break;
             }
-            *left += 1;
+            *left = left.plus(OtherFrames::of(&frame));
             spare.push(frame);
         }
         let mut sent = Ok(());
@@ -327,10 +336,11 @@ fn poll<'a>(
             }
             if !full {
                 sent = send(port, frame).map(|taken| full = !taken);
-                *left += u64::from(!full);
             }
             if full {
                 enqueue(queue, spare, frame);
+            } else if sent.is_ok() {
+                *left = left.plus(OtherFrames::of(frame));
             }
         });
         sent?;

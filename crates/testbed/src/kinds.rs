@@ -138,6 +138,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional("own_frames", ParamKind::Duration, "an LLDP frame out of the first port at this interval"),
         ParamSpec::optional("counter_error", ParamKind::Count, "its unicast counters are this many frames too high"),
         ParamSpec::optional(
+            "counter_error_after",
+            ParamKind::Count,
+            "each of them only from this many frames on; default: from the first",
+        ),
+        ParamSpec::optional(
             "blackhole_every",
             ParamKind::Count,
             "advertises every n-th prefix but does not forward to it",

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod config;
+mod counted;
 pub mod deviations;
 pub mod device;
 mod host;

@@ -224,7 +224,8 @@ impl Router {
     /// What its counters for `port` tell (see [`Faults::counter_error`]); `None` for a port that is not there.
     pub fn counters(&self, port: usize) -> Option<PortCounters> {
         let mut told = self.ports.get(port)?.counters;
-        for count in [&mut told.in_unicast, &mut told.out_unicast] {
+        let after = self.faults.counter_error_after;
+        for count in [&mut told.in_unicast, &mut told.out_unicast].into_iter().filter(|count| **count >= after) {
             *count = count.saturating_add_signed(self.faults.counter_error);
         }
         Some(told)

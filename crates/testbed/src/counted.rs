@@ -1,0 +1,65 @@
+//! Trials between two readings of the DUT's counters.
+
+use crate::bench::failed;
+use crate::setup::TestSetup;
+use drophammer_methods::{CountedTrial, TestError, Testbed};
+use drophammer_model::counters::{DutCounter, OtherFrames};
+use drophammer_model::trial::TrialSpec;
+use std::time::Duration;
+
+/// The network must be silent for so long after the counters were read: a frame that the device counted before is here then.
+const SILENCE: Duration = Duration::from_millis(20);
+/// Readings that are tried for a silent one.
+const READINGS: usize = 25;
+
+/// The device's counters, and the frames beside test frames that each port of the tester has sent and received until then.
+struct Reading {
+    counters: Vec<DutCounter>,
+    others: Vec<(OtherFrames, OtherFrames)>,
+    quiet: bool,
+}
+
+impl TestSetup<'_> {
+    /// An attempt at a trial with the counters before and after it; says with the result whether a port failed.
+    pub(crate) fn counted_attempt(
+        &mut self,
+        spec: &TrialSpec,
+        settle: Duration,
+        attempt: u32,
+    ) -> Result<(CountedTrial, bool), TestError> {
+        let before = self.reading(settle)?;
+        if before.counters.is_empty() {
+            return Err(TestError::NotApplicable("no counter of this DUT is known to the tester".into()));
+        }
+        let (result, port_failed) = self.routing.bench.attempt(spec, &[], attempt)?;
+        let after = self.reading(settle)?;
+        let since = after.others.iter().zip(&before.others);
+        let (sent, received) = since.map(|(now, then)| (now.0.since(then.0), now.1.since(then.1))).unzip();
+        let quiet = before.quiet && after.quiet;
+        let counted =
+            CountedTrial { result, before: before.counters, after: after.counters, sent, received, quiet };
+        Ok((counted, port_failed))
+    }
+
+    fn reading(&mut self, settle: Duration) -> Result<Reading, TestError> {
+        self.settle(settle)?;
+        let mut reading = Reading { counters: Vec::new(), others: self.others(), quiet: false };
+        for _ in 0..READINGS {
+            reading.counters = self.routing.bench.device.known_counters().map_err(failed)?;
+            self.settle(SILENCE)?;
+            let now = self.others();
+            reading.quiet = now == reading.others;
+            if reading.quiet {
+                break;
+            }
+            reading.others = now;
+        }
+        Ok(reading)
+    }
+
+    fn others(&self) -> Vec<(OtherFrames, OtherFrames)> {
+        let hosts = &self.routing.bench.rig.hosts;
+        let ports = 0..self.routing.bench.views.len();
+        ports.map(|port| (hosts.sent(port), hosts.received(port))).collect()
+    }
+}

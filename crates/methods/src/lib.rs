@@ -22,6 +22,7 @@ pub mod latency;
 pub mod link_failover;
 pub mod longest_match;
 pub mod mlrsearch;
+pub mod overload;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
@@ -89,6 +90,7 @@ pub static METHODS: &[&dyn Method] = &[
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &fixed_rate::FixedRate,
+    &overload::Overload,
     &counter_accuracy::CounterAccuracy,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,

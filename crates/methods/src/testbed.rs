@@ -3,6 +3,7 @@
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::Medium;
 use drophammer_model::counters::{DutCounter, OtherFrames};
+use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
@@ -101,6 +102,15 @@ pub trait Testbed {
     fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
         let _ = (spec, settle);
         Err(TestError::NotApplicable("this testbed reads no counters of a DUT".into()))
+    }
+
+    /// The same while the DUT is asked for answers, also after the trial. Questions that cannot be asked of this DUT are left out.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] where none can be asked.
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        let _ = (spec, inquiry);
+        Err(TestError::NotApplicable("this testbed asks a DUT nothing".into()))
     }
 
     /// Lets the DUT restabilise (RFC 2544 section 23 e).

@@ -13,6 +13,7 @@ pub mod held_up;
 pub mod latency;
 pub mod losses;
 pub mod mac;
+pub mod management;
 pub mod medium;
 pub mod outcome;
 pub mod param;

@@ -27,6 +27,8 @@ pub enum ParamKind {
     Families,
     /// Whole number from 1 to 65,535, or this word.
     CountOr(&'static str),
+    /// List of some of these words.
+    Words(&'static [&'static str]),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.

@@ -56,7 +56,7 @@ mod truth;
 pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use faults::{
-    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
+    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
     Reorder, Sag, WrongNextHop,
 };
 pub use filter::FilterRule;

@@ -6,6 +6,8 @@ use crate::metrics::{SessionMetrics, SessionWatch};
 use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
+use drophammer_emulation::ping::{self, Echo, Ping};
+use drophammer_emulation::protocol::Command;
 use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, PortIndex};
@@ -207,6 +209,12 @@ impl Hosts {
         self.hosts[port].sent
     }
 
+    /// The pings of the first device on `port`.
+    pub fn ping(&self, port: PortIndex) -> Option<&Ping> {
+        let host = self.hosts.get(port)?;
+        host.devices.get(host.ids[0]).protocol()
+    }
+
     /// Frames that came in on `port` and were no test frames of traffic under way.
     pub fn received(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].received
@@ -264,6 +272,11 @@ impl Host {
     }
 
     fn run(&mut self, now: Instant, act: &Act) {
+        if let Act::Ping(family) = act {
+            let command = Command::Own(&Echo(*family));
+            // A device without such an address has nobody to ask: it counts no request.
+            let _ = self.devices.command(now, self.ids[0], ping::NAME, &command);
+        }
         let Some(device) = act.device() else { return };
         if let Some(routers) = self.routers_mut(device) {
             act.run(now, routers);

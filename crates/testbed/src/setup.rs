@@ -6,6 +6,7 @@ use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
 use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
@@ -157,6 +158,11 @@ impl Testbed for TestSetup<'_> {
     ) -> Result<TrialResult, TestError> {
         let acts = self.routing.acts(actions)?;
         self.routing.bench.attempt(spec, &acts, attempt).map(|(result, _)| result)
+    }
+
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        let attempt = |setup: &mut Self, attempt| setup.asked_attempt(spec, inquiry, attempt);
+        self.repeated(spec, attempt, |(result, _)| result)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

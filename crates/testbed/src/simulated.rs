@@ -12,7 +12,7 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, Misroute, NOBODY, OwnFrames, Reorder,
+    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault, Misroute, NOBODY, OwnFrames, Reorder,
     Route, Router, Sag, SubInterface, Truth, WrongNextHop,
 };
 use drophammer_rig::host_mac;
@@ -274,6 +274,12 @@ fn faults(p: &Params) -> Faults {
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
+        management: every("management_waiting").map(|waiting| ManagementFault {
+            waiting: waiting as usize,
+            drop_every: every("management_drop_every").unwrap_or(0),
+            delay: time("management_delay"),
+            dies: p.flag("management_dies").unwrap_or(false),
+        }),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
         counter_error_after: every("counter_error_after").unwrap_or(0),
         bgp: routing::faults(p),

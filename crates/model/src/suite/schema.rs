@@ -385,6 +385,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         }),
         ParamKind::Flag => json!({ "type": "boolean" }),
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
+        ParamKind::Words(words) => list(json!({ "enum": words })),
         ParamKind::Choice(words) => json!({ "enum": words }),
         ParamKind::Text => json!({ "type": ["string", "number", "boolean"] }),
         ParamKind::Command | ParamKind::File => json!({ "type": "string", "minLength": 1 }),

@@ -157,6 +157,10 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
         ParamKind::Families => {
             each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
         }
+        ParamKind::Words(words) => {
+            let read = |node: &Node, problems: &mut Problems| word(node, &what, words, problems);
+            each(node, &what, example, problems, read, Clone::clone).map(ParamValue::Texts)
+        }
         ParamKind::Choice(words) => word(node, &what, words, problems).map(ParamValue::Text),
         ParamKind::Text | ParamKind::Command | ParamKind::File => {
             text(node, &what, example, problems).map(|t| ParamValue::Text(t.to_owned()))
@@ -193,6 +197,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Rate => "100 kfps",
         ParamKind::Flag => "true",
         ParamKind::Families => "[ipv4, ipv6]",
+        ParamKind::Words(_) => "[ping, snmp]",
         ParamKind::Choice(words) => match words.first() {
             Some(first) => first,
             None => "",

@@ -61,6 +61,9 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
+    /// Echo requests under overload, for [`Faults::management`], and whether it has died of it.
+    asked_busy: u64,
+    management_dead: bool,
     /// Memory for the next frame that comes without its own.
     spare: Frame,
 }
@@ -150,6 +153,8 @@ impl Router {
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
             load: LoadMeter::default(),
+            asked_busy: 0,
+            management_dead: false,
             spare: Frame::default(),
         };
         for route in config.routes {

@@ -4,6 +4,7 @@ use crate::cpu;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
+use crate::snmp::{Agent, SNMP, SnmpQuestions};
 use crate::topology::Topology;
 use crate::wait::{self, Look};
 use crate::{Lab, LabError, bgp, configuration, kinds, probe};
@@ -195,6 +196,14 @@ pub trait Dut {
         Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
+    /// Asks its SNMP agent for sysUpTime every `interval` from now on; `None` where it has no agent that is known.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    fn ask_snmp(&mut self, _interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {
+        Ok(None)
+    }
+
     /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.
     /// `None` where that is not known.
     ///
@@ -230,6 +239,8 @@ pub(crate) struct NamespaceDut {
     daemons: Vec<Daemon>,
     record: DutRecord,
     role: RouterRole,
+    /// Its SNMP agent, if it is to have one.
+    agent: Option<Agent>,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
 }
@@ -252,7 +263,22 @@ impl NamespaceDut {
             ..DutRecord::default()
         };
         let (daemons, after_sessions) = (Vec::new(), Vec::new());
-        Ok(NamespaceDut { topology, daemons, record, role: role.clone(), after_sessions })
+        Ok(NamespaceDut { topology, daemons, record, role: role.clone(), agent: None, after_sessions })
+    }
+
+    /// Starts an SNMP agent beside it where the suite asks for one.
+    pub(crate) fn with_agent(
+        &mut self,
+        lab: &Lab,
+        dut: &DutConfig,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), LabError> {
+        if SNMP.find(&dut.params) == Some(true) {
+            let ports = self.role.interfaces.len();
+            self.agent = Some(Agent::start(lab, self, &dut.name, ports, work_dir, stop)?);
+        }
+        Ok(())
     }
 
     /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
@@ -406,6 +432,18 @@ impl Dut for NamespaceDut {
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         self.topology.counters()
+    }
+
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        let mut all = DutCounter::all_of("kernel", &self.counters()?);
+        if let Some(agent) = &self.agent {
+            all.extend(agent.counters(self.netns())?);
+        }
+        Ok(all)
+    }
+
+    fn ask_snmp(&mut self, interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {
+        self.agent.as_ref().map(|agent| agent.ask(interval)).transpose()
     }
 
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {

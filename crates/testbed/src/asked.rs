@@ -1,5 +1,6 @@
 //! Trials during which the DUT is asked whether it still answers its operator.
 
+use crate::bench::failed;
 use crate::setup::TestSetup;
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::Instant;
@@ -37,13 +38,19 @@ impl TestSetup<'_> {
         if pings {
             spec.events.extend(questions(&spec, inquiry.interval));
         }
+        let snmp = match inquiry.questions.contains(&Question::Snmp) {
+            true => self.routing.bench.device.ask_snmp(inquiry.interval).map_err(failed)?,
+            false => None,
+        };
         let begin = self.mark(family);
         let (result, port_failed) = self.routing.bench.attempt(&spec, &acts, attempt)?;
-        let end = self.mark(family);
+        let (end, over) = (self.mark(family), std::time::Instant::now());
         let mut asked = Duration::ZERO;
-        while pings && asked < inquiry.afterwards {
-            let now = self.rig().now();
-            self.rig().hosts.run(now, PORT, &Act::Ping(family));
+        while asked < inquiry.afterwards {
+            if pings {
+                let now = self.rig().now();
+                self.rig().hosts.run(now, PORT, &Act::Ping(family));
+            }
             self.settle(inquiry.interval)?;
             asked += inquiry.interval;
         }
@@ -57,7 +64,8 @@ impl TestSetup<'_> {
             during: self.answers(family, begin, end),
             afterwards: self.answers(family, end, last),
         });
-        Ok(((result, answered.into_iter().collect()), port_failed))
+        let by_snmp = snmp.map(|questions| by_snmp(&questions.end(), over));
+        Ok(((result, answered.into_iter().chain(by_snmp).collect()), port_failed))
     }
 
     fn mark(&mut self, family: Family) -> Mark {
@@ -85,6 +93,15 @@ impl TestSetup<'_> {
         times.sort_unstable();
         Answers { asked: to.asked - from.asked, times: times.into_iter().map(|(_, time)| time).collect() }
     }
+}
+
+/// Questions to the agent, those before and those after the trial was `over`.
+fn by_snmp(asked: &[(std::time::Instant, Option<Duration>)], over: std::time::Instant) -> Answered {
+    let of = |during: bool| {
+        let phase: Vec<_> = asked.iter().filter(|(sent, _)| (*sent < over) == during).collect();
+        Answers { asked: phase.len() as u64, times: phase.iter().filter_map(|(_, time)| *time).collect() }
+    };
+    Answered { question: Question::Snmp, over: "loopback".into(), during: of(true), afterwards: of(false) }
 }
 
 /// The instants of a trial at which the router is asked: in the middle of each interval.

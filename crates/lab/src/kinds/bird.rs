@@ -1,5 +1,6 @@
 //! BIRD 2 with static routes and BGP, exported to the kernel, which forwards.
 
+use crate::snmp::SNMP;
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process};
@@ -14,7 +15,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec()],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec(), SNMP.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
@@ -77,6 +78,7 @@ impl DutKind for Bird {
         command.arg("-f").arg("-c").arg(configs.join("bird.conf"));
         command.arg("-s").arg(state.join("bird.ctl")).arg("-P").arg(state.join("bird.pid"));
         router.daemon("bird", command, work_dir)?;
+        router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }

@@ -1,5 +1,6 @@
 //! FRRouting: staticd's and bgpd's routes, put into the kernel by zebra; the kernel forwards.
 
+use crate::snmp::SNMP;
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, process};
@@ -21,7 +22,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec()],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec(), SNMP.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
@@ -92,6 +93,7 @@ impl DutKind for Frr {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
             router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
         }
+        router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }

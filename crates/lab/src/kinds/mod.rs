@@ -7,7 +7,7 @@ pub mod linux;
 pub mod openbgpd;
 pub mod uml;
 
-use crate::{DutKind, LabError, process};
+use crate::{DutKind, LabError, process, snmp};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -24,7 +24,8 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
 
 /// What a DUT needs and this machine lacks; nothing for a kind that the lab does not know.
 pub fn missing(dut: &DutConfig) -> Vec<LabError> {
-    let needs = find(&dut.kind).map(|kind| kind.needs(dut)).unwrap_or_default();
+    let mut needs = find(&dut.kind).map(|kind| kind.needs(dut)).unwrap_or_default();
+    needs.extend((snmp::SNMP.find(&dut.params) == Some(true)).then_some(snmp::NEED));
     needs.into_iter().filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 

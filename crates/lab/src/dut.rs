@@ -436,6 +436,8 @@ impl Dut for NamespaceDut {
 
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         let mut all = DutCounter::all_of("kernel", &self.counters()?);
+        let own = probe::interface_counter(self.netns(), "lo", "rx_packets")?;
+        all.extend(DutCounter::of_device("kernel", "lo.rx_packets", own));
         if let Some(agent) = &self.agent {
             all.extend(agent.counters(self.netns())?);
         }

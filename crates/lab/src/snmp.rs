@@ -66,22 +66,41 @@ const OF_A_PORT: &[(&[u64], &[(u64, &str)])] = &[
         ],
     ),
 ];
-/// Scalars of the IP group (RFC 4293; deprecated there, and what agents have).
-const OF_ALL: (&[u64], &[(u64, &str)]) = (
-    &[1, 3, 6, 1, 2, 1, 4],
-    &[
-        (3, "ipInReceives"),
-        (4, "ipInHdrErrors"),
-        (5, "ipInAddrErrors"),
-        (6, "ipForwDatagrams"),
-        (8, "ipInDiscards"),
-        (11, "ipOutDiscards"),
-        (12, "ipOutNoRoutes"),
-    ],
-);
-/// nsCacheTimeout of net-snmp: how long it keeps values of a table. Those of the tables above are set to a second; they are 3 and 5 otherwise.
+/// ipSystemStatsTable (RFC 4293).
+const OF_ALL: &[u64] = &[1, 3, 6, 1, 2, 1, 4, 31, 1, 1];
+/// Its rows, and their columns.
+const IP_VERSIONS: [(u64, &[(u64, &str)]); 2] = [
+    (
+        1,
+        &[
+            (3, "ipSystemStatsInReceives.ipv4"),
+            (7, "ipSystemStatsInHdrErrors.ipv4"),
+            (8, "ipSystemStatsInNoRoutes.ipv4"),
+            (9, "ipSystemStatsInAddrErrors.ipv4"),
+            (17, "ipSystemStatsInDiscards.ipv4"),
+            (22, "ipSystemStatsOutNoRoutes.ipv4"),
+            (23, "ipSystemStatsOutForwDatagrams.ipv4"),
+            (25, "ipSystemStatsOutDiscards.ipv4"),
+        ],
+    ),
+    (
+        2,
+        &[
+            (3, "ipSystemStatsInReceives.ipv6"),
+            (7, "ipSystemStatsInHdrErrors.ipv6"),
+            (8, "ipSystemStatsInNoRoutes.ipv6"),
+            (9, "ipSystemStatsInAddrErrors.ipv6"),
+            (17, "ipSystemStatsInDiscards.ipv6"),
+            (22, "ipSystemStatsOutNoRoutes.ipv6"),
+            (23, "ipSystemStatsOutForwDatagrams.ipv6"),
+            (25, "ipSystemStatsOutDiscards.ipv6"),
+        ],
+    ),
+];
+/// nsCacheTimeout of net-snmp: how long it keeps values of a table. Those of the tables above are set to a second; they are 3
+/// and 60 otherwise.
 const CACHE_TIMEOUT: &[u64] = &[1, 3, 6, 1, 4, 1, 8072, 1, 5, 3, 1, 2];
-const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4]];
+const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4, 31, 1]];
 
 fn oid(parts: &[&[u64]]) -> Oid<'static> {
     // Only numbers above 39 in second place would be none.
@@ -165,9 +184,10 @@ impl Agent {
                     all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_port("SNMP", name, port, n)));
                 }
             }
-            let (group, scalars) = OF_ALL;
-            let asked = values(&mut session, scalars, |scalar| oid(&[group, &[scalar, 0]]))?;
-            all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_device("SNMP", name, n)));
+            for (version, columns) in IP_VERSIONS {
+                let asked = values(&mut session, columns, |column| oid(&[OF_ALL, &[column, version]]))?;
+                all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_device("SNMP", name, n)));
+            }
             Ok(all)
         })?
     }
@@ -185,7 +205,7 @@ impl Agent {
             if entered { ask_until(&flag, interval) } else { Vec::new() }
         };
         let thread = std::thread::Builder::new().name("snmp".into()).spawn(work);
-        Ok(SnmpQuestions { over, thread: thread.map_err(LabError::io("cannot start a thread"))? })
+        Ok(SnmpQuestions { over, thread: Some(thread.map_err(LabError::io("cannot start a thread"))?) })
     }
 }
 
@@ -256,14 +276,26 @@ fn ask_until(over: &AtomicBool, interval: Duration) -> Vec<(Instant, Option<Dura
 /// Questions under way.
 pub struct SnmpQuestions {
     over: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<(Instant, Option<Duration>)>>,
+    thread: Option<JoinHandle<Vec<(Instant, Option<Duration>)>>>,
 }
 
 impl SnmpQuestions {
     /// Ends them: when each was asked, and how long its answer took, if one came within a second.
-    pub fn end(self) -> Vec<(Instant, Option<Duration>)> {
+    pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Vec<(Instant, Option<Duration>)> {
         self.over.store(true, Ordering::Relaxed);
-        self.thread.thread().unpark();
-        self.thread.join().unwrap_or_default()
+        self.thread.take().map_or_else(Vec::new, |thread| {
+            thread.thread().unpark();
+            thread.join().unwrap_or_default()
+        })
+    }
+}
+
+impl Drop for SnmpQuestions {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -41,7 +41,7 @@ const DISCARD: Param<bool> = Param::new(
 );
 const SETTLE: Param<Duration> = Param::new(
     "counter_settle",
-    "200 ms",
+    "1500 ms",
     "5 s",
     "time before counters are read; an agent may keep old values for some seconds",
 );

@@ -44,6 +44,8 @@ pub enum Counts {
     IpHeaderErrors(Option<Family>),
     /// IP packets dropped for another cause.
     IpDiscards(Option<Family>),
+    /// IPv4 packets of the DUT to itself: they are in its counters of IP packets, but pass no port.
+    Loopback,
 }
 
 use Counts::*;
@@ -104,13 +106,23 @@ const OF_ALL: &[(&str, Counts)] = &[
     ("ip6.OutDiscards", IpDiscards(V6)),
     ("ip6.InNoRoutes", IpDiscards(V6)),
     ("ip6.InTooBigErrors", IpDiscards(V6)),
-    ("ipInReceives", IpReceived(V4)),
-    ("ipForwDatagrams", IpForwarded(V4)),
-    ("ipInHdrErrors", IpHeaderErrors(V4)),
-    ("ipInAddrErrors", IpDiscards(V4)),
-    ("ipInDiscards", IpDiscards(V4)),
-    ("ipOutDiscards", IpDiscards(V4)),
-    ("ipOutNoRoutes", IpDiscards(V4)),
+    ("lo.rx_packets", Loopback),
+    ("ipSystemStatsInReceives.ipv4", IpReceived(V4)),
+    ("ipSystemStatsInHdrErrors.ipv4", IpHeaderErrors(V4)),
+    ("ipSystemStatsInNoRoutes.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsInAddrErrors.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsInDiscards.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsOutNoRoutes.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsOutForwDatagrams.ipv4", IpForwarded(V4)),
+    ("ipSystemStatsOutDiscards.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsInReceives.ipv6", IpReceived(V6)),
+    ("ipSystemStatsInHdrErrors.ipv6", IpHeaderErrors(V6)),
+    ("ipSystemStatsInNoRoutes.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsInAddrErrors.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsInDiscards.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsOutNoRoutes.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsOutForwDatagrams.ipv6", IpForwarded(V6)),
+    ("ipSystemStatsOutDiscards.ipv6", IpDiscards(V6)),
 ];
 
 /// A counter at one time.
@@ -142,7 +154,7 @@ impl DutCounter {
     /// A counter of the whole device by its name; `None` for a name whose meaning is not known.
     pub fn of_device(source: &str, name: &str, value: u64) -> Option<DutCounter> {
         let counts = OF_ALL.iter().find(|(known, _)| *known == name)?.1;
-        let bits = if name.starts_with("ip.") || name.starts_with("ip6.") { 64 } else { 32 };
+        let bits = if name.starts_with("ipSystemStats") { 32 } else { 64 };
         Some(DutCounter { source: source.into(), name: name.into(), port: None, counts, bits, value })
     }
 

@@ -19,14 +19,19 @@ use std::time::{Duration, Instant};
 pub(crate) const NEED: (&str, &str) = ("snmpd", "snmpd");
 
 /// Parameter of kinds in namespaces.
-pub(crate) const SNMP: Param<bool> =
-    Param::new("snmp", "false", "false", "an SNMP agent (snmpd) beside it, for its counters and for questions under load");
+pub(crate) const SNMP: Param<bool> = Param::new(
+    "snmp",
+    "false",
+    "false",
+    "an SNMP agent (snmpd) beside it, for its counters and for questions under load",
+);
 
 /// The agent answers the namespace alone.
 const ADDRESS: &str = "127.0.0.1:161";
 const COMMUNITY: &str = "drophammer";
 /// Name of the file, and its text. The community may write: [`CACHES`] are set so.
-const CONFIGURATION: (&str, &str) = ("snmpd.conf", "# Asked by the tester over loopback.\nrwcommunity drophammer 127.0.0.1\n");
+const CONFIGURATION: (&str, &str) =
+    ("snmpd.conf", "# Asked by the tester over loopback.\nrwcommunity drophammer 127.0.0.1\n");
 
 /// How long a question waits for its answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -159,7 +164,8 @@ impl Agent {
         command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}"));
         command.env("SNMP_PERSISTENT_DIR", &state).env("SNMPCONFPATH", &state);
         router.daemon(NEED.0, command, work_dir)?;
-        let netns = router.netns().as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))?;
+        let netns =
+            router.netns().as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))?;
         let cpus = &lab.shared().cpus;
         let agent = Agent { netns, indexes: indexes(router.netns(), ports)?, cpu: cpus.spare.unwrap_or(cpus.dut) };
         router.wait(stop, |dut| {

@@ -31,8 +31,12 @@ pub struct CounterAccuracy;
 const FRAMES: Param<u64> = Param::new("frames", "10000", "1000000", "frames per sending port and trial");
 const LOAD: Param<FrameRate> =
     Param::new("load", "20 kfps", "20 kfps", "load per sending port at which the router loses nothing");
-const OVERLOAD: Param<bool> =
-    Param::new("overload", "true", "true", "one more trial per frame size at the highest load that the tester can offer");
+const OVERLOAD: Param<bool> = Param::new(
+    "overload",
+    "true",
+    "true",
+    "one more trial per frame size at the highest load that the tester can offer",
+);
 const DISCARD: Param<bool> = Param::new(
     "discard",
     "true",
@@ -76,7 +80,8 @@ columns! {
     }
 }
 
-const TABLE: TableSpec<CounterRow> = TableSpec::new("counter_accuracy", "Counters against the frames sent and received");
+const TABLE: TableSpec<CounterRow> =
+    TableSpec::new("counter_accuracy", "Counters against the frames sent and received");
 
 /// What is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +146,7 @@ fn counted(
         bed.counted_trial(&spec, SETTLE.get(params))
     };
     let trial = if traffic == Traffic::Overload {
-        at_maximum(bed, pattern, |bed, limit| {
-            run(bed, Load::Maximum { limit_pps: limit.pps() }, limit.pps())
-        })?
-        .0
+        at_maximum(bed, pattern, |bed, limit| run(bed, Load::Maximum { limit_pps: limit.pps() }, limit.pps()))?.0
     } else {
         let rate_pps = LOAD.get(params).pps().min(limits.max.pps());
         run(bed, Load::Constant { rate_pps }, rate_pps)?

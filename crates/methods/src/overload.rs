@@ -344,12 +344,17 @@ fn answer_rows(outcome: &mut Outcome, pattern: &Pattern, load: &str, result: &Tr
     }
     for answered in answered {
         let row = row(Some(answered));
-        let dead = [("during", &row.state), ("after", &row.state_after)].map(|(when, state)| (when, state.as_deref() == Some("dead")));
+        let dead = [("during", &row.state), ("after", &row.state_after)]
+            .map(|(when, state)| (when, state.as_deref() == Some("dead")));
         let mut marks = Vec::new();
         for (when, _) in dead.into_iter().filter(|(_, dead)| *dead) {
             marks.push(format!("no answer {when} the load"));
             let (question, over) = (answered.question.word(), &answered.over);
-            note_of(outcome, pattern, format!("the router did not answer {question} over {over} {when} the load \"{load}\""));
+            note_of(
+                outcome,
+                pattern,
+                format!("the router did not answer {question} over {over} {when} the load \"{load}\""),
+            );
         }
         ANSWERS.add(outcome, row, [result.trial], marks);
     }

@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn names_of_the_kernel_and_of_the_mib_have_a_meaning() {
-        let names = ["d0.rx_packets", "d11.tx_bytes", "t0.rx_packets", "ip.InHdrErrors", "softnet.cpu1.dropped", "d.rx_bytes"];
+        let names =
+            ["d0.rx_packets", "d11.tx_bytes", "t0.rx_packets", "ip.InHdrErrors", "softnet.cpu1.dropped", "d.rx_bytes"];
         let counters = names.iter().map(|name| ((*name).to_owned(), 7)).collect();
         let known: Vec<_> =
             DutCounter::all_of("kernel", &counters).into_iter().map(|c| (c.name, c.port, c.counts, c.bits)).collect();

@@ -56,8 +56,8 @@ mod truth;
 pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use faults::{
-    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
-    Reorder, Sag, WrongNextHop,
+    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY, OwnFrames,
+    REORDER_LIMIT, Reorder, Sag, WrongNextHop,
 };
 pub use filter::FilterRule;
 pub use interfaces::SubInterface;

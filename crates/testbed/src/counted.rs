@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The network must be silent for so long after the counters were read: a frame that the device counted before is here then.
 const SILENCE: Duration = Duration::from_millis(20);
 /// Readings that are tried for a silent one.
-const READINGS: usize = 25;
+const READINGS: usize = 12;
 
 /// The device's counters, and the frames beside test frames that each port of the tester has sent and received until then.
 struct Reading {
@@ -36,25 +36,26 @@ impl TestSetup<'_> {
         let since = after.others.iter().zip(&before.others);
         let (sent, received) = since.map(|(now, then)| (now.0.since(then.0), now.1.since(then.1))).unzip();
         let quiet = before.quiet && after.quiet;
-        let counted =
-            CountedTrial { result, before: before.counters, after: after.counters, sent, received, quiet };
+        let counted = CountedTrial { result, before: before.counters, after: after.counters, sent, received, quiet };
         Ok((counted, port_failed))
     }
 
+    /// Reads the counters while no frame comes or goes: for `settle` before, because an agent may keep values for a while, and for
+    /// [`SILENCE`] after.
     fn reading(&mut self, settle: Duration) -> Result<Reading, TestError> {
-        self.settle(settle)?;
-        let mut reading = Reading { counters: Vec::new(), others: self.others(), quiet: false };
-        for _ in 0..READINGS {
-            reading.counters = self.routing.bench.device.known_counters().map_err(failed)?;
+        let mut others = self.others();
+        for reading in 1.. {
+            self.settle(settle)?;
+            let counters = self.routing.bench.device.known_counters().map_err(failed)?;
             self.settle(SILENCE)?;
             let now = self.others();
-            reading.quiet = now == reading.others;
-            if reading.quiet {
-                break;
+            let quiet = now == others;
+            others = now;
+            if quiet || reading == READINGS {
+                return Ok(Reading { counters, others, quiet });
             }
-            reading.others = now;
         }
-        Ok(reading)
+        unreachable!("the last reading is returned")
     }
 
     fn others(&self) -> Vec<(OtherFrames, OtherFrames)> {

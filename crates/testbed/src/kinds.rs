@@ -147,7 +147,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "it answers its operator badly while so many frames wait in its buffer or are in service",
         ),
-        ParamSpec::optional("management_drop_every", ParamKind::Count, "then it leaves every n-th echo request unanswered"),
+        ParamSpec::optional(
+            "management_drop_every",
+            ParamKind::Count,
+            "then it leaves every n-th echo request unanswered",
+        ),
         ParamSpec::new(
             "management_delay",
             ParamKind::Duration,

@@ -76,7 +76,10 @@ fn what_is_discarded_is_looked_for_in_the_counters() {
     assert_eq!((expected, counted, said.as_str()), (Some(1500.0), Some(1500.0), "exact"));
     let (expected, counted, said) = row(&outcome, "highest load", "all discards", "");
     // 3,000 frames at line rate, 148,810 fps: 20.16 ms, in which 605 are served and 16 wait.
-    assert!(expected == counted && (2379.0..=2381.0).contains(&expected.unwrap()) && said == "exact", "{expected:?} {said}");
+    assert!(
+        expected == counted && (2379.0..=2381.0).contains(&expected.unwrap()) && said == "exact",
+        "{expected:?} {said}"
+    );
     let (_, counted, said) = row(&outcome, "highest load", "ifInDiscards", "p1");
     assert_eq!((counted, said.as_str()), (expected, "as the loss allows"));
     // ICMP answers what expires, at most a hundred times per second: other frames that are counted and do not spoil anything.
@@ -84,12 +87,17 @@ fn what_is_discarded_is_looked_for_in_the_counters() {
     assert!(expected == counted && expected.unwrap() >= 25.0, "{expected:?}");
     // What the device drops without a counter is missed.
     let outcome = counted_with_drops();
-    assert!(outcome.verdicts[0].found.contains("device all discards: 30 lost frames are in no counter"), "{}", outcome.verdicts[0].found);
+    assert!(
+        outcome.verdicts[0].found.contains("device all discards: 30 lost frames are in no counter"),
+        "{}",
+        outcome.verdicts[0].found
+    );
     let (.., said) = row(&outcome, "below throughput", "errors out", "p1");
     assert_eq!(said, "not present");
 }
 
 fn counted_with_drops() -> Outcome {
-    let test = "frame_sizes: [64], direction: unidirectional, frames: 3000, load: 10 kfps, overload: false, discard: false";
+    let test =
+        "frame_sizes: [64], direction: unidirectional, frames: 3000, load: 10 kfps, overload: false, discard: false";
     counted(", drop_every: 100", test)
 }

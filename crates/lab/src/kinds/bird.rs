@@ -1,8 +1,8 @@
 //! BIRD 2 with static routes and BGP, exported to the kernel, which forwards.
 
-use crate::snmp::SNMP;
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;

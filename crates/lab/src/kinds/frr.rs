@@ -1,8 +1,8 @@
 //! FRRouting: staticd's and bgpd's routes, put into the kernel by zebra; the kernel forwards.
 
-use crate::snmp::SNMP;
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;

@@ -2,8 +2,8 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
-use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
 use crate::snmp::SNMP;
+use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
 use crate::{configuration, router};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;

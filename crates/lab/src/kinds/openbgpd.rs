@@ -1,8 +1,8 @@
 //! OpenBGPD: a control plane. On Linux it puts no routes into the kernel, whose static routes forward.
 
-use crate::snmp::SNMP;
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, process, router};
 use drophammer_model::capabilities::Capabilities;
 use drophammer_model::registry::KindSpec;

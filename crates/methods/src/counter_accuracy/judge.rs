@@ -66,7 +66,8 @@ impl Facts {
     pub(super) fn of(trial: &CountedTrial, flows: &[FlowSpec], size: FrameSize, ports: usize) -> Facts {
         let bytes = FAMILIES.map(|family| u64::from(size.frame_bytes(family == Family::Ipv6)));
         let none = ByFamily::default();
-        let mut facts = Facts { ports: vec![PortFacts::default(); ports], bytes, expired: none, forwarded: none, loopback: 0 };
+        let mut facts =
+            Facts { ports: vec![PortFacts::default(); ports], bytes, expired: none, forwarded: none, loopback: 0 };
         facts.loopback = growth(trial).iter().filter(|(c, _)| c.counts == Counts::Loopback).map(|(_, n)| n).sum();
         for flow in flows {
             let Some(group) = trial.result.groups.iter().find(|group| group.group == flow.group) else { continue };
@@ -132,8 +133,7 @@ impl Facts {
                 let port = self.ports.get(port?)?;
                 let incoming =
                     matches!(counts, Counts::InFrames | Counts::InUnicast | Counts::InMulticast | Counts::InBroadcast);
-                let (test, others) =
-                    if incoming { (port.into, port.others[0]) } else { (port.from, port.others[1]) };
+                let (test, others) = if incoming { (port.into, port.others[0]) } else { (port.from, port.others[1]) };
                 let test = test.iter().sum::<u64>();
                 exactly(match counts {
                     Counts::InUnicast | Counts::OutUnicast => {
@@ -230,7 +230,9 @@ fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Fi
         let with = if convention.is_empty() { String::new() } else { format!(", {convention}") };
         let verdict = match difference {
             0 if expected.0 == expected.1 => format!("exact{with}"),
-            0 if counter.port.is_none() && facts.lost_wrongly() == 0 => "as the questions to the router allow".to_owned(),
+            0 if counter.port.is_none() && facts.lost_wrongly() == 0 => {
+                "as the questions to the router allow".to_owned()
+            }
             0 => "as the loss allows".to_owned(),
             by => format!("off by {by:+}{with}"),
         };
@@ -308,9 +310,8 @@ fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
         ("errors out", &[OutErrors]),
     ];
     let of_port = |port: usize| {
-        let there = move |kinds: &[Counts]| {
-            grown.iter().any(|(c, _)| c.port == Some(port) && kinds.contains(&c.counts))
-        };
+        let there =
+            move |kinds: &[Counts]| grown.iter().any(|(c, _)| c.port == Some(port) && kinds.contains(&c.counts));
         wanted.into_iter().filter(move |(_, kinds)| !there(kinds)).map(move |(name, _)| Finding {
             source: "any".into(),
             counter: name.into(),

@@ -10,7 +10,9 @@ use drophammer_model::outcome::{Cell, Outcome, Row};
 use drophammer_model::pattern::{Direction, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
-use drophammer_model::trial::{AddressRange, Bin, Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{
+    AddressRange, Bin, Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity,
+};
 use std::net::IpAddr;
 use std::time::Duration;
 

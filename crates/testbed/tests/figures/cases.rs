@@ -244,5 +244,8 @@ pub fn operation() -> Vec<Memory> {
         "management_waiting: 25, management_drop_every: 3, management_delay: 2 ms",
         "management_waiting: 25, management_dies: true",
     ];
-    devices.iter().map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "50 Mbit/s", &rest)).collect()
+    devices
+        .iter()
+        .map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "50 Mbit/s", &rest))
+        .collect()
 }

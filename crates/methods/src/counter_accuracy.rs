@@ -8,7 +8,7 @@ mod judge;
 use crate::Method;
 use crate::columns;
 use crate::flood::at_maximum;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
+use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params};
 use crate::pattern::Pattern;
 use crate::report::{for_each_size, lower_by_difference, note, note_of};
 use crate::table::TableSpec;
@@ -180,8 +180,12 @@ impl Method for CounterAccuracy {
                 let of = FRAME_SIZES.get(params).len() as u32 * steps;
                 bed.progress(&what, index * steps + at as u32, of);
                 let (flows, trial) = counted(bed, pattern, *traffic, params)?;
-                if !trial.quiet {
-                    note_of(outcome, pattern, "frames came and went while counters were read: each may be off by some");
+                if trial.unsure.frames > 0 {
+                    note_of(
+                        outcome,
+                        pattern,
+                        "frames came and went while counters were read: a counter that is off by no more than these is not called so",
+                    );
                 }
                 let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
                 let facts = Facts::of(&trial, &flows, *size, ports.len());
@@ -208,6 +212,10 @@ impl Method for CounterAccuracy {
         let sending_s = FRAMES.get(params) as f64 / LOAD.get(params).pps().max(1.0);
         let reading_s = 2.0 * (SETTLE.seconds(params) + 0.03);
         Duration::from_secs_f64((sending_s + reading_s) * trials + beside_s(params, trials, 0.7))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        common_deviations(params)
     }
 }
 

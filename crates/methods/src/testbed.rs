@@ -74,8 +74,8 @@ pub struct CountedTrial {
     pub sent: Vec<OtherFrames>,
     /// What it received.
     pub received: Vec<OtherFrames>,
-    /// Was the network silent while the counters were read? Otherwise a frame may be on one side only.
-    pub quiet: bool,
+    /// Frames that came and went, at all ports, while the counters were read: each may be in a counter or not yet.
+    pub unsure: OtherFrames,
 }
 
 /// The facade that tests speak to.

@@ -16,7 +16,8 @@ const READINGS: usize = 12;
 struct Reading {
     counters: Vec<DutCounter>,
     others: Vec<(OtherFrames, OtherFrames)>,
-    quiet: bool,
+    /// Frames that passed while the counters were read.
+    unsure: OtherFrames,
 }
 
 impl TestSetup<'_> {
@@ -35,8 +36,8 @@ impl TestSetup<'_> {
         let after = self.reading(settle)?;
         let since = after.others.iter().zip(&before.others);
         let (sent, received) = since.map(|(now, then)| (now.0.since(then.0), now.1.since(then.1))).unzip();
-        let quiet = before.quiet && after.quiet;
-        let counted = CountedTrial { result, before: before.counters, after: after.counters, sent, received, quiet };
+        let unsure = before.unsure.plus(after.unsure);
+        let counted = CountedTrial { result, before: before.counters, after: after.counters, sent, received, unsure };
         Ok((counted, port_failed))
     }
 
@@ -49,10 +50,11 @@ impl TestSetup<'_> {
             let counters = self.routing.bench.device.known_counters().map_err(failed)?;
             self.settle(SILENCE)?;
             let now = self.others();
-            let quiet = now == others;
+            let passed = now.iter().zip(&others).map(|(now, then)| now.0.since(then.0).plus(now.1.since(then.1)));
+            let unsure = passed.fold(OtherFrames::default(), OtherFrames::plus);
             others = now;
-            if quiet || reading == READINGS {
-                return Ok(Reading { counters, others, quiet });
+            if unsure.frames == 0 || reading == READINGS {
+                return Ok(Reading { counters, others, unsure });
             }
         }
         unreachable!("the last reading is returned")

@@ -38,7 +38,7 @@ fn row(outcome: &Outcome, traffic: &str, counter: &str, port: &str) -> (Option<f
 
 #[test]
 fn right_counters_agree_to_the_frame_and_the_octet() {
-    let device = ", capacity: 60 kfps, buffer: 10, own_frames: 7 ms";
+    let device = ", capacity: 60 kfps, buffer: 10, own_frames: 3 s";
     let outcome = counted(device, "frame_sizes: [64, 1518], families: [ipv4, ipv6], frames: 3000, load: 10 kfps");
     assert_eq!(outcome.verdicts.len(), 1);
     assert!(outcome.verdicts[0].pass, "{}", outcome.verdicts[0].found);

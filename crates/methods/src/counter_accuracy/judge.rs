@@ -176,6 +176,16 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    /// Takes back that it is off where the frames that passed while counters were read explain it.
+    fn doubt(&mut self, counts: Counts, unsure: OtherFrames) {
+        let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
+        let may = if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames };
+        if self.off && self.difference.is_some_and(|by| by.unsigned_abs() <= may) {
+            self.off = false;
+            self.verdict = "as the frames allow that passed while it was read".into();
+        }
+    }
+
     /// What it is called in a verdict: `kernel rx_packets of p1`.
     pub(super) fn name(&self, ports: &[String]) -> String {
         let of = self.port.map_or(String::new(), |port| format!(" of {}", ports[port]));
@@ -209,7 +219,8 @@ pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family])
         let apart = grown.iter().find(|(other, _)| {
             other.counts == Counts::InDiscards && other.port == counter.port && other.source == counter.source
         });
-        let finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts);
+        let mut finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts);
+        finding.doubt(counter.counts, trial.unsure);
         // What is of the other IP version and has nothing to count says nothing.
         let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
         let other = matches!(counter.counts,

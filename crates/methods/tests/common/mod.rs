@@ -269,7 +269,14 @@ impl Testbed for Fake {
         }
         let before = after.iter().map(|c| DutCounter { value: 0, ..c.clone() }).collect();
         let others = vec![OtherFrames::default(); self.ports.len()];
-        Ok(CountedTrial { result, before, after, sent: others.clone(), received: others, quiet: true })
+        Ok(CountedTrial {
+            result,
+            before,
+            after,
+            sent: others.clone(),
+            received: others,
+            unsure: OtherFrames::default(),
+        })
     }
 
     /// A router that answers within a millisecond.

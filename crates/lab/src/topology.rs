@@ -56,6 +56,19 @@ pub(crate) struct Topology {
     up: bool,
 }
 
+/// Lets every segment of TCP arrive by itself at these interfaces. What confines the receive work of both ends to processors also merges
+/// segments (GRO), and a merged one is longer than the link's frames: a port or a device that reads frames takes none such.
+fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Result<(), LabError> {
+    let apart: Vec<_> = interfaces.iter().map(|name| format!("link set {name} gro_max_size 1")).collect();
+    if netns.ip(&apart).is_ok() {
+        return Ok(());
+    }
+    // An older kernel or iproute2. Without GRO at all the receive work is the sender's.
+    interfaces
+        .iter()
+        .try_for_each(|name| netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None).map(drop))
+}
+
 impl Topology {
     /// Makes the namespace `name`, the links with MTU, VLAN sub-interfaces and addresses of `role`, and confines it.
     pub(crate) fn make(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
@@ -69,7 +82,10 @@ impl Topology {
 
     /// The same for a DUT that has the links to itself: no addresses, and a kernel that says and forwards nothing.
     pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
-        Topology::build(lab, name, &role.interfaces, &[], &BARE_IPV6, " arp off multicast off", &[])
+        let topology = Topology::build(lab, name, &role.interfaces, &[], &BARE_IPV6, " arp off multicast off", &[])?;
+        let names: Vec<_> = (0..role.interfaces.len()).map(dut_interface).collect();
+        keep_segments_apart(&topology.dut, &names)?;
+        Ok(topology)
     }
 
     fn build(
@@ -282,20 +298,13 @@ impl Loop {
         &self.interfaces
     }
 
-    /// Lets every segment of TCP arrive by itself, as at a tester's port in front of a DUT. What confines the receive work of both ends
-    /// here also merges segments (GRO), and a merged one is longer than a port takes.
+    /// Lets every segment of TCP arrive by itself, as at a tester's port in front of a DUT.
     ///
     /// # Errors
     /// Those of ethtool(8).
     pub fn keep_segments_apart(&self) -> Result<(), LabError> {
-        let apart: Vec<_> = self.interfaces.iter().map(|i| format!("link set {} gro_max_size 1", i.name)).collect();
-        if self.tester.ip(&apart).is_ok() {
-            return Ok(());
-        }
-        // An older kernel or iproute2. Without GRO at all the receive work is the sender's.
-        self.interfaces.iter().try_for_each(|interface| {
-            self.tester.output("ethtool", "ethtool", &["-K", &interface.name, "gro", "off"], None).map(drop)
-        })
+        let names: Vec<_> = self.interfaces.iter().map(|interface| interface.name.clone()).collect();
+        keep_segments_apart(&self.tester, &names)
     }
 
     /// How the receive work is confined.

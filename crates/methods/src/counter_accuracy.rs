@@ -129,6 +129,19 @@ fn flows(pattern: &Pattern, bed: &dyn Testbed, expiring: bool) -> Result<Vec<Flo
     Ok(flows)
 }
 
+/// Length of the frames of IPv4 and IPv6 with FCS; 0 of a family without frames.
+fn frame_bytes(pattern: &Pattern) -> Result<[u64; 2], TestError> {
+    let mut bytes = [0; 2];
+    for family in &pattern.families {
+        let PacketSize::Fixed(size) = pattern.size_of(*family) else {
+            return Err(TestError::NotApplicable("octets are only known of frames of one size".into()));
+        };
+        let v6 = *family == Family::Ipv6;
+        bytes[usize::from(v6)] = u64::from(size.frame_bytes(v6));
+    }
+    Ok(bytes)
+}
+
 /// Runs one trial.
 fn counted(
     bed: &mut dyn Testbed,
@@ -171,9 +184,7 @@ impl Method for CounterAccuracy {
         let mut off: BTreeMap<String, String> = BTreeMap::new();
         let mut exact: BTreeMap<String, ()> = BTreeMap::new();
         let result = for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let PacketSize::Fixed(size) = &pattern.size else {
-                return Err(TestError::NotApplicable("octets are only known of frames of one size".into()));
-            };
+            let bytes = frame_bytes(pattern)?;
             for (at, traffic) in traffics.iter().enumerate() {
                 let steps = traffics.len() as u32;
                 let what = format!("counter accuracy, {}", pattern.size_text());
@@ -188,7 +199,7 @@ impl Method for CounterAccuracy {
                     );
                 }
                 let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
-                let facts = Facts::of(&trial, &flows, *size, ports.len());
+                let facts = Facts::of(&trial, &flows, bytes, ports.len());
                 for finding in judge::findings(&trial, &facts, &pattern.families) {
                     let name = finding.name(&ports);
                     if finding.off {

@@ -8,7 +8,7 @@ use crate::columns;
 use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{
-    PlotSpec, for_each_size, loss_percent, lower, mean, median, note, note_unfit, percent_of, trials, xy,
+    PlotSpec, for_each_size, loss_percent, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
 };
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -134,8 +134,16 @@ impl Method for Latency {
             );
         }
         for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
-            let throughput = known_throughput(bed, pattern, params, outcome)?;
-            let steps = steps(&loads, COMPARE_AT.get(params), throughput);
+            let compare_at = COMPARE_AT.get(params);
+            let throughput = match known_throughput(bed, pattern, params, outcome) {
+                // Shares of the throughput cannot be measured then; a stated load can.
+                Err(e @ (TestError::NotApplicable(_) | TestError::Unfit(_))) if compare_at.is_some() => {
+                    note_of(outcome, pattern, format!("loads in % of the throughput left out: {e}"));
+                    None
+                }
+                found => found?,
+            };
+            let steps = steps(&loads, compare_at, throughput);
             if steps.is_empty() {
                 return Err(TestError::NotApplicable("no throughput was found to take loads from".into()));
             }

@@ -21,6 +21,7 @@ pub mod frame_loss_rate;
 pub mod latency;
 pub mod link_failover;
 pub mod longest_match;
+pub mod mixed_families;
 pub mod mlrsearch;
 pub mod overload;
 pub mod parameters;
@@ -48,6 +49,8 @@ pub use routing::{
 };
 pub use testbed::{CountedTrial, HighestLoads, Known, PortView, TestError, Testbed};
 
+use crate::parameters::FRAME_SIZES;
+use crate::pattern::Pattern;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::registry::TestSpec;
 use drophammer_model::suite::Params;
@@ -73,6 +76,12 @@ pub trait Method: Sync {
         self.estimate(params)
     }
 
+    /// The traffic patterns that it offers, of which the tester's own ceiling has to be known.
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        let sizes = FRAME_SIZES.find(params).unwrap_or_default();
+        sizes.into_iter().map(|size| Pattern::new(size, params)).collect()
+    }
+
     /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section
     /// 24)"), without the test's name, so that a run states what several tests share once; empty for a conformant run.
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -89,6 +98,7 @@ pub static METHODS: &[&dyn Method] = &[
     &latency::Latency,
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
+    &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
     &overload::Overload,
     &counter_accuracy::CounterAccuracy,

@@ -21,7 +21,15 @@ pub const FAMILIES: Param<Vec<Family>> = Param::new(
     "families",
     "[ipv4]",
     "[ipv4]",
-    "IP versions; with both, half of the frames each (RFC 5180 section 5.3)",
+    "IP versions; with both, half of the frames each unless `ipv6_share` says otherwise (RFC 5180 section 5.3)",
+);
+/// `ipv6_share`
+pub const IPV6_SHARE: Param<Option<Percent>> =
+    Param::optional("ipv6_share", "share of the frames that are IPv6, in %, where `families` are both");
+/// `ipv6_frame_size`
+pub const IPV6_FRAME_SIZE: Param<Option<PacketSize>> = Param::optional(
+    "ipv6_frame_size",
+    "size of IPv6 frames or their mix, where `families` are both; without it that of IPv4 frames",
 );
 /// `direction`
 pub const DIRECTION: Param<Direction> = Param::new(
@@ -83,7 +91,8 @@ drophammer_model::choice! {
 }
 
 /// What traffic is made of, in tests by frame size.
-pub const TRAFFIC: [ParamSpec; 3] = [FRAME_SIZES.spec(), FAMILIES.spec(), DIRECTION.spec()];
+pub const TRAFFIC: [ParamSpec; 5] =
+    [FRAME_SIZES.spec(), FAMILIES.spec(), IPV6_SHARE.spec(), IPV6_FRAME_SIZE.spec(), DIRECTION.spec()];
 /// What every trial ends with.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 /// Parameters of a test that needs to know the throughput.

@@ -1,11 +1,11 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
-use crate::parameters::{DIRECTION, DRAIN, FAMILIES};
+use crate::parameters::{DIRECTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE};
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
-use drophammer_model::pattern::{Direction, PatternKey};
+use drophammer_model::pattern::{Direction, FamilyMix, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -24,19 +24,22 @@ pub const RETREAT: f64 = 0.9;
 /// How often it may go down before the tester is given up.
 pub const RETREATS: u32 = 6;
 
-/// Was a trial that was invalid for these reasons invalid because of its load? A busy host says nothing about the load.
+/// Was a trial that was invalid for these reasons invalid because of its load? A busy host says nothing about the load: what else went
+/// wrong beside it may be its doing.
 pub fn load_was_too_high(reasons: &[String]) -> bool {
-    reasons.iter().any(|reason| !reason.starts_with(HOST_BUSY))
+    !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
 /// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Each family has a
-/// flow group of its own and sends as many frames as the others.
+/// flow group of its own and sends as many frames as the others, unless `mix` says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
-    /// Size or mix.
+    /// Size or mix; that of IPv4 frames where IPv6 frames have another.
     pub size: PacketSize,
     /// IP versions, at least one.
     pub families: Vec<Family>,
+    /// What IPv6 frames have of their own, where there are both families.
+    pub mix: Option<FamilyMix>,
     /// Direction.
     pub direction: Direction,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
@@ -44,38 +47,83 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// The pattern of `size` with the parameters `families`, `direction` and `drain`.
+    /// The pattern of `size` with the parameters `families`, `ipv6_share`, `ipv6_frame_size`, `direction` and `drain`.
     pub fn new(size: PacketSize, params: &Params) -> Self {
-        Pattern {
+        let (share, ipv6_size) = (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params));
+        let pattern = Pattern {
             size,
             families: FAMILIES.get(params),
+            mix: None,
             direction: DIRECTION.get(params),
             drain_s: DRAIN.seconds(params),
+        };
+        match (share, ipv6_size) {
+            (None, None) => pattern,
+            (share, ipv6_size) => pattern.mixed(share.map_or(50.0, |share| share.0), ipv6_size),
+        }
+    }
+
+    /// The same with this share of IPv6 frames in per cent, which may have a size of their own: of one family where the share is 0 or 100 %.
+    pub fn mixed(self, ipv6_percent: f64, ipv6_size: Option<PacketSize>) -> Self {
+        let ipv6_size = ipv6_size.unwrap_or_else(|| self.size.clone());
+        match FamilyMix::new(ipv6_percent, ipv6_size.clone()) {
+            Some(mix) => Pattern { families: vec![Family::Ipv4, Family::Ipv6], mix: Some(mix), ..self },
+            None if ipv6_percent >= 50.0 => {
+                Pattern { size: ipv6_size, families: vec![Family::Ipv6], mix: None, ..self }
+            }
+            None => Pattern { families: vec![Family::Ipv4], mix: None, ..self },
         }
     }
 
     /// Key under which [`Known`](crate::Known) and ceilings hold it.
     pub fn key(&self) -> PatternKey {
-        PatternKey { size: self.size.clone(), families: self.families.clone(), direction: self.direction }
+        PatternKey {
+            size: self.size.clone(),
+            families: self.families.clone(),
+            mix: self.mix.clone(),
+            direction: self.direction,
+        }
     }
 
-    /// IP versions for people: `IPv4+IPv6`.
+    /// IP versions for people: `IPv4+IPv6`, `85 % IPv4+15 % IPv6`.
     pub fn protocol(&self) -> String {
-        self.families.iter().map(Family::to_string).collect::<Vec<_>>().join("+")
+        let of = |family: &Family| match &self.mix {
+            Some(mix) => format!("{} % {family}", mix.percent(*family)),
+            None => family.to_string(),
+        };
+        self.families.iter().map(of).collect::<Vec<_>>().join("+")
     }
 
-    /// Size for people: `64 bytes`; a mix by its name.
+    /// Size of the frames of a family.
+    pub fn size_of(&self, family: Family) -> &PacketSize {
+        match &self.mix {
+            Some(mix) if family == Family::Ipv6 => &mix.ipv6_size,
+            _ => &self.size,
+        }
+    }
+
+    /// Mean of a figure of each family over the frames.
+    fn mean(&self, figure: impl Fn(Family) -> f64) -> f64 {
+        let weight = |family: Family| self.mix.as_ref().map_or(1.0, |mix| mix.percent(family));
+        let sum: f64 = self.families.iter().map(|family| figure(*family) * weight(*family)).sum();
+        sum / self.families.iter().map(|family| weight(*family)).sum::<f64>().max(f64::MIN_POSITIVE)
+    }
+
+    /// Size for people: `64 bytes`; a mix by its name; `imix with 15 % IPv6`.
     pub fn size_text(&self) -> String {
-        match &self.size {
+        let size = match &self.size {
             PacketSize::Fixed(_) => format!("{} bytes", self.size),
             PacketSize::Mix { name, .. } => name.clone(),
+        };
+        match &self.mix {
+            Some(mix) => format!("{size} with {} % IPv6", mix.percent(Family::Ipv6)),
+            None => size,
         }
     }
 
     /// Mean frame size over all families in bytes, FCS included. IPv6 frames may be larger than asked for.
     pub fn frame_bytes(&self) -> f64 {
-        let sum: f64 = self.families.iter().map(|f| self.size.mean_frame_bytes(*f == Family::Ipv6)).sum();
-        sum / self.families.len().max(1) as f64
+        self.mean(|family| self.size_of(family).mean_frame_bytes(family == Family::Ipv6))
     }
 
     fn pairs(&self, ports: usize) -> Vec<(usize, usize)> {
@@ -100,7 +148,7 @@ impl Pattern {
         let mut flows = Vec::new();
         for (from, to) in self.pairs(ports.len()) {
             for family in &self.families {
-                let needed = u32::from(self.size.largest_ip_bytes(*family == Family::Ipv6));
+                let needed = u32::from(self.size_of(*family).largest_ip_bytes(*family == Family::Ipv6));
                 let addressing = |port: &PortView| {
                     if needed > port.mtu {
                         let why = format!(
@@ -114,13 +162,20 @@ impl Pattern {
                     let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
                     port.addressing(*family).cloned().ok_or_else(missing)
                 };
-                flows.push(FlowSpec::new(
+                let flow = FlowSpec::new(
                     family.to_string(),
                     from,
                     to,
                     addressing(&ports[from])?.destinations,
                     addressing(&ports[to])?.destinations,
-                ));
+                );
+                flows.push(match &self.mix {
+                    Some(mix) => {
+                        let size = (*family == Family::Ipv6).then(|| mix.ipv6_size.clone());
+                        FlowSpec { weight: mix.percent(*family), size, ..flow }
+                    }
+                    None => flow,
+                });
             }
         }
         if flows.is_empty() {
@@ -180,11 +235,10 @@ impl Pattern {
 
     /// Mean bytes that a frame takes of a line, all overhead included.
     fn line_bytes(&self, medium: Medium) -> f64 {
-        let of = |family: &Family| {
-            let v6 = *family == Family::Ipv6;
-            medium.line_bytes(self.size.mean_ip_bytes(v6), self.size.mean_frame_bytes(v6))
-        };
-        self.families.iter().map(of).sum::<f64>() / self.families.len().max(1) as f64
+        self.mean(|family| {
+            let (v6, size) = (family == Family::Ipv6, self.size_of(family));
+            medium.line_bytes(size.mean_ip_bytes(v6), size.mean_frame_bytes(v6))
+        })
     }
 }
 

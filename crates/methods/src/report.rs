@@ -190,11 +190,24 @@ pub fn for_each_size(
     bed: &mut dyn Testbed,
     params: &Params,
     outcome: &mut Outcome,
+    each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
+) -> Result<(), TestError> {
+    let patterns = FRAME_SIZES.get(params).into_iter().map(|size| Pattern::new(size, params)).collect();
+    for_each_pattern(bed, patterns, outcome, each)
+}
+
+/// The same for any patterns.
+///
+/// # Errors
+/// Those of [`for_each_size`].
+pub fn for_each_pattern(
+    bed: &mut dyn Testbed,
+    patterns: Vec<Pattern>,
+    outcome: &mut Outcome,
     mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> Result<(), TestError> {
     let (mut unfit, mut skipped, mut done) = (None, None, 0);
-    for (index, size) in FRAME_SIZES.get(params).into_iter().enumerate() {
-        let pattern = Pattern::new(size, params);
+    for (index, pattern) in patterns.into_iter().enumerate() {
         // Flows are made here so that no trial is run for a size that cannot be.
         let possible = pattern.flows(bed.ports()).map(|_| ());
         let ended = possible.and_then(|()| each(bed, &pattern, outcome, index as u32));

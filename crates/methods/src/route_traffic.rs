@@ -182,6 +182,7 @@ pub fn load(
     }
     let Percent(percent) = LOAD.get(params);
     let pattern = Pattern {
+        mix: None,
         size: smallest(family),
         families: vec![family],
         direction: Direction::Unidirectional,

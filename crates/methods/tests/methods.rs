@@ -45,6 +45,13 @@ fn throughput_is_found_within_the_width_and_kept_for_later_tests() {
     }
 }
 
+/// Their trials are void at less waiting of the DUT than those of others, so the list is stated here once more.
+#[test]
+fn these_tests_measure_latency() {
+    let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
+    assert_eq!(names, ["latency", "fixed_rate"]);
+}
+
 #[test]
 fn a_router_at_line_rate_has_an_irregular_result_not_an_invented_one() {
     let mut bed = Fake { capacity_pps: 1e9, ..Fake::new() };

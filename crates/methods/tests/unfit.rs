@@ -70,11 +70,14 @@ fn what_the_tester_cannot_offer_holds_for_the_next_router() {
             assert!(rows(&outcome)[0].marks.contains(&"the tester could not offer line rate validly".to_owned()));
         }
     }
-    // A busy host says nothing about the load.
-    let fail = Some((1, TestError::Unfit(vec!["host busy: the tester waited for its processor".into()])));
-    let mut bed = Fake { fail, ..Fake::new() };
-    run("throughput", &mut bed, &[size("64")]).1.unwrap();
-    assert_eq!(bed.known.highest, drophammer_methods::HighestLoads::default());
+    // A busy host says nothing about the load, whatever else went wrong in the same trial.
+    let busy = "host busy: the tester waited for its processor";
+    for reasons in [vec![busy], vec!["the tester was late", busy]] {
+        let reasons = reasons.into_iter().map(str::to_owned).collect();
+        let mut bed = Fake { fail: Some((1, TestError::Unfit(reasons))), ..Fake::new() };
+        run("throughput", &mut bed, &[size("64")]).1.unwrap();
+        assert_eq!(bed.known.highest, drophammer_methods::HighestLoads::default());
+    }
 }
 
 #[test]
@@ -230,6 +233,35 @@ fn latency_goes_on_at_the_other_loads() {
     end.unwrap();
     assert_eq!(rows(&outcome).len(), 3);
     assert!(noted(&outcome, "50 % left out") && outcome.ranks.is_empty());
+}
+
+/// A stated load needs no throughput.
+#[test]
+fn latency_at_a_stated_load_is_measured_without_a_throughput() {
+    let at = ("compare_at", ParamValue::Rate(FrameRate(100_000.0)));
+    let failed = |bed: &mut Fake| {
+        bed.known.failed.insert(pattern("64"), "the tester was late".into());
+    };
+    // The search finds no load that can be offered.
+    let hopeless = |bed: &mut Fake| bed.unfit_above_pps = 150_000.0;
+    for prepare in [&failed as &dyn Fn(&mut Fake), &hopeless] {
+        let mut bed = Fake::new();
+        prepare(&mut bed);
+        let (outcome, end) = run("latency", &mut bed, &[size("64"), at.clone()]);
+        end.unwrap();
+        assert_eq!(cell(&outcome, 0, "load_pps"), Some(100_000.0));
+        assert_eq!((rows(&outcome).len(), cell(&outcome, 0, "load_percent")), (1, None));
+        assert!(
+            outcome.ranks.iter().any(|r| r.key == "latency_64_median_us" && r.value.is_some()),
+            "{:?}",
+            outcome.ranks
+        );
+        assert!(noted(&outcome, "loads in % of the throughput left out"), "{:?}", outcome.notes);
+        // Without one there is nothing to measure at.
+        let mut bed = Fake::new();
+        prepare(&mut bed);
+        run("latency", &mut bed, &[size("64")]).1.unwrap_err();
+    }
 }
 
 #[test]

@@ -56,6 +56,7 @@ macro_rules! param_type {
 }
 
 param_type!(Vec<PacketSize>, ParamKind::Sizes, Sizes);
+param_type!(PacketSize, ParamKind::Size, Sizes, |v| v.first()?.clone(), |v| vec![v]);
 param_type!(Vec<Percent>, ParamKind::Percents, Numbers, |v| v.iter().copied().map(Percent).collect(), |v| {
     v.into_iter().map(|p| p.0).collect()
 });

@@ -14,13 +14,38 @@ crate::choice! {
     }
 }
 
+/// How IPv4 and IPv6 share the frames of a pattern that has both, where it is not half of the frames each, of one size.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FamilyMix {
+    /// Share of the frames that are IPv6, in thousandths of a per cent, above 0 and below 100,000.
+    pub ipv6_milli_percent: u32,
+    /// Size of IPv6 frames, or their mix.
+    pub ipv6_size: PacketSize,
+}
+
+impl FamilyMix {
+    /// A mix with this share of IPv6 frames in per cent; `None` unless the share is above 0 and below 100 %.
+    pub fn new(ipv6_percent: f64, ipv6_size: PacketSize) -> Option<FamilyMix> {
+        let milli = (ipv6_percent * 1e3).round();
+        (milli >= 1.0 && milli < 100_000.0).then(|| FamilyMix { ipv6_milli_percent: milli as u32, ipv6_size })
+    }
+
+    /// Share of the frames of this family, in per cent.
+    pub fn percent(&self, family: Family) -> f64 {
+        let ipv6 = f64::from(self.ipv6_milli_percent) / 1e3;
+        if family == Family::Ipv6 { ipv6 } else { 100.0 - ipv6 }
+    }
+}
+
 /// Identity of a traffic pattern: what is measured with one pattern holds for every trial of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PatternKey {
-    /// Size or mix.
+    /// Size or mix; that of IPv4 frames where IPv6 frames have another.
     pub size: PacketSize,
     /// IP versions, in the order of the suite.
     pub families: Vec<Family>,
+    /// What IPv6 frames have of their own.
+    pub mix: Option<FamilyMix>,
     /// Direction.
     pub direction: Direction,
 }
@@ -37,7 +62,13 @@ impl PatternKey {
         let answered = |flow: &FlowSpec| spec.flows.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
         let both = spec.flows.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
-        PatternKey { size: spec.size.clone(), families, direction }
+        let ipv6 = spec.flows.iter().find(|flow| flow.family == Family::Ipv6 && flow.size.is_some());
+        let mix = ipv6.and_then(|flow| {
+            let own = || spec.flows.iter().filter(|other| other.from == flow.from);
+            let share = flow.weight / own().map(|flow| flow.weight).sum::<f64>();
+            FamilyMix::new(share * 100.0, flow.size.clone()?)
+        });
+        PatternKey { size: spec.size.clone(), families, mix, direction }
     }
 }
 
@@ -45,7 +76,11 @@ impl PatternKey {
 impl fmt::Display for PatternKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let families: Vec<_> = self.families.iter().map(|f| f.to_string().to_lowercase()).collect();
-        write!(f, "{}/{}/{}", self.size, families.join("+"), self.direction)
+        write!(f, "{}/{}", self.size, families.join("+"))?;
+        if let Some(mix) = &self.mix {
+            write!(f, "({} % of {})", mix.percent(Family::Ipv6), mix.ipv6_size)?;
+        }
+        write!(f, "/{}", self.direction)
     }
 }
 
@@ -54,9 +89,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_mix_has_frames_of_both_families() {
+        let of = |percent: f64| FamilyMix::new(percent, "64".parse().unwrap()).is_some();
+        assert_eq!(
+            [0.0, 0.0004, 0.001, 50.0, 99.999, 100.0, f64::NAN].map(of),
+            [false, false, true, true, true, false, false]
+        );
+    }
+
+    #[test]
     fn shown_for_people() {
         let families = vec![Family::Ipv4, Family::Ipv6];
-        let key = PatternKey { size: "imix".parse().unwrap(), families, direction: Direction::Unidirectional };
+        let direction = Direction::Unidirectional;
+        let mut key = PatternKey { size: "imix".parse().unwrap(), families, mix: None, direction };
         assert_eq!(key.to_string(), "imix/ipv4+ipv6/unidirectional");
+        key.mix = FamilyMix::new(15.0, "512".parse().unwrap());
+        assert_eq!(key.to_string(), "imix/ipv4+ipv6(15 % of 512)/unidirectional");
+        assert_eq!(key.mix.map(|mix| (mix.percent(Family::Ipv4), mix.percent(Family::Ipv6))), Some((85.0, 15.0)));
     }
 }

@@ -13,6 +13,8 @@ pub enum ParamKind {
     Sizes,
     /// List of percentages: `[10, 50, 90, 100]`, each above 0 and at most 100.
     Percents,
+    /// One frame size, or a mix: `imix`.
+    Size,
     /// One percentage, 0 to 100; `0.5` is half of one per cent.
     Percent,
     /// Duration with unit: `60 s`.

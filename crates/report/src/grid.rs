@@ -3,7 +3,9 @@
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
+use crate::losses;
 use crate::rank::{HOW, Ranked};
+use crate::rates;
 use crate::view::{MergedTable, View};
 use drophammer_model::outcome::Cell;
 use drophammer_model::statistics::{Decision, Figure};
@@ -47,6 +49,29 @@ pub fn summary(view: &View, order: &[usize]) -> Grid {
         rows.push(row);
     }
     Grid { head, right, rows }
+}
+
+/// Heading of [`bits`].
+pub const BITS: &str = "Rates in bits and shares of the line";
+
+/// The figures that are frames per second, in bits of layer 2 and as shares of the line; `None` where there are none.
+pub fn bits(view: &View, order: &[usize]) -> Option<Grid> {
+    let mut head = vec!["Figure".to_owned()];
+    head.extend(order.iter().map(|d| view.duts[*d].label()));
+    let rows: Vec<Vec<String>> = view
+        .ranking
+        .figures
+        .iter()
+        .filter_map(|figure| {
+            let rates: Vec<_> = order.iter().map(|d| rates::of_figure(view, figure, *d)).collect();
+            rates.iter().any(Option::is_some).then(|| {
+                // The unit of the figure is not that of the cells.
+                let texts = rates.into_iter().map(|rate| rate.map_or(DASH.into(), |rate| rate.text()));
+                std::iter::once(figure.title.clone()).chain(texts).collect()
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Grid { right: (0..head.len()).map(|column| column > 0).collect(), head, rows })
 }
 
 /// Title of a figure with its unit, and `↓` where less is better.
@@ -219,6 +244,9 @@ pub fn markdown(view: &View) -> String {
         let said: String = conclusion(view).iter().map(|sentence| format!("{}\n", escape(sentence))).collect();
         let table = summary(view, &view.ranking.order).markdown();
         out += &format!("## Summary\n\n{said}\n{table}\n{limited}{HOW}\n\n");
+        if let Some(bits) = bits(view, &view.ranking.order) {
+            out += &format!("### {BITS}\n\n{}\n", bits.markdown());
+        }
     }
     let verdicts = view.verdicts();
     if !verdicts.is_empty() {
@@ -250,6 +278,9 @@ pub fn markdown(view: &View) -> String {
             }
             for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
                 out += &format!("- {dut}: {}\n", escape(note));
+            }
+            if let Some(losses) = losses::text(&r.trials) {
+                out += &format!("- {dut}: {}.\n", escape(&losses));
             }
         }
         out.push('\n');

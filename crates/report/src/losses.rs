@@ -44,6 +44,11 @@ pub fn explained<'a>(trials: &[&'a TrialRecord]) -> (Vec<Lossy<'a>>, Told) {
     (lossy, told)
 }
 
+/// The same in a sentence; `None` where no frames were lost for another cause than overload.
+pub fn text(trials: &[&TrialRecord]) -> Option<String> {
+    explained(trials).1.text()
+}
+
 /// The same for machines.
 pub fn json(trials: &[&TrialRecord]) -> Value {
     let (lossy, told) = explained(trials);

@@ -50,13 +50,12 @@ impl Line {
         Rate { l2_mbps: pps * self.frame_bytes * 8.0 / 1e6, line_percent: pps / self.most_pps * 100.0 }
     }
 
-    /// The line of a trial. `None` where flows have sizes or rates of their own, or the speed of a port is not known.
+    /// The line of a trial. `None` where flows have rates of their own, or the speed of a port is not known.
     fn of(view: &View, trial: &TrialRecord) -> Option<Line> {
         let flows = &trial.spec.flows;
-        let size = &trial.spec.size;
-        let tagged =
-            |flow: &FlowSpec| !flow.headers.is_empty() && size.round().iter().any(|s| matches!(s, FrameSize::Ip(_)));
-        if flows.iter().any(|flow| flow.size.is_some() || flow.schedule.is_some() || tagged(flow)) {
+        let size = |flow: &'_ FlowSpec| flow.size.as_ref().unwrap_or(&trial.spec.size).clone();
+        let by_packet = |flow: &FlowSpec| size(flow).round().iter().any(|s| matches!(s, FrameSize::Ip(_)));
+        if flows.iter().any(|flow| flow.schedule.is_some() || (!flow.headers.is_empty() && by_packet(flow))) {
             return None;
         }
         let dut = view.duts.iter().chain(&view.tester).find(|dut| dut.name == trial.dut)?;
@@ -66,11 +65,12 @@ impl Line {
             let port = ports.get(from).filter(|port| port.speed_bps > 0)?;
             let own = || flows.iter().filter(|flow| flow.from == from);
             let weights: f64 = own().map(|flow| flow.weight).sum();
-            let mean = |bytes: &dyn Fn(bool) -> f64| {
-                own().map(|flow| flow.weight / weights * bytes(flow.family == Family::Ipv6)).sum::<f64>()
+            let mean = |bytes: &dyn Fn(&PacketSize, bool) -> f64| {
+                own().map(|flow| flow.weight / weights * bytes(&size(flow), flow.family == Family::Ipv6)).sum::<f64>()
             };
-            let frame_bytes = mean(&|v6| size.mean_frame_bytes(v6));
-            let line_bytes = mean(&|v6| port.medium.line_bytes(size.mean_ip_bytes(v6), size.mean_frame_bytes(v6)));
+            let frame_bytes = mean(&|size, v6| size.mean_frame_bytes(v6));
+            let line_bytes =
+                mean(&|size, v6| port.medium.line_bytes(size.mean_ip_bytes(v6), size.mean_frame_bytes(v6)));
             let most_pps = port.medium.payload_rate(Bandwidth(port.speed_bps)) / (8.0 * line_bytes);
             lines.push(Line { frame_bytes, most_pps });
         }

@@ -4,6 +4,7 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
+use crate::losses;
 use crate::rank::HOW;
 use crate::view::View;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
@@ -190,6 +191,9 @@ fn wrap(text: &str, width: usize) -> String {
 /// The whole report as text.
 pub fn report(view: &View) -> String {
     let mut out = head(view, false) + &problems(view, false, None);
+    if let Some(bits) = grid::bits(view, &view.ranking.order) {
+        out += &format!("\n== {} ==\n\n{}\n", grid::BITS, set(&bits));
+    }
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {
         out += &format!("\n== {} ==\n", plain(&section.title));
@@ -204,6 +208,9 @@ pub fn report(view: &View) -> String {
             out += &format!("{}: {}; {} trials\n", plain(&dut), plain(&r.standing.text()), r.trials.len());
             for note in r.record.iter().flat_map(|t| &t.outcome.notes) {
                 out += &format!("  - {}\n", plain(note));
+            }
+            if let Some(losses) = losses::text(&r.trials) {
+                out += &format!("  - {losses}.\n");
             }
         }
     }

@@ -8,10 +8,14 @@ use std::fs;
 
 /// The page and the JSON report of a run.
 fn report(run: &Run) -> (String, serde_json::Value) {
+    let [html, json] = files(run, ["report.html", "report.json"]);
+    (html, serde_json::from_str(&json).unwrap())
+}
+
+fn files<const N: usize>(run: &Run, names: [&str; N]) -> [String; N] {
     let folder = tempfile::tempdir().unwrap();
     write_all(run, folder.path()).unwrap();
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    (read("report.html"), serde_json::from_str(&read("report.json")).unwrap())
+    names.map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
 }
 
 /// The page before its list of contents.
@@ -81,6 +85,36 @@ fn many_trials_are_text_until_they_are_opened() {
 }
 
 #[test]
+fn the_conclusion_names_what_is_not_compared() {
+    let mut run = synthetic::in_rounds(&synthetic::run(2), 6);
+    let names: Vec<_> = run.duts.iter().map(|dut| dut.name.clone()).collect();
+    let (routes, loads) = ("Figures of routes are not of the same work", "measured at different loads");
+    let html = report(&run).0;
+    assert!(!first_screen(&html).contains(routes) && !first_screen(&html).contains(loads));
+    // One puts its routes into the forwarding plane, the other does not; one is measured at half of the other's load.
+    for (dut, installs) in run.duts.iter_mut().zip([true, false]) {
+        dut.installs_routes = Some(installs);
+    }
+    for record in run.tests.iter_mut().filter(|record| record.test == "latency") {
+        let load = if record.dut == names[0] { 100_000.0 } else { 50_000.0 };
+        record.outcome.ranks.iter_mut().for_each(|rank| rank.load_pps = Some(load));
+    }
+    let (html, json) = report(&run);
+    let first = first_screen(&html);
+    let label = |at: usize| json["duts"][at]["label"].as_str().unwrap_or(&names[at]).to_owned();
+    assert!(first.contains(&format!("{routes}: only {} put", label(0))), "{first}");
+    assert!(first.contains(loads), "{first}");
+    let figures = json["ranking"]["figures"].as_array().unwrap();
+    let latency: Vec<_> = figures.iter().filter(|f| f["key"].as_str().unwrap().starts_with("latency_")).collect();
+    assert!(!latency.is_empty());
+    for figure in latency {
+        for dut in figure["duts"].as_array().unwrap() {
+            assert!(dut["rank"].is_null(), "{figure}");
+        }
+    }
+}
+
+#[test]
 fn lost_frames_are_told_with_their_causes() {
     use drophammer_model::trial::{Held, LossEpisode, Losses};
     let mut run = synthetic::run(1);
@@ -96,6 +130,9 @@ fn lost_frames_are_told_with_their_causes() {
     let (html, json) = report(&run);
     let text = "trials lost frames below the overload, in 2 episodes: 1 beside a gap of the tester, 1 unexplained";
     assert!(html.contains(text));
+    for words in files(&run, ["report.txt", "report.md"]) {
+        assert!(words.contains(&format!("{text}.")), "{words}");
+    }
     for part in ["class=\"cause unexplained\"", "class=\"cause tester\"", "2 flows of IPv4"] {
         assert!(html.contains(part), "{part}");
     }

@@ -45,10 +45,14 @@ fn run(families: &[Family]) -> Run {
 
 /// The JSON report, the page and the table of throughput as CSV.
 fn report(run: &Run) -> (Value, String, String) {
+    let [json, html, csv] = files(run, ["report.json", "report.html", "csv/throughput.csv"]);
+    (serde_json::from_str(&json).unwrap(), html, csv)
+}
+
+fn files<const N: usize>(run: &Run, names: [&str; N]) -> [String; N] {
     let folder = tempfile::tempdir().unwrap();
     write_all(run, folder.path()).unwrap();
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    (serde_json::from_str(&read("report.json")).unwrap(), read("report.html"), read("csv/throughput.csv"))
+    names.map(|name| fs::read_to_string(folder.path().join(name)).unwrap())
 }
 
 fn close(value: &Value, expected: f64) {
@@ -69,6 +73,10 @@ fn ethernet_has_preamble_and_gap_on_the_line_and_the_fcs_in_the_bits() {
     assert_eq!(json["ranking"]["figures"][2]["unit"], "\u{b5}s");
     assert_eq!(json["ranking"]["figures"][2]["duts"][0]["l2_mbps"], Value::Null, "a time has no bits");
     assert!(html.contains("414.3\u{a0}Mbit/s, 5.44\u{a0}% of line"), "{html}");
+    for words in files(&run(&[Family::Ipv4]), ["report.txt", "report.md"]) {
+        let (_, bits) = words.split_once("Rates in bits and shares of the line").expect("their table");
+        assert!(bits.contains("414.3\u{a0}Mbit/s, 5.44\u{a0}% of line"), "{words}");
+    }
     assert!(csv.starts_with("dut,frame_bytes,theoretical_pps,offered_pps,throughput_pps,of_line_percent,width_percent,throughput_l2_mbps,throughput_line_percent,frames_per_cpu_s,marks,trials\r\n"), "{csv}");
 }
 

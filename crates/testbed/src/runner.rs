@@ -15,7 +15,7 @@ use crate::{real, simulated};
 use ceilings::sending_ceilings;
 use drophammer_lab::{Dut, Lab};
 use drophammer_methods::fixed_rate::FixedRate;
-use drophammer_methods::parameters::{FAMILIES, FRAME_SIZES, GOAL};
+use drophammer_methods::parameters::{FAMILIES, GOAL};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
 use drophammer_model::capabilities::{Need, Placement};
@@ -155,6 +155,7 @@ fn started(suite: &Suite, command: &[String], environment: Environment, unwatche
 /// Families that any test of the suite uses.
 fn families(suite: &Suite) -> Vec<Family> {
     let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
+    all.extend(suite.tests.iter().flat_map(|t| method(t).patterns(&t.params)).flat_map(|pattern| pattern.families));
     // A test of sessions alone has those of all families.
     let of_sessions =
         |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
@@ -174,11 +175,10 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
     let mut known: Vec<PatternKey> = Vec::new();
     let mut tests: Vec<Duration> = Vec::new();
     for test in &suite.tests {
-        let sizes = FRAME_SIZES.find(&test.params).unwrap_or_default();
-        let patterns: Vec<PatternKey> = sizes.into_iter().map(|s| Pattern::new(s, &test.params).key()).collect();
+        let method = method(test);
+        let patterns: Vec<PatternKey> = method.patterns(&test.params).iter().map(Pattern::key).collect();
         // A test that has a goal searches the throughput, unless an earlier one has found it.
         let found = patterns.iter().all(|p| known.contains(p));
-        let method = method(test);
         tests.push(if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) });
         if GOAL.find(&test.params).is_some() {
             known.extend(patterns);

@@ -8,6 +8,7 @@ mod common;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
+use common::program::as_device;
 use common::{Memory, cell, read_suite, rows};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_methods::METHODS;
@@ -18,8 +19,7 @@ use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::real;
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
-use drophammer_testbed::{Session, config, device};
-use std::ffi::OsString;
+use drophammer_testbed::{Session, config};
 use std::process::ExitCode;
 use verdicts::Verdicts;
 
@@ -111,19 +111,12 @@ fn case(lab: &mut Lab, links: &str, backend: &Backend) -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|a| a == device::SUBCOMMAND) {
-        return match device::run(&args[1..]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("error: {e}");
-                ExitCode::FAILURE
-            }
-        };
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(code) = as_device() {
+        return code;
     }
     let all: Vec<_> = INTERFACE_BACKENDS.iter().flat_map(|b| [(b, "veth"), (b, "tap")]).collect();
     let name = |(backend, links): &(&Backend, &str)| format!("fixed_rate by {} over {links}", backend.spec.name);
-    let args: Vec<String> = args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     if args.iter().any(|a| a == "--list") {
         all.iter().for_each(|case| println!("{}: test", name(case)));
         return ExitCode::SUCCESS;

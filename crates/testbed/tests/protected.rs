@@ -8,12 +8,11 @@ mod common;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
-use common::{Memory, cell, read_suite, rows};
+use common::program::{as_device, run_in_lab};
+use common::{cell, rows};
 use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Lab, LabOptions};
-use drophammer_model::environment::Environment;
 use drophammer_model::record::TestStatus;
-use drophammer_testbed::{Run, device, run_suite};
 use std::path::Path;
 use std::process::ExitCode;
 use verdicts::Verdicts;
@@ -45,29 +44,6 @@ fn suite(duts: &str, protection: &str) -> String {
     )
 }
 
-fn run(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, String> {
-    let suite = read_suite(text);
-    let mut memory = Memory::default();
-    for dut in &suite.duts {
-        std::fs::create_dir_all(work_dir.join(&dut.name)).map_err(|e| e.to_string())?;
-    }
-    let run = Run {
-        suite: &suite,
-        lab: Some(lab),
-        backend: &drophammer_port::INTERFACE_BACKENDS[0],
-        processors: &[],
-        busy_host: true,
-        work_dir,
-        queues: 1,
-        capture: false,
-        command: vec!["drophammer".into(), "run".into()],
-        environment: Environment::default(),
-        secret: 5,
-    };
-    run_suite(run, &mut memory).map_err(|e| e.to_string())?;
-    Ok(memory)
-}
-
 /// No file in the folder holds the key.
 fn key_is_not_in(folder: &Path) -> Result<(), String> {
     for entry in std::fs::read_dir(folder).map_err(|e| e.to_string())? {
@@ -85,7 +61,7 @@ fn same_keys(lab: &mut Lab) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let mut duts: String = TEMPLATES.iter().map(|(kind, ..)| format!("  - {{name: {kind}, kind: {kind}}}\n")).collect();
     duts += "  - {name: reference, kind: reference, links: veth}\n";
-    let memory = run(lab, &suite(&duts, &both()), folder.path())?;
+    let memory = run_in_lab(lab, &suite(&duts, &both()), folder.path())?;
     let tests = memory.tests();
     let outcomes: Vec<_> = tests.iter().filter(|t| t.test == "bgp_pass_through").collect();
     if outcomes.len() != 5 {
@@ -128,7 +104,7 @@ fn refuses(
     let file = folder.path().join("template");
     std::fs::write(&file, template).map_err(|e| e.to_string())?;
     let dut = format!("  - {{name: {kind}, kind: {kind}, template: {}}}\n", file.display());
-    let memory = run(lab, &suite(&dut, protection).replace("20 s}", "3 s}"), folder.path())?;
+    let memory = run_in_lab(lab, &suite(&dut, protection).replace("20 s}", "3 s}"), folder.path())?;
     match memory.tests().iter().find(|test| test.test == "bgp_pass_through").map(|test| &test.status) {
         Some(TestStatus::Completed) => Err("the session came up".into()),
         Some(ended) if because(&format!("{ended:?}")) => key_is_not_in(folder.path()),
@@ -138,19 +114,18 @@ fn refuses(
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = as_device() {
+        return code;
+    }
     let args: Vec<_> = std::env::args_os().skip(1).collect();
-    let as_dut = match args.first().and_then(|a| a.to_str()) {
-        Some(guest::SUBCOMMAND) => Some(guest::run(&args[1..])),
-        Some(device::SUBCOMMAND) => Some(device::run(&args[1..])),
-        _ => None,
-    };
-    match as_dut {
-        Some(Ok(())) => return ExitCode::SUCCESS,
-        Some(Err(e)) => {
-            eprintln!("{e}");
-            return ExitCode::FAILURE;
-        }
-        None => {}
+    if args.first().is_some_and(|a| a == guest::SUBCOMMAND) {
+        return match guest::run(&args[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                eprintln!("{e}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let mut verdicts = Verdicts::begin();
     match Lab::enter(&LabOptions::default()) {

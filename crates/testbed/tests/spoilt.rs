@@ -288,7 +288,7 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
         bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
         let size = case.size.parse().map_err(|e| format!("{e:?}"))?;
         let direction = Direction::Bidirectional;
-        let pattern = Pattern { size, families: families.to_vec(), direction, drain_s: 0.3 };
+        let pattern = Pattern { size, families: families.to_vec(), mix: None, direction, drain_s: 0.3 };
         let load = Load::Constant { rate_pps: case.rate_pps };
         let mut spec = pattern.trial(bed.ports(), case.name.into(), load, case.seconds).map_err(|e| e.to_string())?;
         fuse.frames.set(0);

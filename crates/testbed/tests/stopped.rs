@@ -7,6 +7,7 @@ mod common;
 #[path = "../../lab/tests/verdicts/mod.rs"]
 mod verdicts;
 
+use common::program::as_device;
 use common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, LabOptions, ProgramDut};
 use drophammer_methods::Testbed;
@@ -20,7 +21,6 @@ use drophammer_port::{Batch, Port, PortCounters, PortError, PortInfo, Received, 
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::{Session, config, device};
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -159,8 +159,13 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
             bed.begin_test("throughput", bed.left);
             bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
             let size = "64".parse().map_err(|e| format!("{e:?}"))?;
-            let pattern =
-                Pattern { size, families: families.to_vec(), direction: Direction::Unidirectional, drain_s: 0.3 };
+            let pattern = Pattern {
+                size,
+                families: families.to_vec(),
+                mix: None,
+                direction: Direction::Unidirectional,
+                drain_s: 0.3,
+            };
             let load = Load::Constant { rate_pps: case.rate_pps };
             let spec = pattern.trial(bed.ports(), case.name.into(), load, SECONDS).map_err(|e| e.to_string())?;
             // A trial that others spoil is told by its record.
@@ -218,17 +223,10 @@ fn bring_up(lab: &Lab, suite: &Suite, folder: &Path) -> Result<ProgramDut, Strin
 }
 
 fn main() -> ExitCode {
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.first().is_some_and(|a| a == device::SUBCOMMAND) {
-        return match device::run(&args[1..]) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(e) => {
-                eprintln!("error: {e}");
-                ExitCode::FAILURE
-            }
-        };
+    if let Some(code) = as_device() {
+        return code;
     }
-    let args: Vec<String> = args.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--list") {
         CASES.iter().for_each(|c| println!("{}: test", c.name));
         return ExitCode::SUCCESS;

@@ -2,7 +2,6 @@
 
 use crate::testbed::CountedTrial;
 use drophammer_model::counters::{Counts, DutCounter, OtherFrames};
-use drophammer_model::size::FrameSize;
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex};
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
@@ -63,8 +62,7 @@ fn arrivals(ports: &mut [PortFacts], flow: &FlowSpec, group: &GroupCounts) {
 
 impl Facts {
     /// Of a trial whose flows are groups of their own.
-    pub(super) fn of(trial: &CountedTrial, flows: &[FlowSpec], size: FrameSize, ports: usize) -> Facts {
-        let bytes = FAMILIES.map(|family| u64::from(size.frame_bytes(family == Family::Ipv6)));
+    pub(super) fn of(trial: &CountedTrial, flows: &[FlowSpec], bytes: ByFamily, ports: usize) -> Facts {
         let none = ByFamily::default();
         let mut facts =
             Facts { ports: vec![PortFacts::default(); ports], bytes, expired: none, forwarded: none, loopback: 0 };

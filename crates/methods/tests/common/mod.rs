@@ -353,7 +353,7 @@ pub fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
 /// The pattern of this size in IPv4, both ports sending.
 pub fn pattern(size: &str) -> PatternKey {
     let direction = Direction::Bidirectional;
-    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], direction }
+    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], mix: None, direction }
 }
 
 /// The test of this name.

@@ -363,13 +363,17 @@ fn param_schema(param: &ParamSpec) -> Value {
 
 fn kind_schema(kind: ParamKind) -> Value {
     let list = |items: Value| json!({ "type": "array", "minItems": 1, "uniqueItems": true, "items": items });
-    match kind {
-        ParamKind::Sizes => list(json!({
+    let size = || {
+        json!({
             "oneOf": [
                 { "type": "integer", "minimum": crate::size::MIN_FRAME, "maximum": crate::size::MAX_FRAME },
                 { "type": "string", "pattern": "^([0-9]+|ip[0-9]+|imix|imix-2001|imix:.+)$" },
             ],
-        })),
+        })
+    };
+    match kind {
+        ParamKind::Sizes => list(size()),
+        ParamKind::Size => size(),
         ParamKind::Percents => list(json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 100 })),
         ParamKind::Percent => json!({ "type": "number", "minimum": 0, "maximum": 100 }),
         ParamKind::Duration => json!({

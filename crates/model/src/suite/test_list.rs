@@ -145,6 +145,7 @@ fn configure(test: &Written, defaults: Option<Fields>, around: &Around, problems
         check_families(test, &resolved, ports, problems);
         check_mtu(test, &resolved, ports, problems);
     }
+    check_mix(test, &resolved, problems);
     check_flows(test, &resolved, around.flows.as_deref(), problems);
     let expect = match test.fields.and_then(|f| f.get("expect")) {
         Some(entry) if !matches!(entry.value.value, Value::Null) => {
@@ -231,6 +232,22 @@ fn check_families(test: &Written, resolved: &Resolved, ports: &[PortConfig], pro
                 format!("remove `{word}: off` from the ports, or write `{key}: [{other}]` for this test"),
             );
         }
+    }
+}
+
+/// What IPv6 frames have of their own needs frames of both families.
+fn check_mix(test: &Written, resolved: &Resolved, problems: &mut Problems) {
+    let one = |given: &Given<'_>| matches!(&given.value, ParamValue::Families(families) if families.len() < 2);
+    if !resolved.values().any(one) {
+        return;
+    }
+    for key in ["ipv6_share", "ipv6_frame_size"] {
+        let Some(given) = resolved.get(key) else { continue };
+        problems.add(
+            given.node.map_or(test.name_span, |node| &node.span),
+            format!("`{key}` of the test `{}` is for traffic of both families", test.spec.name),
+            "write `families: [ipv4, ipv6]` beside it, or leave it out",
+        );
     }
 }
 

@@ -117,6 +117,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
     }
     match spec.kind {
         ParamKind::Sizes => each(node, &what, example, problems, size, |s| s.to_string()).map(ParamValue::Sizes),
+        ParamKind::Size => size(node, problems).map(|size| ParamValue::Sizes(vec![size])),
         ParamKind::Percents => {
             each(node, &what, example, problems, |item, problems| percent(item, false, problems), |n| n.to_string())
                 .map(ParamValue::Numbers)
@@ -189,6 +190,7 @@ fn count_or(node: &Node, what: &str, word: &str, problems: &mut Problems) -> Opt
 pub(crate) fn example(kind: ParamKind) -> &'static str {
     match kind {
         ParamKind::Sizes => "[64, 512, 1518, imix]",
+        ParamKind::Size => "imix",
         ParamKind::Percents => "[10, 50, 90, 100]",
         ParamKind::Percent => "0.5",
         ParamKind::Duration => "60 s",

@@ -1,13 +1,13 @@
 //! What is measured of the tester itself before, or without, a router.
 
-use super::{RunError, Runner};
+use super::{RunError, Runner, method};
 use crate::config::joined_in_pairs;
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of};
 use crate::route_ceiling::{self, Ceilings};
 use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
-use drophammer_methods::parameters::{DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, PAUSE};
+use drophammer_methods::parameters::{DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::selftest::TRIAL_DURATION;
 use drophammer_methods::table::TableSpec;
@@ -15,10 +15,11 @@ use drophammer_methods::tester_ceiling::REPEATS;
 use drophammer_methods::{Method, TestError, Testbed, columns, tester_ceiling};
 use drophammer_model::environment::{DutRecord, TESTER, TESTER_KIND};
 use drophammer_model::outcome::Outcome;
+use drophammer_model::param::Percent;
 use drophammer_model::record::{Record, TestRecord, TestStatus, TrialRecord};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::{DutConfig, Params, Profile, Suite};
-use drophammer_model::trial::Load;
+use drophammer_model::trial::{Family, Load};
 use drophammer_port::SystemClock;
 use drophammer_rig::{Ports, Rig};
 use std::collections::BTreeMap;
@@ -119,14 +120,20 @@ impl Runner<'_> {
 /// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all sizes of it.
 pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
-    for test in suite.tests.iter().map(|test| &test.params) {
-        let Some(sizes) = FRAME_SIZES.find(test) else { continue };
-        let (families, direction) = (FAMILIES.get(test), DIRECTION.get(test));
-        let same = |p: &&mut Params| FAMILIES.get(p) == families && DIRECTION.get(p) == direction;
+    let patterns = suite.tests.iter().flat_map(|test| method(test).patterns(&test.params));
+    for Pattern { size, families, mix, direction, .. } in patterns {
+        let share = mix.as_ref().map(|mix| Percent(mix.percent(Family::Ipv6)));
+        let ipv6_size = mix.map(|mix| mix.ipv6_size);
+        let same = |p: &&mut Params| {
+            let traffic = (FAMILIES.get(p), IPV6_SHARE.get(p), IPV6_FRAME_SIZE.get(p), DIRECTION.get(p));
+            traffic == (families.clone(), share, ipv6_size.clone(), direction)
+        };
         match found.iter_mut().find(same) {
             Some(params) => {
                 let mut all = FRAME_SIZES.get(params);
-                all.extend(sizes.into_iter().filter(|s| !all.contains(s)).collect::<Vec<_>>());
+                if !all.contains(&size) {
+                    all.push(size);
+                }
                 FRAME_SIZES.set(params, all);
             }
             None => {
@@ -135,8 +142,10 @@ pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
                     Profile::Conformant => (Duration::from_secs(10), 5, Duration::from_secs(2)),
                 };
                 let mut params = Params::default();
-                FRAME_SIZES.set(&mut params, sizes);
+                FRAME_SIZES.set(&mut params, vec![size]);
                 FAMILIES.set(&mut params, families);
+                IPV6_SHARE.set(&mut params, share);
+                IPV6_FRAME_SIZE.set(&mut params, ipv6_size);
                 DIRECTION.set(&mut params, direction);
                 TRIAL_DURATION.set(&mut params, duration);
                 REPEATS.set(&mut params, repeats);

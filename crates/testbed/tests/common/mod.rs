@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub mod program;
+
 use drophammer_methods::METHODS;
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::{Cell, Outcome, Row};
@@ -185,5 +187,5 @@ pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<
 /// The pattern of this size in IPv4, the first port of each pair sending.
 pub fn one_way(size: &str) -> PatternKey {
     let direction = Direction::Unidirectional;
-    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], direction }
+    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], mix: None, direction }
 }

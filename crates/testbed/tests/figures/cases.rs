@@ -103,6 +103,14 @@ pub fn dual_stack_imix() -> Vec<Memory> {
     vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us", 2, "50 Mbit/s", &rest)]
 }
 
+pub fn mixed_families() -> Vec<Memory> {
+    let rest = "tests:
+  - mixed_families: {ipv6_shares: [15, 100], final_trial_duration: 200 ms, search_duration_max: 5 s, trial_duration: 50 ms, pause: 1 ms}
+  - forwarding_rate: {families: [ipv4, ipv6], ipv6_share: 10, frame_sizes: [imix], ipv6_frame_size: 590, repeats: 1, trial_duration: 50 ms}
+";
+    vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us, misroute_every: 901", 2, "50 Mbit/s", rest)]
+}
+
 pub fn sizes() -> Vec<Memory> {
     let rest = format!(
         "defaults: {{frame_sizes: [ip40, 65, 1518], direction: unidirectional, pause: 1 ms}}\ntests:\n{FORWARDING}"

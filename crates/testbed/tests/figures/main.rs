@@ -40,6 +40,7 @@ cases![
     suite_full_table,
     suite_flows,
     dual_stack_imix,
+    mixed_families,
     sizes,
     four_ports,
     drops,

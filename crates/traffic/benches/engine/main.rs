@@ -109,30 +109,30 @@ fn to_routes(routes: Routes) -> FlowSpec {
     FlowSpec { destinations, per_destination: true, ..flow(0, 1, 1) }
 }
 
-/// A flow behind the tags or labels of `front`, which must arrive with them.
-fn behind(front: Vec<Header>, arrives: Arriving) -> FlowSpec {
+/// A flow to `destinations` behind the tags or labels of `front`, which must arrive with them.
+fn behind(front: Vec<Header>, arrives: Arriving, destinations: u32) -> FlowSpec {
     let destination = Some(Field::Value(MacAddr::local(1)));
     let ethernet = Header::Ethernet(Ethernet { destination, ..Ethernet::default() });
     let inner = [Header::Ipv4(Ipv4::default()), Header::Udp(Udp::default())];
     FlowSpec {
         headers: [ethernet].into_iter().chain(front).chain(inner).collect(),
         arrives: Some(arrives),
-        ..flow(0, 1, 1_000_000)
+        ..flow(0, 1, destinations)
     }
 }
 
-fn two_tags() -> FlowSpec {
+fn two_tags(destinations: u32) -> FlowSpec {
     let vids = [Bits::new(100), Bits::new(200)];
     let tag = |vid| Header::Vlan(Vlan { vid: Field::Value(vid), ..Vlan::default() });
     let vlans = vids.map(|vid| ArrivingTag { vid, pcp: None }).to_vec();
-    behind(vids.map(tag).to_vec(), Arriving { vlans, ..Arriving::default() })
+    behind(vids.map(tag).to_vec(), Arriving { vlans, ..Arriving::default() }, destinations)
 }
 
-fn three_labels() -> FlowSpec {
+fn three_labels(destinations: u32) -> FlowSpec {
     let labels = [Bits::new(16), Bits::new(17), Bits::new(18)];
     let header = |label| Header::Mpls(Mpls { label: Field::Value(label), ..Mpls::default() });
     let arriving = labels.map(|label| ArrivingLabel { label, tc: None, ttl: None }).to_vec();
-    behind(labels.map(header).to_vec(), Arriving { labels: arriving, ..Arriving::default() })
+    behind(labels.map(header).to_vec(), Arriving { labels: arriving, ..Arriving::default() }, destinations)
 }
 
 fn plan(flows: u32, destinations: u32, seconds: f64) -> Plan {
@@ -301,11 +301,11 @@ const PARTS: &[Part] = &[
     ("generator, 1,000,000 destinations", || rate(generator(1, 1_000_000))),
     ("generator, 1,000,000 routes like the Internet's", || rate(generator_of(one_flow(to_routes(internet()))))),
     ("generator, 1,000,000 uniform routes", || rate(generator_of(one_flow(to_routes(uniform()))))),
-    ("generator, two VLAN tags", || rate(generator_of(one_flow(two_tags())))),
-    ("generator, three labels", || rate(generator_of(one_flow(three_labels())))),
+    ("generator, two VLAN tags", || rate(generator_of(one_flow(two_tags(1))))),
+    ("generator, three labels", || rate(generator_of(one_flow(three_labels(1))))),
     ("analyzer, 1 flow", || rate(analyzer(1))),
-    ("analyzer, 1 flow, two VLAN tags", || rate(analyzer_of::<TAGGED>(one_flow(two_tags()), 1))),
-    ("analyzer, 1 flow, three labels", || rate(analyzer_of::<LABELLED>(one_flow(three_labels()), 1))),
+    ("analyzer, 1 flow, two VLAN tags", || rate(analyzer_of::<TAGGED>(one_flow(two_tags(1_000_000)), 1))),
+    ("analyzer, 1 flow, three labels", || rate(analyzer_of::<LABELLED>(one_flow(three_labels(1_000_000)), 1))),
     ("analyzer, 1 flow by destination", || {
         rate(analyzer_of::<LEN>(one_flow(FlowSpec { per_destination: true, ..flow(0, 1, 1_000_000) }), 1))
     }),

@@ -1,0 +1,352 @@
+//! IPv4 and IPv6 in one stream (RFC 5180 section 5.3, and the test of a core router of 2004): rates, loss, order and latency of each
+//! family at several shares of IPv6, beside pure IPv4.
+
+use crate::Method;
+use crate::columns;
+use crate::parameters::{DIRECTION, DRAIN, MAX_LOAD, PAUSE, SEARCH, beside_s, params, shorter};
+use crate::pattern::Pattern;
+use crate::report::{
+    LEAST_LOSS_PERCENT, PlotSpec, for_each_pattern, higher, loss_percent, lower, lower_by_difference, note, note_of,
+    percent_of,
+};
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, zero_loss_goal};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult};
+use std::time::Duration;
+
+/// The test.
+pub struct MixedFamilies;
+
+const FRAME_SIZES: Param<Vec<PacketSize>> =
+    Param::new("frame_sizes", "[imix]", "[imix]", "sizes of IPv4 frames with FCS, or mixes");
+const IPV6_FRAME_SIZE: Param<PacketSize> = Param::new(
+    "ipv6_frame_size",
+    "imix:7x84,4x532,1x1518",
+    "imix:7x84,4x532,1x1518",
+    "size of IPv6 frames or their mix; by default that of IPv4 with 20 bytes more, where there is room",
+);
+const IPV6_SHARES: Param<Vec<Percent>> = Param::new(
+    "ipv6_shares",
+    "[15]",
+    "[15, 10, 50, 90, 100]",
+    "shares of the frames that are IPv6, in %; pure IPv4 is always measured too",
+);
+const LATENCY_LOAD: Param<Percent> =
+    Param::new("latency_load", "98", "98", "load of the trials of latency and order, in % of the throughput");
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+
+static SPEC: TestSpec = TestSpec {
+    name: "mixed_families",
+    title: "IPv4 and IPv6 mixed",
+    summary: "rates, loss, order and latency of each IP version in one stream, beside pure IPv4",
+    source: "RFC 5180 section 5.3; core router test of 2004 (85 % IPv4, 15 % IPv6)",
+    params: params![
+        &[
+            FRAME_SIZES.spec(),
+            IPV6_FRAME_SIZE.spec(),
+            IPV6_SHARES.spec(),
+            DIRECTION.spec(),
+            LATENCY_LOAD.spec(),
+            TRIAL_DURATION.spec(),
+        ],
+        &SEARCH,
+    ],
+    figures: &[
+        FigureSpec {
+            key: "mixed_{size}_{share}_throughput_pps",
+            help: "throughput with this share of IPv6, per sending port in fps",
+        },
+        FigureSpec {
+            key: "mixed_{size}_{share}_loss_percent",
+            help: "loss at the highest load with this share of IPv6, in %",
+        },
+        FigureSpec {
+            key: "mixed_{size}_{share}_latency_us",
+            help: "mean latency of the slower family at `latency_load` with this share of IPv6, in µs",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One share of IPv6 at the highest load; rates are of all ports together.
+    struct RateRow {
+        frame_size: PacketSize = "IPv4 frame size",
+        ipv6_percent: f64 = "IPv6 share" ["%"],
+        throughput_pps: Option<f64> = "Throughput per port" ["fps"],
+        sent_pps: f64 = "Transmitted" ["fps"],
+        received_pps: f64 = "Received" ["fps"],
+        ipv6_sent_pps: f64 = "IPv6 transmitted" ["fps"],
+        ipv6_received_pps: f64 = "IPv6 received" ["fps"],
+        lost_pps: f64 = "Lost" ["fps"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        ipv4_loss_percent: Option<f64> = "IPv4 loss" ["%"],
+        ipv6_loss_percent: Option<f64> = "IPv6 loss" ["%"],
+        l2_percent: Option<f64> = "Received, layer 2" ["%"],
+        out_of_order: u64 = "Out of order",
+        stray: u64 = "Stray",
+    }
+}
+
+columns! {
+    /// One family of one share of IPv6 at the load of latency.
+    struct FamilyRow {
+        frame_size: PacketSize = "IPv4 frame size",
+        ipv6_percent: f64 = "IPv6 share" ["%"],
+        family: String = "Family",
+        load_pps: f64 = "Load per port" ["fps"],
+        received: u64 = "Received",
+        lost: u64 = "Lost",
+        out_of_order: u64 = "Out of order",
+        stray: u64 = "Stray",
+        corrupted: u64 = "Corrupted",
+        duplicated: u64 = "Duplicated",
+        min_us: Option<f64> = "Minimum" ["µs"],
+        mean_us: Option<f64> = "Mean" ["µs"],
+        p99_9_us: Option<f64> = "99.9 %" ["µs"],
+        max_us: Option<f64> = "Maximum" ["µs"],
+        mean_of_ipv4_percent: Option<f64> = "Mean, of pure IPv4" ["%"],
+    }
+}
+
+const RATES: TableSpec<RateRow> = TableSpec::new("mixed_families", "Rates of mixed traffic at the highest load");
+const FAMILIES: TableSpec<FamilyRow> = TableSpec::new("mixed_families_latency", "Latency and order by family");
+const LATENCY: PlotSpec = PlotSpec {
+    key: "mixed_families_latency",
+    title: "Mean latency by share of IPv6",
+    kind: PlotKind::Line,
+    x: "share of IPv6, %",
+    y: "latency, µs",
+    log_y: false,
+};
+
+/// Pure IPv4 first, then each share, of each size.
+fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
+    let shares: Vec<f64> =
+        std::iter::once(0.0).chain(IPV6_SHARES.get(params).into_iter().map(|share| share.0)).collect();
+    let ipv6_size = IPV6_FRAME_SIZE.get(params);
+    let of_size = |size: PacketSize| {
+        shares.clone().into_iter().map({
+            let ipv6_size = ipv6_size.clone();
+            move |share| {
+                let pattern = Pattern {
+                    size: size.clone(),
+                    families: vec![Family::Ipv4],
+                    mix: None,
+                    direction: DIRECTION.get(params),
+                    drain_s: DRAIN.seconds(params),
+                };
+                (share, pattern.mixed(share, Some(ipv6_size.clone())))
+            }
+        })
+    };
+    FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()
+}
+
+impl Method for MixedFamilies {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        RATES.begin(outcome);
+        FAMILIES.begin(outcome);
+        LATENCY.begin(outcome);
+        note(
+            outcome,
+            format!(
+                "IPv6 frames have sizes of their own ({}). \"Received, layer 2\" is the share of the transmitted octets, FCS included, \
+                 that arrived. Frames are out of order within their flow (RFC 4737).",
+                IPV6_FRAME_SIZE.get(params)
+            ),
+        );
+        let (shares, patterns): (Vec<f64>, Vec<Pattern>) = patterns(params).into_iter().unzip();
+        let of = 2 * patterns.len() as u32;
+        let sizes = FRAME_SIZES.get(params);
+        let each = patterns.len() / sizes.len().max(1);
+        let mut pure_us = None;
+        for_each_pattern(bed, patterns, outcome, |bed, pattern, outcome, index| {
+            let (share, size) = (shares[index as usize], &sizes[index as usize / each.max(1)]);
+            if share == 0.0 {
+                pure_us = None;
+            }
+            let throughput = known_throughput(bed, pattern, params, outcome)?;
+            bed.progress(&format!("highest load, {}", pattern.size_text()), 2 * index, of);
+            let highest = pattern.limits(bed).max.pps();
+            let highest = FrameRate(MAX_LOAD.get(params).map_or(highest, |max| max.pps().min(highest)));
+            let result = trial(bed, pattern, params, "highest load", highest)?;
+            rates(outcome, pattern, (size, share), throughput, &result);
+            rank(bed, outcome, pattern, (size, share), throughput, &result, highest);
+            let Some(throughput) = throughput else {
+                note_of(outcome, pattern, "no latency, as no load is forwarded without loss");
+                return Ok(());
+            };
+            bed.progress(&format!("latency, {}", pattern.size_text()), 2 * index + 1, of);
+            let load = throughput.scaled(LATENCY_LOAD.get(params).0 / 100.0);
+            let result = trial(bed, pattern, params, "latency", load)?;
+            let mean = latency(outcome, (size, share), load, &result, pure_us);
+            if share == 0.0 {
+                pure_us = mean;
+            }
+            Ok(())
+        })
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        patterns(params).into_iter().map(|(_, pattern)| pattern).collect()
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let searches = estimate_one(params, &[zero_loss_goal(params)]) * patterns(params).len() as u32;
+        searches + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
+        let trials = 2.0 * patterns(params).len() as f64;
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
+        trial.into_iter().chain(goal_deviations(params)).collect()
+    }
+}
+
+fn trial(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    what: &str,
+    rate: FrameRate,
+) -> Result<TrialResult, TestError> {
+    let purpose = format!("mixed families {}: {what}, {:.0} fps per port", pattern.size_text(), rate.pps());
+    let load = Load::Constant { rate_pps: rate.pps() };
+    let result = bed.trial(&pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?)?;
+    bed.settle(PAUSE.get(params))?;
+    Ok(result)
+}
+
+fn of_family(result: &TrialResult, family: Family) -> Option<&GroupCounts> {
+    result.groups.iter().find(|group| group.group == family.to_string())
+}
+
+fn loss_of(result: &TrialResult, family: Family) -> Option<f64> {
+    of_family(result, family).and_then(|group| percent_of(group.lost, group.offered))
+}
+
+fn rates(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    (size, share): (&PacketSize, f64),
+    throughput: Option<FrameRate>,
+    result: &TrialResult,
+) {
+    // All rates are of the time in which frames were sent: what is lost is what was sent and not received.
+    let per_second = |frames: u64| frames as f64 / result.sending_s;
+    let count = |family: Family, of: fn(&GroupCounts) -> u64| of_family(result, family).map_or(0, of);
+    let sent_bytes: f64 = [Family::Ipv4, Family::Ipv6]
+        .into_iter()
+        .map(|family| {
+            let bytes = pattern.size_of(family).mean_frame_bytes(family == Family::Ipv6);
+            count(family, |group| group.offered) as f64 * bytes
+        })
+        .sum();
+    let received_bytes: u64 = result.groups.iter().map(|group| group.received_bytes).sum();
+    let lossless = result.lost() == 0;
+    let sum = |of: fn(&GroupCounts) -> u64| result.groups.iter().map(of).sum::<u64>();
+    let row = RateRow {
+        frame_size: size.clone(),
+        ipv6_percent: share,
+        throughput_pps: throughput.map(FrameRate::pps),
+        sent_pps: per_second(result.offered()),
+        received_pps: per_second(result.received()),
+        ipv6_sent_pps: per_second(count(Family::Ipv6, |group| group.offered)),
+        ipv6_received_pps: per_second(count(Family::Ipv6, |group| group.received)),
+        lost_pps: per_second(result.lost()),
+        loss_percent: percent_of(result.lost(), result.offered()),
+        ipv4_loss_percent: loss_of(result, Family::Ipv4),
+        ipv6_loss_percent: loss_of(result, Family::Ipv6),
+        // A round of a mix that was cut off at the end makes the mean size of what was sent inexact by less than a round.
+        l2_percent: if lossless {
+            Some(100.0)
+        } else {
+            (sent_bytes > 0.0).then(|| received_bytes as f64 / sent_bytes * 100.0)
+        },
+        out_of_order: sum(|group| group.reordered),
+        stray: sum(|group| group.stray),
+    };
+    RATES.add(outcome, row, [result.trial], []);
+}
+
+fn rank(
+    bed: &mut dyn Testbed,
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    (size, share): (&PacketSize, f64),
+    throughput: Option<FrameRate>,
+    result: &TrialResult,
+    highest: FrameRate,
+) {
+    let key = |what: &str| format!("mixed_{size}_{share}_{what}");
+    let tester_limited = throughput.is_some_and(|found| pattern.limits(bed).tester_limited(found));
+    let title = format!("Throughput with {share} % IPv6, {size}");
+    let figure = higher(key("throughput_pps"), title, "fps", Some(throughput.map_or(0.0, FrameRate::pps)));
+    outcome.ranks.push(RankFigure { tester_limited, ..figure });
+    let title = format!("Loss at the highest load with {share} % IPv6, {size}");
+    let loss = loss_percent(std::slice::from_ref(result));
+    let figure = lower_by_difference(key("loss_percent"), title, "%", loss, LEAST_LOSS_PERCENT);
+    outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
+}
+
+/// Returns the mean latency of the slower family in µs.
+fn latency(
+    outcome: &mut Outcome,
+    (size, share): (&PacketSize, f64),
+    load: FrameRate,
+    result: &TrialResult,
+    pure_us: Option<f64>,
+) -> Option<f64> {
+    let us = |ns: u64| ns as f64 / 1e3;
+    let mut slowest: Option<f64> = None;
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let Some(group) = of_family(result, family) else { continue };
+        let times = Some(&group.latency).filter(|latency| latency.frames > 0);
+        let mean = times.map(|latency| latency.mean_ns / 1e3);
+        slowest = slowest.into_iter().chain(mean).max_by(f64::total_cmp);
+        let row = FamilyRow {
+            frame_size: size.clone(),
+            ipv6_percent: share,
+            family: family.to_string(),
+            load_pps: load.pps(),
+            received: group.received,
+            lost: group.lost,
+            out_of_order: group.reordered,
+            stray: group.stray,
+            corrupted: group.corrupted,
+            duplicated: group.duplicated,
+            min_us: times.map(|latency| us(latency.min_ns)),
+            mean_us: mean,
+            p99_9_us: times.and_then(|latency| latency.percentile(99.9)).map(us),
+            max_us: times.map(|latency| us(latency.max_ns)),
+            mean_of_ipv4_percent: mean.zip(pure_us).map(|(mean, pure)| mean / pure * 100.0),
+        };
+        let lossy = (group.lost > 0).then(|| "frames were lost; their latency is not in the figures".into());
+        FAMILIES.add(outcome, row, [result.trial], lossy);
+        if let Some(y) = mean {
+            let series = format!("{family}, {size}");
+            LATENCY.curve(outcome, &series, Point { x: share, y, trial: Some(result.trial), ..Point::default() });
+        }
+    }
+    let title = format!("Mean latency with {share} % IPv6, {size}");
+    let figure = lower(format!("mixed_{size}_{share}_latency_us"), title, "µs", slowest);
+    outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
+    slowest
+}

@@ -1,0 +1,52 @@
+//! A test program without harness, which enters the lab and is the reference device once more.
+
+#![allow(dead_code)] // each test file uses its part
+
+use super::{Memory, read_suite};
+use drophammer_lab::Lab;
+use drophammer_model::environment::Environment;
+use drophammer_testbed::{Run, device, run_suite};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// If this process was started as a reference device, is it until its end; `None` otherwise.
+pub fn as_device() -> Option<ExitCode> {
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    if args.first().is_none_or(|a| a != device::SUBCOMMAND) {
+        return None;
+    }
+    Some(match device::run(&args[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+/// Runs a suite on real DUTs, in one round, with the first backend. Whatever else runs on the machine, trials are valid.
+///
+/// # Errors
+/// Those of the run.
+pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, String> {
+    let suite = read_suite(text);
+    let mut memory = Memory::default();
+    for dut in &suite.duts {
+        std::fs::create_dir_all(work_dir.join(&dut.name)).map_err(|e| e.to_string())?;
+    }
+    let run = Run {
+        suite: &suite,
+        lab: Some(lab),
+        backend: &drophammer_port::INTERFACE_BACKENDS[0],
+        processors: &[],
+        busy_host: true,
+        work_dir,
+        queues: 1,
+        capture: false,
+        command: vec!["drophammer".into(), "run".into()],
+        environment: Environment::default(),
+        secret: 5,
+    };
+    run_suite(run, &mut memory).map_err(|e| e.to_string())?;
+    Ok(memory)
+}

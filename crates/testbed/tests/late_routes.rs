@@ -1,0 +1,78 @@
+//! The reference device as a process behind veth pairs takes a table of many segments of TCP, and forwards to each route as late as it is
+//! told to: the tester's figures are the device's own.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness. The reference device is this program once more.
+
+mod common;
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
+
+use common::program::{as_device, run_in_lab};
+use common::{cell, rows};
+use drophammer_lab::{Lab, LabOptions};
+use std::process::ExitCode;
+use verdicts::Verdicts;
+
+/// Some 12,000 octets of UPDATEs: the kernel could merge their segments.
+const ROUTES: f64 = 2_000.0;
+/// The first route is forwarded to so late, the last one twice that.
+const DELAY_MS: f64 = 400.0;
+/// Each route gets a frame so often: no time is finer.
+const BIN_MS: f64 = 50.0;
+/// A frame, a processor or a route may wait for so long beside other programs.
+const SLACK_MS: f64 = 200.0;
+const TRIES: usize = 3;
+
+fn suite() -> String {
+    let per_route_us = DELAY_MS * 1e3 / ROUTES;
+    format!(
+        "suite: late\nprofile: quick\nrounds: 1\n\
+         duts: [{{name: box, kind: reference, links: veth, fib_delay: {DELAY_MS} ms, fib_time_per_route: {per_route_us} us}}]\n\
+         ports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  - {{name: p2, speed: 1 Gbit/s}}\nbgp: {{families: [ipv4]}}\n\
+         tests:\n  - fib_convergence: {{families: [ipv4], routes: {ROUTES}, rate: 40 kfps, window: 4 s}}\n"
+    )
+}
+
+fn once(lab: &mut Lab) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let memory = run_in_lab(lab, &suite(), folder.path())?;
+    let test = memory.tests().into_iter().find(|t| t.test == "fib_convergence").ok_or("the test left no record")?;
+    let table = "fib_convergence";
+    let found = rows(&test.outcome, table).len();
+    if found == 0 {
+        return Err(format!("{:?}: {:?}", test.status, test.outcome.notes));
+    }
+    for (column, true_ms) in [("median_ms", DELAY_MS * 1.5), ("max_ms", DELAY_MS * 2.0)] {
+        let ms = cell(&test.outcome, table, 0, column).ok_or(format!("no {column}"))?;
+        if !(true_ms - BIN_MS..=true_ms + BIN_MS + SLACK_MS).contains(&ms) {
+            return Err(format!("{column} is {ms}, the device's {true_ms}"));
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = as_device() {
+        return code;
+    }
+    let name = "each_route_is_as_late_as_the_device_makes_it";
+    if std::env::args().any(|a| a == "--list") {
+        println!("{name}: test");
+        return ExitCode::SUCCESS;
+    }
+    let mut verdicts = Verdicts::begin();
+    let entered = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string());
+    let result = entered.and_then(|mut lab| {
+        lab.pin_current_thread(lab.cpus().tester).map_err(|e| e.to_string())?;
+        let mut last = Err("not tried".into());
+        for _ in 0..TRIES {
+            last = once(&mut lab);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    });
+    verdicts.count(name, result);
+    verdicts.end()
+}

@@ -243,17 +243,14 @@ pub fn routes_sources() -> Vec<Memory> {
 
 /// What an operator asks: counters and answers, right and wrong.
 pub fn operation() -> Vec<Memory> {
-    let tests = "  - overload: {width: 2, trial_duration: 200 ms, final_trial_duration: 200 ms, ask_every: 20 ms, ask_after: 100 ms}\n  \
-                 - counter_accuracy: {frames: 1500, load: 8 kfps}\n";
-    let rest = format!("defaults: {{frame_sizes: [64, 594], families: [ipv4, ipv6], pause: 1 ms}}\ntests:\n{tests}");
-    let devices = [
-        "own_frames: 9 ms",
-        "drop_every: 97, counter_error: 3, counter_error_after: 4000",
-        "management_waiting: 25, management_drop_every: 3, management_delay: 2 ms",
-        "management_waiting: 25, management_dies: true",
-    ];
-    devices
-        .iter()
-        .map(|params| on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "50 Mbit/s", &rest))
-        .collect()
+    let overload = "overload: {max_load: 9 kfps, trial_duration: 200 ms, final_trial_duration: 200 ms, ask_every: 20 ms, ask_after: 100 ms}";
+    let counters = "counter_accuracy: {families: [ipv4, ipv6], frames: 1500, load: 8 kfps}";
+    let on_device = |params: &str, test: &str| {
+        let rest = format!("defaults: {{frame_sizes: [594], pause: 1 ms}}\ntests:\n  - {test}\n");
+        on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "200 Mbit/s", &rest)
+    };
+    vec![
+        on_device("drop_every: 97, counter_error: 3, counter_error_after: 4000", counters),
+        on_device("management_waiting: 25, management_drop_every: 3, management_delay: 2 ms", overload),
+    ]
 }

@@ -38,8 +38,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// `sysUpTime.0`
 const UP_TIME: &[u64] = &[1, 3, 6, 1, 2, 1, 1, 3, 0];
+/// Columns of a table by number: the names of counters.
+type Counters = &'static [(u64, &'static str)];
+/// When each question was asked, and how long its answer took.
+type Asked = Vec<(Instant, Option<Duration>)>;
+
 /// Columns of ifTable and ifXTable (RFC 2863).
-const OF_A_PORT: &[(&[u64], &[(u64, &str)])] = &[
+const OF_A_PORT: &[(&[u64], Counters)] = &[
     (
         &[1, 3, 6, 1, 2, 1, 2, 2, 1],
         &[
@@ -74,7 +79,7 @@ const OF_A_PORT: &[(&[u64], &[(u64, &str)])] = &[
 /// ipSystemStatsTable (RFC 4293).
 const OF_ALL: &[u64] = &[1, 3, 6, 1, 2, 1, 4, 31, 1, 1];
 /// Its rows, and their columns.
-const IP_VERSIONS: [(u64, &[(u64, &str)]); 2] = [
+const IP_VERSIONS: [(u64, Counters); 2] = [
     (
         1,
         &[
@@ -206,7 +211,7 @@ impl Agent {
         let netns = self.netns.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
         let over = Arc::new(AtomicBool::new(false));
         let (flag, cpu) = (Arc::clone(&over), self.cpu);
-        let work = move || -> Vec<(Instant, Option<Duration>)> {
+        let work = move || -> Asked {
             let entered = setns(&netns, CloneFlags::CLONE_NEWNET).is_ok() && cpu::pin(0, cpu).is_ok();
             if entered { ask_until(&flag, interval) } else { Vec::new() }
         };
@@ -218,7 +223,7 @@ impl Agent {
 /// Values of counters by name; those that the agent does not have are left out.
 fn values(
     session: &mut SyncSession,
-    names: &[(u64, &'static str)],
+    names: Counters,
     of: impl Fn(u64) -> Oid<'static>,
 ) -> Result<Vec<(&'static str, u64)>, LabError> {
     let oids: Vec<Oid<'static>> = names.iter().map(|(number, _)| of(*number)).collect();
@@ -258,7 +263,7 @@ fn shorten_caches() -> Result<(), LabError> {
     Ok(())
 }
 
-fn ask_until(over: &AtomicBool, interval: Duration) -> Vec<(Instant, Option<Duration>)> {
+fn ask_until(over: &AtomicBool, interval: Duration) -> Asked {
     let mut asked = Vec::new();
     let (mut session, mut due) = (open().ok(), Instant::now());
     while !over.load(Ordering::Relaxed) {
@@ -282,7 +287,7 @@ fn ask_until(over: &AtomicBool, interval: Duration) -> Vec<(Instant, Option<Dura
 /// Questions under way.
 pub struct SnmpQuestions {
     over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<(Instant, Option<Duration>)>>>,
+    thread: Option<JoinHandle<Asked>>,
 }
 
 impl SnmpQuestions {
@@ -291,7 +296,7 @@ impl SnmpQuestions {
         self.stop()
     }
 
-    fn stop(&mut self) -> Vec<(Instant, Option<Duration>)> {
+    fn stop(&mut self) -> Asked {
         self.over.store(true, Ordering::Relaxed);
         self.thread.take().map_or_else(Vec::new, |thread| {
             thread.thread().unpark();

@@ -269,6 +269,9 @@ fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Fi
         return finding(expected, "");
     }
     let (frames, bytes) = facts.octets(counter.counts, counter.port).unwrap_or_default();
+    if frames == 0 {
+        return finding((0, 0), "");
+    }
     let by = |(without, name): (u64, &'static str)| finding((bytes - without * frames, bytes - without * frames), name);
     let nearest = CONVENTIONS.into_iter().map(by).min_by_key(|f| f.difference.map(i64::unsigned_abs));
     nearest.unwrap_or_else(|| finding((0, 0), ""))

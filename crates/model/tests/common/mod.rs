@@ -16,7 +16,6 @@ const SIZES: ParamSpec = ParamSpec::new(
 const FAMILIES: ParamSpec = ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4]", "IP versions");
 const DIRECTION: ParamSpec = ParamSpec::new(
     "direction",
-    ParamKind::Words(&["ping", "snmp"]),
     ParamKind::Choice(&["bidirectional", "unidirectional"]),
     "bidirectional",
     "bidirectional",

@@ -170,7 +170,7 @@ fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Opti
     })?;
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
     // Standard output is closed; the exit code still gives the result.
-    let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port)));
+    let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port).frames));
     Ok(Some(result))
 }
 

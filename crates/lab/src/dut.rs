@@ -5,10 +5,12 @@ use crate::packet_filter::{self, FilterStyle};
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
+use crate::snmp::{Agent, SNMP, SnmpQuestions};
 use crate::topology::Topology;
 use crate::wait::{self, Look};
 use crate::{Lab, LabError, bgp, configuration, kinds, probe};
 use drophammer_model::capabilities::{Capabilities, Vlans};
+use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::registry::KindSpec;
@@ -199,6 +201,22 @@ pub trait Dut {
         Ok(BTreeMap::new())
     }
 
+    /// Those of its counters whose meaning is known, of all that can be asked: kernel, SNMP.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        Ok(DutCounter::all_of("kernel", &self.counters()?))
+    }
+
+    /// Asks its SNMP agent for sysUpTime every `interval` from now on; `None` where it has no agent that is known.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    fn ask_snmp(&mut self, _interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {
+        Ok(None)
+    }
+
     /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.
     /// `None` where that is not known.
     ///
@@ -234,6 +252,8 @@ pub(crate) struct NamespaceDut {
     daemons: Vec<Daemon>,
     record: DutRecord,
     role: RouterRole,
+    /// Its SNMP agent, if it is to have one.
+    agent: Option<Agent>,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
     /// How it gets filters, and whether it has some whose counters are read.
@@ -261,7 +281,22 @@ impl NamespaceDut {
         let (daemons, after_sessions) = (Vec::new(), Vec::new());
         let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
         let role = role.clone();
-        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, filters, counted: false })
+        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, agent: None, filters, counted: false })
+    }
+
+    /// Starts an SNMP agent beside it where the suite asks for one.
+    pub(crate) fn with_agent(
+        &mut self,
+        lab: &Lab,
+        dut: &DutConfig,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), LabError> {
+        if SNMP.find(&dut.params) == Some(true) {
+            let ports = self.role.interfaces.len();
+            self.agent = Some(Agent::start(lab, self, &dut.name, ports, work_dir, stop)?);
+        }
+        Ok(())
     }
 
     /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
@@ -426,6 +461,20 @@ impl Dut for NamespaceDut {
             packet_filter::counters(self.netns(), &mut counters)?;
         }
         Ok(counters)
+    }
+
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        let mut all = DutCounter::all_of("kernel", &self.counters()?);
+        let own = probe::interface_counter(self.netns(), "lo", "rx_packets")?;
+        all.extend(DutCounter::of_device("kernel", "lo.rx_packets", own));
+        if let Some(agent) = &self.agent {
+            all.extend(agent.counters(self.netns())?);
+        }
+        Ok(all)
+    }
+
+    fn ask_snmp(&mut self, interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {
+        self.agent.as_ref().map(|agent| agent.ask(interval)).transpose()
     }
 
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {

@@ -11,12 +11,14 @@ pub mod bgp_table_capacity;
 pub mod bgp_table_dump;
 pub mod bgp_update_rate;
 pub mod convergence_skyline;
+pub mod counter_accuracy;
 mod episodes;
 pub mod error_frames;
 pub mod fib_convergence;
 pub mod filter_lists;
 pub mod filters;
 pub mod fixed_rate;
+mod flood;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod idle_traffic;
@@ -25,6 +27,7 @@ pub mod link_failover;
 pub mod longest_match;
 pub mod mixed_families;
 pub mod mlrsearch;
+pub mod overload;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
@@ -49,7 +52,7 @@ pub mod throughput_search;
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
-pub use testbed::{HighestLoads, Known, PortView, TestError, Testbed};
+pub use testbed::{CountedTrial, HighestLoads, Known, PortView, TestError, Testbed};
 
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
@@ -102,9 +105,11 @@ pub static METHODS: &[&dyn Method] = &[
     &system_recovery::SystemRecovery,
     &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
+    &overload::Overload,
     &filters::Filters,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,
+    &counter_accuracy::CounterAccuracy,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

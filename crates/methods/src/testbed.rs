@@ -3,7 +3,9 @@
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::Medium;
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::filter::FilterList;
+use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
@@ -59,6 +61,23 @@ pub struct Known {
     pub failed: BTreeMap<PatternKey, String>,
     /// What the tester can offer.
     pub highest: HighestLoads,
+}
+
+/// A trial with the counters of the DUT before and after it.
+#[derive(Clone, Debug)]
+pub struct CountedTrial {
+    /// The trial.
+    pub result: TrialResult,
+    /// Counters whose meaning is known, before it.
+    pub before: Vec<DutCounter>,
+    /// The same after it.
+    pub after: Vec<DutCounter>,
+    /// What each port of the tester sent between the two beside test frames.
+    pub sent: Vec<OtherFrames>,
+    /// What it received.
+    pub received: Vec<OtherFrames>,
+    /// Frames that came and went, at all ports, while the counters were read: each may be in a counter or not yet.
+    pub unsure: OtherFrames,
 }
 
 /// The facade that tests speak to.
@@ -117,6 +136,24 @@ pub trait Testbed {
     /// Bytes of the largest frame, FCS included, that a port can send; 0 for a port that there is not.
     fn largest_frame(&mut self, port: PortIndex) -> usize {
         self.ports().get(port).map_or(0, |port| port.mtu as usize + 18)
+    }
+
+    /// The same with the counters of the DUT, read while the network has been silent for `settle`, before and after each attempt.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] where the DUT has no counters.
+    fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
+        let _ = (spec, settle);
+        Err(TestError::NotApplicable("this testbed reads no counters of a DUT".into()))
+    }
+
+    /// The same while the DUT is asked for answers, also after the trial. Questions that cannot be asked of this DUT are left out.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] where none can be asked.
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        let _ = (spec, inquiry);
+        Err(TestError::NotApplicable("this testbed asks a DUT nothing".into()))
     }
 
     /// Lets the DUT restabilise (RFC 2544 section 23 e).

@@ -7,6 +7,7 @@
 use crate::outcome::RankFigure;
 use crate::record::{TestRecord, TrialRecord};
 use crate::size::PacketSize;
+use crate::traffic::Header;
 use crate::trial::{Load, TrialResult};
 
 /// A trial is lossy from this share of lost frames on. Fewer come from queues that overflow while a processor stalls.
@@ -40,6 +41,15 @@ fn busy(result: &TrialResult) -> Option<f64> {
     Some(result.dut_cpu? + others)
 }
 
+/// Must a router drop a packet with this header?
+fn expires(header: &Header) -> bool {
+    match header {
+        Header::Ipv4(ipv4) => ipv4.ttl == 1.into(),
+        Header::Ipv6(ipv6) => ipv6.hop_limit == 1.into(),
+        _ => false,
+    }
+}
+
 /// The doubt of one figure, by those of `trials` that decided it: most of the lossy ones were lossy beside an idle processor.
 fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     let counts = |trial: &&TrialRecord| {
@@ -49,6 +59,7 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
             && trial.spec.events.is_empty()
             // Frames that must be dropped are no loss.
             && trial.spec.flows.iter().all(|flow| !flow.denied)
+            && !trial.spec.flows.iter().flat_map(|flow| &flow.headers).any(expires)
             && result.validity.is_valid()
             && result.offered() > 0
             && result.loss_ratio() >= LOSSY

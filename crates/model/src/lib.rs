@@ -7,6 +7,7 @@
 
 pub mod beside;
 pub mod capabilities;
+pub mod counters;
 pub mod doubt;
 pub mod environment;
 pub mod filter;
@@ -14,6 +15,7 @@ pub mod held_up;
 pub mod latency;
 pub mod losses;
 pub mod mac;
+pub mod management;
 pub mod medium;
 pub mod outcome;
 pub mod param;

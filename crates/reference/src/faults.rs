@@ -57,6 +57,10 @@ pub struct Faults {
     pub icmp_twice_every: u64,
     /// Added to what the counters for unicast frames in and out of each port tell.
     pub counter_error: i64,
+    /// Each of them is wrong only once it has counted so many; 0 for always.
+    pub counter_error_after: u64,
+    /// Answer its operator badly while it is overloaded.
+    pub management: Option<ManagementFault>,
     /// What it does wrong with routes.
     pub bgp: BgpFaults,
 }
@@ -84,6 +88,8 @@ impl Faults {
             forwards: _,
             icmp_twice_every: _,
             counter_error: _,
+            counter_error_after: _,
+            management: _,
             bgp: _,
         } = self;
         let often = *drop_every != 0 || *drop_share > 0.0 || *duplicate_every != 0 || *ttl_kept_every != 0;
@@ -263,6 +269,20 @@ pub struct Sag {
     pub from: Instant,
     /// Frames per second, 1 to 10^9.
     pub capacity_pps: u64,
+}
+
+/// What becomes of echo requests to its own addresses while many frames wait for service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManagementFault {
+    /// From so many frames that wait or are in service on.
+    pub waiting: usize,
+    /// Every n-th such request is not answered; 1 for all of them, 0 for none.
+    pub drop_every: u64,
+    /// The others are answered so much later.
+    pub delay: Duration,
+    /// Once there were so many frames, no request is ever answered again.
+    pub dies: bool,
 }
 
 /// An LLDP frame at every multiple of the interval, the first after one interval.

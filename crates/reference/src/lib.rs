@@ -59,8 +59,8 @@ pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
-    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, Misroute, NOBODY, OwnFrames, REORDER_LIMIT,
-    Reorder, Sag, WrongFrame, WrongNextHop,
+    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY, OwnFrames,
+    REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;

@@ -62,6 +62,12 @@ impl Server {
         self.rates = Rates::new(self.capacity_pps, sag);
     }
 
+    /// Frames that wait or are in service.
+    pub fn waiting(&self, now: Instant) -> usize {
+        let now = Moment::at(now);
+        self.ends.iter().filter(|end| **end > now).count()
+    }
+
     /// A frame arrives whose service takes `more_ns` longer than usual: when its service ends, or `None` when the buffer is full.
     #[inline(always)]
     pub fn offer(&mut self, now: Instant, more_ns: u64) -> Option<Instant> {

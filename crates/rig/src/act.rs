@@ -3,7 +3,7 @@
 use drophammer_emulation::bgp::Routers;
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::{Packing, Routes};
-use drophammer_model::trial::PortIndex;
+use drophammer_model::trial::{Family, PortIndex};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,6 +35,8 @@ pub enum Act {
         /// Its number among the routers of the device.
         router: usize,
     },
+    /// The first device of the port pings its gateway, if it has an address of the family.
+    Ping(Family),
     /// The link goes down or up.
     Link(bool),
 }
@@ -44,7 +46,7 @@ impl Act {
     pub(crate) fn device(&self) -> Option<usize> {
         match self {
             Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
-            Act::Link(_) => None,
+            Act::Ping(_) | Act::Link(_) => None,
         }
     }
 
@@ -60,7 +62,7 @@ impl Act {
                 }
             }
             Act::Stop { router, .. } => routers.stop(now, *router),
-            Act::Link(_) => {}
+            Act::Ping(_) | Act::Link(_) => {}
         }
     }
 }

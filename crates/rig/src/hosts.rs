@@ -7,7 +7,10 @@ use crate::other::{Extra, Observation};
 use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
+use drophammer_emulation::ping::{self, Echo, Ping};
+use drophammer_emulation::protocol::Command;
 use drophammer_model::beside::OtherTraffic;
+use drophammer_model::counters::OtherFrames;
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::{Arrival, PortError};
@@ -24,8 +27,9 @@ struct Host {
     /// Their numbers, in the order of the configuration; at least one.
     ids: Vec<DeviceId>,
     queue: VecDeque<Vec<u8>>,
-    /// Frames that have left.
-    sent: u64,
+    /// Frames that have left, and frames that came for the devices.
+    sent: OtherFrames,
+    received: OtherFrames,
     spare: Vec<Vec<u8>>,
     /// Address of the DUT where it needs no asking.
     fixed: Option<MacAddr>,
@@ -90,7 +94,8 @@ impl Hosts {
                 sessions.extend(routers.map(|router| RouterPlace { port: index, device, router }));
             }
             let (queue, spare, passed) = (VecDeque::new(), Vec::new(), Arc::default());
-            Host { devices, ids, queue, sent: 0, spare, fixed: port.dut, passed, other: None }
+            let (sent, received) = Default::default();
+            Host { devices, ids, queue, sent, received, spare, fixed: port.dut, passed, other: None }
         };
         let hosts = config.ports.iter().enumerate().map(host).collect();
         let watch = SessionWatch::new(sessions.len());
@@ -213,13 +218,24 @@ impl Hosts {
     /// order.
     pub fn refused(&mut self, port: PortIndex, frame: &[u8]) {
         let Host { queue, sent, spare, .. } = &mut self.hosts[port];
-        *sent -= 1;
+        *sent = sent.since(OtherFrames::of(frame));
         enqueue(queue, spare, frame);
     }
 
     /// Frames that the host and the routers on `port` have sent.
-    pub fn sent(&self, port: PortIndex) -> u64 {
+    pub fn sent(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].sent
+    }
+
+    /// The pings of the first device on `port`.
+    pub fn ping(&self, port: PortIndex) -> Option<&Ping> {
+        let host = self.hosts.get(port)?;
+        host.devices.get(host.ids[0]).protocol()
+    }
+
+    /// Frames that came in on `port` and were no test frames of traffic under way.
+    pub fn received(&self, port: PortIndex) -> OtherFrames {
+        self.hosts[port].received
     }
 
     /// The hosts of each lane of `layout`, which is of as many ports as there are hosts. The lane of a port's first queue has its
@@ -249,7 +265,8 @@ impl Hosts {
 
 impl Host {
     fn receive(&mut self, arrival: Arrival<'_>) {
-        let Host { devices, queue, spare, other, .. } = self;
+        let Host { devices, queue, received, spare, other, .. } = self;
+        *received = received.plus(OtherFrames::of(arrival.frame));
         if let Some(other) = other {
             other.take(arrival);
         }
@@ -276,6 +293,11 @@ impl Host {
     }
 
     fn run(&mut self, now: Instant, act: &Act) {
+        if let Act::Ping(family) = act {
+            let command = Command::Own(&Echo(*family));
+            // A device without such an address has nobody to ask: it counts no request.
+            let _ = self.devices.command(now, self.ids[0], ping::NAME, &command);
+        }
         let Some(device) = act.device() else { return };
         if let Some(routers) = self.routers_mut(device) {
             act.run(now, routers);
@@ -338,7 +360,7 @@ fn poll<'a>(
                 full = true;
                 break;
             }
-            *left += 1;
+            *left = left.plus(OtherFrames::of(&frame));
             spare.push(frame);
         }
         if let Some(other) = other {
@@ -352,10 +374,11 @@ fn poll<'a>(
             }
             if !full {
                 sent = send(port, frame).map(|taken| full = !taken);
-                *left += u64::from(!full);
             }
             if full {
                 enqueue(queue, spare, frame);
+            } else if sent.is_ok() {
+                *left = left.plus(OtherFrames::of(frame));
             }
         });
         sent?;

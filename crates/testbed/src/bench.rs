@@ -122,7 +122,22 @@ impl<'a> Bench<'a> {
         let extra_key = extra::key(session.seed);
         let other = OtherTraffic::default();
         let extra = None;
-        Bench { dut, test, rig, device, views, host, ports, tolerance, filtered: false, session, observer, extra, extra_key, other }
+        Bench {
+            dut,
+            test,
+            rig,
+            device,
+            views,
+            host,
+            ports,
+            tolerance,
+            filtered: false,
+            session,
+            observer,
+            extra,
+            extra_key,
+            other,
+        }
     }
 
     /// Waits until the device has answered ARP and Neighbor Discovery on every port and sub-interface, and forwards `families` between those of

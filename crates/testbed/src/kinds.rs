@@ -157,6 +157,35 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional("icmp_twice_every", ParamKind::Count, "sends every n-th ICMP error twice"),
         ParamSpec::optional("counter_error", ParamKind::Count, "its unicast counters are this many frames too high"),
         ParamSpec::optional(
+            "counter_error_after",
+            ParamKind::Count,
+            "each of them only from this many frames on; default: from the first",
+        ),
+        ParamSpec::optional(
+            "management_waiting",
+            ParamKind::Count,
+            "it answers its operator badly while so many frames wait in its buffer or are in service",
+        ),
+        ParamSpec::optional(
+            "management_drop_every",
+            ParamKind::Count,
+            "then it leaves every n-th echo request unanswered",
+        ),
+        ParamSpec::new(
+            "management_delay",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "then it answers the others so much later",
+        ),
+        ParamSpec::new(
+            "management_dies",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "from then on it answers no echo request, whatever the load",
+        ),
+        ParamSpec::optional(
             "blackhole_every",
             ParamKind::Count,
             "advertises every n-th prefix but does not forward to it",

@@ -3,8 +3,10 @@
 //! [`runner::run_suite`] goes through DUTs and tests; a [`setup::TestSetup`] is what one test sees: a rig beside a DUT. It is the same for a
 //! router in a namespace, one on real interfaces and the reference device in virtual time: only ports and clock differ.
 
+mod asked;
 pub mod bench;
 pub mod config;
+mod counted;
 pub mod deviations;
 pub mod device;
 mod extra;

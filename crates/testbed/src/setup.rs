@@ -6,9 +6,10 @@ use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
-use drophammer_methods::{Known, PortView, RouteAction, Routing, TestError, Testbed};
-use drophammer_model::filter::FilterList;
+use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::filter::FilterList;
+use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
@@ -46,7 +47,7 @@ pub struct TestSetup<'a> {
     pub left: Left,
     /// Flows that the suite describes.
     pub flows: Vec<FlowConfig>,
-    known: Known,
+    pub(crate) known: Known,
 }
 
 impl<'a> TestSetup<'a> {
@@ -108,6 +109,33 @@ impl<'a> TestSetup<'a> {
     }
 }
 
+impl TestSetup<'_> {
+    /// Repeats an attempt at a trial while the tester spoils it.
+    pub(crate) fn repeated<T>(
+        &mut self,
+        spec: &TrialSpec,
+        mut attempt: impl FnMut(&mut Self, u32) -> Result<(T, bool), TestError>,
+        result: impl Fn(&T) -> &TrialResult,
+    ) -> Result<T, TestError> {
+        let mut number = 1;
+        loop {
+            let (done, port_failed) = attempt(self, number)?;
+            match &result(&done).validity {
+                Validity::Valid => return Ok(done),
+                Validity::Invalid(reasons) if number == ATTEMPTS => return Err(TestError::Unfit(reasons.clone())),
+                Validity::Invalid(_) => number += 1,
+            }
+            if port_failed {
+                // The device may have to learn again what is behind the port.
+                let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
+                families.sort_unstable();
+                families.dedup();
+                self.routing.bench.await_forwarding(&families)?;
+            }
+        }
+    }
+}
+
 impl Testbed for TestSetup<'_> {
     fn ports(&self) -> &[PortView] {
         &self.routing.bench.views
@@ -118,22 +146,12 @@ impl Testbed for TestSetup<'_> {
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
-        let mut attempt = 1;
-        loop {
-            let (result, port_failed) = self.routing.bench.attempt(spec, &[], attempt)?;
-            match result.validity {
-                Validity::Valid => return Ok(result),
-                Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
-                Validity::Invalid(_) => attempt += 1,
-            }
-            if port_failed {
-                // The device may have to learn again what is behind the port.
-                let mut families: Vec<_> = spec.flows.iter().map(|f| f.family).collect();
-                families.sort_unstable();
-                families.dedup();
-                self.routing.bench.await_forwarding(&families)?;
-            }
-        }
+        self.repeated(spec, |setup, attempt| setup.routing.bench.attempt(spec, &[], attempt), |result| result)
+    }
+
+    fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
+        let attempt = |setup: &mut Self, attempt| setup.counted_attempt(spec, settle, attempt);
+        self.repeated(spec, attempt, |counted| &counted.result)
     }
 
     fn trial_beside(
@@ -183,6 +201,11 @@ impl Testbed for TestSetup<'_> {
 
     fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
         self.routing.bench.set_filter(lists)
+    }
+
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        let attempt = |setup: &mut Self, attempt| setup.asked_attempt(spec, inquiry, attempt);
+        self.repeated(spec, attempt, |(result, _)| result)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

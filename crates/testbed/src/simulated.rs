@@ -3,6 +3,7 @@
 use crate::kinds::REFERENCE;
 use crate::routing;
 use drophammer_lab::{Dut, LabError};
+use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::quantity::{Instant, show_duration};
@@ -12,8 +13,8 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, Misroute, NOBODY, OwnFrames, Reorder,
-    Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
+    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault, Misroute, NOBODY,
+    OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -56,6 +57,44 @@ impl Reference {
 }
 
 impl Reference {
+    /// What its counters say, right or wrong.
+    fn known_counters(&self) -> Vec<DutCounter> {
+        let router = self.0.borrow();
+        let mut all = Vec::new();
+        for (port, said) in (0..).map_while(|port| Some((port, router.counters(port)?))) {
+            let of_port = [
+                ("ifHCInOctets", said.in_octets),
+                ("ifHCInUcastPkts", said.in_unicast),
+                ("ifInDiscards", said.in_discards),
+                ("ifInErrors", said.in_errors),
+                ("ifHCOutOctets", said.out_octets),
+                ("ifHCOutUcastPkts", said.out_unicast),
+                ("ifOutDiscards", said.out_discards),
+            ];
+            all.extend(of_port.iter().filter_map(|(name, value)| DutCounter::of_port("device", name, port, *value)));
+        }
+        // The device does not count by IP version; its name for both is its own.
+        let truth = router.truth();
+        let of_all = [
+            ("packets forwarded", Counts::IpForwarded(None), truth.forwarded),
+            (
+                "header errors",
+                Counts::IpHeaderErrors(None),
+                truth.dropped.ttl + truth.dropped.malformed + truth.dropped.checksum,
+            ),
+            ("packets without a route", Counts::IpDiscards(None), truth.dropped.no_route),
+        ];
+        all.extend(of_all.map(|(name, counts, value)| DutCounter {
+            source: "device".into(),
+            name: name.into(),
+            port: None,
+            counts,
+            bits: 64,
+            value,
+        }));
+        all
+    }
+
     /// The same for faults whose instants are counted from now.
     ///
     /// # Errors
@@ -213,6 +252,10 @@ impl Dut for ReferenceDut {
         })
     }
 
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        Ok(self.reference.known_counters())
+    }
+
     fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
         let fib = self.reference.truth().fib;
         Ok(Some(match family {
@@ -258,7 +301,14 @@ fn faults(p: &Params) -> Faults {
         filter_deny_every: every("filter_deny_every").unwrap_or(0),
         forwards: wrong_frame(p),
         icmp_twice_every: every("icmp_twice_every").unwrap_or(0),
+        management: every("management_waiting").map(|waiting| ManagementFault {
+            waiting: waiting as usize,
+            drop_every: every("management_drop_every").unwrap_or(0),
+            delay: time("management_delay"),
+            dies: p.flag("management_dies").unwrap_or(false),
+        }),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),
+        counter_error_after: every("counter_error_after").unwrap_or(0),
         bgp: routing::faults(p),
     }
 }

@@ -13,6 +13,7 @@ use drophammer_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6};
 use session::Pinger;
 use std::any::Any;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// In the list of protocols. It needs no configuration.
 pub const KIND: ProtocolKind = ProtocolKind {
@@ -22,7 +23,8 @@ pub const KIND: ProtocolKind = ProtocolKind {
     create: |device, _: &dyn Any| Ok(Box::new(Ping::new(device))),
 };
 
-const NAME: &str = "ping";
+/// Its name.
+pub const NAME: &str = "ping";
 /// Echo requests and replies of both families.
 const MATCHES: [Match; 5] = [Match::Icmp(8), Match::Icmp(0), Match::Icmpv6(128), Match::Icmpv6(129), Match::Neighbour];
 /// 56 bytes of data, as `ping` sends by default.
@@ -57,6 +59,15 @@ impl Ping {
             Family::Ipv4 => self.v4.as_ref().map(|p| p.stats),
             Family::Ipv6 => self.v6.as_ref().map(|p| p.stats),
         }
+    }
+
+    /// When each request of `family` that was answered departed, and its round-trip time, in the order of the answers.
+    pub fn times(&self, family: Family) -> &[(Instant, Duration)] {
+        let pinger = match family {
+            Family::Ipv4 => &self.v4,
+            Family::Ipv6 => &self.v6,
+        };
+        pinger.as_ref().map_or(&[], |p| &p.times)
     }
 
     fn take(&mut self, now: Instant, packet: &Packet<'_>, out: &mut Output<'_>) -> Result<(), Malformed> {

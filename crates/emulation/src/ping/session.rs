@@ -4,6 +4,8 @@ use drophammer_model::Instant;
 use std::net::IpAddr;
 use std::time::Duration;
 
+/// Answers of which the times are kept.
+const MOST_TIMES: usize = 1 << 16;
 /// How many requests may be under way before the oldest is forgotten.
 const WINDOW: usize = 64;
 
@@ -35,6 +37,8 @@ pub struct Pinger {
     pub own: IpAddr,
     /// The gateway's link-layer address was not known at the last attempt.
     pub waits: bool,
+    /// When each request that was answered departed, and its round-trip time; of the first [`MOST_TIMES`] alone.
+    pub times: Vec<(Instant, Duration)>,
     identifier: u16,
     due: Instant,
     sent: Box<[Option<(u16, Instant)>; WINDOW]>,
@@ -48,6 +52,7 @@ impl Pinger {
             gateway,
             own,
             waits: false,
+            times: Vec::new(),
             identifier,
             due: Instant(0),
             sent: Box::new([None; WINDOW]),
@@ -86,6 +91,9 @@ impl Pinger {
         };
         *slot = None;
         let rtt = now.since(departed);
+        if self.times.len() < MOST_TIMES {
+            self.times.push((departed, rtt));
+        }
         let stats = &mut self.stats;
         stats.received += 1;
         stats.last_rtt = Some(rtt);
@@ -114,5 +122,7 @@ mod tests {
         let ns = |n| Some(Duration::from_nanos(n));
         assert_eq!((pinger.stats.received, pinger.stats.min_rtt, pinger.stats.max_rtt), (2, ns(10), ns(500)));
         assert_eq!(pinger.stats.last_rtt, ns(10));
+        let took = |departed, rtt| (Instant(departed), Duration::from_nanos(rtt));
+        assert_eq!(pinger.times, [took(200, 500), took(100, 10)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
@@ -14,7 +15,13 @@ static SPEC: KindSpec = KindSpec {
     summary: "BIRD 2 in a network namespace: static routes and BGP into the kernel's table",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bird", "bird2"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec(), packet_filter::FILTERS.spec()],
+    params: &[
+        configuration::CONFIG,
+        configuration::TEMPLATE,
+        INSTALL_ROUTES.spec(),
+        packet_filter::FILTERS.spec(),
+        SNMP.spec(),
+    ],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
@@ -77,6 +84,7 @@ impl DutKind for Bird {
         command.arg("-f").arg("-c").arg(configs.join("bird.conf"));
         command.arg("-s").arg(state.join("bird.ctl")).arg("-P").arg(state.join("bird.pid"));
         router.daemon("bird", command, work_dir)?;
+        router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }

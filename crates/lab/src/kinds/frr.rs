@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
@@ -21,7 +22,13 @@ static SPEC: KindSpec = KindSpec {
     summary: "FRRouting in a network namespace: zebra, staticd and bgpd, the kernel forwards",
     capabilities: Capabilities { bgp: true, bgp_forwarding: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("zebra", "frr"), ("staticd", "frr"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, INSTALL_ROUTES.spec(), packet_filter::FILTERS.spec()],
+    params: &[
+        configuration::CONFIG,
+        configuration::TEMPLATE,
+        INSTALL_ROUTES.spec(),
+        packet_filter::FILTERS.spec(),
+        SNMP.spec(),
+    ],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
@@ -92,6 +99,7 @@ impl DutKind for Frr {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
             router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
         }
+        router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
 use crate::{configuration, packet_filter, router};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
@@ -14,7 +15,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "Linux kernel forwarding in a network namespace, static routes, nftables rules if wanted",
     capabilities: kinds::IN_NAMESPACE,
     needs: &[("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[NFTABLES, packet_filter::FILTERS.spec()],
+    params: &[NFTABLES, packet_filter::FILTERS.spec(), SNMP.spec()],
 };
 
 /// Parameter: the user's ruleset.
@@ -68,6 +69,7 @@ impl DutKind for Linux {
         if let Some(file) = ruleset(dut) {
             nftables::load(router.netns(), &file, &kept.join(nftables::FILE))?;
         }
+        router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }

@@ -7,7 +7,7 @@ pub mod linux;
 pub mod openbgpd;
 pub mod uml;
 
-use crate::{DutKind, LabError, nftables, process};
+use crate::{DutKind, LabError, nftables, process, snmp};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -26,7 +26,8 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
 pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let Some(kind) = find(&dut.kind) else { return Vec::new() };
     let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
-    let needs = kind.needs(dut).into_iter().chain(filters.then_some(nftables::NEED));
+    let agent = snmp::SNMP.find(&dut.params) == Some(true);
+    let needs = kind.needs(dut).into_iter().chain(filters.then_some(nftables::NEED)).chain(agent.then_some(snmp::NEED));
     needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 

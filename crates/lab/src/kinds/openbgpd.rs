@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, packet_filter, process, router};
 use drophammer_model::capabilities::Capabilities;
 use drophammer_model::registry::KindSpec;
@@ -17,7 +18,7 @@ static SPEC: KindSpec = KindSpec {
               by static routes",
     capabilities: Capabilities { bgp: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, packet_filter::FILTERS.spec()],
+    params: &[configuration::CONFIG, configuration::TEMPLATE, packet_filter::FILTERS.spec(), SNMP.spec()],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");
@@ -98,6 +99,7 @@ impl DutKind for OpenBgpd {
         };
         let commands = role.peers().map(up).collect();
         router.after_sessions(commands);
+        router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
 }

@@ -2,13 +2,17 @@
 
 #![allow(dead_code)] // each test program uses its part
 
-use drophammer_methods::{Known, Method, PortView, TestError, Testbed};
+use drophammer_methods::{CountedTrial, Known, Method, PortView, TestError, Testbed};
+use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
+use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Cell, Outcome, Row};
 use drophammer_model::pattern::{Direction, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
-use drophammer_model::trial::{AddressRange, Bin, Family, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{
+    AddressRange, Bin, Family, FlowSpec, GroupCounts, Health, Load, TrialResult, TrialSpec, Validity,
+};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -248,6 +252,44 @@ impl Testbed for Fake {
         let result = self.answer(spec);
         self.trials.push((spec.clone(), result.clone()));
         Ok(result)
+    }
+
+    /// A router whose counters of frames are right.
+    fn counted_trial(&mut self, spec: &TrialSpec, _: Duration) -> Result<CountedTrial, TestError> {
+        let result = self.trial(spec)?;
+        let sum = |of: &dyn Fn(&FlowSpec) -> bool, count: &dyn Fn(&GroupCounts) -> u64| -> u64 {
+            let groups = spec.flows.iter().filter(|flow| of(flow)).map(|flow| &flow.group);
+            groups.filter_map(|name| result.groups.iter().find(|g| g.group == *name)).map(count).sum()
+        };
+        let mut after = Vec::new();
+        for port in 0..self.ports.len() {
+            let (into, from) = (sum(&|f| f.from == port, &|g| g.offered), sum(&|f| f.to == port, &|g| g.received));
+            after.extend(DutCounter::of_port("kernel", "rx_packets", port, into));
+            after.extend(DutCounter::of_port("kernel", "tx_packets", port, from));
+        }
+        let before = after.iter().map(|c| DutCounter { value: 0, ..c.clone() }).collect();
+        let others = vec![OtherFrames::default(); self.ports.len()];
+        Ok(CountedTrial {
+            result,
+            before,
+            after,
+            sent: others.clone(),
+            received: others,
+            unsure: OtherFrames::default(),
+        })
+    }
+
+    /// A router that answers within a millisecond.
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        let result = self.trial(spec)?;
+        let answers = Answers { asked: 3, times: vec![Duration::from_millis(1); 3] };
+        let answered = |question: &Question| Answered {
+            question: *question,
+            over: "port p1".into(),
+            during: answers.clone(),
+            afterwards: answers.clone(),
+        };
+        Ok((result, inquiry.questions.iter().map(answered).collect()))
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -3,6 +3,7 @@
 use super::Router;
 use super::forward::push_tags;
 use super::routing::TCP;
+use crate::faults::is_nth;
 use crate::interfaces::Interface;
 use crate::pool::Slot;
 use drophammer_emulation::compose::{self, Link};
@@ -82,6 +83,18 @@ impl Router {
         }
     }
 
+    /// When it answers its operator; `None` for not at all.
+    fn answers_at(&mut self, now: Instant) -> Option<Instant> {
+        let Some(fault) = self.faults.management else { return Some(now) };
+        if self.server.waiting(now) < fault.waiting {
+            return (!self.management_dead).then_some(now);
+        }
+        self.asked_busy += 1;
+        self.management_dead |= fault.dies;
+        let answered = !self.management_dead && !is_nth(self.asked_busy, fault.drop_every);
+        answered.then(|| now + fault.delay)
+    }
+
     /// Takes an IPv4 packet for an address of this device.
     pub(super) fn take_own_ipv4(&mut self, now: Instant, interface: usize, from: MacAddr, packet: &[u8]) {
         let Ok((ip, payload)) = ipv4::Repr::parse(packet) else { return };
@@ -101,7 +114,8 @@ impl Router {
         if let Ok(icmpv4::Repr::EchoRequest { identifier, sequence, data }) = icmpv4::Repr::parse(payload) {
             let link = Link { source: self.interfaces[interface].mac, destination: from };
             let reply = icmpv4::Repr::EchoReply { identifier, sequence, data };
-            self.send(now, interface, |out| {
+            let Some(at) = self.answers_at(now) else { return };
+            self.send(at, interface, |out| {
                 compose::icmpv4(out, link, ip.destination, ip.source, ip.identification, &reply);
             });
             self.truth.echo_replies += 1;
@@ -147,7 +161,8 @@ impl Router {
                 self.truth.control += 1;
                 let link = Link { source: self.interfaces[interface].mac, destination: from };
                 let reply = icmpv6::Repr::EchoReply { identifier, sequence, data };
-                self.send(now, interface, |out| compose::icmpv6(out, link, ip.destination, ip.source, 64, &reply));
+                let Some(at) = self.answers_at(now) else { return };
+                self.send(at, interface, |out| compose::icmpv6(out, link, ip.destination, ip.source, 64, &reply));
                 self.truth.echo_replies += 1;
             }
             _ if group => self.truth.ignored += 1,

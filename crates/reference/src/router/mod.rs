@@ -72,6 +72,9 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
+    /// Echo requests under overload, for [`Faults::management`], and whether it has died of it.
+    asked_busy: u64,
+    management_dead: bool,
     /// Memory for the next frame that comes without its own.
     spare: Frame,
 }
@@ -173,6 +176,8 @@ impl Router {
             delay_random: Random::new(config.seed),
             fault_random: Random::new(config.seed ^ 0x6661_756c_7473),
             load: LoadMeter::default(),
+            asked_busy: 0,
+            management_dead: false,
             spare: Frame::default(),
         };
         for route in config.routes {
@@ -247,7 +252,8 @@ impl Router {
     /// What its counters for `port` tell (see [`Faults::counter_error`]); `None` for a port that is not there.
     pub fn counters(&self, port: usize) -> Option<PortCounters> {
         let mut told = self.ports.get(port)?.counters;
-        for count in [&mut told.in_unicast, &mut told.out_unicast] {
+        let after = self.faults.counter_error_after;
+        for count in [&mut told.in_unicast, &mut told.out_unicast].into_iter().filter(|count| **count >= after) {
             *count = count.saturating_add_signed(self.faults.counter_error);
         }
         Some(told)

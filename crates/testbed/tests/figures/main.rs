@@ -53,6 +53,7 @@ cases![
     routes_faults,
     routes_limits,
     routes_sources,
+    operation,
 ];
 
 #[test]

@@ -1,0 +1,312 @@
+//! An SNMP agent in the namespace of a router: Debian's snmpd, asked over the loopback of the namespace.
+
+use crate::dut::NamespaceDut;
+use crate::router::dut_interface;
+use crate::{Lab, LabError, Netns, cpu};
+use drophammer_model::counters::DutCounter;
+use drophammer_model::param::Param;
+use nix::sched::{CloneFlags, setns};
+use snmp2::{Oid, SyncSession, Value};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What must be installed.
+pub(crate) const NEED: (&str, &str) = ("snmpd", "snmpd");
+
+/// Parameter of kinds in namespaces.
+pub(crate) const SNMP: Param<bool> = Param::new(
+    "snmp",
+    "false",
+    "false",
+    "an SNMP agent (snmpd) beside it, for its counters and for questions under load",
+);
+
+/// The agent answers the namespace alone.
+const ADDRESS: &str = "127.0.0.1:161";
+const COMMUNITY: &str = "drophammer";
+/// Name of the file, and its text. The community may write: [`CACHES`] are set so.
+const CONFIGURATION: (&str, &str) =
+    ("snmpd.conf", "# Asked by the tester over loopback.\nrwcommunity drophammer 127.0.0.1\n");
+
+/// How long a question waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// `sysUpTime.0`
+const UP_TIME: &[u64] = &[1, 3, 6, 1, 2, 1, 1, 3, 0];
+/// Columns of a table by number: the names of counters.
+type Counters = &'static [(u64, &'static str)];
+/// When each question was asked, and how long its answer took.
+type Asked = Vec<(Instant, Option<Duration>)>;
+
+/// Columns of ifTable and ifXTable (RFC 2863).
+const OF_A_PORT: &[(&[u64], Counters)] = &[
+    (
+        &[1, 3, 6, 1, 2, 1, 2, 2, 1],
+        &[
+            (10, "ifInOctets"),
+            (11, "ifInUcastPkts"),
+            (13, "ifInDiscards"),
+            (14, "ifInErrors"),
+            (16, "ifOutOctets"),
+            (17, "ifOutUcastPkts"),
+            (19, "ifOutDiscards"),
+            (20, "ifOutErrors"),
+        ],
+    ),
+    (
+        &[1, 3, 6, 1, 2, 1, 31, 1, 1, 1],
+        &[
+            (2, "ifInMulticastPkts"),
+            (3, "ifInBroadcastPkts"),
+            (4, "ifOutMulticastPkts"),
+            (5, "ifOutBroadcastPkts"),
+            (6, "ifHCInOctets"),
+            (7, "ifHCInUcastPkts"),
+            (8, "ifHCInMulticastPkts"),
+            (9, "ifHCInBroadcastPkts"),
+            (10, "ifHCOutOctets"),
+            (11, "ifHCOutUcastPkts"),
+            (12, "ifHCOutMulticastPkts"),
+            (13, "ifHCOutBroadcastPkts"),
+        ],
+    ),
+];
+/// ipSystemStatsTable (RFC 4293).
+const OF_ALL: &[u64] = &[1, 3, 6, 1, 2, 1, 4, 31, 1, 1];
+/// Its rows, and their columns.
+const IP_VERSIONS: [(u64, Counters); 2] = [
+    (
+        1,
+        &[
+            (3, "ipSystemStatsInReceives.ipv4"),
+            (7, "ipSystemStatsInHdrErrors.ipv4"),
+            (8, "ipSystemStatsInNoRoutes.ipv4"),
+            (9, "ipSystemStatsInAddrErrors.ipv4"),
+            (17, "ipSystemStatsInDiscards.ipv4"),
+            (22, "ipSystemStatsOutNoRoutes.ipv4"),
+            (23, "ipSystemStatsOutForwDatagrams.ipv4"),
+            (25, "ipSystemStatsOutDiscards.ipv4"),
+        ],
+    ),
+    (
+        2,
+        &[
+            (3, "ipSystemStatsInReceives.ipv6"),
+            (7, "ipSystemStatsInHdrErrors.ipv6"),
+            (8, "ipSystemStatsInNoRoutes.ipv6"),
+            (9, "ipSystemStatsInAddrErrors.ipv6"),
+            (17, "ipSystemStatsInDiscards.ipv6"),
+            (22, "ipSystemStatsOutNoRoutes.ipv6"),
+            (23, "ipSystemStatsOutForwDatagrams.ipv6"),
+            (25, "ipSystemStatsOutDiscards.ipv6"),
+        ],
+    ),
+];
+/// nsCacheTimeout of net-snmp: how long it keeps values of a table. Those of the tables above are set to a second; they are 3
+/// and 60 otherwise.
+const CACHE_TIMEOUT: &[u64] = &[1, 3, 6, 1, 4, 1, 8072, 1, 5, 3, 1, 2];
+const CACHES: [&[u64]; 2] = [&[1, 3, 6, 1, 2, 1, 2, 2], &[1, 3, 6, 1, 2, 1, 4, 31, 1]];
+
+fn oid(parts: &[&[u64]]) -> Oid<'static> {
+    // Only numbers above 39 in second place would be none.
+    Oid::from(&parts.concat()).unwrap_or_else(|_| unreachable!("{parts:?} is an object identifier"))
+}
+
+fn failed(what: &str, e: &dyn std::fmt::Display) -> LabError {
+    LabError::Unusable {
+        what: format!("the SNMP agent at {ADDRESS} of the DUT's namespace: {what}: {e}"),
+        remedy: "see snmpd.log in the folder of the run, or leave `snmp: true` out".into(),
+    }
+}
+
+/// Opens a session where the calling thread is.
+fn open() -> std::io::Result<SyncSession> {
+    SyncSession::new_v2c(ADDRESS, COMMUNITY.as_bytes(), Some(PATIENCE), 0)
+}
+
+/// Does the agent answer?
+fn answers(session: &mut SyncSession) -> Result<(), String> {
+    let mut answer = session.get(&oid(&[UP_TIME])).map_err(|e| format!("{e:?}"))?;
+    match answer.varbinds.next() {
+        Some((_, Value::Timeticks(_))) => Ok(()),
+        other => Err(format!("no sysUpTime but {other:?}")),
+    }
+}
+
+/// The agent of a router, and which interfaces to ask it for.
+pub(crate) struct Agent {
+    netns: OwnedFd,
+    /// ifIndex of each port.
+    indexes: Vec<u64>,
+    cpu: usize,
+}
+
+impl Agent {
+    /// Starts it where the DUT is to have one, and waits until it answers.
+    ///
+    /// # Errors
+    /// [`LabError::MissingProgram`]; that it does not answer.
+    pub(crate) fn start(
+        lab: &Lab,
+        router: &mut NamespaceDut,
+        name: &str,
+        ports: usize,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Agent, LabError> {
+        let program = crate::process::find(NEED.0, NEED.1)?;
+        let state = lab.shared().state.join(format!("snmp-{name}"));
+        fs::create_dir_all(&state).map_err(LabError::file("create", &state))?;
+        let file = work_dir.join(CONFIGURATION.0);
+        fs::write(&file, CONFIGURATION.1).map_err(LabError::file("write", &file))?;
+        let mut command = router.netns().command(&program);
+        // In the foreground, without the host's configuration and without the modules that open further sockets.
+        command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}"));
+        command.env("SNMP_PERSISTENT_DIR", &state).env("SNMPCONFPATH", &state);
+        router.daemon(NEED.0, command, work_dir)?;
+        let netns =
+            router.netns().as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))?;
+        let cpus = &lab.shared().cpus;
+        let agent = Agent { netns, indexes: indexes(router.netns(), ports)?, cpu: cpus.spare.unwrap_or(cpus.dut) };
+        router.wait(stop, |dut| {
+            let asked = dut.netns().run(|| open().map_err(|e| e.to_string()).and_then(|mut s| answers(&mut s)))?;
+            Ok(asked.err().map(|e| format!("snmpd does not answer: {e}")))
+        })?;
+        router.netns().run(shorten_caches)??;
+        Ok(agent)
+    }
+
+    /// Counters of IF-MIB and of the IP group.
+    ///
+    /// # Errors
+    /// Those of asking.
+    pub(crate) fn counters(&self, netns: &Netns) -> Result<Vec<DutCounter>, LabError> {
+        netns.run(|| {
+            let mut session = open().map_err(|e| failed("no socket", &e))?;
+            let mut all = Vec::new();
+            for (port, index) in self.indexes.iter().enumerate() {
+                for (table, columns) in OF_A_PORT {
+                    let asked = values(&mut session, columns, |column| oid(&[table, &[column, *index]]))?;
+                    all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_port("SNMP", name, port, n)));
+                }
+            }
+            for (version, columns) in IP_VERSIONS {
+                let asked = values(&mut session, columns, |column| oid(&[OF_ALL, &[column, version]]))?;
+                all.extend(asked.into_iter().filter_map(|(name, n)| DutCounter::of_device("SNMP", name, n)));
+            }
+            Ok(all)
+        })?
+    }
+
+    /// Asks for sysUpTime every `interval` from now on, one question at a time.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub(crate) fn ask(&self, interval: Duration) -> Result<SnmpQuestions, LabError> {
+        let netns = self.netns.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (flag, cpu) = (Arc::clone(&over), self.cpu);
+        let work = move || -> Asked {
+            let entered = setns(&netns, CloneFlags::CLONE_NEWNET).is_ok() && cpu::pin(0, cpu).is_ok();
+            if entered { ask_until(&flag, interval) } else { Vec::new() }
+        };
+        let thread = std::thread::Builder::new().name("snmp".into()).spawn(work);
+        Ok(SnmpQuestions { over, thread: Some(thread.map_err(LabError::io("cannot start a thread"))?) })
+    }
+}
+
+/// Values of counters by name; those that the agent does not have are left out.
+fn values(
+    session: &mut SyncSession,
+    names: Counters,
+    of: impl Fn(u64) -> Oid<'static>,
+) -> Result<Vec<(&'static str, u64)>, LabError> {
+    let oids: Vec<Oid<'static>> = names.iter().map(|(number, _)| of(*number)).collect();
+    let answer = session.get_many(&oids.iter().collect::<Vec<_>>());
+    let answer = answer.map_err(|e| failed("it does not tell its counters", &format!("{e:?}")))?;
+    let value = |value: Value<'_>| match value {
+        Value::Counter32(n) | Value::Unsigned32(n) => Some(u64::from(n)),
+        Value::Counter64(n) => Some(n),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    for (asked, found_oid) in answer.varbinds {
+        let place = oids.iter().position(|oid| *oid == asked);
+        found.extend(place.and_then(|at| Some((names[at].1, value(found_oid)?))));
+    }
+    Ok(found)
+}
+
+/// ifIndex of the interface of each port.
+fn indexes(netns: &Netns, ports: usize) -> Result<Vec<u64>, LabError> {
+    let read = |port: usize| {
+        let path = netns.sys(&format!("class/net/{}/ifindex", dut_interface(port)));
+        let text = fs::read_to_string(&path).map_err(LabError::file("read", &path))?;
+        text.trim().parse().map_err(|_| LabError::file("read", &path)(std::io::Error::other("it holds no number")))
+    };
+    (0..ports).map(read).collect()
+}
+
+fn shorten_caches() -> Result<(), LabError> {
+    let mut session = open().map_err(|e| failed("no socket", &e))?;
+    for cache in CACHES {
+        let timeout = oid(&[CACHE_TIMEOUT, cache]);
+        session
+            .set(&[(&timeout, Value::Integer(1))])
+            .map_err(|e| failed("its caches cannot be shortened", &format!("{e:?}")))?;
+    }
+    Ok(())
+}
+
+fn ask_until(over: &AtomicBool, interval: Duration) -> Asked {
+    let mut asked = Vec::new();
+    let (mut session, mut due) = (open().ok(), Instant::now());
+    while !over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if now < due {
+            std::thread::park_timeout(due - now);
+            continue;
+        }
+        due = now + interval;
+        let sent = Instant::now();
+        let answered = session.as_mut().is_some_and(|session| answers(session).is_ok());
+        asked.push((sent, answered.then(|| sent.elapsed())));
+        if !answered {
+            // A late answer must not pass for that of the next question.
+            session = open().ok();
+        }
+    }
+    asked
+}
+
+/// Questions under way.
+pub struct SnmpQuestions {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Asked>>,
+}
+
+impl SnmpQuestions {
+    /// Ends them: when each was asked, and how long its answer took, if one came within a second.
+    pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Asked {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.take().map_or_else(Vec::new, |thread| {
+            thread.thread().unpark();
+            thread.join().unwrap_or_default()
+        })
+    }
+}
+
+impl Drop for SnmpQuestions {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

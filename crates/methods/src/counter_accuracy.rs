@@ -1,0 +1,273 @@
+//! Counter accuracy: every counter of the router against the frames that were really sent and received.
+//!
+//! Bradner passed "a known number of packets through the router" and compared the counters before and after. Here the frames that are no
+//! test frames are counted too, so that the comparison is exact to the frame.
+
+mod judge;
+
+use crate::Method;
+use crate::columns;
+use crate::flood::at_maximum;
+use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params};
+use crate::pattern::Pattern;
+use crate::report::{for_each_size, lower_by_difference, note, note_of};
+use crate::table::TableSpec;
+use crate::testbed::{CountedTrial, TestError, Testbed};
+use drophammer_model::outcome::{Outcome, Verdict};
+use drophammer_model::param::Param;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
+use drophammer_model::trial::{Family, FlowSpec, Load};
+use judge::{Facts, Finding};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The test.
+pub struct CounterAccuracy;
+
+const FRAMES: Param<u64> = Param::new("frames", "10000", "1000000", "frames per sending port and trial");
+const LOAD: Param<FrameRate> =
+    Param::new("load", "20 kfps", "20 kfps", "load per sending port at which the router loses nothing");
+const OVERLOAD: Param<bool> = Param::new(
+    "overload",
+    "true",
+    "true",
+    "one more trial per frame size at the highest load that the tester can offer",
+);
+const DISCARD: Param<bool> = Param::new(
+    "discard",
+    "true",
+    "true",
+    "one more trial per frame size in which half of the frames have a TTL or hop limit of 1, so that the router must discard them",
+);
+const SETTLE: Param<Duration> = Param::new(
+    "counter_settle",
+    "1500 ms",
+    "5 s",
+    "time before counters are read; an agent may keep old values for some seconds",
+);
+
+static SPEC: TestSpec = TestSpec {
+    name: "counter_accuracy",
+    title: "Counter accuracy",
+    summary: "each counter of the router before and after a known number of frames; names those that are off, and by how much",
+    source: "Bradner 1989, RFC 2863, RFC 4293",
+    params: params![
+        &TRAFFIC,
+        &[FRAMES.spec(), LOAD.spec(), OVERLOAD.spec(), DISCARD.spec(), SETTLE.spec()],
+        &AFTER_TRIAL
+    ],
+    figures: &[FigureSpec { key: "counters_off", help: "counters of the router that were wrong in some trial" }],
+    needs: &[],
+};
+
+columns! {
+    /// One counter in one trial.
+    struct CounterRow {
+        frame_size: PacketSize = "Frame size",
+        traffic: String = "Traffic",
+        source: String = "Source",
+        counter: String = "Counter",
+        port: Option<String> = "Port",
+        expected: Option<u64> = "Expected",
+        expected_most: Option<u64> = "Expected, at most",
+        counted: Option<u64> = "Counted",
+        difference: Option<f64> = "Difference",
+        verdict: String = "Verdict",
+    }
+}
+
+const TABLE: TableSpec<CounterRow> =
+    TableSpec::new("counter_accuracy", "Counters against the frames sent and received");
+
+/// What is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Traffic {
+    /// A load without loss.
+    Moderate,
+    /// As much as the tester can.
+    Overload,
+    /// As the first, half of it with a used-up TTL.
+    Expiring,
+}
+
+impl Traffic {
+    fn text(self) -> &'static str {
+        match self {
+            Traffic::Moderate => "below throughput",
+            Traffic::Overload => "highest load",
+            Traffic::Expiring => "half with TTL 1",
+        }
+    }
+}
+
+fn traffics(params: &Params) -> Vec<Traffic> {
+    let overload = OVERLOAD.get(params).then_some(Traffic::Overload);
+    let discard = DISCARD.get(params).then_some(Traffic::Expiring);
+    [Some(Traffic::Moderate), overload, discard].into_iter().flatten().collect()
+}
+
+/// Flows of which each is a group of its own, so that it is known how many frames each port got. With `expiring` each has a twin whose
+/// packets may not be forwarded.
+fn flows(pattern: &Pattern, bed: &dyn Testbed, expiring: bool) -> Result<Vec<FlowSpec>, TestError> {
+    let mut flows = Vec::new();
+    for mut flow in pattern.flows(bed.ports())? {
+        flow.group = format!("{} {} to {}", flow.family, bed.ports()[flow.from].name, bed.ports()[flow.to].name);
+        if expiring {
+            let header = match flow.family {
+                Family::Ipv4 => Header::Ipv4(Ipv4 { ttl: 1.into(), ..Ipv4::default() }),
+                Family::Ipv6 => Header::Ipv6(Ipv6 { hop_limit: 1.into(), ..Ipv6::default() }),
+            };
+            let group = format!("{}, TTL 1", flow.group);
+            flows.push(FlowSpec { group, headers: vec![header, Header::Udp(Udp::default())], ..flow.clone() });
+        }
+        flows.push(flow);
+    }
+    Ok(flows)
+}
+
+/// Length of the frames of IPv4 and IPv6 with FCS; 0 of a family without frames.
+fn frame_bytes(pattern: &Pattern) -> Result<[u64; 2], TestError> {
+    let mut bytes = [0; 2];
+    for family in &pattern.families {
+        let PacketSize::Fixed(size) = pattern.size_of(*family) else {
+            return Err(TestError::NotApplicable("octets are only known of frames of one size".into()));
+        };
+        let v6 = *family == Family::Ipv6;
+        bytes[usize::from(v6)] = u64::from(size.frame_bytes(v6));
+    }
+    Ok(bytes)
+}
+
+/// Runs one trial.
+fn counted(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    traffic: Traffic,
+    params: &Params,
+) -> Result<(Vec<FlowSpec>, CountedTrial), TestError> {
+    let flows = flows(pattern, bed, traffic == Traffic::Expiring)?;
+    let limits = pattern.limits(bed);
+    let run = |bed: &mut dyn Testbed, load: Load, rate: f64| {
+        let purpose = format!("counter accuracy {}: {}", pattern.size, traffic.text());
+        let duration_s = FRAMES.get(params) as f64 / rate;
+        let spec = pattern.trial(bed.ports(), purpose, load, duration_s)?;
+        let spec = drophammer_model::trial::TrialSpec { flows: flows.clone(), ..spec };
+        bed.counted_trial(&spec, SETTLE.get(params))
+    };
+    let trial = if traffic == Traffic::Overload {
+        at_maximum(bed, pattern, |bed, limit| run(bed, Load::Maximum { limit_pps: limit.pps() }, limit.pps()))?.0
+    } else {
+        let rate_pps = LOAD.get(params).pps().min(limits.max.pps());
+        run(bed, Load::Constant { rate_pps }, rate_pps)?
+    };
+    Ok((flows, trial))
+}
+
+impl Method for CounterAccuracy {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        note(
+            outcome,
+            "Expected is what the tester sent to the router's port and received from it between two readings of the counters, ARP, \
+             Neighbor Discovery, ICMP and routing protocols included. Where frames were lost it is not known which counter must have \
+             them: its count may then be anything from \"expected\" to \"expected, at most\".",
+        );
+        let traffics = traffics(params);
+        let mut off: BTreeMap<String, String> = BTreeMap::new();
+        let mut exact: BTreeMap<String, ()> = BTreeMap::new();
+        let result = for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+            let bytes = frame_bytes(pattern)?;
+            for (at, traffic) in traffics.iter().enumerate() {
+                let steps = traffics.len() as u32;
+                let what = format!("counter accuracy, {}", pattern.size_text());
+                let of = FRAME_SIZES.get(params).len() as u32 * steps;
+                bed.progress(&what, index * steps + at as u32, of);
+                let (flows, trial) = counted(bed, pattern, *traffic, params)?;
+                if trial.unsure.frames > 0 {
+                    note_of(
+                        outcome,
+                        pattern,
+                        "frames came and went while counters were read: a counter that is off by no more than these is not called so",
+                    );
+                }
+                let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
+                let facts = Facts::of(&trial, &flows, bytes, ports.len());
+                for finding in judge::findings(&trial, &facts, &pattern.families) {
+                    let name = finding.name(&ports);
+                    if finding.off {
+                        let text = format!("{} ({}, {})", finding.verdict, pattern.size_text(), traffic.text());
+                        off.entry(name).or_insert(text);
+                    } else if finding.counted.is_some() {
+                        exact.insert(name, ());
+                    }
+                    add(outcome, pattern, *traffic, &trial, finding, &ports);
+                }
+                bed.settle(PAUSE.get(params))?;
+            }
+            Ok(())
+        });
+        conclude(outcome, &off, exact.keys().filter(|name| !off.contains_key(*name)).count());
+        result
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let trials = (traffics(params).len() * FRAME_SIZES.get(params).len()) as f64;
+        let sending_s = FRAMES.get(params) as f64 / LOAD.get(params).pps().max(1.0);
+        let reading_s = 2.0 * (SETTLE.seconds(params) + 0.03);
+        Duration::from_secs_f64((sending_s + reading_s) * trials + beside_s(params, trials, 0.7))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        common_deviations(params)
+    }
+}
+
+fn add(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    traffic: Traffic,
+    trial: &CountedTrial,
+    finding: Finding,
+    ports: &[String],
+) {
+    let row = CounterRow {
+        frame_size: pattern.size.clone(),
+        traffic: traffic.text().into(),
+        port: finding.port.map(|port| ports[port].clone()),
+        source: finding.source,
+        counter: finding.counter,
+        expected: finding.expected.map(|(least, _)| least),
+        expected_most: finding.expected.filter(|(least, most)| least < most).map(|(_, most)| most),
+        counted: finding.counted,
+        difference: finding.difference.map(|by| by as f64),
+        verdict: finding.verdict,
+    };
+    TABLE.add(outcome, row, [trial.result.trial], finding.off.then(|| "off".into()));
+}
+
+/// Names what is off, in the verdict and in notes.
+fn conclude(outcome: &mut Outcome, off: &BTreeMap<String, String>, exact: usize) {
+    if exact + off.len() == 0 {
+        return;
+    }
+    for (name, how) in off {
+        note(outcome, format!("{name}: {how}."));
+    }
+    let found = if off.is_empty() {
+        format!("{exact} counters agree")
+    } else {
+        let named: Vec<String> = off.iter().map(|(name, how)| format!("{name}: {how}")).collect();
+        format!("{} of {} counters are off: {}", off.len(), off.len() + exact, named.join("; "))
+    };
+    outcome.verdicts.push(Verdict::decided("counters agree with the frames", off.is_empty(), found));
+    let value = Some(off.len() as f64);
+    outcome.ranks.push(lower_by_difference("counters_off", "Counters that are off", "", value, 0.5));
+}

@@ -1,0 +1,339 @@
+//! What each counter must have counted, and what is said of it.
+
+use crate::testbed::CountedTrial;
+use drophammer_model::counters::{Counts, DutCounter, OtherFrames};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, PortIndex};
+
+const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+/// Bytes that a counter of octets may leave out of each frame, and how that is called. RFC 2863 counts framing, so all of the frame; most
+/// drivers of Linux leave out the FCS, and veth also the Ethernet header of what it receives.
+const CONVENTIONS: [(u64, &str); 3] =
+    [(0, "octets with FCS"), (4, "octets without FCS"), (18, "octets without Ethernet header and FCS")];
+
+/// Source of counters that are never old.
+const KERNEL: &str = "kernel";
+/// Packets that one reading by SNMP may cost.
+const QUESTIONS: u64 = 16;
+
+/// Frames by IP version.
+type ByFamily = [u64; 2];
+
+fn at(family: Family) -> usize {
+    usize::from(family == Family::Ipv6)
+}
+
+/// Frames that passed between a port of the tester and the router.
+#[derive(Clone, Copy, Debug, Default)]
+struct PortFacts {
+    /// Test frames that reached the router.
+    into: ByFamily,
+    /// Test frames that came from it, copies and wrong ones included.
+    from: ByFamily,
+    /// Other frames to it and from it.
+    others: [OtherFrames; 2],
+}
+
+/// What is known of a trial.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    ports: Vec<PortFacts>,
+    /// Length of a test frame with FCS.
+    bytes: ByFamily,
+    /// Test frames with a TTL of 1.
+    expired: ByFamily,
+    /// Test frames that arrived where they should.
+    forwarded: ByFamily,
+    /// Packets of the router to itself.
+    loopback: u64,
+}
+
+/// Adds the arrivals of a flow to the ports at which they were.
+fn arrivals(ports: &mut [PortFacts], flow: &FlowSpec, group: &GroupCounts) {
+    let family = at(flow.family);
+    if group.arrived_at.is_empty() {
+        ports[flow.to].from[family] += group.received + group.stray;
+    } else {
+        ports.iter_mut().zip(&group.arrived_at).for_each(|(port, frames)| port.from[family] += frames);
+    }
+    let deviating = group.deviations.values().sum::<u64>() + group.deviating_copies;
+    ports[flow.to].from[family] += group.duplicated + group.corrupted + deviating;
+}
+
+impl Facts {
+    /// Of a trial whose flows are groups of their own.
+    pub(super) fn of(trial: &CountedTrial, flows: &[FlowSpec], bytes: ByFamily, ports: usize) -> Facts {
+        let none = ByFamily::default();
+        let mut facts =
+            Facts { ports: vec![PortFacts::default(); ports], bytes, expired: none, forwarded: none, loopback: 0 };
+        facts.loopback = growth(trial).iter().filter(|(c, _)| c.counts == Counts::Loopback).map(|(_, n)| n).sum();
+        for flow in flows {
+            let Some(group) = trial.result.groups.iter().find(|group| group.group == flow.group) else { continue };
+            let (family, into) = (at(flow.family), group.offered - group.refused);
+            facts.ports[flow.from].into[family] += into;
+            facts.forwarded[family] += group.received;
+            if !flow.headers.is_empty() {
+                facts.expired[family] += into;
+            }
+            arrivals(&mut facts.ports, flow, group);
+        }
+        for ((port, sent), received) in facts.ports.iter_mut().zip(&trial.sent).zip(&trial.received) {
+            port.others = [*sent, *received];
+        }
+        facts
+    }
+
+    fn sum(&self, of: impl Fn(&PortFacts) -> u64) -> u64 {
+        self.ports.iter().map(of).sum()
+    }
+
+    /// Test frames that the router did not forward.
+    fn lost(&self) -> u64 {
+        self.sum(|port| port.into.iter().sum()).saturating_sub(self.forwarded.iter().sum())
+    }
+
+    /// Of these, those that it had to forward.
+    fn lost_wrongly(&self) -> u64 {
+        self.lost().saturating_sub(self.expired.iter().sum())
+    }
+
+    fn of_families(family: Option<Family>, of: impl Fn(Family) -> u64) -> u64 {
+        FAMILIES.into_iter().filter(|f| family.is_none_or(|family| family == *f)).map(of).sum()
+    }
+
+    /// The least and the most that a counter of frames may have counted; `None` for one of octets.
+    fn frames(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
+        let exactly = |n: u64| Some((n, n));
+        let whole = |family, of: &dyn Fn(&PortFacts, Family) -> u64| {
+            Facts::of_families(family, |f| self.sum(|port| of(port, f)))
+        };
+        match counts {
+            Counts::IpReceived(family) => {
+                let own = if family == Some(Family::Ipv4) { self.loopback } else { 0 };
+                exactly(whole(family, &|port, f| port.into[at(f)] + port.others[0].ip(f)) + own)
+            }
+            Counts::IpForwarded(family) => {
+                let least = Facts::of_families(family, |f| self.forwarded[at(f)]);
+                let may = whole(family, &|port, f| port.into[at(f)]);
+                Some((least, may - Facts::of_families(family, |f| self.expired[at(f)])))
+            }
+            Counts::IpOriginated(family) => {
+                let own = if family == Some(Family::Ipv4) { self.loopback } else { 0 };
+                exactly(whole(family, &|port, f| port.others[1].ip(f)) + own)
+            }
+            Counts::Loopback => exactly(self.loopback),
+            Counts::IpHeaderErrors(family) => exactly(Facts::of_families(family, |f| self.expired[at(f)])),
+            Counts::IpDiscards(_) => Some((0, self.lost_wrongly())),
+            Counts::InDiscards | Counts::OutDiscards => Some((0, self.lost_wrongly())),
+            Counts::InErrors | Counts::OutErrors => exactly(0),
+            Counts::InOctets | Counts::OutOctets => None,
+            _ => {
+                let port = self.ports.get(port?)?;
+                let incoming =
+                    matches!(counts, Counts::InFrames | Counts::InUnicast | Counts::InMulticast | Counts::InBroadcast);
+                let (test, others) = if incoming { (port.into, port.others[0]) } else { (port.from, port.others[1]) };
+                let test = test.iter().sum::<u64>();
+                exactly(match counts {
+                    Counts::InUnicast | Counts::OutUnicast => {
+                        test + others.frames - others.multicast - others.broadcast
+                    }
+                    Counts::InMulticast | Counts::OutMulticast => others.multicast,
+                    Counts::InBroadcast | Counts::OutBroadcast => others.broadcast,
+                    _ => test + others.frames,
+                })
+            }
+        }
+    }
+
+    /// Frames and bytes with FCS that a counter of octets counts; `None` for one of frames.
+    fn octets(&self, counts: Counts, port: Option<PortIndex>) -> Option<(u64, u64)> {
+        let port = self.ports.get(port?)?;
+        let (test, others) = match counts {
+            Counts::InOctets => (port.into, port.others[0]),
+            Counts::OutOctets => (port.from, port.others[1]),
+            _ => return None,
+        };
+        let bytes: u64 = test.iter().zip(self.bytes).map(|(frames, bytes)| frames * bytes).sum();
+        Some((test.iter().sum::<u64>() + others.frames, bytes + others.octets + 4 * others.frames))
+    }
+}
+
+/// What is said of a counter.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Finding {
+    pub(super) source: String,
+    pub(super) counter: String,
+    pub(super) port: Option<PortIndex>,
+    /// The least and the most that it may have counted.
+    pub(super) expected: Option<(u64, u64)>,
+    pub(super) counted: Option<u64>,
+    /// By how much it is beyond that.
+    pub(super) difference: Option<i64>,
+    pub(super) verdict: String,
+    pub(super) off: bool,
+}
+
+impl Finding {
+    /// Takes back that it is off where the frames that passed while counters were read explain it.
+    fn doubt(&mut self, counts: Counts, unsure: OtherFrames) {
+        let octets = matches!(counts, Counts::InOctets | Counts::OutOctets);
+        let may = if octets { unsure.octets + 4 * unsure.frames } else { unsure.frames };
+        if self.off && self.difference.is_some_and(|by| by.unsigned_abs() <= may) {
+            self.off = false;
+            self.verdict = "as the frames allow that passed while it was read".into();
+        }
+    }
+
+    /// What it is called in a verdict: `kernel rx_packets of p1`.
+    pub(super) fn name(&self, ports: &[String]) -> String {
+        let of = self.port.map_or(String::new(), |port| format!(" of {}", ports[port]));
+        format!("{} {}{of}", self.source, self.counter)
+    }
+}
+
+/// By how much `counted` is beyond the range.
+fn beyond((least, most): (u64, u64), counted: u64) -> i64 {
+    match counted {
+        n if n < least => -((least - n) as i64),
+        n if n > most => (n - most) as i64,
+        _ => 0,
+    }
+}
+
+/// The counters after a trial, and by how much each grew.
+fn growth(trial: &CountedTrial) -> Vec<(&DutCounter, u64)> {
+    let before = |counter: &DutCounter| trial.before.iter().find(|b| b.is(counter)).map_or(0, |b| b.value);
+    trial.after.iter().map(|counter| (counter, counter.grown(before(counter)))).collect()
+}
+
+/// Everything that is said of the counters of a trial.
+pub(super) fn findings(trial: &CountedTrial, facts: &Facts, families: &[Family]) -> Vec<Finding> {
+    let grown = growth(trial);
+    let mut all = Vec::new();
+    for (counter, counted) in &grown {
+        if counter.counts == Counts::Loopback || counter.port.is_some_and(|port| port >= facts.ports.len()) {
+            continue;
+        }
+        let apart = grown.iter().find(|(other, _)| {
+            other.counts == Counts::InDiscards && other.port == counter.port && other.source == counter.source
+        });
+        let mut finding = judge(counter, *counted, apart.map_or(0, |(_, n)| *n), facts);
+        finding.doubt(counter.counts, trial.unsure);
+        // What is of the other IP version and has nothing to count says nothing.
+        let idle = finding.counted == Some(0) && finding.expected.is_some_and(|(least, _)| least == 0);
+        let other = matches!(counter.counts,
+            Counts::IpReceived(Some(f)) | Counts::IpForwarded(Some(f)) | Counts::IpOriginated(Some(f))
+            | Counts::IpHeaderErrors(Some(f)) | Counts::IpDiscards(Some(f)) if !families.contains(&f));
+        if !(idle && other) {
+            all.push(finding);
+        }
+    }
+    all.extend(sums(&grown, facts));
+    all.extend(missing(&grown, facts.ports.len()));
+    all
+}
+
+fn judge(counter: &DutCounter, counted: u64, discards: u64, facts: &Facts) -> Finding {
+    let finding = |expected: (u64, u64), convention: &str| {
+        let difference = beyond(expected, counted);
+        let with = if convention.is_empty() { String::new() } else { format!(", {convention}") };
+        let verdict = match difference {
+            0 if expected.0 == expected.1 => format!("exact{with}"),
+            0 if counter.port.is_none() && facts.lost_wrongly() == 0 => {
+                "as the questions to the router allow".to_owned()
+            }
+            0 => "as the loss allows".to_owned(),
+            by => format!("off by {by:+}{with}"),
+        };
+        Finding {
+            source: counter.source.clone(),
+            counter: counter.name.clone(),
+            port: counter.port,
+            expected: Some(expected),
+            counted: Some(counted),
+            difference: Some(difference),
+            verdict,
+            off: difference != 0,
+        }
+    };
+    if let Some((least, most)) = facts.frames(counter.counts, counter.port) {
+        // An agent that keeps values for a while knows some of the questions to itself later or earlier than the kernel.
+        let asked = if counter.counts == Counts::IpReceived(Some(Family::Ipv4)) { facts.loopback } else { 0 };
+        let kept = counter.source != KERNEL && asked > 0;
+        let expected = if kept { (least - asked, most + asked + QUESTIONS) } else { (least, most) };
+        let incoming = matches!(counter.counts, Counts::InFrames | Counts::InUnicast);
+        if incoming && discards > 0 && counted + discards == expected.0 {
+            // RFC 2863 has frames that were discarded in one counter alone.
+            return finding((counted, counted), "its discards counted apart");
+        }
+        return finding(expected, "");
+    }
+    let (frames, bytes) = facts.octets(counter.counts, counter.port).unwrap_or_default();
+    if frames == 0 {
+        return finding((0, 0), "");
+    }
+    let by = |(without, name): (u64, &'static str)| finding((bytes - without * frames, bytes - without * frames), name);
+    let nearest = CONVENTIONS.into_iter().map(by).min_by_key(|f| f.difference.map(i64::unsigned_abs));
+    nearest.unwrap_or_else(|| finding((0, 0), ""))
+}
+
+/// Of each source: do all counters of discarded frames together have what was lost?
+fn sums(grown: &[(&DutCounter, u64)], facts: &Facts) -> Vec<Finding> {
+    let mut sources: Vec<&str> = grown.iter().map(|(c, _)| c.source.as_str()).collect();
+    sources.dedup();
+    let discards = |counts: Counts| {
+        let of_ports = matches!(counts, Counts::InDiscards | Counts::OutDiscards);
+        of_ports || matches!(counts, Counts::IpDiscards(_) | Counts::IpHeaderErrors(_))
+    };
+    let sum = |source: &str| {
+        let mut of = grown.iter().filter(|(c, _)| c.source == source && discards(c.counts)).peekable();
+        of.peek()?;
+        let counted = of.map(|(_, n)| n).sum();
+        let difference = beyond((facts.lost(), facts.lost()), counted);
+        Some(Finding {
+            source: source.to_owned(),
+            counter: "all discards".into(),
+            port: None,
+            expected: Some((facts.lost(), facts.lost())),
+            counted: Some(counted),
+            difference: Some(difference),
+            verdict: match difference {
+                0 => "exact".into(),
+                by if by < 0 => format!("{} lost frames are in no counter", by.unsigned_abs()),
+                by => format!("off by {by:+}"),
+            },
+            off: difference != 0,
+        })
+    };
+    sources.into_iter().filter_map(sum).collect()
+}
+
+/// What no source counts of a port.
+fn missing(grown: &[(&DutCounter, u64)], ports: usize) -> Vec<Finding> {
+    use Counts::*;
+    let wanted: [(&str, &[Counts]); 8] = [
+        ("frames in", &[InFrames, InUnicast]),
+        ("octets in", &[InOctets]),
+        ("discards in", &[InDiscards]),
+        ("errors in", &[InErrors]),
+        ("frames out", &[OutFrames, OutUnicast]),
+        ("octets out", &[OutOctets]),
+        ("discards out", &[OutDiscards]),
+        ("errors out", &[OutErrors]),
+    ];
+    let of_port = |port: usize| {
+        let there =
+            move |kinds: &[Counts]| grown.iter().any(|(c, _)| c.port == Some(port) && kinds.contains(&c.counts));
+        wanted.into_iter().filter(move |(_, kinds)| !there(kinds)).map(move |(name, _)| Finding {
+            source: "any".into(),
+            counter: name.into(),
+            port: Some(port),
+            expected: None,
+            counted: None,
+            difference: None,
+            verdict: "not present".into(),
+            off: false,
+        })
+    };
+    (0..ports).flat_map(of_port).collect()
+}

@@ -1,0 +1,361 @@
+//! Overload and flood: what the router forwards at its throughput, at 25 % more and at the highest load, and whether it still answers its
+//! operator meanwhile.
+//!
+//! Bradner's table of 1989 has the columns "theor", "hammer", "max", "+25%" and "flood", and beside it whether the processor is "ok" or
+//! "dead". Its "max" is the rate at which what came out seemed to match what went in; here it is the throughput of RFC 1242, without loss.
+
+use crate::Method;
+use crate::columns;
+use crate::flood::at_maximum;
+use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::pattern::{Limits, Pattern};
+use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of};
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use drophammer_model::management::{Answered, Answers, Inquiry, Question};
+use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{Load, TrialResult};
+use std::time::Duration;
+
+/// The test.
+pub struct Overload;
+
+const EXCESS: Param<Percent> =
+    Param::new("excess", "25", "25", "load above the throughput in % of it (Bradner 1989: 25 %)");
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const MANAGEMENT: Param<Vec<Question>> = Param::new(
+    "management",
+    "[ping]",
+    "[ping]",
+    "how the router is asked whether it still answers: ICMP echo to its own address, GET of sysUpTime",
+);
+const INTERVAL: Param<Duration> = Param::new("ask_every", "50 ms", "200 ms", "time between two questions of a kind");
+const AFTERWARDS: Param<Duration> =
+    Param::new("ask_after", "500 ms", "5 s", "for how long the router is asked once a trial is over");
+
+static SPEC: TestSpec = TestSpec {
+    name: "overload",
+    title: "Overload and flood",
+    summary: "what is forwarded at the throughput, at 25 % more and at the highest load, and whether the router still answers then",
+    source: "Bradner 1989; RFC 2544 section 26.1, RFC 2285 section 3.6.2",
+    params: params![
+        &TRAFFIC,
+        &[EXCESS.spec(), TRIAL_DURATION.spec(), MANAGEMENT.spec(), INTERVAL.spec(), AFTERWARDS.spec()],
+        &SEARCH,
+    ],
+    figures: &[
+        FigureSpec {
+            key: "overload_{size}_pps",
+            help: "forwarding rate per sending port at the throughput and `excess` more, in fps",
+        },
+        FigureSpec {
+            key: "flood_{size}_pps",
+            help: "forwarding rate per sending port at the highest load that the tester can offer (FRMOL), in fps",
+        },
+        FigureSpec {
+            key: "flood_{size}_answered_percent",
+            help: "share of the questions to the router that it answered during the flood, in %, the least of all kinds",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One frame size. Rates are per sending port.
+    struct OverloadRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        line_pps: f64 = "Maximum frame rate" ["fps"],
+        ceiling_pps: Option<f64> = "Tester's ceiling" ["fps"],
+        throughput_pps: f64 = "Throughput" ["fps"],
+        overload_offered_pps: Option<f64> = "Overload, offered" ["fps"],
+        overload_pps: Option<f64> = "Overload, forwarding rate" ["fps"],
+        overload_loss_percent: Option<f64> = "Overload, loss" ["%"],
+        flood_offered_pps: Option<f64> = "Flood, offered" ["fps"],
+        flood_pps: Option<f64> = "Flood, FRMOL" ["fps"],
+        flood_loss_percent: Option<f64> = "Flood, loss" ["%"],
+        at_least: Option<String> = "At least",
+    }
+}
+
+columns! {
+    /// One load and kind of question.
+    struct AnswerRow {
+        frame_size: PacketSize = "Frame size",
+        load: String = "Load",
+        offered_load_pps: f64 = "Offered load" ["fps"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        cpu_percent: Option<f64> = "CPU of the router" ["%"],
+        question: Option<String> = "Asked by",
+        over: Option<String> = "Over",
+        state: Option<String> = "Management",
+        asked: Option<u64> = "Asked",
+        answered: Option<u64> = "Answered",
+        median_ms: Option<f64> = "Answer, median" ["ms"],
+        worst_ms: Option<f64> = "Answer, worst" ["ms"],
+        state_after: Option<String> = "Management, afterwards",
+        asked_after: Option<u64> = "Asked, afterwards",
+        answered_after: Option<u64> = "Answered, afterwards",
+        worst_after_ms: Option<f64> = "Answer, worst afterwards" ["ms"],
+    }
+}
+
+const TABLE: TableSpec<OverloadRow> = TableSpec::new("overload", "Throughput, overload and flood");
+const ANSWERS: TableSpec<AnswerRow> = TableSpec::new("overload_answers", "Does the router still answer?");
+const BARS: PlotSpec = PlotSpec {
+    key: "overload",
+    title: "Forwarding rate at throughput, overload and flood",
+    kind: PlotKind::Bars,
+    x: "frame size",
+    y: "fps per port",
+    log_y: false,
+};
+
+/// Which load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Throughput,
+    Excess,
+    Flood,
+}
+
+const STEPS: [Step; 3] = [Step::Throughput, Step::Excess, Step::Flood];
+
+/// A trial and what came of the questions.
+type Asked = (TrialResult, Vec<Answered>);
+
+/// One trial at `load`.
+fn ask(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    (name, load): (&str, Load),
+) -> Result<Asked, TestError> {
+    let purpose = format!("overload {}: {name}", pattern.size);
+    let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+    let (interval, afterwards) = (INTERVAL.get(params), AFTERWARDS.get(params));
+    bed.asked_trial(&spec, &Inquiry { questions: MANAGEMENT.get(params), interval, afterwards })
+}
+
+impl Method for Overload {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        let excess = EXCESS.get(params).0;
+        TABLE.begin(outcome);
+        ANSWERS.begin(outcome);
+        BARS.begin(outcome);
+        note(
+            outcome,
+            format!(
+                "Rates are frames per second per sending port. In the words of Bradner's table of 1989: maximum frame rate \"theor\", \
+                 tester's ceiling \"hammer\", throughput \"max\" (his may have lost some frames), overload by {excess} % \"+25%\", \
+                 flood \"flood\". Columns under \"At least\" are limits of the tester: the router may have more (\"device is faster \
+                 than the test setup\").",
+            ),
+        );
+        for_each_size(bed, params, outcome, |bed, pattern, outcome, index| {
+            let Some(throughput) = known_throughput(bed, pattern, params, outcome)? else {
+                return Err(TestError::NotApplicable("no throughput was found to overload".into()));
+            };
+            let limits = pattern.limits(bed);
+            let mut found: Vec<(Step, Asked)> = Vec::new();
+            for (at, step) in STEPS.into_iter().enumerate() {
+                let of = (FRAME_SIZES.get(params).len() * STEPS.len()) as u32;
+                let what = format!("overload, {}", pattern.size_text());
+                bed.progress(&what, index * STEPS.len() as u32 + at as u32, of);
+                let name = name(step, excess);
+                let asked = if step == Step::Flood {
+                    at_maximum(bed, pattern, |bed, limit| {
+                        ask(bed, pattern, params, (&name, Load::Maximum { limit_pps: limit.pps() }))
+                    })
+                    .map(|(asked, _)| asked)
+                } else {
+                    let rate = overload(step, throughput, excess, &limits);
+                    ask(bed, pattern, params, (&name, Load::Constant { rate_pps: rate.pps() }))
+                };
+                match asked {
+                    Ok(asked) => found.push((step, asked)),
+                    Err(TestError::Unfit(why)) => {
+                        note_unfit(outcome, pattern, &format!("{name} left out,"), limits.max, &why);
+                    }
+                    Err(other) => {
+                        write(outcome, pattern, excess, throughput, &limits, &found);
+                        return Err(other);
+                    }
+                }
+                bed.settle(PAUSE.get(params))?;
+            }
+            write(outcome, pattern, excess, throughput, &limits, &found);
+            if found.is_empty() { Err(TestError::Unfit(vec!["no load could be offered".into()])) } else { Ok(()) }
+        })
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        estimate(params, &[zero_loss_goal(params)]) + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
+        let trials = (STEPS.len() * FRAME_SIZES.get(params).len()) as f64;
+        let each_s = TRIAL_DURATION.seconds(params) + AFTERWARDS.seconds(params);
+        Duration::from_secs_f64(each_s * trials + beside_s(params, trials, 0.7))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
+        common_deviations(params).into_iter().chain(trial).chain(goal_deviations(params)).collect()
+    }
+}
+
+fn name(step: Step, excess: f64) -> String {
+    match step {
+        Step::Throughput => "throughput".into(),
+        Step::Excess => format!("+{excess} %"),
+        Step::Flood => "flood".into(),
+    }
+}
+
+/// Load of a step: what the tester can of it.
+fn overload(step: Step, throughput: FrameRate, excess: f64, limits: &Limits) -> FrameRate {
+    let factor = if step == Step::Excess { 1.0 + excess / 100.0 } else { 1.0 };
+    FrameRate((throughput.pps() * factor).min(limits.max.pps()).max(throughput.pps()))
+}
+
+fn write(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    excess: f64,
+    throughput: FrameRate,
+    limits: &Limits,
+    found: &[(Step, Asked)],
+) {
+    let of = |step: Step| found.iter().find(|(at, _)| *at == step).map(|(_, (result, _))| result);
+    let offered = |step| of(step).map(|result| result.offered_load().pps());
+    let rate = |step| of(step).map(|result| result.forwarding_rate().pps());
+    let loss = |step| of(step).map(|result| result.loss_ratio() * 100.0);
+    let lossless = |step| of(step).is_some_and(|result| result.lost() == 0);
+    // Without loss at the highest load the router was not overloaded at all.
+    let faster = limits.tester_limited(throughput) || throughput.pps() >= limits.line.pps() * 0.9999;
+    let cannot = offered(Step::Excess).is_some_and(|pps| pps < throughput.pps() * (1.0 + excess / 100.0) * 0.999);
+    let mut least = Vec::new();
+    if limits.tester_limited(throughput) {
+        least.push("throughput".to_owned());
+    }
+    if cannot && lossless(Step::Excess) {
+        least.push(name(Step::Excess, excess));
+    }
+    if limits.below_line() && lossless(Step::Flood) {
+        least.push("flood".to_owned());
+    }
+    let mut marks = Vec::new();
+    if cannot {
+        marks.push(format!("+{excess} % cannot be offered"));
+    }
+    if faster {
+        marks.push("the router is as fast as line or tester".to_owned());
+    }
+    let row = OverloadRow {
+        frame_size: pattern.size.clone(),
+        protocol: pattern.protocol(),
+        line_pps: limits.line.pps(),
+        ceiling_pps: limits.ceiling.map(FrameRate::pps),
+        throughput_pps: throughput.pps(),
+        overload_offered_pps: offered(Step::Excess),
+        overload_pps: rate(Step::Excess),
+        overload_loss_percent: loss(Step::Excess),
+        flood_offered_pps: offered(Step::Flood),
+        flood_pps: rate(Step::Flood),
+        flood_loss_percent: loss(Step::Flood),
+        at_least: (!least.is_empty()).then(|| least.join(", ")),
+    };
+    TABLE.add(outcome, row, found.iter().map(|(_, (result, _))| result.trial), marks);
+    for (step, (result, answered)) in found {
+        let text = name(*step, excess);
+        let label = Some(pattern.size_text());
+        let y = result.forwarding_rate().pps();
+        BARS.curve(outcome, &text, Point { x: pattern.frame_bytes(), y, label, ..Point::default() });
+        answer_rows(outcome, pattern, &text, result, answered);
+    }
+    figures(outcome, pattern, excess, limits, found);
+}
+
+fn figures(outcome: &mut Outcome, pattern: &Pattern, excess: f64, limits: &Limits, found: &[(Step, Asked)]) {
+    for (step, (result, answered)) in found.iter().filter(|(step, _)| *step != Step::Throughput) {
+        let key = if *step == Step::Excess { "overload" } else { "flood" };
+        let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
+        let rate = result.forwarding_rate();
+        let mut figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
+        figure.tester_limited = result.lost() == 0 && limits.tester_limited(rate);
+        figure.load_pps = Some(result.offered_load().pps());
+        outcome.ranks.push(figure);
+        if *step == Step::Flood && !answered.is_empty() {
+            let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
+            let least = shares.min_by(f64::total_cmp);
+            let title = format!("Questions answered during the flood, {}", pattern.size_text());
+            outcome.ranks.push(higher(format!("flood_{}_answered_percent", pattern.size), title, "%", least));
+        }
+    }
+}
+
+/// "ok" or "dead", or how often it answered.
+fn state(answers: &Answers) -> String {
+    match (answers.times.len() as u64, answers.asked) {
+        (0, _) => "dead".into(),
+        (answered, asked) if answered >= asked => "ok".into(),
+        (answered, asked) => format!("{answered} of {asked}"),
+    }
+}
+
+fn answer_rows(outcome: &mut Outcome, pattern: &Pattern, load: &str, result: &TrialResult, answered: &[Answered]) {
+    let row = |answered: Option<&Answered>| {
+        let times = |answers: &Answers| answers.times.iter().map(|t| t.as_secs_f64() * 1e3).collect::<Vec<f64>>();
+        let worst = |answers: &Answers| times(answers).into_iter().max_by(f64::total_cmp);
+        let after = answered.map(|a| &a.afterwards).filter(|a| a.asked > 0);
+        AnswerRow {
+            frame_size: pattern.size.clone(),
+            load: load.to_owned(),
+            offered_load_pps: result.offered_load().pps(),
+            loss_percent: Some(result.loss_ratio() * 100.0),
+            cpu_percent: result.dut_cpu.map(|share| share * 100.0),
+            question: answered.map(|a| a.question.word().to_owned()),
+            over: answered.map(|a| a.over.clone()),
+            state: answered.map(|a| state(&a.during)),
+            asked: answered.map(|a| a.during.asked),
+            answered: answered.map(|a| a.during.times.len() as u64),
+            median_ms: answered.and_then(|a| median(&times(&a.during))),
+            worst_ms: answered.and_then(|a| worst(&a.during)),
+            state_after: after.map(state),
+            asked_after: after.map(|a| a.asked),
+            answered_after: after.map(|a| a.times.len() as u64),
+            worst_after_ms: after.and_then(worst),
+        }
+    };
+    if answered.is_empty() {
+        ANSWERS.add(outcome, row(None), [result.trial], []);
+    }
+    for answered in answered {
+        let row = row(Some(answered));
+        let dead = [("during", &row.state), ("after", &row.state_after)]
+            .map(|(when, state)| (when, state.as_deref() == Some("dead")));
+        let mut marks = Vec::new();
+        for (when, _) in dead.into_iter().filter(|(_, dead)| *dead) {
+            marks.push(format!("no answer {when} the load"));
+            let (question, over) = (answered.question.word(), &answered.over);
+            note_of(
+                outcome,
+                pattern,
+                format!("the router did not answer {question} over {over} {when} the load \"{load}\""),
+            );
+        }
+        ANSWERS.add(outcome, row, [result.trial], marks);
+    }
+}

@@ -1,0 +1,288 @@
+//! Counters of a DUT whose meaning is known: those of the Linux kernel, and of IF-MIB (RFC 2863) and IP-MIB (RFC 4293).
+
+use crate::trial::{Family, PortIndex};
+use std::collections::BTreeMap;
+
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// Frames that a port received.
+    InFrames,
+    /// Of these: to one station.
+    InUnicast,
+    /// Of these: to a group.
+    InMulticast,
+    /// Of these: to all.
+    InBroadcast,
+    /// Bytes of the received frames.
+    InOctets,
+    /// Received frames that were dropped although they had no error.
+    InDiscards,
+    /// Received frames with an error.
+    InErrors,
+    /// Frames that a port sent.
+    OutFrames,
+    /// Of these: to one station.
+    OutUnicast,
+    /// Of these: to a group.
+    OutMulticast,
+    /// Of these: to all.
+    OutBroadcast,
+    /// Bytes of the sent frames.
+    OutOctets,
+    /// Frames that were to be sent and were dropped although they had no error.
+    OutDiscards,
+    /// Frames that could not be sent because of an error.
+    OutErrors,
+    /// IP packets that came in, of one IP version or of both together.
+    IpReceived(Option<Family>),
+    /// IP packets that were forwarded.
+    IpForwarded(Option<Family>),
+    /// IP packets of the DUT itself.
+    IpOriginated(Option<Family>),
+    /// IP packets dropped for an error in their header; a used-up TTL or hop limit is one.
+    IpHeaderErrors(Option<Family>),
+    /// IP packets dropped for another cause.
+    IpDiscards(Option<Family>),
+    /// IPv4 packets of the DUT to itself: they are in its counters of IP packets, but pass no port.
+    Loopback,
+}
+
+use Counts::*;
+
+const V4: Option<Family> = Some(Family::Ipv4);
+const V6: Option<Family> = Some(Family::Ipv6);
+
+/// Counters of a port by name: those of the kernel, then those of IF-MIB. Those whose name has no `HC` have 32 bits there, but for those
+/// that have no other form.
+const OF_A_PORT: &[(&str, Counts)] = &[
+    ("rx_packets", InFrames),
+    ("rx_bytes", InOctets),
+    ("rx_dropped", InDiscards),
+    ("rx_errors", InErrors),
+    ("tx_packets", OutFrames),
+    ("tx_bytes", OutOctets),
+    ("tx_dropped", OutDiscards),
+    ("tx_errors", OutErrors),
+    ("ifInOctets", InOctets),
+    ("ifInUcastPkts", InUnicast),
+    ("ifInMulticastPkts", InMulticast),
+    ("ifInBroadcastPkts", InBroadcast),
+    ("ifInDiscards", InDiscards),
+    ("ifInErrors", InErrors),
+    ("ifOutOctets", OutOctets),
+    ("ifOutUcastPkts", OutUnicast),
+    ("ifOutMulticastPkts", OutMulticast),
+    ("ifOutBroadcastPkts", OutBroadcast),
+    ("ifOutDiscards", OutDiscards),
+    ("ifOutErrors", OutErrors),
+    ("ifHCInOctets", InOctets),
+    ("ifHCInUcastPkts", InUnicast),
+    ("ifHCInMulticastPkts", InMulticast),
+    ("ifHCInBroadcastPkts", InBroadcast),
+    ("ifHCOutOctets", OutOctets),
+    ("ifHCOutUcastPkts", OutUnicast),
+    ("ifHCOutMulticastPkts", OutMulticast),
+    ("ifHCOutBroadcastPkts", OutBroadcast),
+];
+
+/// Counters of the whole device by name.
+const OF_ALL: &[(&str, Counts)] = &[
+    ("ip.InReceives", IpReceived(V4)),
+    ("ip.ForwDatagrams", IpForwarded(V4)),
+    ("ip.OutRequests", IpOriginated(V4)),
+    ("ip.InHdrErrors", IpHeaderErrors(V4)),
+    ("ip.InAddrErrors", IpDiscards(V4)),
+    ("ip.InDiscards", IpDiscards(V4)),
+    ("ip.OutDiscards", IpDiscards(V4)),
+    ("ip.OutNoRoutes", IpDiscards(V4)),
+    ("ip.FragFails", IpDiscards(V4)),
+    ("ip6.InReceives", IpReceived(V6)),
+    ("ip6.OutForwDatagrams", IpForwarded(V6)),
+    ("ip6.OutRequests", IpOriginated(V6)),
+    ("ip6.InHdrErrors", IpHeaderErrors(V6)),
+    ("ip6.InAddrErrors", IpDiscards(V6)),
+    ("ip6.InDiscards", IpDiscards(V6)),
+    ("ip6.OutDiscards", IpDiscards(V6)),
+    ("ip6.InNoRoutes", IpDiscards(V6)),
+    ("ip6.InTooBigErrors", IpDiscards(V6)),
+    ("lo.rx_packets", Loopback),
+    ("ipSystemStatsInReceives.ipv4", IpReceived(V4)),
+    ("ipSystemStatsInHdrErrors.ipv4", IpHeaderErrors(V4)),
+    ("ipSystemStatsInNoRoutes.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsInAddrErrors.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsInDiscards.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsOutNoRoutes.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsOutForwDatagrams.ipv4", IpForwarded(V4)),
+    ("ipSystemStatsOutDiscards.ipv4", IpDiscards(V4)),
+    ("ipSystemStatsInReceives.ipv6", IpReceived(V6)),
+    ("ipSystemStatsInHdrErrors.ipv6", IpHeaderErrors(V6)),
+    ("ipSystemStatsInNoRoutes.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsInAddrErrors.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsInDiscards.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsOutNoRoutes.ipv6", IpDiscards(V6)),
+    ("ipSystemStatsOutForwDatagrams.ipv6", IpForwarded(V6)),
+    ("ipSystemStatsOutDiscards.ipv6", IpDiscards(V6)),
+];
+
+/// A counter at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DutCounter {
+    /// Who was asked: `kernel`, `SNMP`.
+    pub source: String,
+    /// Name there: `rx_packets`, `ifHCInOctets`.
+    pub name: String,
+    /// Port of the tester that faces the interface which it is of; absent for the whole device.
+    pub port: Option<PortIndex>,
+    /// What it counts.
+    pub counts: Counts,
+    /// It begins again at 0 after 2 to the power of so many.
+    pub bits: u32,
+    /// The count.
+    pub value: u64,
+}
+
+impl DutCounter {
+    /// A counter of a port by its name; `None` for a name whose meaning is not known.
+    pub fn of_port(source: &str, name: &str, port: PortIndex, value: u64) -> Option<DutCounter> {
+        let counts = OF_A_PORT.iter().find(|(known, _)| *known == name)?.1;
+        // RFC 2863: what has a form of 64 bits is called so by `HC`; the rest is Counter32.
+        let bits = if name.starts_with("if") && !name.starts_with("ifHC") { 32 } else { 64 };
+        Some(DutCounter { source: source.into(), name: name.into(), port: Some(port), counts, bits, value })
+    }
+
+    /// A counter of the whole device by its name; `None` for a name whose meaning is not known.
+    pub fn of_device(source: &str, name: &str, value: u64) -> Option<DutCounter> {
+        let counts = OF_ALL.iter().find(|(known, _)| *known == name)?.1;
+        let bits = if name.starts_with("ipSystemStats") { 32 } else { 64 };
+        Some(DutCounter { source: source.into(), name: name.into(), port: None, counts, bits, value })
+    }
+
+    /// Those of `counters` whose meaning is known: `d0.rx_packets` is of port 0 of the DUT, `ip.InReceives` of the whole device.
+    pub fn all_of(source: &str, counters: &BTreeMap<String, u64>) -> Vec<DutCounter> {
+        let known = |(name, value): (&String, &u64)| {
+            DutCounter::of_device(source, name, *value).or_else(|| {
+                let (interface, counter) = name.split_once('.')?;
+                let port = interface.strip_prefix('d')?.parse().ok()?;
+                DutCounter::of_port(source, counter, port, *value)
+            })
+        };
+        counters.iter().filter_map(known).collect()
+    }
+
+    /// Is it the same counter, at another time?
+    pub fn is(&self, other: &DutCounter) -> bool {
+        (&self.source, &self.name, self.port) == (&other.source, &other.name, other.port)
+    }
+
+    /// By how much it grew since it was `before`.
+    pub fn grown(&self, before: u64) -> u64 {
+        let by = self.value.wrapping_sub(before);
+        if self.bits < 64 { by & ((1 << self.bits) - 1) } else { by }
+    }
+}
+
+/// Frames at a port of the tester that are no test frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherFrames {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes without FCS.
+    pub octets: u64,
+    /// Of the frames: to a group, but not to all.
+    pub multicast: u64,
+    /// Of the frames: to all.
+    pub broadcast: u64,
+    /// Of the frames: with an IPv4 packet.
+    pub ipv4: u64,
+    /// Of the frames: with an IPv6 packet.
+    pub ipv6: u64,
+}
+
+impl OtherFrames {
+    /// What a frame without FCS counts as.
+    pub fn of(frame: &[u8]) -> OtherFrames {
+        let broadcast = frame.get(..6) == Some(&[0xff; 6]);
+        let group = frame.first().is_some_and(|byte| byte & 1 == 1);
+        let carries = |ethertype: [u8; 2]| u64::from(frame.get(12..14) == Some(&ethertype));
+        OtherFrames {
+            frames: 1,
+            octets: frame.len() as u64,
+            multicast: u64::from(group && !broadcast),
+            broadcast: u64::from(broadcast),
+            ipv4: carries([0x08, 0x00]),
+            ipv6: carries([0x86, 0xdd]),
+        }
+    }
+
+    fn each(self, other: OtherFrames, of: impl Fn(u64, u64) -> u64) -> OtherFrames {
+        OtherFrames {
+            frames: of(self.frames, other.frames),
+            octets: of(self.octets, other.octets),
+            multicast: of(self.multicast, other.multicast),
+            broadcast: of(self.broadcast, other.broadcast),
+            ipv4: of(self.ipv4, other.ipv4),
+            ipv6: of(self.ipv6, other.ipv6),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: OtherFrames) -> OtherFrames {
+        self.each(other, |a, b| a + b)
+    }
+
+    /// Those since `before`.
+    #[must_use]
+    pub fn since(self, before: OtherFrames) -> OtherFrames {
+        self.each(before, u64::saturating_sub)
+    }
+
+    /// With packets of an IP version.
+    pub fn ip(&self, family: Family) -> u64 {
+        match family {
+            Family::Ipv4 => self.ipv4,
+            Family::Ipv6 => self.ipv6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_kernel_and_of_the_mib_have_a_meaning() {
+        let names =
+            ["d0.rx_packets", "d11.tx_bytes", "t0.rx_packets", "ip.InHdrErrors", "softnet.cpu1.dropped", "d.rx_bytes"];
+        let counters = names.iter().map(|name| ((*name).to_owned(), 7)).collect();
+        let known: Vec<_> =
+            DutCounter::all_of("kernel", &counters).into_iter().map(|c| (c.name, c.port, c.counts, c.bits)).collect();
+        let expected = [
+            ("rx_packets".to_owned(), Some(0), InFrames, 64),
+            ("tx_bytes".to_owned(), Some(11), OutOctets, 64),
+            ("ip.InHdrErrors".to_owned(), None, IpHeaderErrors(V4), 64),
+        ];
+        assert_eq!(known, expected);
+        let wide = DutCounter::of_port("SNMP", "ifHCInUcastPkts", 1, 0).unwrap();
+        let narrow = DutCounter::of_port("SNMP", "ifInUcastPkts", 1, 5).unwrap();
+        assert_eq!((wide.bits, narrow.bits, narrow.grown(u64::from(u32::MAX))), (64, 32, 6));
+        assert!(!wide.is(&narrow) && narrow.is(&DutCounter { value: 9, ..narrow.clone() }));
+    }
+
+    #[test]
+    fn frames_are_told_apart() {
+        let mut frame = vec![0; 60];
+        frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+        let unicast = OtherFrames::of(&frame);
+        assert_eq!(unicast, OtherFrames { frames: 1, octets: 60, ipv6: 1, ..OtherFrames::default() });
+        frame[..6].fill(0xff);
+        let broadcast = OtherFrames::of(&frame);
+        assert_eq!((broadcast.broadcast, broadcast.multicast), (1, 0));
+        frame[0] = 0x33;
+        let both = unicast.plus(OtherFrames::of(&frame));
+        assert_eq!((both.multicast, both.ip(Family::Ipv6), both.ip(Family::Ipv4)), (1, 2, 0));
+        assert_eq!(both.since(unicast), OtherFrames::of(&frame));
+        assert_eq!(OtherFrames::of(&[]).frames, 1);
+    }
+}

@@ -491,7 +491,7 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
             assert!(page.contains(&format!("`{}`", column.key)), "{path}: {}", column.key);
         }
         for figure in spec.figures {
-            let key = figure.key.replace("{size}", "64");
+            let key = figure.key.replace("{size}", "64").replace("{share}", "15");
             assert!(outcome.ranks.iter().any(|r| r.key == key), "{}: {key}", spec.name);
         }
     }

@@ -3,7 +3,7 @@
 mod synthetic;
 
 use drophammer_model::medium::Medium;
-use drophammer_model::trial::{AddressRange, Family, FlowSpec};
+use drophammer_model::trial::{AddressRange, Family, FlowDuration, FlowSchedule, FlowSpec};
 use drophammer_report::write_all;
 use drophammer_store::Run;
 use serde_json::Value;
@@ -106,8 +106,19 @@ fn what_is_not_known_is_left_out() {
     assert!(json["tests"][0]["tables"][0]["rows"][0]["cells"].get("throughput_l2_mbps").is_none());
     assert!(!html.contains("of line</small>") && !csv.contains("l2_mbps"));
     let mut own = run(&[Family::Ipv4]);
+    let schedule = FlowSchedule { rate_pps: 1_000.0, delay_s: 0.0, duration: FlowDuration::Continuous };
+    own.trials.iter_mut().for_each(|t| t.spec.flows[0].schedule = Some(schedule));
+    assert!(!report(&own).2.contains("l2_mbps"), "flows with rates of their own");
+}
+
+#[test]
+fn flows_with_sizes_of_their_own_count_with_them() {
+    let mut own = run(&[Family::Ipv4]);
     own.trials.iter_mut().for_each(|t| t.spec.flows[0].size = Some("1518".parse().unwrap()));
-    assert!(!report(&own).2.contains("l2_mbps"), "flows with sizes of their own");
+    let cells = &report(&own).0["tests"][0]["tables"][0]["rows"][0]["cells"];
+    // The line of the port with the longer frames is the slower one.
+    close(&cells["throughput_l2_mbps"], rate(0, 64) * 1518.0 * 8.0 / 1e6);
+    close(&cells["throughput_line_percent"], rate(0, 64) * 1538.0 * 8.0 / 1e10 * 100.0);
 }
 
 #[test]

@@ -62,6 +62,8 @@ columns! {
     struct ErrorRow {
         kind: String = "Kind",
         family: Family = "IP version",
+        expected: String = "Expected",
+        verdict: String = "Verdict",
         sent: u64 = "Sent" ["frames"],
         forwarded: Option<u64> = "Forwarded" ["frames"],
         altered: Option<u64> = "Of these, altered" ["frames"],
@@ -71,9 +73,7 @@ columns! {
         counted: Option<u64> = "Counted" ["frames"],
         counters: Option<String> = "Counters of the router",
         good_lost: Option<u64> = "Good frames lost" ["frames"],
-        expected: String = "Expected",
         source: String = "Source",
-        verdict: String = "Verdict",
     }
 }
 

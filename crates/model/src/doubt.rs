@@ -85,16 +85,25 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
     Some(Doubt { round: worst.round, trial: result.trial, text })
 }
 
-/// Was this trial decisive for the figure? Those of a search beyond its lowest lossy load were not, and those of other frame sizes.
+/// Was this trial decisive for the figure? Those of a search beyond its lowest lossy load were not, nor those of other frame sizes, nor, where
+/// the figure has a load, those of others.
 fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
     const SAME_LOAD: f64 = 1e-6;
+    /// Loads that were meant to be the same.
+    const NEAR: f64 = 0.05;
     let size = rank.key.split('_').find_map(|word| word.parse::<PacketSize>().ok());
     let up_to = rank.claim.as_ref().and_then(|claim| claim.missed_pps);
     let near = match (&trial.spec.load, up_to) {
         (Load::Constant { rate_pps }, Some(missed)) => *rate_pps <= missed * (1.0 + SAME_LOAD),
         _ => true,
     };
-    near && size.is_none_or(|size| trial.spec.size == size)
+    let of_load = match (&trial.spec.load, rank.load_pps) {
+        (Load::Constant { rate_pps: pps } | Load::Maximum { limit_pps: pps }, Some(load)) => {
+            (pps / load - 1.0).abs() <= NEAR
+        }
+        _ => true,
+    };
+    near && of_load && size.is_none_or(|size| trial.spec.size == size)
 }
 
 /// Marks the figures of `tests` that rest on such trials, and their rows in tables. A simulated DUT loses what it was told to lose.
@@ -216,6 +225,23 @@ mod tests {
         let trials = [overload(1, 200, 0.5), overload(2, 300, 0.95), overload(3, 1_000, 0.3)];
         assert_eq!(found(&trials), None, "one of two");
         assert_eq!(found(&[trials.as_slice(), &[overload(4, 100, 0.6)]].concat()), Some(4), "the one that lost most");
+    }
+
+    #[test]
+    fn trials_at_another_load_decide_nothing() {
+        let at = |load_pps: Option<f64>| RankFigure {
+            load_pps,
+            ..serde_json::from_value(serde_json::json!({
+                "key": "latency_64_median_us", "title": "", "unit": "", "value": 1.0, "higher_is_better": false,
+                "tester_limited": false, "resolution": 0.0
+            }))
+            .unwrap()
+        };
+        let search = trial(7, Load::Constant { rate_pps: 500_000.0 }, 200, Some(0.5));
+        assert!(decided(&at(None), &search) && decided(&at(Some(510_000.0)), &search));
+        assert!(!decided(&at(Some(50_000.0)), &search));
+        let flood = trial(7, Load::Maximum { limit_pps: 600_000.0 }, 200, Some(0.5));
+        assert!(decided(&at(Some(600_000.0)), &flood) && !decided(&at(Some(500_000.0)), &flood));
     }
 
     #[test]

@@ -15,20 +15,29 @@ pub fn conclusion(view: &View) -> Vec<String> {
     out
 }
 
-/// Figures that rest on frames lost beside an idle processor.
+/// Figures that rest on frames lost beside an idle processor, by what casts the doubt on them.
 fn doubtful(view: &View) -> Vec<String> {
-    let mut all = Vec::new();
+    let mut all: Vec<(String, &str, Vec<&str>)> = Vec::new();
     for figure in &view.ranking.figures {
         for (dut, entry) in view.duts.iter().zip(&figure.entries).filter(|(_, entry)| entry.doubtful()) {
-            all.extend(entry.figure.iter().flat_map(|f| f.doubts.first()).map(|d| (figure, dut.label(), d)));
+            let Some(doubt) = entry.figure.iter().flat_map(|f| f.doubts.first()).next() else { continue };
+            let (dut, text) = (dut.label(), doubt.text.as_str());
+            match all.iter_mut().find(|(of, known, _)| *of == dut && *known == text) {
+                Some((_, _, titles)) => titles.push(&figure.title),
+                None => all.push((dut, text, vec![&figure.title])),
+            }
         }
     }
-    let named = all
-        .iter()
-        .take(NAMED)
-        .map(|(figure, dut, doubt)| format!("{} of {dut} is doubtful and has no rank: {}.", figure.title, doubt.text));
+    let named = all.iter().take(NAMED).map(|(dut, text, titles)| match titles.as_slice() {
+        [title] => format!("{title} of {dut} is doubtful and has no rank: {text}."),
+        [first, rest @ ..] => {
+            let more = if rest.len() == 1 { "one more figure".into() } else { format!("{} more figures", rest.len()) };
+            format!("{first} and {more} of {dut} are doubtful and have no rank: {text}.")
+        }
+        [] => String::new(),
+    });
     let mut out: Vec<String> = named.collect();
-    match all.len().saturating_sub(NAMED) {
+    match all.iter().skip(NAMED).map(|(_, _, titles)| titles.len()).sum::<usize>() {
         0 => {}
         more => out.push(format!("{more} more figures are doubtful; their rows are marked.")),
     }

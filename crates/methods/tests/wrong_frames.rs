@@ -72,10 +72,12 @@ fn errors(unfit: &'static str) -> (Outcome, Result<(), TestError>, Vec<ExtraFram
     (outcome, end, bed.sent)
 }
 
-/// The last cell of each row, which is the verdict.
+/// The verdict of each row.
 fn verdicts(outcome: &Outcome) -> Vec<String> {
     let text = |cell: &Cell| if let Cell::Text(text) = cell { text.clone() } else { panic!("{cell:?}") };
-    outcome.tables[0].rows.iter().map(|row| text(row.cells.last().unwrap())).collect()
+    let table = &outcome.tables[0];
+    let at = table.columns.iter().position(|column| column.key == "verdict").unwrap();
+    table.rows.iter().map(|row| text(&row.cells[at])).collect()
 }
 
 #[test]

@@ -55,12 +55,32 @@ pub struct About {
     pub facts: Vec<(String, String)>,
     /// Of single DUTs, by their names: serial number, year.
     pub duts: Vec<(String, Vec<(String, String)>)>,
+    /// Figures that others have published, for comparison.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+/// A table of figures that others have published, as the suite gives it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Test beside whose figures it is shown.
+    pub test: String,
+    /// Heading.
+    pub title: String,
+    /// Where it is from.
+    pub source: String,
+    /// What the figures mean there, where that is not what the test measures.
+    pub meaning: Option<String>,
+    /// Headings of the columns.
+    pub columns: Vec<String>,
+    /// Rows, each as long as `columns`.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl About {
     /// Does it say nothing?
     pub fn is_empty(&self) -> bool {
-        self.facts.is_empty() && self.duts.is_empty()
+        self.facts.is_empty() && self.duts.is_empty() && self.published.is_empty()
     }
 
     /// The facts of the DUT of this name.

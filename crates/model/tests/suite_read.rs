@@ -328,6 +328,17 @@ fn peers_on_sub_interfaces_follow_those_of_their_port() {
 }
 
 #[test]
+fn published_figures_are_read_as_they_are_written() {
+    let published = "published: [{test: latency, title: \"Last year's\", source: a report, columns: [router, fps], rows: [[old, 1.50], [new, -]]}]\n\
+                     profile: conformant";
+    let suite = suite(&FULL.replacen("profile: conformant", published, 1)).unwrap_or_else(|e| panic!("{e}"));
+    let [table] = suite.about.published.as_slice() else { panic!("{:?}", suite.about.published) };
+    assert_eq!((table.test.as_str(), table.title.as_str(), &table.meaning), ("latency", "Last year's", &None));
+    assert_eq!(table.columns, ["router", "fps"]);
+    assert_eq!(table.rows, [["old", "1.50"], ["new", "-"]]);
+}
+
+#[test]
 fn facts_for_the_report_are_read_in_order() {
     let about = "about: {place: lab 3, by: Jane Doe, frr-1: {serial number: 1234, year: 2024}}\nprofile: conformant";
     let suite = suite(&FULL.replacen("profile: conformant", about, 1)).unwrap_or_else(|e| panic!("{e}"));

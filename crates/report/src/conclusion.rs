@@ -87,6 +87,7 @@ fn compared(view: &View) -> Vec<String> {
     let open = figures.len() - apart;
     out.push(match (apart, open) {
         (0, _) => format!("In {rounds} rounds no difference was proven in any of the {open} figures."),
+        (1, 0) => "The one figure tells DUTs apart.".into(),
         (_, 0) => format!("All {apart} figures tell DUTs apart."),
         (_, 1) => "In one figure no difference was proven.".into(),
         _ => format!("In {open} of {} figures no difference was proven.", figures.len()),

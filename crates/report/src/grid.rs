@@ -7,6 +7,7 @@ use crate::losses;
 use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
+use drophammer_model::environment::Published;
 use drophammer_model::outcome::Cell;
 use drophammer_model::statistics::{Decision, Figure};
 use drophammer_model::trial::Validity;
@@ -167,6 +168,18 @@ pub fn is_best(view: &View, figure: &Ranked, dut: usize) -> bool {
     figure.entries[dut].rank == Some(1) && (0..view.duts.len()).filter(same_kind).any(behind)
 }
 
+/// A table of figures that others have published.
+pub fn published(table: &Published) -> Grid {
+    let right = (0..table.columns.len()).map(|column| column > 0).collect();
+    Grid { head: table.columns.clone(), right, rows: table.rows.clone() }
+}
+
+/// Heading of a table of figures that others have published, with what they mean there.
+pub fn published_title(table: &Published) -> String {
+    let meaning = table.meaning.as_ref().map(|meaning| format!(". {meaning}")).unwrap_or_default();
+    format!("{} (published: {}){meaning}", table.title, table.source)
+}
+
 /// A merged table, DUT first, long lists cut ([`MergedTable::shown`]); a last column for marks when any row has one.
 pub fn table(view: &View, table: &MergedTable) -> Grid {
     let marked = table.rows.iter().any(|r| !r.marks.is_empty());
@@ -270,6 +283,10 @@ pub fn markdown(view: &View) -> String {
             for line in t.beyond(view) {
                 out += &format!("{} in csv/{}.\n\n", escape(&line), names.tables[n][i]);
             }
+        }
+        for published in section.published(view) {
+            out +=
+                &format!("### {}\n\n{}\n", escape(&published_title(published)), self::published(published).markdown());
         }
         for r in &section.results {
             let dut = escape(&view.dut(r.dut).label());

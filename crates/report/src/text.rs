@@ -203,6 +203,10 @@ pub fn report(view: &View) -> String {
                 out += &format!("{} in csv/{}\n", plain(&line), names.tables[n][i]);
             }
         }
+        for published in section.published(view) {
+            let title = wrap(&plain(&grid::published_title(published)), WIDTH);
+            out += &format!("\n{title}\n{}\n", set(&grid::published(published)));
+        }
         for r in &section.results {
             let dut = view.dut(r.dut).label();
             out += &format!("{}: {}; {} trials\n", plain(&dut), plain(&r.standing.text()), r.trials.len());

@@ -2,7 +2,7 @@
 
 use crate::merge::{merge_plots, merge_tables};
 use crate::rank::{self, Ranking};
-use drophammer_model::environment::DutRecord;
+use drophammer_model::environment::{DutRecord, Published};
 use drophammer_model::held_up::{HeldUp, held_up, no_ranks};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
@@ -116,6 +116,14 @@ pub struct Section<'a> {
     pub tables: Vec<MergedTable<'a>>,
     /// Plots, merged.
     pub plots: Vec<MergedPlot>,
+}
+
+impl Section<'_> {
+    /// The tables of figures that others have published, which belong beside this test's; beside the first of several of one test.
+    pub fn published<'v>(&self, view: &'v View) -> impl Iterator<Item = &'v Published> {
+        let test = (self.id == self.test).then(|| self.test.clone());
+        view.run.started.about.published.iter().filter(move |table| test.as_ref() == Some(&table.test))
+    }
 }
 
 /// The same table of several DUTs.

@@ -52,6 +52,14 @@ fn hostile_run(first: usize) -> Run {
     }
     started.deviations.push(source.next());
     started.command.push(source.next());
+    started.about.published.push(drophammer_model::environment::Published {
+        test: "throughput".into(),
+        title: source.next(),
+        source: source.next(),
+        meaning: Some(source.next()),
+        columns: vec![source.next(), source.next()],
+        rows: vec![vec![source.next(), source.next()]],
+    });
     started.about.facts.push((source.next(), source.next()));
     started.about.duts.push((renamed("frr"), vec![(source.next(), source.next())]));
     started.duts.iter_mut().for_each(|d| *d = renamed(d));

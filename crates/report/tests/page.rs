@@ -85,6 +85,33 @@ fn many_trials_are_text_until_they_are_opened() {
 }
 
 #[test]
+fn published_figures_stand_beside_those_of_their_test() {
+    let mut run = synthetic::run(2);
+    run.started.about.published.push(drophammer_model::environment::Published {
+        test: "latency".into(),
+        title: "Routers of 1989".into(),
+        source: "a document".into(),
+        meaning: Some("Under light load.".into()),
+        columns: vec!["router".into(), "delay".into()],
+        rows: vec![vec!["old one".into(), "< 3 ms".into()]],
+    });
+    let [html, text, markdown] = files(&run, ["report.html", "report.txt", "report.md"]);
+    let (from, to) = (
+        html.find("<section id=\"test-latency\"").unwrap(),
+        html.find("<section id=\"test-frame_loss_rate\"").unwrap(),
+    );
+    assert_eq!(html.matches("Routers of 1989").count(), 1);
+    for part in ["Routers of 1989", "published: a document", "Under light load.", "old one", "&lt; 3 ms"] {
+        assert!(html[from..to].contains(part), "{part}");
+    }
+    for words in [text, markdown] {
+        for part in ["Routers of 1989 (published: a document). Under light load.", "old one"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+    }
+}
+
+#[test]
 fn the_conclusion_names_what_is_not_compared() {
     let mut run = synthetic::in_rounds(&synthetic::run(2), 6);
     let names: Vec<_> = run.duts.iter().map(|dut| dut.name.clone()).collect();

@@ -21,7 +21,7 @@ pub(crate) fn read(node: &Node, duts: Option<&[DutConfig]>, problems: &mut Probl
     let of_dut = |e: &&Entry| matches!(e.value.value, Value::Map(_));
     let own: Vec<&Entry> = fields.entries().iter().filter(|e| !of_dut(e)).collect();
     let facts_of_suite = facts(&own, node, problems);
-    let mut about = About { facts: facts_of_suite?, duts: Vec::new() };
+    let mut about = About { facts: facts_of_suite?, ..About::default() };
     for entry in fields.entries().iter().filter(of_dut) {
         if let Some(duts) = duts
             && !duts.iter().any(|dut| dut.name == entry.key)

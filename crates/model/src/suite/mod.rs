@@ -15,6 +15,7 @@ mod label_list;
 pub mod params;
 mod port_list;
 mod protection;
+mod published;
 mod raw;
 pub mod read;
 pub mod schema;

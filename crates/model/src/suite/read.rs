@@ -3,7 +3,7 @@
 use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::raw::{self, Node};
-use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, test_list};
+use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, published, test_list};
 use crate::environment::About;
 use crate::registry::Registry;
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 14] = [
+pub(crate) const KEYS: [&str; 15] = [
     "suite",
     "title",
     "about",
@@ -29,6 +29,7 @@ pub(crate) const KEYS: [&str; 14] = [
     "flows",
     "defaults",
     "tests",
+    "published",
     "allow_public_addresses",
 ];
 
@@ -144,6 +145,10 @@ fn suite(
         Some(node) => about::read(node, duts.as_deref(), problems),
         None => Some(About::default()),
     };
+    let published = match get("published") {
+        Some(node) => published::read(node, tests.as_deref(), problems),
+        None => Some(Vec::new()),
+    };
     let mut duts = duts?;
     let mut tests = tests?;
     let span = |key: &str| fields.get(key).map_or(0..0, |e| e.key_span.clone());
@@ -152,7 +157,7 @@ fn suite(
     Some(Suite {
         name: name?,
         title: title?,
-        about: about?,
+        about: About { published: published?, ..about? },
         profile: overrides.profile.or(profile)?,
         seed: overrides.seed.or(seed)?,
         input_queue,

@@ -4,7 +4,7 @@
 use super::addresses::MAX_PORTS;
 use super::read::KEYS;
 use super::vlan_list::{MAX_ID, MAX_VLANS, TPIDS};
-use super::{about, label_list};
+use super::{about, label_list, published};
 use crate::registry::{FigureSpec, KindSpec, ParamKind, ParamSpec, Registry, TestSpec};
 use serde_json::{Map, Value, json};
 
@@ -45,6 +45,24 @@ fn section(key: &str, registry: &Registry) -> Value {
             json!({
                 "description": "Facts for the head of the report: by whom, where; in a map under the name of a DUT, its serial number.",
                 "type": "object", "additionalProperties": false, "patternProperties": { "^.{1,64}$": { "oneOf": [fact, facts] } },
+            })
+        }
+        "published" => {
+            let line = json!({ "type": ["string", "number"], "maxLength": published::LONGEST_TEXT });
+            let row = json!({ "type": "array", "minItems": 1, "maxItems": published::MOST_COLUMNS, "items": line });
+            json!({
+                "description": "Tables of figures that others have published, shown beside those of a test.",
+                "type": "array", "minItems": 1, "maxItems": published::MOST_TABLES, "items": {
+                    "type": "object", "additionalProperties": false,
+                    "required": ["test", "title", "source", "columns", "rows"],
+                    "properties": {
+                        "test": { "description": "Name of a test of this suite.", "type": "string" },
+                        "title": line, "source": line,
+                        "meaning": { "description": "What the figures mean there.", "type": "string", "maxLength": published::LONGEST_TEXT },
+                        "columns": row,
+                        "rows": { "type": "array", "minItems": 1, "maxItems": published::MOST_ROWS, "items": row },
+                    },
+                },
             })
         }
         "profile" => json!({

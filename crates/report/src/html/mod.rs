@@ -236,6 +236,7 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
                 a href="#invalid" { "Reasons" }
             } }
             @for (t, file) in section.tables.iter().zip(tables) { (tables::merged(view, section, t, (file, data))) }
+            @for published in section.published(view) { (tables::published(published)) }
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }

@@ -7,7 +7,7 @@ use crate::grid;
 use crate::rank::{Entry, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, Section, View};
-use drophammer_model::environment::PortRecord;
+use drophammer_model::environment::{PortRecord, Published};
 use drophammer_model::outcome::Cell;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::statistics::Figure;
@@ -158,6 +158,22 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
         @if !beyond.is_empty() {
             p.muted { @for line in &beyond { (line) ". " } "All of them are in " (data.link(file, file)) "." }
         }
+    }
+}
+
+/// A table of figures that others have published.
+pub fn published(table: &Published) -> Markup {
+    html! {
+        h3 { (table.title) " " small { "published: " (table.source) } }
+        @if let Some(meaning) = &table.meaning { p.muted { (meaning) } }
+        div.scroll { table {
+            thead { tr { @for (i, column) in table.columns.iter().enumerate() { th.n[i > 0] scope="col" { (column) } } } }
+            tbody { @for row in &table.rows { tr {
+                @for (i, text) in row.iter().enumerate() {
+                    @if i == 0 { th scope="row" { (text) } } @else { td.n { (text) } }
+                }
+            } } }
+        } }
     }
 }
 

@@ -128,6 +128,9 @@ const LATENCY: PlotSpec = PlotSpec {
     log_y: false,
 };
 
+/// Loads that differ by no more than this share are compared.
+const SAME_LOAD: f64 = 0.05;
+
 /// Pure IPv4 first, then each share, of each size.
 fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
     let shares: Vec<f64> =
@@ -172,11 +175,11 @@ impl Method for MixedFamilies {
         let of = 2 * patterns.len() as u32;
         let sizes = FRAME_SIZES.get(params);
         let each = patterns.len() / sizes.len().max(1);
-        let mut pure_us = None;
+        let mut pure = None;
         for_each_pattern(bed, patterns, outcome, |bed, pattern, outcome, index| {
             let (share, size) = (shares[index as usize], &sizes[index as usize / each.max(1)]);
             if share == 0.0 {
-                pure_us = None;
+                pure = None;
             }
             let throughput = known_throughput(bed, pattern, params, outcome)?;
             bed.progress(&format!("highest load, {}", pattern.size_text()), 2 * index, of);
@@ -192,9 +195,9 @@ impl Method for MixedFamilies {
             bed.progress(&format!("latency, {}", pattern.size_text()), 2 * index + 1, of);
             let load = throughput.scaled(LATENCY_LOAD.get(params).0 / 100.0);
             let result = trial(bed, pattern, params, "latency", load)?;
-            let mean = latency(outcome, (size, share), load, &result, pure_us);
+            let mean = latency(outcome, (size, share), load, &result, pure);
             if share == 0.0 {
-                pure_us = mean;
+                pure = mean.map(|us| (load, us));
             }
             Ok(())
         })
@@ -306,15 +309,17 @@ fn rank(
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 
-/// Returns the mean latency of the slower family in µs.
+/// Returns the mean latency of the slower family in µs. `pure` is that of pure IPv4, at its load.
 fn latency(
     outcome: &mut Outcome,
     (size, share): (&PacketSize, f64),
     load: FrameRate,
     result: &TrialResult,
-    pure_us: Option<f64>,
+    pure: Option<(FrameRate, f64)>,
 ) -> Option<f64> {
     let us = |ns: u64| ns as f64 / 1e3;
+    // Latency at another load is no measure.
+    let pure_us = pure.filter(|(at, _)| (load.pps() / at.pps() - 1.0).abs() <= SAME_LOAD).map(|(_, us)| us);
     let mut slowest: Option<f64> = None;
     for family in [Family::Ipv4, Family::Ipv6] {
         let Some(group) = of_family(result, family) else { continue };

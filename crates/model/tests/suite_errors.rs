@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\npublished: {test: throughput}", (2, 12), "`published` is a list, not a map", "[{test: throughput"),
     Case(1, "suite: good\npublished: [{test: throughput, title: t, source: s, columns: [a]}]", (2, 13), "a table of `published` needs `rows`", "rows"),
     Case(1, "suite: good\npublished: [{test: latenzy, title: t, source: s, columns: [a], rows: [[1]]}]", (2, 20), "`latenzy`, which is no test of this suite", "did you mean `latency`"),
-    Case(1, "suite: good\npublished: [{test: latency, title: t, source: s, columns: [a, b], rows: [[1]]}]", (2, 74), "this row has 1 cells, the table has 2 columns", "write `-`"),
+    Case(1, "suite: good\npublished: [{test: latency, title: t, source: s, columns: [a, b], rows: [[1]]}]", (2, 74), "this row has 1 cells, the table has 2 columns", "write `\"-\"`"),
     Case(1, "suite: good\npublished: [{test: latency, title: \"a\\nb\", source: s, columns: [a], rows: [[1]]}]", (2, 36), "`title` is not one line", "control characters"),
     Case(1, "suite: good\nabout: {frr: {serial: {a: b}}}", (2, 23), "`serial` is a text, not a map", "Jane Doe"),
     // Sub-interfaces.

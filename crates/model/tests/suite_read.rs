@@ -329,7 +329,7 @@ fn peers_on_sub_interfaces_follow_those_of_their_port() {
 
 #[test]
 fn published_figures_are_read_as_they_are_written() {
-    let published = "published: [{test: latency, title: \"Last year's\", source: a report, columns: [router, fps], rows: [[old, 1.50], [new, -]]}]\n\
+    let published = "published: [{test: latency, title: \"Last year's\", source: a report, columns: [router, fps], rows: [[old, 1.50], [new, \"-\"]]}]\n\
                      profile: conformant";
     let suite = suite(&FULL.replacen("profile: conformant", published, 1)).unwrap_or_else(|e| panic!("{e}"));
     let [table] = suite.about.published.as_slice() else { panic!("{:?}", suite.about.published) };

@@ -69,7 +69,7 @@ fn table(node: &Node, tests: Option<&[TestConfig]>, problems: &mut Problems) -> 
         let cells = row(node, "a row", problems)?;
         if cells.len() != columns.len() {
             let message = format!("this row has {} cells, the table has {} columns", cells.len(), columns.len());
-            problems.add(&node.span, message, "give one cell for each column; write `-` where there is no figure");
+            problems.add(&node.span, message, "give one cell for each column; write `\"-\"` where there is no figure");
             return None;
         }
         all.push(cells);

@@ -84,8 +84,9 @@ pub fn run(args: &RunArgs) -> Exit {
         return exit;
     }
     // Printed before anything is measured, and all at once.
-    let specs = suite.tests.iter().filter_map(|test| drophammer_methods::find(&test.test));
-    let needs: Vec<Need> = specs.flat_map(|method| method.spec().needs.iter().copied()).collect();
+    let specs =
+        suite.tests.iter().filter_map(|test| Some((drophammer_methods::find(&test.test)?.spec(), &test.params)));
+    let needs: Vec<Need> = specs.flat_map(|(spec, params)| spec.needs_of(params)).collect();
     let missing = suite.duts.iter().flat_map(|dut| drophammer_lab::missing(dut, &needs));
     let mut missing: Vec<String> = missing.map(|e| e.to_string()).collect();
     missing.sort();

@@ -13,7 +13,7 @@ use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
-use drophammer_model::pattern::Direction;
+use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::{FrameSize, PacketSize};
@@ -122,6 +122,8 @@ impl Bed {
             families: FAMILIES.get(params),
             direction: Direction::Unidirectional,
             mix: None,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
             drain_s: DRAIN.seconds(params),
         };
         let found = Bed {

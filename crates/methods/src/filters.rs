@@ -9,6 +9,7 @@ use crate::filter_lists::{Case, Position, destination};
 use crate::parameters::{DRAIN, FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, higher, lower, lower_by_difference, note, note_of, note_unfit};
+use crate::routed::routes;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::throughput_search::{SearchTrial, estimate_one, goal_deviations, search, zero_loss_goal};
@@ -171,6 +172,18 @@ impl Measured {
         groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
     }
 
+    /// Did something else than the router end the search?
+    fn limited(&self) -> bool {
+        self.tester_limited || self.capped
+    }
+
+    /// Its throughput in % of that without filters; at least so much where the tester or the suite ended its search. Unknown where they
+    /// ended that without filters: more of the whole is less of a share.
+    fn share(&self, without: &Measured) -> Option<f64> {
+        let whole = without.throughput.filter(|whole| !without.limited() && whole.pps() > 0.0)?;
+        Some(self.throughput?.pps() / whole.pps() * 100.0)
+    }
+
     /// Offered and received frames of the flows of a group.
     fn counts(&self, group: &str) -> Option<(u64, u64)> {
         let (result, _) = self.sorting.as_ref()?;
@@ -194,6 +207,10 @@ impl Method for Filters {
     }
 
     fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        if routes(params) > 0 {
+            let why = "its filters permit the networks behind the ports; `route_filtering` is the test over `routes`";
+            return Err(TestError::NotApplicable(why.into()));
+        }
         TABLE.begin(outcome);
         BARS.begin(outcome);
         let cases = Case::all(&CONDITIONS.get(params), &PERMIT.get(params), &FILTER_AT.get(params));
@@ -372,12 +389,14 @@ fn sorting_flows(pattern: &Pattern, ports: &[PortView], filtered: bool) -> Resul
 
 fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Measured], index: u32) {
     let baseline = all.first();
-    let without = baseline.and_then(|one| one.throughput).map(FrameRate::pps);
     let latency_without = baseline.and_then(|one| one.latency_us(50.0));
     for (at, one) in all.iter().enumerate() {
         let share = |value: Option<f64>, whole: Option<f64>| Some(value? / whole.filter(|whole| *whole > 0.0)? * 100.0);
         let found = one.throughput.map(FrameRate::pps);
+        let of_baseline_percent = baseline.and_then(|without| one.share(without));
         let mut marks = one.marks.clone();
+        let unknown = one.case.is_some() && baseline.is_some_and(Measured::limited);
+        marks.extend(unknown.then(|| "share unknown: without filters the router may be faster".to_owned()));
         marks.extend(one.leaked().filter(|n| *n > 0).map(|n| format!("leaked {n} frames that it denies")));
         let lost = one.permitted_lost().filter(|n| *n > 0);
         marks.extend(lost.map(|n| format!("lost {n} frames that it permits")));
@@ -398,7 +417,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, ports: &[PortView], all: &[Me
                 permit: one.case.map(|case| case.permit_word().to_owned()),
                 throughput_pps: found,
                 upper_bound_pps: one.upper,
-                of_baseline_percent: share(found, without),
+                of_baseline_percent,
                 load_pps: one.latency.as_ref().map(|result| result.offered_load().pps()),
                 latency_p50_us: one.latency_us(50.0),
                 latency_p99_us: one.latency_us(99.0),
@@ -472,12 +491,12 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
         let title = format!("Throughput with {what}, {text}");
         let figure = higher(format!("filters_{size}_{number}_pps"), title, "fps", pps);
         outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
-        let share = pps.zip(without.throughput).map(|(with, without)| with / without.pps() * 100.0);
-        let title = format!("Throughput with {what}, of that without filters, {text}");
-        let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", share);
-        // Both may be more than the tester can offer.
-        let tester_limited = one.tester_limited || without.tester_limited;
-        outcome.ranks.push(RankFigure { tester_limited, capped: one.capped || without.capped, ..figure });
+        // No figure at all where it is not known: one without a value would rank last.
+        if !without.limited() {
+            let title = format!("Throughput with {what}, of that without filters, {text}");
+            let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", one.share(without));
+            outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
+        }
         let latency = one.latency_us(50.0).zip(without.latency_us(50.0)).map(|(with, without)| with / without * 100.0);
         let title = format!("Median latency with {what}, of that without filters, {text}");
         outcome.ranks.push(lower(format!("latency_filters_{size}_{number}_percent"), title, "%", latency));

@@ -8,7 +8,7 @@ use crate::columns;
 use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{
-    PlotSpec, for_each_size, loss_percent, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
+    PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
 };
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -37,9 +37,6 @@ const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "120 s", "length of a trial (RFC 2544 section 26.2: 120 s)");
 const REPEATS: Param<u32> =
     Param::new("repeats", "1", "20", "trials per load; medians of them are reported (RFC 8219 section 7.2: 20)");
-
-/// A load at which more than this share of the frames is lost is more than the router carries.
-const OVERLOADED_PERCENT: f64 = 1.0;
 
 static SPEC: TestSpec = TestSpec {
     name: "latency",
@@ -340,7 +337,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
 /// The figures by which routers are compared. At a load at which a router loses frames, the latency of those that arrive is that of full
 /// queues: it has none.
 fn rank(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult]) {
-    let overloaded = loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT);
+    let overloaded = is_overloaded(results);
     let groups: Vec<String> =
         results.first().map(|r| r.groups.iter().map(|g| g.group.clone()).collect()).unwrap_or_default();
     let figures: Vec<Figures> = groups.iter().filter_map(|g| Figures::of(results, g)).collect();

@@ -39,6 +39,7 @@ pub mod route_outage;
 pub mod route_steps;
 pub mod route_tests;
 pub mod route_traffic;
+pub mod routed;
 pub mod routes_sent;
 pub mod routing;
 pub mod selftest;

@@ -6,14 +6,15 @@ use crate::columns;
 use crate::parameters::{DIRECTION, DRAIN, MAX_LOAD, PAUSE, SEARCH, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{
-    LEAST_LOSS_PERCENT, PlotSpec, for_each_pattern, higher, loss_percent, lower, lower_by_difference, note, note_of,
-    percent_of,
+    LEAST_LOSS_PERCENT, PlotSpec, for_each_pattern, higher, is_overloaded, loss_percent, lower, lower_by_difference,
+    note, note_of, percent_of,
 };
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
+use drophammer_model::pattern::Distribution;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::size::PacketSize;
@@ -145,6 +146,8 @@ fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
                     families: vec![Family::Ipv4],
                     mix: None,
                     direction: DIRECTION.get(params),
+                    distribution: Distribution::NonMeshed,
+                    routes: 0,
                     drain_s: DRAIN.seconds(params),
                 };
                 (share, pattern.mixed(share, Some(ipv6_size.clone())))
@@ -309,7 +312,7 @@ fn rank(
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), ..figure });
 }
 
-/// Returns the mean latency of the slower family in µs. `pure` is that of pure IPv4, at its load.
+/// Returns the mean latency of the slower family in µs, none where too many frames were lost. `pure` is that of pure IPv4, at its load.
 fn latency(
     outcome: &mut Outcome,
     (size, share): (&PacketSize, f64),
@@ -320,6 +323,7 @@ fn latency(
     let us = |ns: u64| ns as f64 / 1e3;
     // Latency at another load is no measure.
     let pure_us = pure.filter(|(at, _)| (load.pps() / at.pps() - 1.0).abs() <= SAME_LOAD).map(|(_, us)| us);
+    let overloaded = is_overloaded(std::slice::from_ref(result));
     let mut slowest: Option<f64> = None;
     for family in [Family::Ipv4, Family::Ipv6] {
         let Some(group) = of_family(result, family) else { continue };
@@ -341,7 +345,7 @@ fn latency(
             mean_us: mean,
             p99_9_us: times.and_then(|latency| latency.percentile(99.9)).map(us),
             max_us: times.map(|latency| us(latency.max_ns)),
-            mean_of_ipv4_percent: mean.zip(pure_us).map(|(mean, pure)| mean / pure * 100.0),
+            mean_of_ipv4_percent: mean.filter(|_| !overloaded).zip(pure_us).map(|(mean, pure)| mean / pure * 100.0),
         };
         let lossy = (group.lost > 0).then(|| "frames were lost; their latency is not in the figures".into());
         FAMILIES.add(outcome, row, [result.trial], lossy);
@@ -350,6 +354,7 @@ fn latency(
             LATENCY.curve(outcome, &series, Point { x: share, y, trial: Some(result.trial), ..Point::default() });
         }
     }
+    let slowest = slowest.filter(|_| !overloaded);
     let title = format!("Mean latency with {share} % IPv6, {size}");
     let figure = lower(format!("mixed_{size}_{share}_latency_us"), title, "µs", slowest);
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });

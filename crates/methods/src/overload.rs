@@ -8,13 +8,13 @@ use crate::Method;
 use crate::columns;
 use crate::flood::at_maximum;
 use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
-use crate::pattern::{Limits, Pattern};
+use crate::pattern::{Limits, Pattern, TESTER_LIMITED_SHARE};
 use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
-use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
@@ -131,6 +131,39 @@ const STEPS: [Step; 3] = [Step::Throughput, Step::Excess, Step::Flood];
 /// A trial and what came of the questions.
 type Asked = (TrialResult, Vec<Answered>);
 
+/// What one step gave.
+struct Found {
+    step: Step,
+    /// Load per sending port that the trial asked for: of a flood the limit of the load.
+    asked: FrameRate,
+    result: TrialResult,
+    answered: Vec<Answered>,
+}
+
+impl Found {
+    /// Is the forwarding rate as much the tester's limit as the router's? Without loss at the highest load that there was, the router was not
+    /// overloaded at all.
+    fn at_least(&self, throughput: FrameRate, excess: f64, limits: &Limits) -> bool {
+        let rate = self.result.forwarding_rate();
+        let lossless = self.result.lost() == 0;
+        limits.tester_limited(rate)
+            || match self.step {
+                Step::Throughput => limits.tester_limited(throughput),
+                Step::Excess => lossless && self.cannot(throughput, excess),
+                Step::Flood => {
+                    let below = self.asked.pps() < limits.line.pps();
+                    below && (lossless || rate.pps() >= TESTER_LIMITED_SHARE * self.asked.pps())
+                }
+            }
+    }
+
+    /// Is this the excess, and less of it than was wanted?
+    fn cannot(&self, throughput: FrameRate, excess: f64) -> bool {
+        let wanted = throughput.pps() * (1.0 + excess / 100.0);
+        self.step == Step::Excess && self.result.offered_load().pps() < wanted * 0.999
+    }
+}
+
 /// One trial at `load`.
 fn ask(
     bed: &mut dyn Testbed,
@@ -168,7 +201,7 @@ impl Method for Overload {
                 return Err(TestError::NotApplicable("no throughput was found to overload".into()));
             };
             let limits = pattern.limits(bed);
-            let mut found: Vec<(Step, Asked)> = Vec::new();
+            let mut found: Vec<Found> = Vec::new();
             for (at, step) in STEPS.into_iter().enumerate() {
                 let of = (FRAME_SIZES.get(params).len() * STEPS.len()) as u32;
                 let what = format!("overload, {}", pattern.size_text());
@@ -178,13 +211,13 @@ impl Method for Overload {
                     at_maximum(bed, pattern, |bed, limit| {
                         ask(bed, pattern, params, (&name, Load::Maximum { limit_pps: limit.pps() }))
                     })
-                    .map(|(asked, _)| asked)
                 } else {
                     let rate = overload(step, throughput, excess, &limits);
                     ask(bed, pattern, params, (&name, Load::Constant { rate_pps: rate.pps() }))
+                        .map(|asked| (asked, rate))
                 };
                 match asked {
-                    Ok(asked) => found.push((step, asked)),
+                    Ok(((result, answered), asked)) => found.push(Found { step, asked, result, answered }),
                     Err(TestError::Unfit(why)) => {
                         note_unfit(outcome, pattern, &format!("{name} left out,"), limits.max, &why);
                     }
@@ -236,28 +269,17 @@ fn write(
     excess: f64,
     throughput: FrameRate,
     limits: &Limits,
-    found: &[(Step, Asked)],
+    found: &[Found],
 ) {
-    let of = |step: Step| found.iter().find(|(at, _)| *at == step).map(|(_, (result, _))| result);
+    let of = |step: Step| found.iter().find(|one| one.step == step).map(|one| &one.result);
     let offered = |step| of(step).map(|result| result.offered_load().pps());
     let rate = |step| of(step).map(|result| result.forwarding_rate().pps());
     let loss = |step| of(step).map(|result| result.loss_ratio() * 100.0);
-    let lossless = |step| of(step).is_some_and(|result| result.lost() == 0);
-    // Without loss at the highest load the router was not overloaded at all.
     let faster = limits.tester_limited(throughput) || throughput.pps() >= limits.line.pps() * 0.9999;
-    let cannot = offered(Step::Excess).is_some_and(|pps| pps < throughput.pps() * (1.0 + excess / 100.0) * 0.999);
-    let mut least = Vec::new();
-    if limits.tester_limited(throughput) {
-        least.push("throughput".to_owned());
-    }
-    if cannot && lossless(Step::Excess) {
-        least.push(name(Step::Excess, excess));
-    }
-    if limits.below_line() && lossless(Step::Flood) {
-        least.push("flood".to_owned());
-    }
+    let bounds = found.iter().filter(|one| one.at_least(throughput, excess, limits));
+    let least: Vec<String> = bounds.map(|one| name(one.step, excess)).collect();
     let mut marks = Vec::new();
-    if cannot {
+    if found.iter().any(|one| one.cannot(throughput, excess)) {
         marks.push(format!("+{excess} % cannot be offered"));
     }
     if faster {
@@ -277,26 +299,34 @@ fn write(
         flood_loss_percent: loss(Step::Flood),
         at_least: (!least.is_empty()).then(|| least.join(", ")),
     };
-    TABLE.add(outcome, row, found.iter().map(|(_, (result, _))| result.trial), marks);
-    for (step, (result, answered)) in found {
+    TABLE.add(outcome, row, found.iter().map(|one| one.result.trial), marks);
+    for Found { step, result, answered, .. } in found {
         let text = name(*step, excess);
         let label = Some(pattern.size_text());
         let y = result.forwarding_rate().pps();
         BARS.curve(outcome, &text, Point { x: pattern.frame_bytes(), y, label, ..Point::default() });
         answer_rows(outcome, pattern, &text, result, answered);
     }
-    figures(outcome, pattern, excess, limits, found);
+    figures(outcome, pattern, excess, throughput, limits, found);
 }
 
-fn figures(outcome: &mut Outcome, pattern: &Pattern, excess: f64, limits: &Limits, found: &[(Step, Asked)]) {
-    for (step, (result, answered)) in found.iter().filter(|(step, _)| *step != Step::Throughput) {
+fn figures(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    excess: f64,
+    throughput: FrameRate,
+    limits: &Limits,
+    found: &[Found],
+) {
+    for one in found.iter().filter(|one| one.step != Step::Throughput) {
+        let Found { step, asked, result, answered } = one;
         let key = if *step == Step::Excess { "overload" } else { "flood" };
         let title = format!("Forwarding rate at {}, {}", name(*step, excess), pattern.size_text());
         let rate = result.forwarding_rate();
-        let mut figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
-        figure.tester_limited = result.lost() == 0 && limits.tester_limited(rate);
-        figure.load_pps = Some(result.offered_load().pps());
-        outcome.ranks.push(figure);
+        let figure = higher(format!("{key}_{}_pps", pattern.size), title, "fps", Some(rate.pps()));
+        // The load that was asked for: what the tester offered of a flood differs from trial to trial.
+        let (tester_limited, load_pps) = (one.at_least(throughput, excess, limits), Some(asked.pps()));
+        outcome.ranks.push(RankFigure { tester_limited, load_pps, ..figure });
         if *step == Step::Flood && !answered.is_empty() {
             let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
             let least = shares.min_by(f64::total_cmp);

@@ -1,7 +1,9 @@
 //! Parameters that several tests share, and what a suite deviates from the RFCs by them.
 
+use crate::route_traffic;
+use crate::routed::ROUTES;
 use drophammer_model::param::{Param, Percent};
-use drophammer_model::pattern::Direction;
+use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::registry::ParamSpec;
 use drophammer_model::size::PacketSize;
@@ -37,6 +39,13 @@ pub const DIRECTION: Param<Direction> = Param::new(
     "bidirectional",
     "bidirectional",
     "who sends: both ports of a pair at the same rate, or the first (RFC 2544 section 14)",
+);
+/// `distribution`
+pub const DISTRIBUTION: Param<Distribution> = Param::new(
+    "distribution",
+    "non_meshed",
+    "non_meshed",
+    "between which ports frames go: those of pairs, or every port and every other one (RFC 2285 section 3.3)",
 );
 /// `goal`
 pub const GOAL: Param<Goal> =
@@ -91,8 +100,15 @@ drophammer_model::choice! {
 }
 
 /// What traffic is made of, in tests by frame size.
-pub const TRAFFIC: [ParamSpec; 5] =
-    [FRAME_SIZES.spec(), FAMILIES.spec(), IPV6_SHARE.spec(), IPV6_FRAME_SIZE.spec(), DIRECTION.spec()];
+pub const TRAFFIC: [ParamSpec; 7] = [
+    FRAME_SIZES.spec(),
+    FAMILIES.spec(),
+    IPV6_SHARE.spec(),
+    IPV6_FRAME_SIZE.spec(),
+    DIRECTION.spec(),
+    DISTRIBUTION.spec(),
+    ROUTES.spec().needing(route_traffic::NEEDS),
+];
 /// What every trial ends with.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 /// Parameters of a test that needs to know the throughput.

@@ -1,11 +1,12 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
-use crate::parameters::{DIRECTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE};
+use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE};
+use crate::routed;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
-use drophammer_model::pattern::{Direction, FamilyMix, PatternKey};
+use drophammer_model::pattern::{Direction, Distribution, FamilyMix, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
@@ -30,8 +31,8 @@ pub fn load_was_too_high(reasons: &[String]) -> bool {
     !reasons.iter().any(|reason| reason.starts_with(HOST_BUSY))
 }
 
-/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Each family has a
-/// flow group of its own and sends as many frames as the others, unless `mix` says otherwise.
+/// A traffic pattern. Ports form pairs in order: 0 and 1, 2 and 3; one that is left over stays silent. Of fully meshed traffic each port sends to all
+/// others. Each family has a flow group of its own and sends as many frames as the others, unless `mix` says otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
     /// Size or mix; that of IPv4 frames where IPv6 frames have another.
@@ -40,8 +41,12 @@ pub struct Pattern {
     pub families: Vec<Family>,
     /// What IPv6 frames have of their own, where there are both families.
     pub mix: Option<FamilyMix>,
-    /// Direction.
+    /// Direction; fully meshed traffic has both.
     pub direction: Direction,
+    /// Between which ports frames go.
+    pub distribution: Distribution,
+    /// BGP routes that the destinations are in, over all ports and for each family; 0 for hosts of the networks behind the ports.
+    pub routes: u32,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
     pub drain_s: f64,
 }
@@ -55,6 +60,8 @@ impl Pattern {
             families: FAMILIES.get(params),
             mix: None,
             direction: DIRECTION.get(params),
+            distribution: DISTRIBUTION.find(params).unwrap_or_default(),
+            routes: routed::routes(params),
             drain_s: DRAIN.seconds(params),
         };
         match (share, ipv6_size) {
@@ -82,6 +89,9 @@ impl Pattern {
             families: self.families.clone(),
             mix: self.mix.clone(),
             direction: self.direction,
+            distribution: self.distribution,
+            // As a trial has them: of each family.
+            routes: self.routes * self.families.len() as u32,
         }
     }
 
@@ -126,7 +136,17 @@ impl Pattern {
         self.mean(|family| self.size_of(family).mean_frame_bytes(family == Family::Ipv6))
     }
 
+    /// The same as the tester's own ceiling is measured with: [`PatternKey::on_loop`].
+    #[must_use]
+    pub fn on_loop(&self) -> Pattern {
+        Pattern { distribution: Distribution::NonMeshed, routes: 0, ..self.clone() }
+    }
+
+    /// Which port sends to which.
     fn pairs(&self, ports: usize) -> Vec<(usize, usize)> {
+        if self.distribution == Distribution::FullyMeshed {
+            return (0..ports).flat_map(|a| (0..ports).filter(move |b| *b != a).map(move |b| (a, b))).collect();
+        }
         let pairs = (0..ports / 2).map(|i| (2 * i, 2 * i + 1));
         match self.direction {
             Direction::Bidirectional => pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect(),
@@ -136,7 +156,9 @@ impl Pattern {
 
     /// Number of ports that send: the aggregate rate is the rate per port times this.
     pub fn senders(&self, ports: usize) -> u32 {
-        self.pairs(ports).len() as u32
+        let mut senders: Vec<usize> = self.pairs(ports).into_iter().map(|(from, _)| from).collect();
+        senders.dedup();
+        senders.len() as u32
     }
 
     /// The flows. Sources and destinations are the test addresses behind the sending and the receiving port, which
@@ -145,6 +167,10 @@ impl Pattern {
     /// # Errors
     /// [`TestError::NotApplicable`] when a port has no addresses of a family, or too small an MTU.
     pub fn flows(&self, ports: &[PortView]) -> Result<Vec<FlowSpec>, TestError> {
+        if self.distribution == Distribution::FullyMeshed && self.direction == Direction::Unidirectional {
+            let why = "fully meshed traffic is sent by every port; leave `direction: unidirectional` out";
+            return Err(TestError::NotApplicable(why.into()));
+        }
         let mut flows = Vec::new();
         for (from, to) in self.pairs(ports.len()) {
             for family in &self.families {
@@ -162,13 +188,11 @@ impl Pattern {
                     let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
                     port.addressing(*family).cloned().ok_or_else(missing)
                 };
-                let flow = FlowSpec::new(
-                    family.to_string(),
-                    from,
-                    to,
-                    addressing(&ports[from])?.destinations,
-                    addressing(&ports[to])?.destinations,
-                );
+                let sources = addressing(&ports[from])?.destinations;
+                let hosts = addressing(&ports[to])?.destinations;
+                // While no routes are behind a port, flows are made only to see whether they can be.
+                let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
+                let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
                 flows.push(match &self.mix {
                     Some(mix) => {
                         let size = (*family == Family::Ipv6).then(|| mix.ipv6_size.clone());
@@ -217,7 +241,7 @@ impl Pattern {
             .map(|i| (FrameRate(rate(i)), ports[i].medium))
             .min_by(|(a, _), (b, _)| a.pps().total_cmp(&b.pps()))
             .unwrap_or((FrameRate(0.0), Medium::default()));
-        let ceiling = bed.ceiling(&self.key());
+        let ceiling = bed.ceiling(&self.key().on_loop());
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
         let limits = Limits { line, medium, ceiling, max, retreated: false };
         bed.known().highest.constant.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))

@@ -2,6 +2,7 @@
 
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
+use crate::routed::with_routes;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{LEAST_RATIO, Outcome, Plot, PlotKind, Point, RankFigure, Series};
 use drophammer_model::quantity::FrameRate;
@@ -148,6 +149,14 @@ pub fn trials(results: &[TrialResult]) -> Vec<u64> {
     results.iter().map(|result| result.trial).collect()
 }
 
+/// A load at which more than this share of the frames is lost is more than the router carries.
+const OVERLOADED_PERCENT: f64 = 1.0;
+
+/// Was the router overloaded in these trials? The latency of frames that arrive then is that of full queues.
+pub fn is_overloaded(results: &[TrialResult]) -> bool {
+    loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
+}
+
 /// Share of frames that were lost in all these trials, in per cent; `None` when none were offered.
 pub fn loss_percent(results: &[TrialResult]) -> Option<f64> {
     percent_of(results.iter().map(TrialResult::lost).sum(), results.iter().map(TrialResult::offered).sum())
@@ -193,7 +202,7 @@ pub fn for_each_size(
     each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> Result<(), TestError> {
     let patterns = FRAME_SIZES.get(params).into_iter().map(|size| Pattern::new(size, params)).collect();
-    for_each_pattern(bed, patterns, outcome, each)
+    with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns, outcome, each))
 }
 
 /// The same for any patterns.

@@ -1,7 +1,7 @@
 //! Waiting for the forwarding plane: a router may advertise a route before it forwards by it (RFC 7747 section 5.1).
 
 use crate::report::note;
-use crate::route_tests::{self, Case, PATIENCE, REFUSED, follow, must_be_complete, thousands};
+use crate::route_tests::{self, Case, PATIENCE, REFUSED, follow, must_be_complete, patience, thousands};
 use crate::route_traffic::{self, RouteTrial, Stream, smallest};
 use crate::routing::{Packing, PeerIndex};
 use crate::testbed::{TestError, Testbed};
@@ -67,7 +67,7 @@ pub fn await_installed(
     way: &Way,
     count: u64,
 ) -> Result<(), TestError> {
-    let left = match count_reaches(bed, way.family(), count, PATIENCE.get(params))? {
+    let left = match count_reaches(bed, way.family(), count, patience(params))? {
         Some(reached) => reached.err(),
         None => comes_through(bed, params, way)?,
     };
@@ -126,7 +126,7 @@ fn count_reaches(
 /// Probes until [`CLEAN`] of them in a row have lost nothing. Returns what was lost when the loss did not shrink for the patience of the
 /// test.
 fn comes_through(bed: &mut dyn Testbed, params: &Params, way: &Way) -> Result<Option<String>, TestError> {
-    let (probe, patience_s) = (way.probe(), PATIENCE.seconds(params));
+    let (probe, patience_s) = (way.probe(), patience(params).as_secs_f64());
     let (mut clean, mut least, mut moved_s) = (0, u64::MAX, bed.routing()?.now_s());
     loop {
         let result = route_traffic::run(bed, params, &probe, |_| Ok(()))?;

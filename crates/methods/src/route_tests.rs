@@ -64,6 +64,11 @@ pub const TABLES: [ParamSpec; 4] = [FAMILIES.spec(), TABLE.spec(), ORDER.spec(),
 /// What all tests that load a table have at the end of their parameters.
 pub const SESSIONS: [ParamSpec; 3] = [PER_UPDATE.spec(), PATIENCE.spec(), ESTABLISH.spec()];
 
+/// The parameter `patience`; half a minute for a test without it.
+pub fn patience(params: &Params) -> Duration {
+    PATIENCE.find(params).unwrap_or(Duration::from_secs(30))
+}
+
 /// Number of IP versions, for estimates.
 pub fn families(params: &Params) -> f64 {
     FAMILIES.get(params).len() as f64

@@ -10,7 +10,7 @@ use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
-use drophammer_model::pattern::Direction;
+use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::ParamSpec;
 use drophammer_model::routes::Routes;
@@ -186,6 +186,8 @@ pub fn load(
         size: smallest(family),
         families: vec![family],
         direction: Direction::Unidirectional,
+        distribution: Distribution::NonMeshed,
+        routes: 0,
         drain_s: DRAIN.seconds(params),
     };
     let throughput = known_throughput(bed, &pattern, params, outcome)?;

@@ -180,7 +180,18 @@ pub trait Routing {
 
     /// From now on compares what the DUT advertises to `observer` with `routes` of `origin`. At first none of them is
     /// expected; see [`Routing::expect`].
-    fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex;
+    fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex {
+        self.watch_part(observer, origin, routes, 0..routes.len())
+    }
+
+    /// The same for a part of the routes, where others are those of another origin. [`Routing::expect`] takes indices of all routes here too.
+    fn watch_part(
+        &mut self,
+        observer: PeerIndex,
+        origin: PeerIndex,
+        routes: &Arc<Routes>,
+        part: Range<u32>,
+    ) -> WatchIndex;
 
     /// From now on a part of the routes of a watch is expected to be present, or to be withdrawn.
     fn expect(&mut self, watch: WatchIndex, part: Range<u32>, present: bool);

@@ -9,7 +9,7 @@ use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, FlowConfig};
-use drophammer_model::trial::{Family, PortIndex, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub struct PortView {
     pub ipv6: Option<Addressing>,
     /// VLAN identifiers of each sub-interface, the outermost first.
     pub vlans: Vec<Vec<u16>>,
+    /// What frames to this port aim at in place of the hosts of the network behind it; see [`Testbed::aim`].
+    pub routed: BTreeMap<Family, Targets>,
 }
 
 impl PortView {
@@ -109,7 +111,17 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no DUT that takes filters".into()))
     }
 
-    /// The same, with frames that are sent beside the flows; says with the result what became of them, and what else came in that
+    /// From now on frames of a family to this port aim at these routes behind it; `None`: at the hosts of the network behind it. At the end
+    /// of the test it is the hosts in any case.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] where the testbed has no routers.
+    fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {
+        let _ = (port, family, at);
+        Err(TestError::NotApplicable("this testbed has no routers".into()))
+    }
+
+    /// Runs a trial with frames that are sent beside the flows; says with the result what became of them, and what else came in that
     /// is no test frame, until the drain time after the trial is over.
     ///
     /// # Errors

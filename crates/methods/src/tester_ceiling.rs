@@ -76,7 +76,7 @@ pub fn ceilings<'a>(
     let mut found: BTreeMap<PatternKey, Vec<f64>> = BTreeMap::new();
     for (spec, result) in trials {
         if matches!(spec.load, Load::Maximum { .. }) && result.validity.is_valid() {
-            found.entry(PatternKey::of(spec)).or_default().push(ceiling_of(result).pps());
+            found.entry(PatternKey::of(spec).on_loop()).or_default().push(ceiling_of(result).pps());
         }
     }
     found.into_iter().filter_map(|(key, rates)| Some((key, FrameRate(median(&rates)?)))).collect()
@@ -85,7 +85,7 @@ pub fn ceilings<'a>(
 /// Ceilings by pattern that one run of the test with these parameters has found.
 pub fn ceilings_in(outcome: &Outcome, params: &Params) -> BTreeMap<PatternKey, FrameRate> {
     let rows = TABLE.rows(&outcome.tables).into_iter();
-    rows.map(|row| (Pattern::new(row.frame_size, params).key(), FrameRate(row.ceiling_pps))).collect()
+    rows.map(|row| (Pattern::new(row.frame_size, params).key().on_loop(), FrameRate(row.ceiling_pps))).collect()
 }
 
 impl Method for TesterCeiling {

@@ -2,10 +2,9 @@
 
 mod common;
 
-use common::{Fake, cell, method, params, pattern, rank, rows, run, secs, size};
-use drophammer_methods::pattern::Pattern;
+use common::{Fake, cell, pattern, rank, rows, run, secs, size};
 use drophammer_methods::tester_ceiling::ceilings;
-use drophammer_methods::{METHODS, Method, TestError, Testbed};
+use drophammer_methods::{METHODS, Method, TestError};
 use drophammer_model::outcome::PlotKind;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
@@ -428,36 +427,6 @@ fn sizes_that_do_not_fit_are_noted_and_left_out() {
     bed.ports[1].ipv6 = None;
     let (_, end) = run("throughput", &mut bed, &[size("64"), both()]);
     assert_eq!(end, Err(TestError::NotApplicable("port p2 has no IPv6 addresses".into())));
-}
-
-#[test]
-fn flows_go_between_pairs_of_ports() {
-    let mut bed = Fake::new();
-    bed.ports.extend(Fake::new().ports);
-    bed.ports.truncate(3);
-    bed.ports.push(bed.ports[0].clone());
-    let throughput = method("throughput");
-    let pairs = |over: &[(&str, ParamValue)]| {
-        let pattern = Pattern::new("64".parse().unwrap(), &params(throughput, false, over));
-        let flows = pattern.flows(&bed.ports).unwrap();
-        assert!(flows.iter().all(|f| f.group == f.family.to_string()));
-        let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
-        assert_eq!(PatternKey::of(&spec), pattern.key());
-        flows.iter().map(|f| (f.from, f.to)).collect::<Vec<_>>()
-    };
-    assert_eq!(pairs(&[]), [(0, 1), (1, 0), (2, 3), (3, 2)]);
-    let one_way = ("direction", ParamValue::Text("unidirectional".into()));
-    assert_eq!(pairs(&[one_way]), [(0, 1), (2, 3)]);
-    assert_eq!(pairs(&[both()]).len(), 8);
-    let pattern = Pattern::new("64".parse().unwrap(), &params(throughput, false, &[both()]));
-    let flow = &pattern.flows(&bed.ports).unwrap()[0];
-    assert_eq!(flow.sources, bed.ports[0].ipv4.as_ref().unwrap().destinations);
-    assert_eq!(flow.destinations, bed.ports[1].ipv4.as_ref().unwrap().destinations.into());
-    // Half of the frames are of 78 bytes, because IPv6 needs them.
-    assert_eq!(pattern.frame_bytes(), 71.0);
-    assert_eq!(pattern.key().to_string(), "64/ipv4+ipv6/bidirectional");
-    let limits = pattern.limits(&mut bed as &mut dyn Testbed);
-    assert!((limits.line.pps() - 1e9 / (8.0 * 91.0)).abs() < 1e-6);
 }
 
 #[test]

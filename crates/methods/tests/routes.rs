@@ -122,7 +122,7 @@ impl Routing for Router {
         SessionView { established: self.up.contains(&peer), cause: String::new(), losses: 0 }
     }
 
-    fn watch(&mut self, _: PeerIndex, _: PeerIndex, _: &Arc<Routes>) -> WatchIndex {
+    fn watch_part(&mut self, _: PeerIndex, _: PeerIndex, _: &Arc<Routes>, _: Range<u32>) -> WatchIndex {
         self.expected.clear();
         0
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Fake, cell, params, pattern, rank, rows, size};
 use drophammer_methods::{METHODS, Method, TestError, find};
-use drophammer_model::outcome::Outcome;
+use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::Load;
@@ -307,4 +307,30 @@ fn estimates_are_about_what_tests_take_and_a_quick_look_is_quick() {
     }
     // Two routers in four minutes, with their starts and ends.
     assert!(all < 100.0 && taken(&bed) < 100.0, "{all} {}", taken(&bed));
+}
+
+#[test]
+fn a_rate_under_overload_near_the_ceiling_is_the_tester_s() {
+    let overloaded = |capacity_pps: f64| {
+        let ceiling = Some(FrameRate(400_000.0));
+        let mut bed = Fake { capacity_pps, ceiling, tester_pps: 400_000.0, ..Fake::new() };
+        let (outcome, end) = run("overload", &mut bed, &[size("64")]);
+        end.unwrap();
+        let rank = |key: &str| outcome.ranks.iter().find(|r| r.key == key).unwrap();
+        let limited = ["overload_64_pps", "flood_64_pps"].map(|key| rank(key).tester_limited);
+        // Routers are compared at the load that was asked for, whatever the tester offered of it.
+        assert_eq!(rank("flood_64_pps").load_pps, Some(LINE_64));
+        let at = outcome.tables[0].columns.iter().position(|column| column.key == "at_least").unwrap();
+        let at_least = match &rows(&outcome)[0].cells[at] {
+            Cell::Text(text) => text.clone(),
+            _ => String::new(),
+        };
+        (limited, at_least)
+    };
+    assert_eq!(overloaded(250_000.0), ([false, false], String::new()));
+    // It loses frames at both loads, and may yet have forwarded more of a faster tester.
+    assert_eq!(overloaded(370_000.0), ([true, true], "throughput, +25 %, flood".into()));
+    // What the tester can is not 25 % more than the throughput.
+    assert_eq!(overloaded(350_000.0), ([false, false], String::new()));
+    assert_eq!(overloaded(1e6), ([true, true], "throughput, +25 %, flood".into()));
 }

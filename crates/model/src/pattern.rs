@@ -1,7 +1,8 @@
-//! What a traffic pattern is known by: frame size, IP versions and direction.
+//! What a traffic pattern is known by: frame size, IP versions, direction, distribution over the ports, destinations.
 
 use crate::size::PacketSize;
-use crate::trial::{Family, FlowSpec, TrialSpec};
+use crate::trial::{Family, FlowSpec, PortIndex, Targets, TrialSpec};
+use std::collections::BTreeMap;
 use std::fmt;
 
 crate::choice! {
@@ -11,6 +12,18 @@ crate::choice! {
         Bidirectional = "bidirectional",
         /// The first port of each pair.
         Unidirectional = "unidirectional",
+    }
+}
+
+crate::choice! {
+    /// Between which ports frames go (RFC 2285 section 3.3).
+    #[derive(Default)]
+    pub enum Distribution {
+        /// Between the ports of pairs (RFC 2285 section 3.3.1).
+        #[default]
+        NonMeshed = "non_meshed",
+        /// From every port to every other one, to each as many (RFC 2285 section 3.3.3).
+        FullyMeshed = "fully_meshed",
     }
 }
 
@@ -48,10 +61,21 @@ pub struct PatternKey {
     pub mix: Option<FamilyMix>,
     /// Direction.
     pub direction: Direction,
+    /// Between which ports frames go.
+    pub distribution: Distribution,
+    /// BGP routes that the destinations are in, over all ports; 0 where they are hosts of the networks behind the ports.
+    pub routes: u32,
 }
 
 impl PatternKey {
-    /// The pattern that a trial offers.
+    /// The pattern with which the tester's own ceiling is measured. A loop joins ports in pairs and has no routers, and neither changes what the
+    /// tester has to do for a frame.
+    #[must_use]
+    pub fn on_loop(&self) -> PatternKey {
+        PatternKey { distribution: Distribution::NonMeshed, routes: 0, ..self.clone() }
+    }
+
+    /// The pattern that a trial offers. Fully meshed traffic between two ports is that of a pair.
     pub fn of(spec: &TrialSpec) -> PatternKey {
         let mut families: Vec<Family> = Vec::new();
         for flow in &spec.flows {
@@ -68,7 +92,16 @@ impl PatternKey {
             let share = flow.weight / own().map(|flow| flow.weight).sum::<f64>();
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
-        PatternKey { size: spec.size.clone(), families, mix, direction }
+        let meshed = |flow: &FlowSpec| spec.flows.iter().any(|other| other.from == flow.from && other.to != flow.to);
+        let distribution =
+            if spec.flows.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
+        let mut behind: BTreeMap<(PortIndex, Family), u32> = BTreeMap::new();
+        for flow in &spec.flows {
+            if let Targets::Routes { count, .. } = &flow.destinations {
+                behind.insert((flow.to, flow.family), *count);
+            }
+        }
+        PatternKey { size: spec.size.clone(), families, mix, direction, distribution, routes: behind.values().sum() }
     }
 }
 
@@ -80,7 +113,14 @@ impl fmt::Display for PatternKey {
         if let Some(mix) = &self.mix {
             write!(f, "({} % of {})", mix.percent(Family::Ipv6), mix.ipv6_size)?;
         }
-        write!(f, "/{}", self.direction)
+        write!(f, "/{}", self.direction)?;
+        if self.distribution != Distribution::NonMeshed {
+            write!(f, "/{}", self.distribution)?;
+        }
+        if self.routes > 0 {
+            write!(f, "/{} routes", self.routes)?;
+        }
+        Ok(())
     }
 }
 
@@ -101,10 +141,20 @@ mod tests {
     fn shown_for_people() {
         let families = vec![Family::Ipv4, Family::Ipv6];
         let direction = Direction::Unidirectional;
-        let mut key = PatternKey { size: "imix".parse().unwrap(), families, mix: None, direction };
+        let mut key = PatternKey {
+            size: "imix".parse().unwrap(),
+            families,
+            mix: None,
+            direction,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+        };
         assert_eq!(key.to_string(), "imix/ipv4+ipv6/unidirectional");
         key.mix = FamilyMix::new(15.0, "512".parse().unwrap());
         assert_eq!(key.to_string(), "imix/ipv4+ipv6(15 % of 512)/unidirectional");
+        let meshed = PatternKey { distribution: Distribution::FullyMeshed, routes: 200_000, ..key.clone() };
+        assert_eq!(meshed.to_string(), format!("{key}/fully_meshed/200000 routes"));
+        assert_eq!(meshed.on_loop(), key);
         assert_eq!(key.mix.map(|mix| (mix.percent(Family::Ipv4), mix.percent(Family::Ipv6))), Some((85.0, 15.0)));
     }
 }

@@ -64,6 +64,8 @@ pub struct ParamSpec {
     pub required: bool,
     /// One line of help; names the RFC section that the default comes from.
     pub help: &'static str,
+    /// Roles that a DUT must play where this parameter has a value.
+    pub needs: &'static [Need],
 }
 
 impl ParamSpec {
@@ -75,17 +77,22 @@ impl ParamSpec {
         conformant: &'static str,
         help: &'static str,
     ) -> Self {
-        ParamSpec { key, kind, quick: Some(quick), conformant: Some(conformant), required: false, help }
+        ParamSpec { key, kind, quick: Some(quick), conformant: Some(conformant), required: false, help, needs: &[] }
     }
 
     /// A parameter that may be left out and then has no value.
     pub const fn optional(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
-        ParamSpec { key, kind, quick: None, conformant: None, required: false, help }
+        ParamSpec { key, kind, quick: None, conformant: None, required: false, help, needs: &[] }
     }
 
     /// A parameter that must be given.
     pub const fn required(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
-        ParamSpec { key, kind, quick: None, conformant: None, required: true, help }
+        ParamSpec { key, kind, quick: None, conformant: None, required: true, help, needs: &[] }
+    }
+
+    /// The same for a parameter with which a test needs more of a DUT.
+    pub const fn needing(self, needs: &'static [Need]) -> Self {
+        ParamSpec { needs, ..self }
     }
 }
 
@@ -118,6 +125,18 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
+    /// What a DUT must be able to do for a test with these parameters.
+    pub fn needs_of(&self, params: &Params) -> Vec<Need> {
+        let asked = self.params.iter().filter(|p| !p.needs.is_empty() && params.0.contains_key(p.key));
+        let mut needs = self.needs.to_vec();
+        for need in asked.flat_map(|p| p.needs) {
+            if !needs.contains(need) {
+                needs.push(*need);
+            }
+        }
+        needs
+    }
+
     /// Is latency one of its figures?
     pub fn measures_latency(&self) -> bool {
         self.figures.iter().any(|figure| figure.key.starts_with("latency_"))

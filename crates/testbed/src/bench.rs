@@ -114,6 +114,7 @@ impl<'a> Bench<'a> {
                 ipv4: p.ipv4.clone(),
                 ipv6: p.ipv6.clone(),
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
+                routed: BTreeMap::new(),
             })
             .collect();
         let tolerance = session.tolerance;
@@ -231,6 +232,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// It could not be taken back: the next test would not find the device that it expects.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
+        self.views.iter_mut().for_each(|port| port.routed.clear());
         if self.filtered { self.set_filter(&[]) } else { Ok(()) }
     }
 

@@ -30,6 +30,7 @@ struct Watch {
     observer: PeerIndex,
     origin: PeerIndex,
     routes: Arc<Routes>,
+    part: Range<u32>,
     id: ExpectationId,
     begun: Instant,
 }
@@ -265,22 +266,30 @@ impl Routing for BgpRouting<'_> {
         SessionView { established: routers.established(router), cause, losses }
     }
 
-    fn watch(&mut self, observer: PeerIndex, origin: PeerIndex, routes: &Arc<Routes>) -> WatchIndex {
+    fn watch_part(
+        &mut self,
+        observer: PeerIndex,
+        origin: PeerIndex,
+        routes: &Arc<Routes>,
+        part: Range<u32>,
+    ) -> WatchIndex {
         let now = self.instant();
         let BgpRouting { bench, state } = self;
         let originator = bench.rig.hosts.session(origin);
         let originator = originator.map(|(routers, router)| routers.session(router).config().router_id);
         let expected = state.expected(observer, origin, originator);
-        let known = |w: &Watch| w.observer == observer && w.origin == origin && Arc::ptr_eq(&w.routes, routes);
+        let known = |w: &Watch| {
+            (w.observer, w.origin) == (observer, origin) && Arc::ptr_eq(&w.routes, routes) && w.part == part
+        };
         let Some((routers, router)) = bench.rig.hosts.session_mut(observer) else { return 0 };
         let adj_rib_in = routers.adj_rib_in_mut(router);
         adj_rib_in.clear_skyline();
         let index = match state.watches.iter().position(known) {
             Some(index) => index,
             None => {
-                let id = adj_rib_in.expect(now, routes.clone(), 0..routes.len(), expected);
-                adj_rib_in.change(now, id, 0..routes.len(), false);
-                state.watches.push(Watch { observer, origin, routes: routes.clone(), id, begun: now });
+                let id = adj_rib_in.expect(now, routes.clone(), part.clone(), expected);
+                adj_rib_in.change(now, id, part.clone(), false);
+                state.watches.push(Watch { observer, origin, routes: routes.clone(), part, id, begun: now });
                 state.watches.len() - 1
             }
         };

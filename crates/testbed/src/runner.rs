@@ -17,6 +17,7 @@ use drophammer_lab::{Dut, Lab};
 use drophammer_methods::fixed_rate::FixedRate;
 use drophammer_methods::parameters::{FAMILIES, GOAL};
 use drophammer_methods::pattern::Pattern;
+use drophammer_methods::routed;
 use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::{DutRecord, Environment};
@@ -179,7 +180,8 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
         let patterns: Vec<PatternKey> = method.patterns(&test.params).iter().map(Pattern::key).collect();
         // A test that has a goal searches the throughput, unless an earlier one has found it.
         let found = patterns.iter().all(|p| known.contains(p));
-        tests.push(if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) });
+        let trials = if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) };
+        tests.push(trials + Duration::from_secs_f64(routed::estimate_s(&test.params)));
         if GOAL.find(&test.params).is_some() {
             known.extend(patterns);
         }

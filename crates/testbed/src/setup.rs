@@ -14,7 +14,7 @@ use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
 use drophammer_model::suite::{FlowConfig, PortConfig};
-use drophammer_model::trial::{Family, PortIndex, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -201,6 +201,15 @@ impl Testbed for TestSetup<'_> {
 
     fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
         self.routing.bench.set_filter(lists)
+    }
+
+    fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {
+        let routed = &mut self.routing.bench.views[port].routed;
+        match at {
+            Some(targets) => routed.insert(family, targets),
+            None => routed.remove(&family),
+        };
+        Ok(())
     }
 
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {

@@ -112,6 +112,24 @@ fn a_filter_that_costs_a_tenth_is_found_to() {
     assert!((share - 100.0).abs() < 0.3, "{share} %");
 }
 
+/// What a router without filters can is unknown, and so is the share of it that is left with filters.
+#[test]
+fn a_baseline_that_is_only_a_bound_gives_no_share() {
+    let memory = filters(
+        ", filter_time_per_rule: 1 us",
+        &format!("{ONE_WAY}, conditions: [10], permit: [last], max_load: 10 kfps"),
+    );
+    let outcome = memory.outcome("filters");
+    for row in 0..2 {
+        assert_eq!(get(&memory, row, "throughput_pps"), Some(10_000.0));
+        assert_eq!(get(&memory, row, "of_baseline_percent"), None);
+    }
+    let marks = &rows(outcome, TABLE)[1].marks;
+    assert!(marks.iter().any(|mark| mark.starts_with("share unknown")), "{marks:?}");
+    let keys: Vec<&str> = outcome.ranks.iter().map(|r| r.key.as_str()).collect();
+    assert!(keys.contains(&"filters_64_10_pps") && !keys.contains(&"filters_64_10_percent"), "{keys:?}");
+}
+
 #[test]
 fn one_leaked_frame_is_counted_and_named() {
     let params = format!("{ONE_WAY}, conditions: [1, 10]");

@@ -5,10 +5,9 @@
 //! more.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
 use common::program::as_device;
+use common::program::verdicts::Verdicts;
 use common::{Memory, cell, read_suite, rows};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_methods::METHODS;
@@ -21,7 +20,6 @@ use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config};
 use std::process::ExitCode;
-use verdicts::Verdicts;
 
 /// Frames of each flow.
 const FRAMES: f64 = 200.0;

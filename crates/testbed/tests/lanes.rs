@@ -4,9 +4,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use common::program::verdicts::Verdicts;
 use common::{Memory, read_suite};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_methods::{TestError, Testbed};
@@ -17,7 +16,6 @@ use drophammer_testbed::setup::TestSetup;
 use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config, real};
 use std::process::ExitCode;
-use verdicts::Verdicts;
 
 const SUITE: &str = "suite: lanes\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: linux}\n\
                      ports:\n  - {name: p1, speed: 100 Mbit/s}\n  - {name: p2, speed: 100 Mbit/s}\n\

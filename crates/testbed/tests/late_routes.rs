@@ -4,14 +4,11 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. The reference device is this program once more.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
-use common::program::{as_device, run_in_lab};
+use common::program::{as_device, one_test, run_in_lab};
 use common::{cell, rows};
-use drophammer_lab::{Lab, LabOptions};
+use drophammer_lab::Lab;
 use std::process::ExitCode;
-use verdicts::Verdicts;
 
 /// Some 12,000 octets of UPDATEs: the kernel could merge their segments.
 const ROUTES: f64 = 2_000.0;
@@ -21,7 +18,6 @@ const DELAY_MS: f64 = 400.0;
 const BIN_MS: f64 = 50.0;
 /// A frame, a processor or a route may wait for so long beside other programs.
 const SLACK_MS: f64 = 200.0;
-const TRIES: usize = 3;
 
 fn suite() -> String {
     let per_route_us = DELAY_MS * 1e3 / ROUTES;
@@ -55,24 +51,5 @@ fn main() -> ExitCode {
     if let Some(code) = as_device() {
         return code;
     }
-    let name = "each_route_is_as_late_as_the_device_makes_it";
-    if std::env::args().any(|a| a == "--list") {
-        println!("{name}: test");
-        return ExitCode::SUCCESS;
-    }
-    let mut verdicts = Verdicts::begin();
-    let entered = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string());
-    let result = entered.and_then(|mut lab| {
-        lab.pin_current_thread(lab.cpus().tester).map_err(|e| e.to_string())?;
-        let mut last = Err("not tried".into());
-        for _ in 0..TRIES {
-            last = once(&mut lab);
-            if last.is_ok() {
-                break;
-            }
-        }
-        last
-    });
-    verdicts.count(name, result);
-    verdicts.end()
+    one_test("each_route_is_as_late_as_the_device_makes_it", once)
 }

@@ -72,6 +72,23 @@ fn a_router_at_line_rate_carries_every_share() {
 }
 
 #[test]
+fn latency_of_an_overloaded_router_is_no_figure() {
+    // In the short trials of the search the buffer bears half as much again as the device does for longer.
+    for (load, known) in [(50, true), (100, false)] {
+        let rest = format!(", ipv6_shares: [15], final_trial_duration: 100 ms, latency_load: {load}");
+        let memory = mixed(", capacity: 10 kfps, buffer: 500", &rest);
+        let outcome = memory.outcome("mixed_families");
+        let latency = |share: u32| {
+            let key = format!("mixed_128_{share}_latency_us");
+            outcome.ranks.iter().find(|figure| figure.key == key).unwrap().value
+        };
+        assert_eq!([0, 15].map(|share| latency(share).is_some()), [known; 2], "{load} %");
+        let compared = (1..3).filter_map(|row| cell(outcome, "mixed_families_latency", row, "mean_of_ipv4_percent"));
+        assert_eq!(compared.count(), if known { 2 } else { 0 }, "{load} %");
+    }
+}
+
+#[test]
 fn an_overloaded_router_loses_of_each_family_what_it_is_sent_beyond_its_capacity() {
     let memory = mixed(", capacity: 10 kfps, buffer: 2", ", ipv6_shares: [50]");
     let outcome = memory.outcome("mixed_families");

@@ -5,9 +5,8 @@
 //! device are this program once more.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use common::program::verdicts::Verdicts;
 use common::program::{as_device, run_in_lab};
 use common::{cell, rows};
 use drophammer_lab::kinds::uml::guest;
@@ -15,7 +14,6 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::record::TestStatus;
 use std::path::Path;
 use std::process::ExitCode;
-use verdicts::Verdicts;
 
 const KEY: &str = "sesame4711";
 

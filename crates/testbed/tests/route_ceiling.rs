@@ -3,9 +3,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use common::program::verdicts::Verdicts;
 use common::read_suite;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::routes::{RouteRange, Routes};
@@ -16,7 +15,6 @@ use drophammer_testbed::config::joined_in_pairs;
 use drophammer_testbed::{real, route_ceiling};
 use std::process::ExitCode;
 use std::sync::Arc;
-use verdicts::Verdicts;
 
 const SUITE: &str = "suite: loop\nprofile: quick\nseed: 11\nduts:\n  - {name: box, kind: bird}\nbgp: {peers_per_port: 3}\n\
                      ports:\n  - {name: p1, speed: 1 Gbit/s}\n  - {name: p2, speed: 1 Gbit/s}\n\

@@ -3,19 +3,14 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
-use common::program::run_in_lab;
+use common::program::{one_test, run_in_lab};
 use common::rows;
-use drophammer_lab::{Lab, LabOptions};
+use drophammer_lab::Lab;
 use drophammer_model::outcome::Cell;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use verdicts::Verdicts;
 
-/// Another program may hold the tester up until a trial is void.
-const TRIES: usize = 3;
 const TABLE: &str = "counter_accuracy";
 
 const SUITE: &str = "suite: counters\nprofile: quick\nrounds: 1\n\
@@ -50,24 +45,5 @@ fn once(lab: &mut Lab) -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
-    let name = "counters_of_kernel_and_agent_agree_with_the_frames";
-    if std::env::args().any(|a| a == "--list") {
-        println!("{name}: test");
-        return ExitCode::SUCCESS;
-    }
-    let mut verdicts = Verdicts::begin();
-    let entered = Lab::enter(&LabOptions::default()).map_err(|e| e.to_string());
-    let result = entered.and_then(|mut lab| {
-        lab.pin_current_thread(lab.cpus().tester).map_err(|e| e.to_string())?;
-        let mut last = Err("not tried".into());
-        for _ in 0..TRIES {
-            last = once(&mut lab);
-            if last.is_ok() {
-                break;
-            }
-        }
-        last
-    });
-    verdicts.count(name, result);
-    verdicts.end()
+    one_test("counters_of_kernel_and_agent_agree_with_the_frames", once)
 }

@@ -4,9 +4,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use common::program::verdicts::Verdicts;
 use common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, LabOptions};
 use drophammer_methods::pattern::Pattern;
@@ -26,7 +25,6 @@ use std::cell::Cell;
 use std::process::{Child, Command, ExitCode};
 use std::rc::Rc;
 use std::time::Duration;
-use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 

@@ -4,10 +4,9 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness. The reference device is this program once more.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
 use common::program::as_device;
+use common::program::verdicts::Verdicts;
 use common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, LabOptions, ProgramDut};
 use drophammer_methods::Testbed;
@@ -25,7 +24,6 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 

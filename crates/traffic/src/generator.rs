@@ -7,6 +7,7 @@ mod catch_up;
 pub(crate) mod controlled;
 mod kernel;
 pub(crate) mod merge;
+mod round;
 mod stream;
 
 use aims::{Addresses, Aim};
@@ -118,33 +119,6 @@ pub struct PortGenerator {
     kernel: Option<kernel::Following>,
     /// Present once flows were started or stopped; `schedule`, `round` and `index` are those of the present stretch then.
     control: Option<Box<controlled::Controlled>>,
-}
-
-/// Round of flows by weight, at most this long; weights are rounded to its parts.
-const MAX_ROUND: usize = 10_000;
-
-fn weighted_round(weights: &[f64]) -> Vec<u32> {
-    let smallest = weights.iter().copied().fold(f64::INFINITY, f64::min);
-    let sum: f64 = weights.iter().sum();
-    let shares: Vec<f64> = weights.iter().map(|w| w / sum).collect();
-    // As many places as give each flow a whole number of them, as long as that is not too many.
-    let exact = (1..=1000).find(|m| {
-        weights.iter().all(|w| {
-            let places = w / smallest * f64::from(*m);
-            (places - places.round()).abs() < 1e-9 * places.max(1.0)
-        })
-    });
-    let places = exact.map_or(MAX_ROUND, |m| (sum / smallest * f64::from(m)).round() as usize);
-    let places = places.min(MAX_ROUND.max(weights.len()));
-    let mut used = vec![0.0f64; weights.len()];
-    (1..=places)
-        .map(|place| {
-            let behind = |i: &usize| shares[*i] * place as f64 - used[*i];
-            let next = (0..weights.len()).max_by(|a, b| behind(a).total_cmp(&behind(b)).then(b.cmp(a))).unwrap_or(0);
-            used[next] += 1.0;
-            next as u32
-        })
-        .collect()
 }
 
 /// The kernel knows addresses in a range alone, and a report of it tells no frame that its ring refused from another.
@@ -501,22 +475,5 @@ impl PortGenerator {
     /// Time from the start to the end of the schedule or the last departure, whichever is later, in ns.
     pub fn sending_ns(&self) -> u64 {
         self.base().end_ns().max(self.last_departure.0 - self.start.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn weights_become_shares() {
-        let round = weighted_round(&[70.0, 20.0, 5.0]);
-        let count = |i| round.iter().filter(|f| **f == i).count();
-        assert_eq!((round.len(), count(0), count(1), count(2)), (19, 14, 4, 1));
-        assert_eq!(weighted_round(&[1.0, 1.0]), vec![0, 1]);
-        assert_eq!(weighted_round(&[0.3]), vec![0]);
-        let odd = weighted_round(&[std::f64::consts::PI, 1.0]);
-        let share = odd.iter().filter(|f| **f == 0).count() as f64 / odd.len() as f64;
-        assert!((share - std::f64::consts::PI / (std::f64::consts::PI + 1.0)).abs() < 1e-3);
     }
 }

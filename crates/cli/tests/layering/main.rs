@@ -40,7 +40,6 @@ const LONGEST: usize = 500;
 /// Longer files, each with its reason and a bound of its own.
 const LONGER: &[(&str, usize, &str)] = &[
     ("crates/testbed/src/runner.rs", 590, "the course of a run in one place; what can be split off is split off"),
-    ("crates/traffic/src/generator.rs", 540, "what a port sends, frame by frame, with its counts and their tests"),
     ("crates/lab/tests/lab/main.rs", 600, "one process enters the lab once and goes through all kinds"),
 ];
 

@@ -7,7 +7,7 @@ use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Cell, Outcome, Row};
-use drophammer_model::pattern::{Direction, PatternKey};
+use drophammer_model::pattern::{Direction, Distribution, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
 use drophammer_model::trial::{
@@ -83,6 +83,7 @@ impl Fake {
             ipv4: Some(addresses(Family::Ipv4, n)),
             ipv6: Some(addresses(Family::Ipv6, n)),
             vlans: vec![],
+            routed: Default::default(),
         };
         Fake {
             ports: vec![port(1), port(2)],
@@ -353,7 +354,14 @@ pub fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
 /// The pattern of this size in IPv4, both ports sending.
 pub fn pattern(size: &str) -> PatternKey {
     let direction = Direction::Bidirectional;
-    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], mix: None, direction }
+    PatternKey {
+        size: size.parse().unwrap(),
+        families: vec![Family::Ipv4],
+        mix: None,
+        direction,
+        distribution: Distribution::default(),
+        routes: 0,
+    }
 }
 
 /// The test of this name.

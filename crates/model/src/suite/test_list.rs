@@ -56,9 +56,9 @@ pub(crate) fn read(
         refuse_unused(defaults, &written, written.len() == nodes.len(), registry, problems);
     }
     for test in written.iter().filter(|t| around.only.is_empty() || around.only.iter().any(|n| n == t.spec.name)) {
-        check_needs(test, registry, around, problems);
+        check_needs(test, test.spec.needs, registry, around, problems);
     }
-    let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, around, problems)).collect();
+    let tests: Vec<_> = written.iter().filter_map(|t| configure(t, defaults, registry, around, problems)).collect();
     (tests.len() == nodes.len()).then_some(tests)
 }
 
@@ -133,7 +133,13 @@ fn refuse_unused(defaults: Fields, written: &[Written], all_known: bool, registr
     }
 }
 
-fn configure(test: &Written, defaults: Option<Fields>, around: &Around, problems: &mut Problems) -> Option<TestConfig> {
+fn configure(
+    test: &Written,
+    defaults: Option<Fields>,
+    registry: &Registry,
+    around: &Around,
+    problems: &mut Problems,
+) -> Option<TestConfig> {
     let (spec, profile) = (test.spec, around.profile);
     let find = |key: &str| {
         let own = test.fields.as_ref().and_then(|f| f.get(key));
@@ -147,13 +153,18 @@ fn configure(test: &Written, defaults: Option<Fields>, around: &Around, problems
     }
     check_mix(test, &resolved, problems);
     check_flows(test, &resolved, around.flows.as_deref(), problems);
+    let params = params(&resolved);
+    if around.only.is_empty() || around.only.iter().any(|name| name == spec.name) {
+        let more: Vec<Need> = spec.needs_of(&params).into_iter().filter(|need| !spec.needs.contains(need)).collect();
+        check_needs(test, &more, registry, around, problems);
+    }
     let expect = match test.fields.and_then(|f| f.get("expect")) {
         Some(entry) if !matches!(entry.value.value, Value::Null) => {
             expect::read(&entry.value, spec, &resolved, problems)?
         }
         _ => Vec::new(),
     };
-    Some(TestConfig { test: spec.name.to_owned(), params: params(&resolved), expect })
+    Some(TestConfig { test: spec.name.to_owned(), params, expect })
 }
 
 /// A test of flows needs the section, and flows that it names must be there.
@@ -174,9 +185,9 @@ fn check_flows(test: &Written, resolved: &Resolved, flows: Option<&[&str]>, prob
 }
 
 /// Every DUT must be able to play the roles that a test needs, and a test of BGP needs the section.
-fn check_needs(test: &Written, registry: &Registry, around: &Around, problems: &mut Problems) {
+fn check_needs(test: &Written, needs: &[Need], registry: &Registry, around: &Around, problems: &mut Problems) {
     let spec = test.spec;
-    for role in spec.needs {
+    for role in needs {
         for dut in &around.duts {
             let Some(kind) = registry.kind(&dut.kind).filter(|k| !k.capabilities_with(&dut.params).has(*role)) else {
                 continue;
@@ -204,8 +215,9 @@ fn check_needs(test: &Written, registry: &Registry, around: &Around, problems: &
             );
         }
     }
-    if spec.needs.contains(&Need::Bgp) && !around.bgp {
-        let message = format!("the test `{}` needs BGP, but the suite has no `bgp:`", spec.name);
+    if needs.contains(&Need::Bgp) && !around.bgp {
+        let what = if spec.needs.contains(&Need::Bgp) { "needs BGP" } else { "needs BGP for its `routes`" };
+        let message = format!("the test `{}` {what}, but the suite has no `bgp:`", spec.name);
         problems.add(test.name_span, message, "add `bgp: {}` at the top of the suite; every key of it has a default");
     }
 }

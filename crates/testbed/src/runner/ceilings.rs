@@ -120,7 +120,7 @@ impl Runner<'_> {
 /// Ceilings to measure: one run of the ceiling test per pattern of families and direction, with all sizes of it.
 pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
-    let patterns = suite.tests.iter().flat_map(|test| method(test).patterns(&test.params));
+    let patterns = suite.tests.iter().flat_map(|test| method(test).patterns(&test.params)).map(|p| p.on_loop());
     for Pattern { size, families, mix, direction, .. } in patterns {
         let share = mix.as_ref().map(|mix| Percent(mix.percent(Family::Ipv6)));
         let ipv6_size = mix.map(|mix| mix.ipv6_size);

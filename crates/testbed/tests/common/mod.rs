@@ -7,7 +7,7 @@ pub mod program;
 use drophammer_methods::METHODS;
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::{Cell, Outcome, Row};
-use drophammer_model::pattern::{Direction, PatternKey};
+use drophammer_model::pattern::{Direction, Distribution, PatternKey};
 use drophammer_model::record::{Record, TestRecord, TrialRecord};
 use drophammer_model::registry::Registry;
 use drophammer_model::suite::{Overrides, Suite, read};
@@ -187,5 +187,12 @@ pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<
 /// The pattern of this size in IPv4, the first port of each pair sending.
 pub fn one_way(size: &str) -> PatternKey {
     let direction = Direction::Unidirectional;
-    PatternKey { size: size.parse().unwrap(), families: vec![Family::Ipv4], mix: None, direction }
+    PatternKey {
+        size: size.parse().unwrap(),
+        families: vec![Family::Ipv4],
+        mix: None,
+        direction,
+        distribution: Distribution::default(),
+        routes: 0,
+    }
 }

@@ -13,6 +13,7 @@ mod internal;
 mod order;
 mod outages;
 mod pressure;
+mod routed;
 mod traffic;
 
 use common::{Memory, read_suite, run};

@@ -7,15 +7,13 @@
 mod common;
 mod killed;
 mod peers;
-#[path = "../../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 mod vlans;
 
+use common::program::verdicts::Verdicts;
 use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Lab, LabOptions};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use verdicts::Verdicts;
 
 type Scenario = fn(&mut Lab, &Path) -> Result<(), String>;
 

@@ -1,6 +1,6 @@
 //! Which flows of a port share a schedule.
 
-use super::weighted_round;
+use super::round::weighted_round;
 use crate::layout::QueueIndex;
 use crate::schedule::Schedule;
 use drophammer_model::FrameRate;

@@ -1,0 +1,90 @@
+//! Tests by frame size over BGP routes, fully meshed: the rates of the device, over a table that is verified before and after.
+
+use super::*;
+
+/// One box for four ports.
+const CAPACITY: f64 = 40_000.0;
+
+fn over_routes(device: &str, bgp: &str, more: &str) -> Memory {
+    let params = format!(", capacity: {CAPACITY} fps, buffer: 20, delay: 10 us{device}");
+    let test = format!(
+        "  - throughput: {{frame_sizes: [128], distribution: fully_meshed, routes: 402, pause: 1 ms, width: 0.5{more}}}\n"
+    );
+    run_all(&params, 4, &format!("{{families: [ipv4, ipv6]{bgp}}}"), &test)
+}
+
+fn table(outcome: &Outcome) -> Vec<Vec<f64>> {
+    let table = outcome.tables.iter().find(|t| t.key == "routed").unwrap();
+    let number = |cell: &Cell| match cell {
+        Cell::Count(n) => *n as f64,
+        Cell::Number(x) => *x,
+        _ => f64::NAN,
+    };
+    // Routes, ports, to verify, right before, right after, sessions lost.
+    let row = |row: &Row| [1, 2, 4, 5, 6, 7].map(|at| number(&row.cells[at])).to_vec();
+    table.rows.iter().map(row).collect()
+}
+
+#[test]
+fn every_port_sends_to_the_routes_behind_every_other_one() {
+    let memory = over_routes("", "", "");
+    let record = memory.tests()[0];
+    assert_eq!(record.status, TestStatus::Completed, "{:?}", record.outcome.notes);
+    // Each of four ports sends a quarter of what the box forwards.
+    let found = record.outcome.ranks.iter().find(|r| r.key == "throughput_128_pps").unwrap().value.unwrap();
+    assert!((found * 4.0 / CAPACITY - 1.0).abs() < 0.01, "{found}");
+    // Each route is seen by the three other ports.
+    assert_eq!(table(&record.outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]]);
+    let searched: Vec<_> =
+        memory.trials().into_iter().filter(|t| t.test == "throughput" && t.spec.flows.len() == 12).collect();
+    assert!(!searched.is_empty());
+    for trial in searched {
+        let to_first: Vec<u64> =
+            trial.spec.flows.iter().filter(|f| f.to == 0).map(|f| f.destinations.count().into()).collect();
+        assert_eq!(to_first, [100; 3]);
+        assert_eq!((trial.result.sum(|g| g.stray), trial.result.senders), (0, 4));
+    }
+}
+
+#[test]
+fn both_families_have_a_table_of_their_own() {
+    let memory = over_routes("", "", ", families: [ipv4, ipv6]");
+    let record = memory.tests()[0];
+    assert_eq!(record.status, TestStatus::Completed, "{:?}", record.outcome.notes);
+    assert_eq!(table(&record.outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]; 2]);
+}
+
+/// A router that does not pass every route on has no rate over them.
+#[test]
+fn a_table_that_is_not_whole_is_no_base_of_a_rate() {
+    let memory = over_routes(", route_lost_every: 400", "", "");
+    let TestStatus::Failed(why) = &memory.tests()[0].status else { panic!("{:?}", memory.tests()[0].status) };
+    assert!(why.starts_with("the router did not pass the table on to every port: 1 missing"), "{why}");
+    assert!(memory.tests()[0].outcome.ranks.is_empty());
+}
+
+/// And one that loses its sessions meanwhile is named.
+#[test]
+fn a_session_that_ends_during_the_test_is_told() {
+    let memory =
+        over_routes(", bgp_hold_silence: true", ", hold_time: 3 s", ", max_load: 5 kfps, final_trial_duration: 5 s");
+    let record = memory.tests()[0];
+    let row = &table(&record.outcome)[0];
+    assert!(row[4] < 100.0 && row[5] > 0.0, "{row:?}, {:?}", record.outcome.notes);
+    assert!(record.outcome.notes.iter().any(|note| note.contains("went down")), "{:?}", record.outcome.notes);
+}
+
+/// The next test has its frames aimed at hosts again.
+#[test]
+fn routes_are_gone_after_the_test() {
+    let tests = "  - throughput: {frame_sizes: [64], routes: 40, pause: 1 ms, max_load: 1 kfps}\n  \
+                 - forwarding_rate: {frame_sizes: [64], pause: 1 ms, repeats: 1}\n";
+    let memory = run_all("", 2, "{}", tests);
+    assert!(memory.tests().iter().all(|test| test.status == TestStatus::Completed));
+    let aimed = |test: &str| {
+        let trial = memory.trials().into_iter().rfind(|t| t.test == test).unwrap();
+        serde_json::to_value(&trial.spec.flows[0].destinations).unwrap().to_string()
+    };
+    assert!(aimed("throughput").contains("routes"), "{}", aimed("throughput"));
+    assert!(!aimed("forwarding_rate").contains("routes"), "{}", aimed("forwarding_rate"));
+}

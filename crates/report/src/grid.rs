@@ -1,5 +1,6 @@
 //! Tables of words, from which the text and Markdown reports are set; and the Markdown report.
 
+use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
@@ -260,6 +261,16 @@ pub fn markdown(view: &View) -> String {
         if let Some(bits) = bits(view, &view.ranking.order) {
             out += &format!("### {BITS}\n\n{}\n", bits.markdown());
         }
+    }
+    if let Some((places, reasons)) = board::places_grid(view) {
+        out += &format!("## {}\n\n{}\n{}\n\n", board::PLACES, places.markdown(), board::HOW);
+        for reason in reasons {
+            out += &format!("- {}\n", escape(&reason));
+        }
+        out.push('\n');
+    }
+    if let Some(facts) = board::facts_grid(view) {
+        out += &format!("## {}\n\n{}\n", board::FACTS, facts.markdown());
     }
     let verdicts = view.verdicts();
     if !verdicts.is_empty() {

@@ -1,5 +1,6 @@
 //! `report.json`: everything that a machine may want, raw.
 
+use crate::board::{self, Place};
 use crate::losses;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
@@ -105,7 +106,17 @@ fn ranking(view: &View) -> Value {
         let o = &view.ranking.overall[*d];
         json!({ "dut": name(*d), "simulated": view.duts[*d].simulated, "rank": o.rank, "tied": o.tied, "mean_rank": o.mean, "figures": o.figures })
     });
-    json!({ "how": HOW, "overall": overall.collect::<Vec<_>>(), "figures": figures.collect::<Vec<_>>() })
+    let tests = board::places(view).into_iter().map(|line| {
+        json!({
+            "test": view.sections[line.section].id,
+            "best": line.best.iter().map(|d| name(*d)).collect::<Vec<_>>(),
+            "duts": line.places.iter().enumerate().map(|(d, place)| match place {
+                Place::Ranked(place, tied) => json!({ "dut": name(d), "place": place, "tied": tied }),
+                Place::None(why) => json!({ "dut": name(d), "why": why }),
+            }).collect::<Vec<_>>(),
+        })
+    });
+    json!({ "how": HOW, "by_test": tests.collect::<Vec<_>>(), "overall": overall.collect::<Vec<_>>(), "figures": figures.collect::<Vec<_>>() })
 }
 
 fn section(view: &View, section: &crate::view::Section) -> Value {

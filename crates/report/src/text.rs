@@ -1,5 +1,6 @@
 //! The report for a terminal.
 
+use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{self, plain, plain_lines};
@@ -193,6 +194,15 @@ pub fn report(view: &View) -> String {
     let mut out = head(view, false) + &problems(view, false, None);
     if let Some(bits) = grid::bits(view, &view.ranking.order) {
         out += &format!("\n== {} ==\n\n{}\n", grid::BITS, set(&bits));
+    }
+    if let Some((places, reasons)) = board::places_grid(view) {
+        out += &format!("\n== {} ==\n\n{}\n{}\n", board::PLACES, set(&places), wrap(board::HOW, WIDTH));
+        for reason in reasons {
+            out += &format!("  - {}\n", plain(&reason));
+        }
+    }
+    if let Some(facts) = board::facts_grid(view) {
+        out += &format!("\n== {} ==\n\n{}\n", board::FACTS, set(&facts));
     }
     let names = Names::new(view);
     for (n, section) in view.all_sections().enumerate() {

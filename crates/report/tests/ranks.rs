@@ -2,7 +2,7 @@
 
 mod synthetic;
 
-use drophammer_model::outcome::Verdict;
+use drophammer_model::outcome::{Cell, Column, Verdict};
 use drophammer_model::record::{TestStatus, TrialRecord};
 use drophammer_model::refutation::Claim;
 use drophammer_model::suite::Expectation;
@@ -39,6 +39,82 @@ fn ranks_come_from_rounds_and_leave_the_simulated_aside() {
     assert!(text.contains("810,364  =1") && text.contains("652,905  #3") && text.contains("\u{2013}  #3"), "{text}");
     assert!(text.contains("NOT RFC-conformant (profile quick): 2 deviations, listed in the report"));
     assert!(!text.contains('\u{1b}') && summary_text(&run, true).contains('\u{1b}'));
+}
+
+/// The words of a section of the text report, line by line, without the frame of its table.
+fn board(text: &str, title: &str) -> Vec<Vec<String>> {
+    let from = text.find(&format!("== {title} ==")).unwrap_or_else(|| panic!("no {title}: {text}"));
+    let lines = text[from..].lines().skip(2).take_while(|line| !line.is_empty());
+    let cells = |line: &str| {
+        line.split(['\u{2502}', '\u{2506}']).map(|cell| cell.trim().to_owned()).filter(|c| !c.is_empty()).collect()
+    };
+    lines.filter(|line| line.contains('\u{2506}')).map(cells).collect()
+}
+
+#[test]
+fn each_test_has_places_a_winner_and_reasons() {
+    let run = synthetic::in_rounds(&synthetic::run(4), 6);
+    let files = report(&run);
+    let text = &files["report.txt"];
+    let found = board(text, "Ranks by test");
+    assert_eq!(found[0], ["Test", "linux", "frr", "bird-2.17", "reference (simulated)", "Best"]);
+    let line = |test: &str| found.iter().find(|line| line[0] == test).unwrap_or_else(|| panic!("no {test}: {found:?}"));
+    assert_eq!(line("Throughput")[1..], ["=1", "=1", "3", "N/A", "linux, frr"]);
+    assert_eq!(line("Latency")[1..], ["1", "2", "3", "N/A", "linux"]);
+    let why = "reference (simulated): there is no other DUT of its sort to compare with (Throughput, ";
+    assert!(text.contains(why), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let first = &json["ranking"]["by_test"][0];
+    assert_eq!((&first["test"], &first["best"]), (&"throughput".into(), &serde_json::json!(["linux", "frr"])));
+    assert_eq!((&first["duts"][2]["place"], &first["duts"][0]["tied"]), (&3.into(), &true.into()));
+    for name in ["report.html", "report.md"] {
+        assert!(
+            files[name].contains("Ranks by test") && files[name].contains("there is no other DUT of its sort"),
+            "{name}"
+        );
+    }
+    // One round gives no places, and says why.
+    let once = report(&synthetic::run(2));
+    let found = board(&once["report.txt"], "Ranks by test");
+    assert!(found[1..].iter().all(|line| line[1..3] == ["N/A", "N/A"] && line[3] == "\u{2013}"), "{found:?}");
+    assert!(once["report.txt"].contains("linux: one round proves nothing (Throughput"));
+    assert!(!report(&synthetic::run(1))["report.txt"].contains("Ranks by test"), "one DUT has no place");
+}
+
+#[test]
+fn a_test_that_does_not_apply_says_why() {
+    let mut once = synthetic::run(3);
+    let test = once.tests.iter_mut().find(|test| test.dut == "bird-2.17" && test.test == "latency").unwrap();
+    test.status = TestStatus::Skipped("it has no clock".into());
+    test.outcome.ranks.clear();
+    let text = &report(&synthetic::in_rounds(&once, 6))["report.txt"];
+    let found = board(text, "Ranks by test");
+    let latency = found.iter().find(|line| line[0] == "Latency").unwrap();
+    assert_eq!(latency[1..], ["1", "2", "N/A", "linux"]);
+    assert!(text.contains("bird-2.17: it has no clock (Latency)"), "{text}");
+}
+
+#[test]
+fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
+    let mut once = synthetic::run(3);
+    for table in once.tests.iter_mut().filter(|t| t.test == "throughput").flat_map(|t| &mut t.outcome.tables) {
+        table.columns.push(Column::new("aggregate_pps", "Aggregate", "fps"));
+        // The first size is the fastest.
+        for (i, row) in table.rows.iter_mut().enumerate() {
+            row.cells.push(Cell::Number(4e6 / (i + 1) as f64));
+        }
+    }
+    let mut run = synthetic::in_rounds(&once, 6);
+    let fact = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    run.started.about.duts.push(("frr".into(), vec![fact("memory", "256 MB"), fact("price", "USD 86,000")]));
+    run.started.about.duts.push(("bird-2.17".into(), vec![fact("price", "free")]));
+    let files = report(&run);
+    let found = board(&files["report.txt"], "The devices");
+    assert_eq!(found[0], ["Fact", "linux", "frr", "bird-2.17"]);
+    assert_eq!(found[1], ["memory", "\u{2013}", "256 MB", "\u{2013}"]);
+    assert_eq!(found[2], ["price", "\u{2013}", "USD 86,000", "free"]);
+    assert_eq!(found[3], ["price per million frames per second", "\u{2013}", "USD 21,500", "\u{2013}"]);
+    assert!(files["report.html"].contains("id=\"facts\"") && files["report.md"].contains("## The devices"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod plots;
 mod tables;
 mod trials;
 
+use crate::board;
 use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
@@ -172,6 +173,16 @@ fn summary(view: &View) -> Markup {
                     @if view.duts.len() > 1 { (HOW) " " }
                     "Figures marked tester-limited were limited by the tester, not the DUT: the DUT reaches at least (\u{2265}) this value."
                 }
+            }
+            @if let Some((places, reasons)) = board::places_grid(view) {
+                h3 #places { (board::PLACES) }
+                (tables::words(&places))
+                p.muted.how { (board::HOW) }
+                @if !reasons.is_empty() { ul.notes { @for reason in &reasons { li { (reason) } } } }
+            }
+            @if let Some(facts) = board::facts_grid(view) {
+                h3 #facts { (board::FACTS) }
+                (tables::words(&facts))
             }
             @if !verdicts.is_empty() {
                 h3 { "Verdicts" }

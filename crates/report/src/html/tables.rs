@@ -3,7 +3,7 @@
 use super::data::Data;
 use super::trials;
 use crate::format::{DASH, cell, number};
-use crate::grid;
+use crate::grid::{self, Grid};
 use crate::rank::{Entry, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, Section, View};
@@ -161,19 +161,26 @@ pub fn merged(view: &View, section: &Section, table: &MergedTable, (file, data):
     }
 }
 
+/// A table of words; the first column names the row.
+pub fn words(grid: &Grid) -> Markup {
+    html! {
+        div.scroll { table {
+            thead { tr { @for (column, right) in grid.head.iter().zip(&grid.right) { th.n[*right] scope="col" { (column) } } } }
+            tbody { @for row in &grid.rows { tr {
+                @for (i, (text, right)) in row.iter().zip(&grid.right).enumerate() {
+                    @if i == 0 { th scope="row" { (text) } } @else { td.n[*right] { (text) } }
+                }
+            } } }
+        } }
+    }
+}
+
 /// A table of figures that others have published.
 pub fn published(table: &Published) -> Markup {
     html! {
         h3 { (table.title) " " small { "published: " (table.source) } }
         @if let Some(meaning) = &table.meaning { p.muted { (meaning) } }
-        div.scroll { table {
-            thead { tr { @for (i, column) in table.columns.iter().enumerate() { th.n[i > 0] scope="col" { (column) } } } }
-            tbody { @for row in &table.rows { tr {
-                @for (i, text) in row.iter().enumerate() {
-                    @if i == 0 { th scope="row" { (text) } } @else { td.n { (text) } }
-                }
-            } } }
-        } }
+        (words(&grid::published(table)))
     }
 }
 

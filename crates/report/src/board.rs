@@ -1,0 +1,244 @@
+//! Two tables over the whole run: the places of the DUTs by test, with a winner of each (as in the first table of the core router test of 2001), and
+//! what is known of the DUTs beside figures, such as their price.
+
+use crate::format::{DASH, number};
+use crate::grid::{self, Grid};
+use crate::rank::Ranked;
+use crate::view::{Section, Standing, View};
+use drophammer_model::outcome::Cell;
+use drophammer_model::record::TestStatus;
+
+/// Heading of the places by test.
+pub const PLACES: &str = "Ranks by test";
+/// Heading of the facts.
+pub const FACTS: &str = "The devices";
+/// What the places are.
+pub const HOW: &str = "1 is best; DUTs that cannot be told apart share a place (=). The place in a test is that of the mean rank over \
+the figures of the test in which all of its DUTs have one. N/A: not applicable or not ranked, with the reason below.";
+
+/// How a DUT stands in a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Place from 1, and is it shared?
+    Ranked(u32, bool),
+    /// Why it has none.
+    None(String),
+}
+
+/// One test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Index of the section.
+    pub section: usize,
+    /// One per DUT, in the order of the DUTs.
+    pub places: Vec<Place>,
+    /// Which DUTs are first while others are behind them; empty where nobody is.
+    pub best: Vec<usize>,
+}
+
+/// The places in every test that has figures; empty where there are not two DUTs to compare.
+pub fn places(view: &View) -> Vec<Line> {
+    if !(0..view.duts.len()).any(|dut| grid::ranked_kind(view, dut)) {
+        return Vec::new();
+    }
+    let of_section = |section: usize| {
+        let figures: Vec<&Ranked> = view.ranking.figures.iter().filter(|f| f.section == section).collect();
+        (!figures.is_empty()).then(|| line(view, section, &figures))
+    };
+    (0..view.sections.len()).filter_map(of_section).collect()
+}
+
+fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
+    let mut places: Vec<Place> =
+        (0..view.duts.len()).map(|dut| Place::None(why(view, section, figures, dut))).collect();
+    let mut best = Vec::new();
+    for simulated in [false, true] {
+        let has_rank = |dut: &usize| figures.iter().any(|figure| figure.entries[*dut].rank.is_some());
+        let own = (0..view.duts.len()).filter(|dut| view.duts[*dut].simulated == simulated);
+        let own: Vec<usize> = own.filter(|dut| grid::ranked_kind(view, *dut) && has_rank(dut)).collect();
+        let all_have = |figure: &&&Ranked| own.iter().all(|dut| figure.entries[*dut].rank.is_some());
+        let counted: Vec<&&Ranked> = figures.iter().filter(all_have).collect();
+        if own.is_empty() || counted.is_empty() {
+            continue;
+        }
+        // Sums of whole numbers over the same figures: no fraction can decide.
+        let sum = |dut: usize| counted.iter().filter_map(|figure| figure.entries[dut].rank).sum::<u32>();
+        let ahead = |dut: usize| own.iter().filter(|other| sum(**other) < sum(dut)).count();
+        for dut in &own {
+            let tied = own.iter().any(|other| other != dut && sum(*other) == sum(*dut));
+            places[*dut] = Place::Ranked(u32::try_from(ahead(*dut) + 1).unwrap_or(u32::MAX), tied);
+        }
+        if best.is_empty() && own.iter().any(|dut| ahead(*dut) > 0) {
+            best = own.iter().copied().filter(|dut| ahead(*dut) == 0).collect();
+        }
+    }
+    Line { section, places, best }
+}
+
+/// Why a DUT has no place in a test.
+fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
+    let result = view.sections[section].results.iter().find(|result| result.dut == dut);
+    let standing = result.map_or(&Standing::NotRun, |result| &result.standing);
+    if let Standing::Ended(TestStatus::Skipped(why)) = standing {
+        return why.clone();
+    }
+    if !standing.is_completed() {
+        return standing.text();
+    }
+    let any = |of: &dyn Fn(&Ranked) -> bool| figures.iter().any(|figure| of(figure));
+    if !grid::ranked_kind(view, dut) {
+        "there is no other DUT of its sort to compare with".into()
+    } else if let Some(why) = &view.no_ranks {
+        why.clone()
+    } else if any(&|figure| figure.entries[dut].refuted()) {
+        "other trials contradict its figures".into()
+    } else if any(&|figure| figure.entries[dut].doubtful()) {
+        "frames were lost beside an idle processor".into()
+    } else if !any(&|figure| figure.entries[dut].is_known()) {
+        "the test gave no figure".into()
+    } else if any(&|figure| figure.different_loads) {
+        "the DUTs were measured at different loads".into()
+    } else if !any(&|figure| figure.entries[dut].rounds.len() > 1) {
+        "one round proves nothing".into()
+    } else {
+        "its figures cannot be compared with those of another DUT".into()
+    }
+}
+
+/// The places as a table, and the reasons for those that are missing.
+pub fn places_grid(view: &View) -> Option<(Grid, Vec<String>)> {
+    let lines = places(view);
+    if lines.is_empty() {
+        return None;
+    }
+    let order = &view.ranking.order;
+    let mut head = vec!["Test".to_owned()];
+    head.extend(order.iter().map(|dut| view.duts[*dut].label()));
+    head.push("Best".into());
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    let mut rows = Vec::new();
+    for line in &lines {
+        let title = section_title(view, line.section);
+        let mut row = vec![title.clone()];
+        for dut in order {
+            row.push(match &line.places[*dut] {
+                Place::Ranked(place, tied) => format!("{}{place}", if *tied { "=" } else { "" }),
+                Place::None(why) => {
+                    let who = format!("{}: {why}", view.duts[*dut].label());
+                    match reasons.iter_mut().find(|(said, _)| *said == who) {
+                        Some((_, tests)) => tests.push(title.clone()),
+                        None => reasons.push((who, vec![title.clone()])),
+                    }
+                    "N/A".into()
+                }
+            });
+        }
+        let best: Vec<String> = line.best.iter().map(|dut| view.duts[*dut].label()).collect();
+        row.push(if best.is_empty() { DASH.into() } else { best.join(", ") });
+        rows.push(row);
+    }
+    let mut right = vec![true; head.len()];
+    right[0] = false;
+    *right.last_mut()? = false;
+    let reasons = reasons.into_iter().map(|(who, tests)| format!("{who} ({})", tests.join(", "))).collect();
+    Some((Grid { head, right, rows }, reasons))
+}
+
+/// Title of a section; of one that the suite has twice with its number.
+fn section_title(view: &View, section: usize) -> String {
+    let Section { id, test, title, .. } = &view.sections[section];
+    let twin = view.sections.iter().filter(|other| other.title == *title).count() > 1;
+    match id.strip_prefix(test.as_str()).and_then(|rest| rest.strip_prefix('-')) {
+        Some(number) if twin && !title.contains(number) => format!("{title} ({number})"),
+        _ => title.clone(),
+    }
+}
+
+/// What `about:` says of the DUTs, a column for each, with the price per rate where a price is among it; `None` where it says nothing.
+pub fn facts_grid(view: &View) -> Option<Grid> {
+    let about = &view.run.started.about;
+    let order = &view.ranking.order;
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in order.iter().flat_map(|dut| about.dut(view.duts[*dut].name)) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        return None;
+    }
+    let fact = |dut: usize, name: &str| {
+        about.dut(view.duts[dut].name).iter().find(|(known, _)| known == name).map(|(_, text)| text.clone())
+    };
+    let row = |name: &str, of: &dyn Fn(usize) -> Option<String>| {
+        let cells = order.iter().map(|dut| of(*dut).unwrap_or_else(|| DASH.into()));
+        std::iter::once(name.to_owned()).chain(cells).collect::<Vec<String>>()
+    };
+    let mut rows = Vec::new();
+    for name in names {
+        rows.push(row(name, &|dut| fact(dut, name)));
+        if is_price(name) && order.iter().any(|dut| per_rate(view, *dut, &fact(*dut, name)).is_some()) {
+            rows.push(row(&format!("{name} per million frames per second"), &|dut| {
+                per_rate(view, dut, &fact(dut, name))
+            }));
+        }
+    }
+    let mut head = vec!["Fact".to_owned()];
+    head.extend(order.iter().map(|dut| view.duts[*dut].label()));
+    Some(Grid { right: vec![false; head.len()], head, rows })
+}
+
+/// Is a fact of this name a price?
+fn is_price(name: &str) -> bool {
+    name.split_whitespace().any(|word| word.eq_ignore_ascii_case("price"))
+}
+
+/// A price divided by the highest throughput of a DUT, all its sending ports together, in millions of frames per second: `86,000 USD`
+/// of a router that forwards two million becomes `43,000 USD`. At most so much (`≤`) where the tester was the limit.
+fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
+    let (before, amount, after) = amount(price.as_ref()?)?;
+    let (pps, limited) = highest(view, dut)?;
+    let bound = if limited { "\u{2264} " } else { "" };
+    Some(format!("{bound}{before}{}{after}", number(amount / (pps / 1e6), "")))
+}
+
+/// A price as text before, number, text after: `USD 86,000`.
+fn amount(price: &str) -> Option<(&str, f64, &str)> {
+    let begin = price.find(|c: char| c.is_ascii_digit())?;
+    let length =
+        price[begin..].find(|c: char| !c.is_ascii_digit() && !matches!(c, ',' | '.')).unwrap_or(price.len() - begin);
+    let digits = price[begin..begin + length].trim_end_matches([',', '.']);
+    let end = begin + digits.len();
+    let value = digits.replace(',', "").parse::<f64>().ok().filter(|value| *value > 0.0)?;
+    Some((&price[..begin], value, &price[end..]))
+}
+
+/// Highest throughput of a DUT over all patterns of the run, all its sending ports together in frames per second; is it a bound?
+fn highest(view: &View, dut: usize) -> Option<(f64, bool)> {
+    let tables = view.sections.iter().flat_map(|section| &section.tables).filter(|table| table.key == "throughput");
+    let rates = tables.flat_map(|table| {
+        let at = table.columns.iter().position(|column| column.key == "aggregate_pps");
+        table.rows.iter().filter(move |row| row.dut == dut).filter_map(move |row| match row.cells.get(at?)? {
+            Cell::Number(pps) if *pps > 0.0 => {
+                let limited = row.marks.iter().any(|mark| mark.contains("limited"));
+                Some((*pps, limited))
+            }
+            _ => None,
+        })
+    });
+    rates.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_read_as_people_write_them() {
+        assert_eq!(amount("USD 86,000"), Some(("USD ", 86_000.0, "")));
+        assert_eq!(amount("1200.50 EUR, used"), Some(("", 1_200.5, " EUR, used")));
+        assert_eq!(amount("86,000, list"), Some(("", 86_000.0, ", list")));
+        assert_eq!((amount("free"), amount("0 EUR"), amount("1.2.3")), (None, None, None));
+        assert!(is_price("List Price") && !is_price("priceless"));
+    }
+}

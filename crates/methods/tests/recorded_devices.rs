@@ -65,6 +65,7 @@ impl Testbed for Bed {
             dut_cpu: None,
             dut_counters: Default::default(),
             senders: 1,
+            ways: Vec::new(),
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -168,6 +168,7 @@ mod tests {
                 dut_cpu,
                 dut_counters: Default::default(),
                 senders: 1,
+                ways: Vec::new(),
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],

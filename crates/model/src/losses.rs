@@ -209,6 +209,7 @@ mod tests {
             dut_cpu: None,
             dut_counters: Default::default(),
             senders: 1,
+            ways: Vec::new(),
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -219,6 +219,7 @@ mod tests {
                 dut_cpu: None,
                 dut_counters: std::collections::BTreeMap::new(),
                 senders: 1,
+                ways: Vec::new(),
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],

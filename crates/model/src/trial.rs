@@ -389,6 +389,9 @@ pub struct TrialResult {
     pub dut_counters: BTreeMap<String, u64>,
     /// Number of sending ports (loads are per sending port; aggregate = load x senders).
     pub senders: u32,
+    /// Frames from each port to each other one, where a port sends to several: whether the load was the same everywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<WayCounts>,
     /// Events in order of time, as far as the trial came.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventRecord>,
@@ -401,6 +404,19 @@ pub struct TrialResult {
     /// When frames were lost.
     #[serde(default, skip_serializing_if = "Losses::is_empty")]
     pub losses: Losses,
+}
+
+/// Frames from one port to another, of all flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WayCounts {
+    /// Sending port.
+    pub from: PortIndex,
+    /// Port at which they must arrive.
+    pub to: PortIndex,
+    /// Offered.
+    pub offered: u64,
+    /// Of these received.
+    pub received: u64,
 }
 
 impl GroupCounts {
@@ -419,6 +435,7 @@ impl TrialResult {
             validity: self.validity.clone(),
             dut_counters: self.dut_counters.clone(),
             events: self.events.clone(),
+            ways: self.ways.clone(),
             destinations: Vec::new(),
             destination_summaries: self.destination_summaries.clone(),
             losses: self.losses.clone(),

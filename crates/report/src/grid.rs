@@ -8,6 +8,7 @@ use crate::losses;
 use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
+use crate::ways;
 use drophammer_model::environment::Published;
 use drophammer_model::outcome::Cell;
 use drophammer_model::statistics::{Decision, Figure};
@@ -309,6 +310,9 @@ pub fn markdown(view: &View) -> String {
             }
             if let Some(losses) = losses::text(&r.trials) {
                 out += &format!("- {dut}: {}.\n", escape(&losses));
+            }
+            if let Some(ways) = ways::text(&r.trials) {
+                out += &format!("- {dut}: {}.\n", escape(&ways));
             }
         }
         out.push('\n');

@@ -19,6 +19,7 @@ pub mod rounds;
 mod svg;
 mod text;
 pub mod view;
+mod ways;
 
 use drophammer_model::statistics::Decision;
 use drophammer_store::Run;

@@ -8,6 +8,7 @@ use crate::grid::{self, Grid};
 use crate::losses;
 use crate::rank::HOW;
 use crate::view::View;
+use crate::ways;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::statistics::Decision;
 
@@ -225,6 +226,9 @@ pub fn report(view: &View) -> String {
             }
             if let Some(losses) = losses::text(&r.trials) {
                 out += &format!("  - {losses}.\n");
+            }
+            if let Some(ways) = ways::text(&r.trials) {
+                out += &format!("  - {ways}.\n");
             }
         }
     }

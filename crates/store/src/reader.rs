@@ -282,6 +282,7 @@ pub(crate) mod tests {
                 dut_cpu: Some(0.5),
                 dut_counters: Default::default(),
                 senders: 2,
+                ways: Vec::new(),
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],

@@ -10,7 +10,7 @@ use common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, LabOptions};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{TestError, Testbed};
-use drophammer_model::pattern::Direction;
+use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::Instant;
 use drophammer_model::record::TrialRecord;
 use drophammer_model::suite::Suite;
@@ -286,7 +286,9 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
         bed.await_forwarding(&families).map_err(|e| format!("before the trial: {e}"))?;
         let size = case.size.parse().map_err(|e| format!("{e:?}"))?;
         let direction = Direction::Bidirectional;
-        let pattern = Pattern { size, families: families.to_vec(), mix: None, direction, drain_s: 0.3 };
+        let (distribution, routes) = (Distribution::NonMeshed, 0);
+        let pattern =
+            Pattern { size, families: families.to_vec(), mix: None, direction, distribution, routes, drain_s: 0.3 };
         let load = Load::Constant { rate_pps: case.rate_pps };
         let mut spec = pattern.trial(bed.ports(), case.name.into(), load, case.seconds).map_err(|e| e.to_string())?;
         fuse.frames.set(0);

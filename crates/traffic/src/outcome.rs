@@ -13,7 +13,9 @@ use crate::report::{
 };
 use drophammer_model::latency::LatencySummary;
 use drophammer_model::traffic::Deviation;
-use drophammer_model::trial::{Bin, EventRecord, GroupCounts, Health, Held, StoppedFlow, TrialResult, Validity};
+use drophammer_model::trial::{
+    Bin, EventRecord, GroupCounts, Health, Held, StoppedFlow, TrialResult, Validity, WayCounts,
+};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +54,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
     deviating::add(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
+    let ways = ways(&flows, &by_flow);
     let losses = losses::losses(&flows, &by_flow, &distance);
     let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {
@@ -92,10 +95,28 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         dut_counters: BTreeMap::new(),
         senders: senders.iter().map(|s| s.port).collect::<BTreeSet<_>>().len() as u32,
         events: events(lanes),
+        ways,
         destination_summaries: destinations.iter().map(|d| d.summary()).collect(),
         destinations,
         losses,
     }
+}
+
+/// Frames from each port to each other one, in order; none unless some port sends to several.
+fn ways(flows: &[Cow<'_, FlowReport>], by_flow: &[Option<Sender<'_>>]) -> Vec<WayCounts> {
+    let mut ways: BTreeMap<(usize, usize), (u64, u64)> = BTreeMap::new();
+    for flow in flows {
+        let Some((sender, offered)) = by_flow.get(flow.flow).copied().flatten() else { continue };
+        let counts = ways.entry((sender.port, flow.to)).or_default();
+        *counts = (counts.0 + offered, counts.1 + flow.received);
+    }
+    let mut from: Vec<usize> = ways.keys().map(|(from, _)| *from).collect();
+    from.dedup();
+    if from.len() == ways.len() {
+        return Vec::new();
+    }
+    let way = |((from, to), (offered, received))| WayCounts { from, to, offered, received };
+    ways.into_iter().map(way).collect()
 }
 
 /// The longest gaps of all lanes, in order of time.

@@ -223,6 +223,7 @@ impl Fake {
             dut_cpu: None,
             dut_counters: Default::default(),
             senders: senders.len() as u32,
+            ways: Vec::new(),
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -12,6 +12,7 @@ use crate::csv::Names;
 use crate::grid;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
+use crate::ways;
 use data::Data;
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::statistics::Decision;
@@ -251,6 +252,9 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
             @let notes = notes(view, section);
             @if !notes.is_empty() {
                 ul.notes { @for (who, note) in notes { li { b { (who) } ": " (note) } } }
+            }
+            @for (r, ways) in section.results.iter().filter_map(|r| Some((r, ways::text(&r.trials)?))) {
+                p.muted { b { (dut_name(view.dut(r.dut))) } ": " (ways) "." }
             }
             @for r in &section.results { (losses::section(&dut_name(view.dut(r.dut)), &r.trials)) }
             @if !trials.is_empty() {

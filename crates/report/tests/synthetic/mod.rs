@@ -72,6 +72,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             dut_cpu: Some(0.97),
             dut_counters: Default::default(),
             senders: 2,
+            ways: Vec::new(),
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -43,6 +43,11 @@ fn every_port_sends_to_the_routes_behind_every_other_one() {
             trial.spec.flows.iter().filter(|f| f.to == 0).map(|f| f.destinations.count().into()).collect();
         assert_eq!(to_first, [100; 3]);
         assert_eq!((trial.result.sum(|g| g.stray), trial.result.senders), (0, 4));
+        let ways = &trial.result.ways;
+        assert_eq!(ways.iter().map(|way| way.offered).sum::<u64>(), trial.result.offered());
+        assert_eq!(ways.iter().map(|way| way.received).sum::<u64>(), trial.result.received());
+        let offered = || ways.iter().map(|way| way.offered);
+        assert!(ways.len() == 12 && offered().max() <= offered().min().map(|least| least + 1), "{ways:?}");
     }
 }
 

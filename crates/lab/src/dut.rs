@@ -10,6 +10,7 @@ use crate::topology::Topology;
 use crate::wait::{self, Look};
 use crate::{Lab, LabError, bgp, configuration, kinds, probe};
 use drophammer_model::capabilities::{Capabilities, Vlans};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
@@ -175,6 +176,17 @@ pub trait Dut {
     fn set_filter(&mut self, _lists: &[FilterList]) -> Result<(), LabError> {
         Err(LabError::Unusable {
             what: "this DUT cannot be given packet filters".into(),
+            remedy: "`drophammer list duts` names the kinds that can".into(),
+        })
+    }
+
+    /// Puts classes of service in place of those that it was given before; none takes them back.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where it takes none, and what it says against these.
+    fn set_classes(&mut self, _lists: &[EgressClasses]) -> Result<(), LabError> {
+        Err(LabError::Unusable {
+            what: "this DUT cannot be given classes of service".into(),
             remedy: "`drophammer list duts` names the kinds that can".into(),
         })
     }

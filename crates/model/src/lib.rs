@@ -7,6 +7,7 @@
 
 pub mod beside;
 pub mod capabilities;
+pub mod classes;
 pub mod counters;
 pub mod doubt;
 pub mod environment;

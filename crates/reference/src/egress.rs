@@ -7,6 +7,12 @@ use drophammer_model::{Instant, Medium};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// What a frame of `len` bytes, FCS included, takes on an Ethernet line of so many bits per second.
+pub fn time_on_line(len: usize, bits_per_second: u64) -> Moment {
+    let bits = 8 * (len.max(64) as u128 + u128::from(Medium::Ethernet.overhead()));
+    Moment::ratio(bits * 1_000_000_000, bits_per_second)
+}
+
 /// The line of one port.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -37,8 +43,7 @@ impl Line {
             if self.ends.len() >= self.buffer {
                 return None;
             }
-            let bits = 8 * (len.max(60) as u128 + 4 + u128::from(Medium::Ethernet.overhead()));
-            let end = self.free_at.max(arrival).plus(Moment::ratio(bits * 1_000_000_000, speed), speed);
+            let end = self.free_at.max(arrival).plus(time_on_line(len + 4, speed), speed);
             self.free_at = end;
             self.ends.push_back(end);
             self.last = ready;

@@ -23,6 +23,8 @@
 //!   overtake each other for it.
 //! - **Line.** With a speed, a frame of `n` bytes (FCS included) then takes `8 (n + 20) / speed` on the wire of its port,
 //!   one after the other, at most `egress_buffer` waiting or on the wire. It departs when its last bit is out.
+//! - **Classes of a line** ([`Router::set_classes`]) stand in place of the line's speed and buffer: each class has a queue, and the line serves up
+//!   to `weight` frames of each in turn (all weights divided by their greatest common divisor), passing over those that have none waiting.
 //! - **Control.** ARP, Neighbor Discovery, ICMP and frames of its own have a path of their own: they neither wait nor
 //!   make others wait, and depart when their cause arrives.
 //! - **Routes** are the device's own, static ones and those of BGP ([`BgpConfig`]), in this order for one prefix. What BGP does
@@ -35,6 +37,7 @@
 //!   labels are ignored. Filters do not look behind labels, and nobody is told of labelled packets that are dropped.
 //! - **Faults** act on UDP, TCP and ICMP echo frames, in tunnels too, that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
+mod class_line;
 mod classes;
 mod config;
 mod egress;
@@ -59,8 +62,8 @@ pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
-    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY, OwnFrames,
-    REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
+    BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY,
+    OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;

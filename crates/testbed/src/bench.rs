@@ -10,8 +10,9 @@ use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
-use drophammer_model::record::{FilterRecord, Record, TrialRecord};
+use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
@@ -84,6 +85,8 @@ pub struct Bench<'a> {
     tolerance: Tolerance,
     /// Has the device filters of a test, or may it have some?
     filtered: bool,
+    /// The same of classes of service.
+    classed: bool,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Frames to be sent beside the trials that follow.
@@ -132,6 +135,7 @@ impl<'a> Bench<'a> {
             ports,
             tolerance,
             filtered: false,
+            classed: false,
             session,
             observer,
             extra,
@@ -226,12 +230,30 @@ impl<'a> Bench<'a> {
         self.observer.record(&record).map_err(TestError::Store)
     }
 
+    /// Gives the device these classes of service in place of those that it has, and records them; none takes them back.
+    ///
+    /// # Errors
+    /// What the device says against them, or that they could not be stored.
+    pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
+        // Those of which the device took a part have to be taken back too.
+        self.classed = true;
+        self.device.set_classes(lists).map_err(failed)?;
+        self.classed = !lists.is_empty();
+        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
+        let record = Record::Classes(ClassRecord { dut, test, round, lists: lists.to_vec() });
+        self.observer.record(&record).map_err(TestError::Store)
+    }
+
     /// Takes back what the test that has ended gave the device.
     ///
     /// # Errors
     /// It could not be taken back: the next test would not find the device that it expects.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
-        if self.filtered { self.set_filter(&[]) } else { Ok(()) }
+        let unfiltered = if self.filtered { self.set_filter(&[]) } else { Ok(()) };
+        if self.classed {
+            self.set_classes(&[])?;
+        }
+        unfiltered
     }
 
     /// Routes in the device's forwarding plane; `None` also where they cannot be read.
@@ -404,6 +426,7 @@ impl<'a> Bench<'a> {
             round: self.session.round,
             attempt,
             filtered: self.filtered,
+            classed: self.classed,
             time: self.observer.time(),
             spec: spec.clone(),
             result: result.stored(),

@@ -163,6 +163,33 @@ fn port() -> Value {
     })
 }
 
+/// The speed of a line.
+fn speed() -> Value {
+    json!({
+        "type": "string", "examples": ["10 Gbit/s"],
+        "pattern": format!("^ *{NUMBER} *([gG](bit/s|bps|b/s)|[mM](bit/s|bps|b/s)|[kK](bit/s|bps)|bit/s|bps) *$"),
+    })
+}
+
+/// Classes of service.
+fn classes() -> Value {
+    json!({
+        "type": "array", "minItems": 2, "maxItems": crate::classes::MOST_CLASSES,
+        "items": {
+            "type": "object", "required": ["name", "weight"], "additionalProperties": false,
+            "properties": {
+                "name": { "type": "string", "pattern": "^[A-Za-z0-9-]{1,32}$" },
+                "precedence": { "description": "IP precedence of its packets.", "type": "integer", "minimum": 0, "maximum": 7 },
+                "dscp": { "description": "Codepoint of its packets, in place of a precedence.", "type": "integer", "minimum": 0, "maximum": 63 },
+                "weight": {
+                    "description": "Its share of a way out that is too narrow, relative to the other classes.",
+                    "type": "integer", "minimum": 1, "maximum": crate::classes::MOST_WEIGHT,
+                },
+            },
+        },
+    })
+}
+
 fn label_entry() -> Value {
     let label = json!({ "type": "integer", "minimum": label_list::FIRST, "maximum": 0xf_ffff });
     let mut incoming = label.clone();
@@ -406,6 +433,8 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Rate => json!({
             "type": "string", "examples": ["100 kfps"], "pattern": format!("^ *{NUMBER} *[kKmMgG]?[fFpP][pP][sS] *$"),
         }),
+        ParamKind::Speed => speed(),
+        ParamKind::Classes => classes(),
         ParamKind::Flag => json!({ "type": "boolean" }),
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
         ParamKind::Choice(words) => json!({ "enum": words }),

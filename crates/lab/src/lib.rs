@@ -30,6 +30,7 @@ mod router;
 mod snmp;
 mod sweep;
 mod topology;
+mod traffic_classes;
 mod wait;
 
 pub use configuration::is_own as has_own_configuration;
@@ -45,3 +46,4 @@ pub use program::{Links, Program, ProgramDut, flatten};
 pub use snmp::SnmpQuestions;
 pub use sweep::sweep;
 pub use topology::Loop;
+pub use traffic_classes::counter_name as class_counter;

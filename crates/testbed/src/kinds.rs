@@ -22,6 +22,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         vlan_tags: 2,
         mpls: true,
         filters: true,
+        classes: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
@@ -86,6 +87,15 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("filter_leak_every", ParamKind::Count, "forwards every n-th frame that its filter denies"),
         ParamSpec::optional("filter_deny_every", ParamKind::Count, "drops every n-th frame that its filter permits"),
+        ParamSpec::new(
+            "classes_ignored",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "has one queue where it is given classes of service",
+        ),
+        ParamSpec::optional("class_last_weight", ParamKind::Count, "gives the last class this weight, not its own"),
+        ParamSpec::optional("class_drop_every", ParamKind::Count, "drops every n-th frame of the first class"),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(

@@ -32,11 +32,13 @@ pub enum Need {
     Mpls,
     /// Packet filters that can be changed while it runs.
     Filters,
+    /// Several routers that stand as one DUT.
+    Systems,
 }
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 9] = [
+    pub const ALL: [Need; 10] = [
         Need::Ipv4,
         Need::Ipv6,
         Need::Bgp,
@@ -46,6 +48,7 @@ impl Need {
         Need::Qinq,
         Need::Mpls,
         Need::Filters,
+        Need::Systems,
     ];
 
     /// The word for lists and messages: `ipv4-router`, `bgp`.
@@ -60,6 +63,7 @@ impl Need {
             Need::Qinq => "qinq",
             Need::Mpls => "mpls",
             Need::Filters => "filters",
+            Need::Systems => "systems",
         }
     }
 }
@@ -128,6 +132,8 @@ pub struct Capabilities {
     pub mpls: bool,
     /// Packet filters that can be changed while it runs.
     pub filters: bool,
+    /// Several of them can stand as one DUT.
+    pub systems: bool,
     /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
     pub placement: Placement,
     /// What it counts.
@@ -148,6 +154,7 @@ impl Capabilities {
         vlan_tags: 0,
         mpls: false,
         filters: false,
+        systems: false,
         placement: Placement::Lab,
         counters: &[],
         simulated: false,
@@ -165,6 +172,7 @@ impl Capabilities {
             Need::Qinq => self.vlan_tags >= 2,
             Need::Mpls => self.mpls,
             Need::Filters => self.filters,
+            Need::Systems => self.systems,
         }
     }
 

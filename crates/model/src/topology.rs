@@ -86,9 +86,11 @@ impl Topology {
                 Shape::Chain => (format!("{ports} ports for a chain"), "has"),
             };
             let shape = if self.shape == Shape::Mesh { "a mesh" } else { "a chain" };
+            // A suite has pairs of ports.
+            let least = if holders.is_multiple_of(2) { holders } else { 2 * holders };
             return Err(Unsuited {
                 what,
-                remedy: format!("{shape} {each} {rule}; write for instance {holders} or {} ports", 2 * holders),
+                remedy: format!("{shape} {each} {rule}; write for instance {least} or {} ports", 2 * least),
             });
         }
         let block = ports / holders;

@@ -15,9 +15,13 @@ use std::net::IpAddr;
 
 /// So many ports with default addresses, and what the suite says further.
 fn ports(count: usize, more: &str) -> Vec<PortConfig> {
-    let ports: String = (1..=count).map(|i| format!("  - {{name: p{i}, speed: 1 Gbit/s}}\n")).collect();
+    // A suite has pairs of ports.
+    let even = count.next_multiple_of(2);
+    let ports: String = (1..=even).map(|i| format!("  - {{name: p{i}, speed: 1 Gbit/s}}\n")).collect();
     let text = format!("suite: s\nduts: [{{name: f, kind: frr}}]\nports:\n{ports}{more}\ntests: [throughput]\n");
-    suite(&text).unwrap().ports
+    let mut ports = suite(&text).unwrap().ports;
+    ports.truncate(count);
+    ports
 }
 
 fn mesh(routers: usize) -> Topology {

@@ -148,7 +148,12 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             ((*key).to_owned(), ParamValue::Text(path.display().to_string()))
         };
-        DutConfig { name: "mine".into(), kind: "frr".into(), params: Params(params.iter().map(value).collect()) }
+        DutConfig {
+            name: "mine".into(),
+            kind: "frr".into(),
+            params: Params(params.iter().map(value).collect()),
+            topology: None,
+        }
     }
 
     #[test]

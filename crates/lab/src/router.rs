@@ -157,6 +157,7 @@ mod tests {
             prefix: ("2001:2:0:8000::".parse().unwrap(), 49),
             via: "2001:2::2".parse().unwrap(),
             at: Place { port: 0, vlan: None },
+            rank: 0,
         }
     }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The program, and the Debian package that has it.
-const NEED: (&str, &str) = ("tc", "iproute2");
+pub(crate) const NEED: (&str, &str) = ("tc", "iproute2");
 /// Handle of the buckets, by which they are known again.
 const HANDLE: &str = "d0c5:";
 /// Minor number of the first class; that of all together is 1.
@@ -73,7 +73,7 @@ impl Given {
             let listed = listed(netns, &["dev", device])?;
             for (i, class) in list.classes.iter().enumerate() {
                 let parent = format!("{HANDLE}{:x}", FIRST + i);
-                let queue = listed.as_array().into_iter().flatten().find(|q| q["parent"] == Value::from(parent.as_str()));
+                let queue = listed.as_array().into_iter().flatten().find(|q| q["parent"] == parent.as_str());
                 let count = |what: &str| queue.and_then(|q| q[what].as_u64());
                 let name = counter_name(list.port, &class.name);
                 counters.extend(count("packets").map(|n| (format!("{name}.served"), n)));
@@ -93,7 +93,7 @@ fn listed(netns: &Netns, of: &[&str]) -> Result<Value, LabError> {
 
 /// Devices whose ways out have classes of ours.
 fn own_roots(listed: &Value) -> Vec<String> {
-    let own = |q: &&Value| q["root"] == Value::Bool(true) && q["handle"] == Value::from(HANDLE);
+    let own = |q: &&Value| q["root"] == true && q["handle"] == HANDLE;
     let all = listed.as_array().into_iter().flatten().filter(own);
     all.filter_map(|q| Some(q["dev"].as_str()?.to_owned())).collect()
 }

@@ -34,11 +34,13 @@ pub enum Need {
     Filters,
     /// Classes of service that can be changed while it runs.
     Classes,
+    /// Several routers that stand as one DUT.
+    Systems,
 }
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 10] = [
+    pub const ALL: [Need; 11] = [
         Need::Ipv4,
         Need::Ipv6,
         Need::Bgp,
@@ -49,6 +51,7 @@ impl Need {
         Need::Mpls,
         Need::Filters,
         Need::Classes,
+        Need::Systems,
     ];
 
     /// The word for lists and messages: `ipv4-router`, `bgp`.
@@ -64,6 +67,7 @@ impl Need {
             Need::Mpls => "mpls",
             Need::Filters => "filters",
             Need::Classes => "classes",
+            Need::Systems => "systems",
         }
     }
 }
@@ -134,6 +138,8 @@ pub struct Capabilities {
     pub filters: bool,
     /// Classes of service that can be changed while it runs.
     pub classes: bool,
+    /// Several of them can stand as one DUT.
+    pub systems: bool,
     /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
     pub placement: Placement,
     /// What it counts.
@@ -155,6 +161,7 @@ impl Capabilities {
         mpls: false,
         filters: false,
         classes: false,
+        systems: false,
         placement: Placement::Lab,
         counters: &[],
         simulated: false,
@@ -173,6 +180,7 @@ impl Capabilities {
             Need::Mpls => self.mpls,
             Need::Filters => self.filters,
             Need::Classes => self.classes,
+            Need::Systems => self.systems,
         }
     }
 

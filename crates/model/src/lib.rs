@@ -31,6 +31,7 @@ pub mod routes;
 pub mod size;
 pub mod statistics;
 pub mod suite;
+pub mod topology;
 pub mod traffic;
 pub mod trial;
 pub mod visible;

@@ -120,7 +120,8 @@ mod tests {
     fn without_installation_the_kernel_gets_static_routes_alone() {
         let role = RouterRole::of(&two_ports_with_bgp(1));
         let text = |install: bool| {
-            let mut dut = DutConfig { name: "bird".into(), kind: "bird".into(), params: Default::default() };
+            let mut dut =
+                DutConfig { name: "bird".into(), kind: "bird".into(), params: Default::default(), topology: None };
             INSTALL_ROUTES.set(&mut dut.params, install);
             Bird.configuration(&dut, &role).unwrap().remove(0).1
         };

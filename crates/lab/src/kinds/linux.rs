@@ -82,7 +82,12 @@ mod tests {
 
     fn dut(file: Option<&Path>) -> DutConfig {
         let value = |file: &Path| (NFTABLES.key.to_owned(), ParamValue::Text(file.display().to_string()));
-        DutConfig { name: "wall".into(), kind: "linux".into(), params: Params(file.map(value).into_iter().collect()) }
+        DutConfig {
+            name: "wall".into(),
+            kind: "linux".into(),
+            params: Params(file.map(value).into_iter().collect()),
+            topology: None,
+        }
     }
 
     #[test]

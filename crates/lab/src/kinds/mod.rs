@@ -37,6 +37,7 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     vlan_tags: 2,
     counters: &[Counters::Interfaces, Counters::Ip, Counters::Backlog],
     filters: true,
+    systems: true,
     ..Capabilities::ROUTER
 };
 

@@ -13,6 +13,7 @@ use crate::quantity::Bandwidth;
 use crate::role::RouterRole;
 use crate::suite::PortConfig;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -182,6 +183,22 @@ impl System {
     pub fn edge(&self, port: usize) -> Option<(usize, usize)> {
         let router = self.routers.iter().position(|router| router.ports.contains(&port))?;
         Some((router, port - self.routers[router].ports.start))
+    }
+
+    /// The routers that a packet passes from one port to another while these links are down. `None` where it is lost on the way, and for
+    /// ports that there are not.
+    pub fn route(&self, from: usize, to: usize, down: &BTreeSet<CoreLinkName>) -> Option<Vec<usize>> {
+        let (mut at, end) = (self.edge(from)?.0, self.edge(to)?.0);
+        let mut path = vec![at];
+        while at != end {
+            let is_up = |next: &usize| !down.contains(&CoreLinkName(at.min(*next) + 1, at.max(*next) + 1));
+            at = self.topology.next(at, end).into_iter().find(is_up)?;
+            path.push(at);
+            if path.len() > 2 * self.routers.len() {
+                return None;
+            }
+        }
+        Some(path)
     }
 
     /// Routers that a packet passes from one port to another while all links are up; 1 where both are at the same router.

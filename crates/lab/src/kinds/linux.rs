@@ -65,7 +65,7 @@ impl DutKind for Linux {
         let version = format!("Linux {}", kernel_release());
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
         let kept = router.keep(work_dir, work_dir, role, &|role| self.configuration(dut, role))?;
-        router.netns().ip(&router::route_lines(role))?;
+        router.add_routes()?;
         if let Some(file) = ruleset(dut) {
             nftables::load(router.netns(), &file, &kept.join(nftables::FILE))?;
         }

@@ -41,6 +41,7 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     counters: &[Counters::Interfaces, Counters::Ip, Counters::Backlog],
     filters: true,
     classes: true,
+    systems: true,
     ..Capabilities::ROUTER
 };
 

@@ -18,6 +18,7 @@ use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Valid
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -308,10 +309,25 @@ impl<'a> Bench<'a> {
         acts: Acts<'_>,
         attempt: u32,
     ) -> Result<(TrialResult, bool), TestError> {
+        let spec = &self.through(spec);
         self.observer.progress(&Progress::TrialStarted { spec });
         // Answers to the device's requests and frames that still came in belong to no trial.
         let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
         self.conclude(spec, outcome, attempt)
+    }
+
+    /// The trial through this device: a TTL or hop limit that must arrive is that behind one router, and one less for each further one.
+    fn through<'s>(&self, spec: &'s TrialSpec) -> Cow<'s, TrialSpec> {
+        let mut spec = Cow::Borrowed(spec);
+        for flow in 0..spec.flows.len() {
+            let (from, to) = (spec.flows[flow].from, spec.flows[flow].to);
+            let further = self.device.hops(from, to).saturating_sub(1) as u8;
+            let ttl = spec.flows[flow].arrives.as_ref().and_then(|arrives| arrives.ttl).filter(|_| further > 0);
+            if let (Some(ttl), Some(arrives)) = (ttl, &mut spec.to_mut().flows[flow].arrives) {
+                arrives.ttl = Some(ttl.saturating_sub(further));
+            }
+        }
+        spec
     }
 
     /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.
@@ -325,7 +341,8 @@ impl<'a> Bench<'a> {
         let start = self.rig.now();
         let host = self.host.begin(&self.rig, &mut *self.device);
         if let Some(extra) = &self.extra {
-            let extra = extra.iter().map(|frame| frame.at(start)).collect();
+            let hops = |from| (0..self.ports.len()).map(|to| self.device.hops(from, to) as u8).collect();
+            let extra = extra.iter().map(|frame| frame.at(start, hops(frame.port()))).collect();
             self.begin_observation(extra);
         }
         let observer: &dyn Observer = self.observer;

@@ -4,6 +4,7 @@ use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Suite};
+use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
 
@@ -309,8 +310,14 @@ pub fn is_virtual(dut: &DutConfig) -> bool {
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
-        let refused = drophammer_lab::find(&dut.kind)?.check(dut, &role).err()?;
-        Some(format!("`{}` cannot be brought up: {refused}", dut.name))
+        let kind = drophammer_lab::find(&dut.kind)?;
+        let checked = match &dut.topology {
+            None => kind.check(dut, &role).map_err(|e| e.to_string()),
+            Some(topology) => System::of(&suite.ports, topology)
+                .map_err(|e| e.to_string())
+                .and_then(|system| drophammer_lab::check_system(kind, dut, &system).map_err(|e| e.to_string())),
+        };
+        Some(format!("`{}` cannot be brought up: {}", dut.name, checked.err()?))
     };
     let refused: Vec<String> = suite.duts.iter().filter_map(refused).collect();
     if refused.is_empty() { Ok(()) } else { Err(refused) }

@@ -139,6 +139,13 @@ impl Departures {
         self.first().map(|(at, ..)| at)
     }
 
+    /// When the next one departs by one of these ports, or any of those out of their turn.
+    pub fn next_at(&self, ports: &[bool]) -> Option<Instant> {
+        let apart = self.heap.peek().map(|departure| departure.0.at);
+        let lanes = self.lanes.iter().zip(ports).filter(|(_, named)| **named);
+        lanes.filter_map(|(lane, _)| Some(lane.front()?.at)).chain(apart).min()
+    }
+
     /// When the next one departs that is no test frame.
     pub fn next_notice(&self) -> Option<Instant> {
         self.notices.peek().map(|at| at.0)

@@ -31,6 +31,7 @@
 //!   and when is told by [`rib`]: a route of instant `t` is re-advertised at `t + propagation_delay` and forwards from
 //!   `t + fib_delay` on, or as long after the change before it as `fib_time_per_route` says.
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
+//! - **Several devices** ([`Network`]) are routers of their own, joined by links on which a frame takes no time beyond that of the line.
 //! - **Sub-interfaces** ([`SubInterface`]) are links of their own behind VLAN tags. A frame with tags that no sub-interface of its port
 //!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the way out put on before the line.
 //! - **Labels.** A packet with MPLS labels goes where the entry of its outermost one leads ([`LabelRoute`]); without entries, frames with
@@ -49,6 +50,7 @@ mod interfaces;
 mod labels;
 mod moment;
 mod neighbours;
+mod network;
 mod pool;
 mod random;
 pub mod rib;
@@ -67,5 +69,6 @@ pub use faults::{
 };
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
+pub use network::{Network, NetworkConfig, RankedRoute};
 pub use router::Router;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

@@ -418,6 +418,12 @@ impl Router {
         earlier(leaving, self.next_timer())
     }
 
+    /// The same, with all frames on their way to the ports that `ports` names.
+    pub fn next_notice_or_at(&self, ports: &[bool]) -> Option<Instant> {
+        let leaving = earlier(self.departures.next_at(ports), self.next_on_lines());
+        earlier(leaving, self.next_notice())
+    }
+
     fn next_timer(&self) -> Option<Instant> {
         let own = self.faults.own_frames.map(|_| self.next_own);
         let served = self.classes.as_ref().and_then(Classes::deadline);

@@ -2,7 +2,7 @@
 
 use crate::router::word;
 use crate::{LabError, Netns};
-use drophammer_model::role::{BgpRole, PeerGroup};
+use drophammer_model::role::{BgpRole, CorePeer, PeerGroup};
 use drophammer_model::suite::Secret;
 use drophammer_model::trial::Family;
 use minijinja::{Value, context};
@@ -18,8 +18,21 @@ fn name(group: &PeerGroup) -> String {
     format!("p{}{vlan}_{}", group.at.port, word(group.family))
 }
 
-/// What templates see as `bgp`: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `md5` (the key, or none), `gtsm`, and `groups` with `name`, `family`,
-/// `asn`, `internal`, `local` and `peers`.
+/// Name of a session with another router of the system in configurations: `r2_ipv4`.
+pub(crate) fn core_name(peer: &CorePeer) -> String {
+    format!("r{}_{}", peer.number, word(peer.family))
+}
+
+/// In words that a session with another router of the system is not up; `None` where its daemon says that it is.
+pub(crate) fn session_down(peer: &CorePeer, state: Option<&str>) -> Option<String> {
+    let state = state.map(str::trim).unwrap_or_default();
+    let (number, family) = (peer.number, word(peer.family));
+    let said = if state.is_empty() { "unknown" } else { state };
+    (state != "Established").then(|| format!("the session of {family} with r{number} is not up: {said}"))
+}
+
+/// What templates see as `bgp`: `dut_as`, `hold` and `keepalive` in seconds, `next_hop_self`, `md5` (the key, or none), `gtsm`, `groups` with `name`, `family`,
+/// `asn`, `internal`, `local` and `peers`, and `core` with `name`, `family`, `local`, `peer` and `next_hop_self`.
 pub(crate) fn context(bgp: &BgpRole) -> Value {
     let group = |g: &PeerGroup| {
         let peers: Vec<String> = g.peers.iter().map(IpAddr::to_string).collect();
@@ -29,11 +42,18 @@ pub(crate) fn context(bgp: &BgpRole) -> Value {
         }
     };
     let groups: Vec<Value> = bgp.groups.iter().map(group).collect();
+    let core = bgp.core.iter().map(|peer| {
+        context! {
+            name => core_name(peer), family => word(peer.family), local => peer.local.to_string(),
+            peer => peer.peer.to_string(), next_hop_self => peer.next_hop_self,
+        }
+    });
+    let core: Vec<Value> = core.collect();
     let hold = bgp.hold.as_secs();
     // A third of the Hold Time (RFC 4271 section 4.4).
     let md5 = bgp.protection.md5.as_ref().map(Secret::expose);
     let (next_hop_self, gtsm) = (bgp.next_hop_self, bgp.protection.gtsm);
-    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self, md5, gtsm, groups }
+    context! { dut_as => bgp.asn, hold, keepalive => hold / 3, next_hop_self, md5, gtsm, groups, core }
 }
 
 /// Peers on all interfaces.
@@ -43,7 +63,7 @@ pub(crate) fn neighbours(bgp: &BgpRole) -> usize {
 
 /// The DUT's own addresses.
 pub(crate) fn locals(bgp: &BgpRole) -> Vec<IpAddr> {
-    bgp.groups.iter().map(|g| g.local).collect()
+    bgp.groups.iter().map(|g| g.local).chain(bgp.core.iter().map(|peer| peer.local)).collect()
 }
 
 /// In words where nobody in `netns` listens for BGP although there are peers; `None` when all is well.
@@ -54,9 +74,10 @@ pub(crate) fn deaf(netns: &Netns, bgp: &BgpRole) -> Result<Option<String>, LabEr
 /// The same of the calling thread's network namespace.
 pub(crate) fn deaf_here(bgp: &BgpRole) -> Option<String> {
     let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let spoken = |family| bgp.groups.iter().any(|g| g.family == family) || bgp.core.iter().any(|p| p.family == family);
     let deaf = [(Family::Ipv4, "tcp"), (Family::Ipv6, "tcp6")]
         .into_iter()
-        .find(|(family, name)| bgp.groups.iter().any(|g| g.family == *family) && !listening(&table(name), PORT));
+        .find(|(family, name)| spoken(*family) && !listening(&table(name), PORT));
     deaf.map(|(family, _)| format!("nobody listens on TCP port {PORT} over {family}"))
 }
 

@@ -9,6 +9,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,9 @@ pub(crate) const TEMPLATE: ParamSpec = ParamSpec::optional(
     ParamKind::File,
     "your own template in place of ours, with the same variables; relative to the suite file",
 );
+
+/// BGP identifier of a router by itself.
+const ROUTER_ID: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
 /// Does the DUT have a configuration of the user's? What it then routes is the user's business.
 pub fn is_own(dut: &DutConfig) -> bool {
@@ -92,7 +96,7 @@ pub(crate) fn render(template: &str, name: &str, role: &RouterRole) -> Result<St
     render_as("our own template", template, name, role)
 }
 
-/// Renders a template, which sees `name`, `interfaces`, `routes` and `bgp` ([`bgp::context`]; none where the role has no BGP).
+/// Renders a template, which sees `name`, `router_id`, `interfaces`, `routes`, their `ranks`, and `bgp` ([`bgp::context`]; none where the role has no BGP).
 fn render_as(file: &str, template: &str, name: &str, role: &RouterRole) -> Result<String, LabError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -118,7 +122,7 @@ fn variables(name: &str, role: &RouterRole) -> Value {
     let route = |r: &StaticRoute| {
         context! {
             family => family_of(r.via), prefix => prefix_of(r), via => r.via.to_string(),
-            interface => interface_at(role, r.at),
+            interface => interface_at(role, r.at), rank => r.rank,
         }
     };
     let routes: Vec<Value> = role.routes.iter().map(route).collect();
@@ -129,7 +133,10 @@ fn variables(name: &str, role: &RouterRole) -> Value {
     });
     let interfaces: Vec<Value> = interfaces.collect();
     let bgp = role.bgp.as_ref().map(bgp::context);
-    context! { name, interfaces, routes, bgp }
+    let ranks = role.routes.iter().map(|r| r.rank).max().unwrap_or_default();
+    let ranks: Vec<u32> = (0..=ranks).collect();
+    let router_id = role.member.as_ref().map_or(ROUTER_ID, |member| member.router_id).to_string();
+    context! { name, router_id, interfaces, routes, ranks, bgp }
 }
 
 #[cfg(test)]
@@ -148,7 +155,12 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             ((*key).to_owned(), ParamValue::Text(path.display().to_string()))
         };
-        DutConfig { name: "mine".into(), kind: "frr".into(), params: Params(params.iter().map(value).collect()) }
+        DutConfig {
+            name: "mine".into(),
+            kind: "frr".into(),
+            params: Params(params.iter().map(value).collect()),
+            topology: None,
+        }
     }
 
     #[test]

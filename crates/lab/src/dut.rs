@@ -1,109 +1,34 @@
-//! What a DUT kind and a DUT that is up can be asked.
+//! What a DUT that is up can be asked, and the router in a namespace.
 
-use crate::cpu;
+mod start;
+
+pub(crate) use start::READY;
+
 use crate::packet_filter::{self, FilterStyle};
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
-use crate::snmp::{Agent, SNMP, SnmpQuestions};
+use crate::snmp::{Agent, SnmpQuestions};
 use crate::topology::Topology;
-use crate::wait::{self, Look};
-use crate::{Lab, LabError, bgp, configuration, kinds, probe};
-use drophammer_model::capabilities::{Capabilities, Vlans};
+use crate::traffic_classes::Given;
+use crate::{LabError, probe};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
-use drophammer_model::registry::KindSpec;
-use drophammer_model::role::RouterRole;
-use drophammer_model::suite::DutConfig;
-use drophammer_model::trial::Family;
+use drophammer_model::role::{CorePeer, RouterRole};
+use drophammer_model::topology::CoreLinkName;
+use drophammer_model::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-/// Configuration files: name and text of each.
-type Files = Vec<(String, String)>;
-
-/// A kind of DUT. One file in `kinds/` each.
-pub trait DutKind: Sync {
-    /// Name, parameters, capabilities and what must be installed.
-    fn spec(&self) -> &'static KindSpec;
-
-    /// What it can do.
-    fn capabilities(&self) -> &'static Capabilities {
-        &self.spec().capabilities
-    }
-
-    /// What must be installed for a DUT of this configuration, `(program, Debian package)`.
-    fn needs(&self, _dut: &DutConfig) -> Vec<(&'static str, &'static str)> {
-        self.spec().needs.to_vec()
-    }
-
-    /// Configuration files of a DUT in this role, `(name, text)`; nothing is started or written.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] with file, line and remedy where the user's configuration cannot be used.
-    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError>;
-
-    /// Starts a DUT in a role that the kind can play: [`DutKind::bring_up`] without its questions beforehand.
-    ///
-    /// # Errors
-    /// Those of [`DutKind::bring_up`].
-    fn start(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError>;
-
-    /// The part of a role that the kind plays: all of it, but for BGP where the kind speaks none.
-    fn part_of(&self, role: &RouterRole) -> RouterRole {
-        let bgp = role.bgp.clone().filter(|_| self.capabilities().bgp);
-        RouterRole { bgp, ..role.clone() }
-    }
-
-    /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts no DUT.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] with the need that the kind cannot meet and the kinds that can; those of
-    /// [`DutKind::configuration`].
-    fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
-        kinds::refuse_unless_able(self.spec(), role)?;
-        self.configuration(dut, &self.part_of(role)).map(drop)
-    }
-
-    /// Brings a DUT up in a role: interface i faces port i of the tester. Returns when it is ready, found by probing. Logs and
-    /// rendered configuration go to the existing folder `work_dir`.
-    ///
-    /// # Errors
-    /// Those of [`DutKind::check`] before anything is started, [`LabError::NotReady`] with the condition and the last log lines,
-    /// [`LabError::Stopped`] when `stop` says so, and whatever else stood in the way. What was brought up until then is gone.
-    fn bring_up(
-        &self,
-        lab: &mut Lab,
-        dut: &DutConfig,
-        role: &RouterRole,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Box<dyn Dut>, LabError> {
-        self.check(dut, role)?;
-        let tagged = role.interfaces.iter().any(|i| !i.vlans.is_empty());
-        if tagged && self.capabilities().vlans == Vlans::HostKernel {
-            lab.refuse_without_vlans(self.spec())?;
-        }
-        self.start(lab, dut, &self.part_of(role), work_dir, stop)
-    }
-}
 
 /// Where an interface of the tester is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// In the process's own network namespace: open sockets as usual.
     Tester,
-    /// On the host: open sockets within [`Lab::in_host_netns`].
+    /// On the host: open sockets within [`crate::Lab::in_host_netns`].
     Host,
 }
 
@@ -179,6 +104,54 @@ pub trait Dut {
         })
     }
 
+    /// Puts classes of service in place of those that it was given before; none takes them back.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where it takes none, and what it says against these.
+    fn set_classes(&mut self, _lists: &[EgressClasses]) -> Result<(), LabError> {
+        Err(LabError::Unusable {
+            what: "this DUT cannot be given classes of service".into(),
+            remedy: "`drophammer list duts` names the kinds that can".into(),
+        })
+    }
+
+    /// Links between its routers, where it is a system of several.
+    fn core_links(&self) -> &[CoreLinkName] {
+        &[]
+    }
+
+    /// Takes a link between two of its routers down at both ends, or up again. Returns when it is: a link that is up has its routes again.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where it has no such link, and what stood in the way.
+    fn set_core_link(&mut self, link: CoreLinkName, _up: bool) -> Result<(), LabError> {
+        Err(LabError::Unusable {
+            what: format!("this DUT has no link {link} between routers"),
+            remedy: "give the DUT a `topology` with such a link".into(),
+        })
+    }
+
+    /// Routers that a frame passes from one port to another: so much lower is its TTL or hop limit.
+    fn hops(&self, _from: PortIndex, _to: PortIndex) -> usize {
+        1
+    }
+
+    /// In words what it lacks of its role, as far as it can be asked: a link, a route, a session with another router of its system.
+    ///
+    /// # Errors
+    /// Those of asking.
+    fn lacking(&mut self) -> Result<Option<String>, LabError> {
+        Ok(None)
+    }
+
+    /// A link to another router of its system is up again: puts back what nobody but the lab can.
+    ///
+    /// # Errors
+    /// Those of ip(8).
+    fn link_returned(&mut self, _interface: usize) -> Result<(), LabError> {
+        Ok(())
+    }
+
     /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
     /// tests (RFC 7747 section 4.7).
     ///
@@ -241,10 +214,8 @@ pub trait Dut {
     }
 }
 
-/// Time in which a DUT in a namespace must become ready.
-pub(crate) const READY: Duration = Duration::from_secs(20);
-/// And so much longer for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
-const NEIGHBOUR: Duration = Duration::from_millis(10);
+/// See [`NamespaceDut::ask_sessions`].
+type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 
 /// A router in a namespace: links, and daemons that may be none.
 pub(crate) struct NamespaceDut {
@@ -256,133 +227,15 @@ pub(crate) struct NamespaceDut {
     agent: Option<Agent>,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
+    /// Asks its daemon for a session with another router of its system: in words what it says while the session is not up.
+    session: Option<AskSession>,
+    /// Are its routes those of the lab, not of a daemon?
+    routes_by_lab: bool,
     /// How it gets filters, and whether it has some whose counters are read.
     filters: FilterStyle,
     counted: bool,
-}
-
-impl NamespaceDut {
-    /// Makes the links; addresses are set, routes are not.
-    pub(crate) fn links(
-        lab: &Lab,
-        dut: &DutConfig,
-        kind: &KindSpec,
-        role: &RouterRole,
-        version: String,
-    ) -> Result<NamespaceDut, LabError> {
-        let topology = Topology::make(lab, &dut.name, role)?;
-        let record = DutRecord {
-            name: dut.name.clone(),
-            kind: kind.name.into(),
-            version,
-            confinement: topology.confinement().into(),
-            ..DutRecord::default()
-        };
-        let (daemons, after_sessions) = (Vec::new(), Vec::new());
-        let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
-        let role = role.clone();
-        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, agent: None, filters, counted: false })
-    }
-
-    /// Starts an SNMP agent beside it where the suite asks for one.
-    pub(crate) fn with_agent(
-        &mut self,
-        lab: &Lab,
-        dut: &DutConfig,
-        work_dir: &Path,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<(), LabError> {
-        if SNMP.find(&dut.params) == Some(true) {
-            let ports = self.role.interfaces.len();
-            self.agent = Some(Agent::start(lab, self, &dut.name, ports, work_dir, stop)?);
-        }
-        Ok(())
-    }
-
-    /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
-    pub(crate) fn after_sessions(&mut self, commands: Vec<Command>) {
-        self.after_sessions = commands;
-    }
-
-    /// Which routes the kernel gets is the user's business: do not wait for those of the role.
-    pub(crate) fn routes_of_the_user(&mut self) {
-        self.role.routes.clear();
-    }
-
-    pub(crate) fn netns(&self) -> &crate::Netns {
-        self.topology.netns()
-    }
-
-    /// Keeps the files that `render` makes of a role, without what is secret in it. Returns the folder where daemons find them as they
-    /// are: the same, or `state` where a file has a secret, which goes with the lab.
-    pub(crate) fn keep(
-        &mut self,
-        work_dir: &Path,
-        state: &Path,
-        role: &RouterRole,
-        render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
-    ) -> Result<PathBuf, LabError> {
-        let shown = render(&role.without_secrets())?;
-        let folder = configuration::store(work_dir, state, &shown, &render(role)?)?;
-        self.record.config.extend(shown);
-        Ok(folder)
-    }
-
-    /// Starts a daemon in the DUT's namespace, on the DUT's processor.
-    pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
-        let cpu = self.topology.cpu();
-        let started = self.netns().run(|| {
-            cpu::pin(0, cpu)?;
-            Daemon::start(name, command, work_dir)
-        })?;
-        self.daemons.push(started?);
-        Ok(())
-    }
-
-    /// Waits until a condition holds while all daemons live; the error carries their last log lines.
-    pub(crate) fn wait(
-        &mut self,
-        stop: &dyn Fn() -> bool,
-        mut look: impl FnMut(&NamespaceDut) -> Result<Option<String>, LabError>,
-    ) -> Result<(), LabError> {
-        // What has many neighbours to read about may take longer.
-        let neighbours = self.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
-        let result = wait::until(READY + NEIGHBOUR * neighbours, stop, || {
-            self.check_daemons()?;
-            Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
-        });
-        result.map_err(|e| {
-            let logs: Vec<_> = self.daemons.iter().map(Daemon::log_tail).filter(|l| !l.is_empty()).collect();
-            e.with_log(&logs.join("\n"))
-        })
-    }
-
-    /// Waits until every link has carrier, every route of the role is in the kernel, and BGP listens where the role has it: the DUT is
-    /// ready.
-    pub(crate) fn ready(mut self, stop: &dyn Fn() -> bool) -> Result<Box<dyn Dut>, LabError> {
-        self.wait(stop, |dut| match dut.topology.link_not_up() {
-            Some(link) => Ok(Some(format!("{link} has no carrier"))),
-            None => match router::missing(dut.netns(), &dut.role)? {
-                None => dut.role.bgp.as_ref().map_or(Ok(None), |bgp| bgp::deaf(dut.netns(), bgp)),
-                missing => Ok(missing),
-            },
-        })?;
-        Ok(Box::new(self))
-    }
-
-    /// Asks every process of every daemon; one that has just ended has no answer.
-    fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
-        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
-        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
-            true => daemon.name().to_owned(),
-            false => probe::child_name(daemon.name(), pid),
-        };
-        processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
-    }
-
-    fn check_daemons(&mut self) -> Result<(), LabError> {
-        self.daemons.iter_mut().try_for_each(Daemon::check)
-    }
+    /// The classes of service that it was given.
+    classes: Given,
 }
 
 impl Dut for NamespaceDut {
@@ -431,6 +284,19 @@ impl Dut for NamespaceDut {
         probe::fib_routes(self.netns(), family)
     }
 
+    fn lacking(&mut self) -> Result<Option<String>, LabError> {
+        self.check_daemons()?;
+        if let Some(missing) = self.unready()? {
+            return Ok(Some(missing));
+        }
+        let (Some(ask), Some(bgp)) = (&self.session, &self.role.bgp) else { return Ok(None) };
+        Ok(bgp.core.iter().find_map(|peer| ask(self, peer)))
+    }
+
+    fn link_returned(&mut self, interface: usize) -> Result<(), LabError> {
+        self.netns().ip(&router::lines_of_link(&self.role, interface, self.routes_by_lab))
+    }
+
     fn sessions_ended(&mut self) -> Result<(), LabError> {
         for command in &mut self.after_sessions {
             let done = command.output().map_err(LabError::io("cannot tell the router that its sessions have ended"))?;
@@ -455,11 +321,16 @@ impl Dut for NamespaceDut {
         Ok(())
     }
 
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        self.classes.set(self.topology.netns(), &self.role, lists)
+    }
+
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = self.topology.counters()?;
         if self.counted {
             packet_filter::counters(self.netns(), &mut counters)?;
         }
+        self.classes.counters(self.netns(), &mut counters)?;
         Ok(counters)
     }
 

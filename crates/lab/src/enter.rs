@@ -6,7 +6,7 @@ use crate::environment;
 use crate::input_queue::InputQueue;
 use crate::neighbours::Limits;
 use crate::netns::{Netns, on_a_thread, own_namespace};
-use crate::topology::Loop;
+use crate::topology::{Loop, Topology};
 use crate::{LabError, kinds, mounts, process, sweep};
 use drophammer_model::environment::Environment;
 use drophammer_model::registry::KindSpec;
@@ -14,6 +14,7 @@ use drophammer_model::suite::PortConfig;
 use drophammer_model::suite::read::DEFAULT_INPUT_QUEUE;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -87,6 +88,8 @@ impl Shared {
 pub struct Lab {
     shared: Arc<Shared>,
     holder: Child,
+    /// Namespaces of the routers of a system that have not been started yet, by name.
+    sites: BTreeMap<String, Topology>,
     /// This session before others; given back when the lab ends.
     _favoured: Option<Favoured>,
 }
@@ -138,13 +141,23 @@ impl Lab {
             mark,
             state,
         });
-        let lab = Lab { shared, holder, _favoured: favoured };
+        let lab = Lab { shared, holder, sites: BTreeMap::new(), _favoured: favoured };
         // The tester's ends carry no address and say nothing by themselves.
         let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
         let tester = Netns::tester(&lab.shared)?;
         tester.sysctl(if Path::new("/proc/sys/net/ipv6").exists() { &quiet } else { &[] })?;
         tester.ip(&["link set lo up".into()])?;
         Ok(lab)
+    }
+
+    /// Namespaces with links, in place of those that the routers of these names would make themselves.
+    pub(crate) fn set_sites(&mut self, sites: BTreeMap<String, Topology>) {
+        self.sites = sites;
+    }
+
+    /// The one that was made for the router of this name.
+    pub(crate) fn take_site(&mut self, name: &str) -> Option<Topology> {
+        self.sites.remove(name)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

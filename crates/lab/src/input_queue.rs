@@ -52,6 +52,11 @@ impl InputQueue {
         (1..=queues).try_for_each(|queue| tc(&["parent", &format!("1:{queue:x}"), "pfifo", "limit", &limit]))
     }
 
+    /// Frames that wait at the slow end of a link between two routers.
+    pub(crate) fn length(self) -> u32 {
+        self.frames.max(RING)
+    }
+
     /// In words, for the record.
     pub(crate) fn text(self) -> String {
         let (first, second) = FIRST;

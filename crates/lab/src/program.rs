@@ -10,6 +10,7 @@ use crate::router::dut_interface;
 use crate::topology::{Topology, room_for_tags, tester_interface};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Netns, configuration, probe};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::registry::KindSpec;
@@ -286,6 +287,13 @@ impl Dut for ProgramDut {
         let lists = serde_json::to_string(lists)
             .map_err(|e| LabError::io("cannot write the filter")(std::io::Error::from(e)))?;
         self.ask(&format!("filter {lists}")).map(drop)
+    }
+
+    /// It is told `classes` and the lists as JSON.
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        let lists = serde_json::to_string(lists)
+            .map_err(|e| LabError::io("cannot write the classes")(std::io::Error::from(e)))?;
+        self.ask(&format!("classes {lists}")).map(drop)
     }
 
     fn processor(&self) -> Option<usize> {

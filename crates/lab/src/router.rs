@@ -11,6 +11,9 @@ use std::net::IpAddr;
 /// EtherType of IEEE 802.1ad.
 const S_TAG: u16 = 0x88a8;
 
+/// Metric of a route of IPv6 without one; of IPv4 it is 0.
+const IPV6_METRIC: u32 = 1_024;
+
 /// Name of the DUT's interface of port `i`.
 pub(crate) fn dut_interface(i: usize) -> String {
     format!("d{i}")
@@ -47,8 +50,27 @@ pub(crate) fn prefix_of(route: &StaticRoute) -> String {
 
 /// Lines of ip(8) that give the DUT the routes.
 pub(crate) fn route_lines(role: &RouterRole) -> Vec<String> {
-    let line = |r: &StaticRoute| format!("route add {} via {} dev {}", prefix_of(r), r.via, interface_at(role, r.at));
-    role.routes.iter().map(line).collect()
+    role.routes.iter().map(|route| format!("route add {}", route_text(role, route))).collect()
+}
+
+/// A route as ip(8) takes it. The kernel uses the one with the lowest metric whose interface is up.
+fn route_text(role: &RouterRole, route: &StaticRoute) -> String {
+    let text = format!("{} via {} dev {}", prefix_of(route), route.via, interface_at(role, route.at));
+    let first = if route.via.is_ipv4() { 0 } else { IPV6_METRIC };
+    if route.rank == 0 { text } else { format!("{text} metric {}", first + route.rank) }
+}
+
+/// Lines of ip(8) that give an interface back what the kernel took from it when it went down: its IPv6 addresses, and where they are the
+/// lab's the routes by it.
+pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bool) -> Vec<String> {
+    let name = dut_interface(interface);
+    let addresses = role.interfaces[interface].addresses.iter();
+    let addresses = addresses.map(|a| {
+        let no_dad = if a.address.is_ipv6() { " nodad" } else { "" };
+        format!("address replace {}/{} dev {name}{no_dad}", a.address, a.prefix_len)
+    });
+    let routes = role.routes.iter().filter(|route| with_routes && route.at.port == interface);
+    addresses.chain(routes.map(|route| format!("route replace {}", route_text(role, route)))).collect()
 }
 
 /// The routes as a configuration file, `(name, text)`.
@@ -91,7 +113,9 @@ pub(crate) fn address_lines(role: &RouterRole) -> Vec<String> {
         };
         addresses.iter().map(line).collect::<Vec<_>>()
     };
-    role.places().flat_map(line).collect()
+    let loopbacks = role.member.iter().flat_map(|member| &member.loopbacks);
+    let loopbacks = loopbacks.map(|address| format!("address add {address} dev lo"));
+    role.places().flat_map(line).chain(loopbacks).collect()
 }
 
 /// The first static route that the kernel of `netns` does not hold, in words; `None` when all are there.
@@ -105,7 +129,8 @@ pub(crate) fn missing_of(
     ask: impl Fn(&str) -> Result<Vec<Value>, LabError>,
 ) -> Result<Option<String>, LabError> {
     for (ipv4, option) in [(true, "-4"), (false, "-6")] {
-        let mut wanted = role.routes.iter().filter(|r| r.via.is_ipv4() == ipv4).peekable();
+        // Of several to the same prefix a daemon gives the kernel the best alone.
+        let mut wanted = role.routes.iter().filter(|r| r.via.is_ipv4() == ipv4 && r.rank == 0).peekable();
         if wanted.peek().is_none() {
             continue;
         }
@@ -157,6 +182,7 @@ mod tests {
             prefix: ("2001:2:0:8000::".parse().unwrap(), 49),
             via: "2001:2::2".parse().unwrap(),
             at: Place { port: 0, vlan: None },
+            rank: 0,
         }
     }
 

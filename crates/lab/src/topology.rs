@@ -72,30 +72,42 @@ fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Result<(), LabEr
 impl Topology {
     /// Makes the namespace `name`, the links with MTU, VLAN sub-interfaces and addresses of `role`, and confines it.
     pub(crate) fn make(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
-        let lines = [vlan_lines(role), address_lines(role)].concat();
-        let topology = Topology::build(lab, name, &role.interfaces, &ROUTER, &ROUTER_IPV6, "", &lines)?;
+        let mut topology = Topology::begin(lab, name, &role.interfaces, 0)?;
+        topology.finish(lab, role)?;
+        Ok(topology)
+    }
+
+    /// The first half of it: a router's namespace, with links to the tester's ports from `first` on.
+    pub(crate) fn begin(lab: &Lab, name: &str, ports: &[Interface], first: usize) -> Result<Topology, LabError> {
+        Topology::joined(lab, name, ports, first, &ROUTER, &ROUTER_IPV6)
+    }
+
+    /// The second half, when all interfaces of the role are there.
+    pub(crate) fn finish(&mut self, lab: &Lab, role: &RouterRole) -> Result<(), LabError> {
+        self.set_up(lab, role.interfaces.len(), "", &[vlan_lines(role), address_lines(role)].concat())?;
         // Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise. An ordinary user's
         // namespace does not show the file, and newer kernels do not need it.
-        let _ = topology.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;
-        Ok(topology)
+        let _ = self.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;
+        Ok(())
     }
 
     /// The same for a DUT that has the links to itself: no addresses, and a kernel that says and forwards nothing.
     pub(crate) fn bare(lab: &Lab, name: &str, role: &RouterRole) -> Result<Topology, LabError> {
-        let topology = Topology::build(lab, name, &role.interfaces, &[], &BARE_IPV6, " arp off multicast off", &[])?;
+        let mut topology = Topology::joined(lab, name, &role.interfaces, 0, &[], &BARE_IPV6)?;
+        topology.set_up(lab, role.interfaces.len(), " arp off multicast off", &[])?;
         let names: Vec<_> = (0..role.interfaces.len()).map(dut_interface).collect();
         keep_segments_apart(&topology.dut, &names)?;
         Ok(topology)
     }
 
-    fn build(
+    /// The namespace, and its links to the tester's ports from `first` on.
+    fn joined(
         lab: &Lab,
         name: &str,
         ports: &[Interface],
+        first: usize,
         settings: &[(&str, &'static str)],
         settings_ipv6: &[(&str, &'static str)],
-        flags: &str,
-        addresses: &[String],
     ) -> Result<Topology, LabError> {
         let shared = lab.shared();
         let confinement = Confinement::none();
@@ -113,7 +125,7 @@ impl Topology {
 
         let mut lines = Vec::new();
         for (i, port) in ports.iter().enumerate() {
-            let (t, d, mtu) = (tester_interface(i), dut_interface(i), port.mtu);
+            let (t, d, mtu) = (tester_interface(first + i), dut_interface(i), port.mtu);
             let wide = mtu + room_for_tags(port.vlans.iter().map(|v| v.tags.len()));
             let netns = topology.dut.path();
             let queues = shared.queues();
@@ -130,15 +142,20 @@ impl Topology {
             topology.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None)?;
             shared.add_input_queue(&topology.tester, &interface.name)?;
         }
-        let names: Vec<_> = (0..ports.len()).map(dut_interface).collect();
+        Ok(topology)
+    }
+
+    /// Sets its first `count` interfaces up with their addresses, and confines them.
+    fn set_up(&mut self, lab: &Lab, count: usize, flags: &str, addresses: &[String]) -> Result<(), LabError> {
+        let shared = lab.shared();
+        let names: Vec<_> = (0..count).map(dut_interface).collect();
         let mut lines = vec!["link set lo up".to_owned()];
         lines.extend(names.iter().map(|d| format!("link set {d}{flags} up")));
         lines.extend_from_slice(addresses);
-        topology.dut.ip(&lines)?;
-        topology.confinement =
-            confine::confine(&topology.dut, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
-        topology.confinement.text += &shared.input_queue.text();
-        Ok(topology)
+        self.dut.ip(&lines)?;
+        self.confinement = confine::confine(&self.dut, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
+        self.confinement.text += &shared.input_queue.text();
+        Ok(())
     }
 
     pub(crate) fn netns(&self) -> &Netns {
@@ -224,7 +241,7 @@ impl Drop for Topology {
 }
 
 /// Is the interface up, with carrier?
-fn operational(netns: &Netns, name: &str) -> bool {
+pub(crate) fn operational(netns: &Netns, name: &str) -> bool {
     fs::read_to_string(netns.sys(&format!("class/net/{name}/operstate"))).is_ok_and(|s| s.trim() == "up")
 }
 

@@ -10,6 +10,7 @@ pub mod bgp_session_capacity;
 pub mod bgp_table_capacity;
 pub mod bgp_table_dump;
 pub mod bgp_update_rate;
+pub mod class_of_service;
 pub mod convergence_skyline;
 pub mod counter_accuracy;
 mod episodes;
@@ -108,6 +109,7 @@ pub static METHODS: &[&dyn Method] = &[
     &fixed_rate::FixedRate,
     &overload::Overload,
     &filters::Filters,
+    &class_of_service::ClassOfService,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,
     &counter_accuracy::CounterAccuracy,

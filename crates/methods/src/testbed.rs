@@ -3,6 +3,7 @@
 use crate::routing::{RouteAction, Routing};
 use drophammer_model::Medium;
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{DutCounter, OtherFrames};
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
@@ -121,7 +122,19 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no routers".into()))
     }
 
-    /// Runs a trial with frames that are sent beside the flows; says with the result what became of them, and what else came in that
+    /// Gives the DUT these classes of service, one list for each way out that is to have some, in place of those of an earlier call, and
+    /// records them; none takes them back. At the end of the test they are taken back in any case.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] where a DUT cannot be given any, [`TestError::Failed`] with what it says against them.
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
+        if lists.is_empty() {
+            return Ok(());
+        }
+        Err(TestError::NotApplicable("this testbed has no DUT that takes classes of service".into()))
+    }
+
+    /// [`Testbed::trial`], with frames that are sent beside the flows; says with the result what became of them, and what else came in that
     /// is no test frame, until the drain time after the trial is over.
     ///
     /// # Errors

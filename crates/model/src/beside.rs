@@ -55,10 +55,10 @@ impl fmt::Display for IcmpError {
 }
 
 /// A difference between a frame as it was sent and as it came back, beyond what a router changes: the addresses of the link, the
-/// padding, a TTL or hop limit that is one less, and the header checksum that follows it.
+/// padding, a TTL or hop limit that is one less for each router, and the header checksum that follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Alteration {
-    /// TTL or hop limit is not one less.
+    /// TTL or hop limit is not one less for each router on the way.
     Ttl,
     /// The header checksum was wrong and is right.
     ChecksumMended,
@@ -73,7 +73,7 @@ pub enum Alteration {
 impl fmt::Display for Alteration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Alteration::Ttl => "TTL not one less",
+            Alteration::Ttl => "TTL not one less per router",
             Alteration::ChecksumMended => "checksum mended",
             Alteration::Header => "header changed",
             Alteration::Contents => "contents changed",

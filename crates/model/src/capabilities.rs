@@ -32,11 +32,15 @@ pub enum Need {
     Mpls,
     /// Packet filters that can be changed while it runs.
     Filters,
+    /// Classes of service that can be changed while it runs.
+    Classes,
+    /// Several routers that stand as one DUT.
+    Systems,
 }
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 9] = [
+    pub const ALL: [Need; 11] = [
         Need::Ipv4,
         Need::Ipv6,
         Need::Bgp,
@@ -46,6 +50,8 @@ impl Need {
         Need::Qinq,
         Need::Mpls,
         Need::Filters,
+        Need::Classes,
+        Need::Systems,
     ];
 
     /// The word for lists and messages: `ipv4-router`, `bgp`.
@@ -60,6 +66,8 @@ impl Need {
             Need::Qinq => "qinq",
             Need::Mpls => "mpls",
             Need::Filters => "filters",
+            Need::Classes => "classes",
+            Need::Systems => "systems",
         }
     }
 }
@@ -128,6 +136,10 @@ pub struct Capabilities {
     pub mpls: bool,
     /// Packet filters that can be changed while it runs.
     pub filters: bool,
+    /// Classes of service that can be changed while it runs.
+    pub classes: bool,
+    /// Several of them can stand as one DUT.
+    pub systems: bool,
     /// Where the tester's interfaces are, unless a parameter of the DUT says otherwise.
     pub placement: Placement,
     /// What it counts.
@@ -148,6 +160,8 @@ impl Capabilities {
         vlan_tags: 0,
         mpls: false,
         filters: false,
+        classes: false,
+        systems: false,
         placement: Placement::Lab,
         counters: &[],
         simulated: false,
@@ -165,6 +179,8 @@ impl Capabilities {
             Need::Qinq => self.vlan_tags >= 2,
             Need::Mpls => self.mpls,
             Need::Filters => self.filters,
+            Need::Classes => self.classes,
+            Need::Systems => self.systems,
         }
     }
 

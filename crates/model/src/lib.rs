@@ -7,6 +7,7 @@
 
 pub mod beside;
 pub mod capabilities;
+pub mod classes;
 pub mod counters;
 pub mod doubt;
 pub mod environment;
@@ -30,6 +31,7 @@ pub mod routes;
 pub mod size;
 pub mod statistics;
 pub mod suite;
+pub mod topology;
 pub mod traffic;
 pub mod trial;
 pub mod visible;

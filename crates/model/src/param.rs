@@ -4,7 +4,8 @@
 //! [`ParamSpec`]; the suite reader fills in the default; the test reads the value by [`Param::get`], which has no second
 //! default.
 
-use crate::quantity::FrameRate;
+use crate::classes::ServiceClass;
+use crate::quantity::{Bandwidth, FrameRate};
 use crate::registry::{ParamKind, ParamSpec};
 use crate::routes::GroupSizes;
 use crate::size::PacketSize;
@@ -67,6 +68,8 @@ param_type!(Vec<u64>, ParamKind::Counts, Counts);
 // A count for loops: one beyond 32 bits is as good as endless.
 param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
 param_type!(FrameRate, ParamKind::Rate, Rate);
+param_type!(Bandwidth, ParamKind::Speed, Speed);
+param_type!(Vec<ServiceClass>, ParamKind::Classes, Classes);
 param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);

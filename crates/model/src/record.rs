@@ -2,6 +2,7 @@
 //!
 //! `run.jsonl` is written as the run goes on and readable after a crash: a run without [`Record::Ended`] was cut off.
 
+use crate::classes::EgressClasses;
 use crate::environment::{About, DutRecord, Environment};
 use crate::filter::FilterList;
 use crate::outcome::Outcome;
@@ -39,6 +40,8 @@ pub enum Record {
     Trial(Box<TrialRecord>),
     /// A DUT was given packet filters, or they were taken back.
     Filter(FilterRecord),
+    /// A DUT was given classes of service, or they were taken back.
+    Classes(ClassRecord),
     /// A test ended on a DUT.
     Test(Box<TestRecord>),
     /// Something the reader must know: a DUT did not come up, a trial was repeated, a warning.
@@ -104,6 +107,9 @@ pub struct TrialRecord {
     /// The DUT had packet filters, those of the last [`Record::Filter`] before: what it forwards is not what it forwards without.
     #[serde(default, skip_serializing_if = "is_false")]
     pub filtered: bool,
+    /// The DUT had classes of service, those of the last [`Record::Classes`] before: they make ways out narrow and decide who loses.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub classed: bool,
     /// UTC, RFC 3339, when it ended.
     pub time: String,
     /// What was offered.
@@ -132,6 +138,20 @@ pub struct FilterRecord {
 impl FilterRecord {
     /// Rules of a list that are kept.
     pub const MOST_RULES: usize = 1_000;
+}
+
+/// The classes of service of a DUT from here on, until the next record of this kind or the end of the test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassRecord {
+    /// DUT.
+    pub dut: String,
+    /// Test.
+    pub test: String,
+    /// Round of the run, from 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub round: u32,
+    /// The classes of each way out; none where they were taken back.
+    pub lists: Vec<EgressClasses>,
 }
 
 /// One test on one DUT.

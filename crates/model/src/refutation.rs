@@ -131,6 +131,7 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.spec.size == own.spec.size
             && trial.spec.flows == own.spec.flows
             && trial.filtered == own.filtered
+            && trial.classed == own.classed
     };
     let mut same: Vec<(f64, &TrialRecord)> =
         trials.iter().copied().filter(counts).filter_map(|trial| Some((rate(trial)?, trial))).collect();
@@ -197,6 +198,7 @@ mod tests {
             round: 2,
             attempt: 1,
             filtered: false,
+            classed: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),

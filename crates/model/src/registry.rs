@@ -25,6 +25,10 @@ pub enum ParamKind {
     Counts,
     /// Frame rate with unit: `100 kfps`.
     Rate,
+    /// Speed of a line with unit: `100 Mbit/s`.
+    Speed,
+    /// List of classes of service: `[{name: gold, precedence: 5, weight: 70}, {name: bronze, dscp: 8, weight: 5}]`.
+    Classes,
     /// `true` or `false`.
     Flag,
     /// List of `ipv4`, `ipv6`.

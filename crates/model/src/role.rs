@@ -4,21 +4,39 @@ use crate::capabilities::Need;
 use crate::suite::{Addressing, BgpProtection, LabelConfig, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 /// What a DUT is configured with. Every kind gets the same role and puts it into its own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterRole {
-    /// Its interfaces: entry i faces port i of the tester.
+    /// Its interfaces: entry i faces port i of the tester. Those of a router in a system to other routers follow.
     pub interfaces: Vec<Interface>,
-    /// Static routes, IPv4 before IPv6, in the order of the interfaces.
+    /// Static routes, IPv4 before IPv6, in the order of the interfaces; in a system those to other routers follow in each family.
     pub routes: Vec<StaticRoute>,
     /// Static label entries, in the order of the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<LabelRoute>,
     /// BGP, if it speaks any.
     pub bgp: Option<BgpRole>,
+    /// Its place in a system of several routers; `None` for a router by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Member>,
+}
+
+/// What a router is in a system of several ([`crate::topology::System`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number, from 1: it is called `r1`.
+    pub number: usize,
+    /// How many there are.
+    pub routers: usize,
+    /// How many of its interfaces, the first ones, face the tester.
+    pub edges: usize,
+    /// Its BGP identifier (RFC 4271 section 4.2), of which each router has another.
+    pub router_id: Ipv4Addr,
+    /// Its loopback addresses, one of each family that the suite uses, IPv4 before IPv6.
+    pub loopbacks: Vec<IpAddr>,
 }
 
 /// An interface of the DUT.
@@ -64,10 +82,13 @@ pub struct Place {
 pub struct StaticRoute {
     /// Where it leads: network address and length.
     pub prefix: (IpAddr, u8),
-    /// Next hop: the tester's emulated router.
+    /// Next hop: the tester's emulated router, or another router of the system.
     pub via: IpAddr,
     /// Where the next hop is.
     pub at: Place,
+    /// 0 for the route that is used while its link is up. The next rank is used in its place while it is down, and so on.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub rank: u32,
 }
 
 /// A static label entry (RFC 3031 section 3.10): what becomes of packets whose outermost label is this one.
@@ -95,8 +116,27 @@ pub struct BgpRole {
     /// Protection of all sessions. It is part of no record.
     #[serde(skip)]
     pub protection: BgpProtection,
-    /// Its peers.
+    /// Its peers at the tester.
     pub groups: Vec<PeerGroup>,
+    /// Its peers among the routers of its system: a full mesh, so that none is a client of a route reflector.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub core: Vec<CorePeer>,
+}
+
+/// Another router of the same system. Sessions are internal, between loopback addresses, without protection, and either side may connect.
+/// Every route of an own peer goes to it; of what it says, nothing goes to another one of its kind (RFC 4271 section 9.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorePeer {
+    /// Its number in the system, from 1.
+    pub number: usize,
+    /// IP version of the session and of the routes that it carries.
+    pub family: Family,
+    /// Own loopback address.
+    pub local: IpAddr,
+    /// Its loopback address.
+    pub peer: IpAddr,
+    /// It is told the own loopback address as next hop of external routes; otherwise that of the origin.
+    pub next_hop_self: bool,
 }
 
 /// The peers behind one interface in one family: one AS, reached from one address.
@@ -116,6 +156,10 @@ pub struct PeerGroup {
     pub peers: Vec<IpAddr>,
 }
 
+fn is_first(rank: &u32) -> bool {
+    *rank == 0
+}
+
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 impl RouterRole {
@@ -127,6 +171,7 @@ impl RouterRole {
             routes: routes(ports),
             labels: labels(ports),
             bgp: BgpRole::of(ports),
+            member: None,
         }
     }
 
@@ -143,6 +188,7 @@ impl RouterRole {
         needs.extend((!self.labels.is_empty()).then_some(Need::Mpls));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
         needs.extend(protected.then_some(Need::BgpProtection));
+        needs.extend(self.member.is_some().then_some(Need::Systems));
         needs
     }
 
@@ -171,7 +217,7 @@ impl RouterRole {
         vlan.map_or(&[], |v| &v.tags)
     }
 
-    /// BGP peers on all interfaces.
+    /// BGP peers at the tester, on all interfaces.
     pub fn peers(&self) -> impl Iterator<Item = IpAddr> {
         self.bgp.iter().flat_map(|bgp| &bgp.groups).flat_map(|g| g.peers.iter().copied())
     }
@@ -206,6 +252,7 @@ fn routes(ports: &[PortConfig]) -> Vec<StaticRoute> {
                 prefix: a.behind,
                 via: a.host,
                 at: Place { port, vlan },
+                rank: 0,
             }));
         }
     }
@@ -226,7 +273,7 @@ fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
 }
 
 impl BgpRole {
-    fn of(ports: &[PortConfig]) -> Option<BgpRole> {
+    pub(crate) fn of(ports: &[PortConfig]) -> Option<BgpRole> {
         let first = ports.iter().find_map(|p| p.bgp.as_ref())?;
         let mut groups = Vec::new();
         for (port, config) in ports.iter().enumerate() {
@@ -246,6 +293,7 @@ impl BgpRole {
             next_hop_self: first.next_hop_self,
             protection: first.protection.clone(),
             groups,
+            core: Vec::new(),
         })
     }
 }

@@ -44,6 +44,16 @@ const CASES: &[Case] = &[
     Case(1, "suite: good\n<<: *x", (2, 5), "not YAML", ""),
     Case(1, "suite: good\n? [a, b]\n: c", (2, 3), "cannot be a key", "one word"),
     Case(1, "suite: &a [*a]", (1, 12), "alias stands within its own anchor", "write the value out"),
+    // Systems of several routers.
+    Case(3, "  - {name: frr, kind: frr, topology: 4}", (3, 38), "`topology` is a map of keys and values, not `4`", "{mesh: 4}"),
+    Case(3, "  - {name: frr, kind: frr, topology: {}}", (3, 38), "`topology` has 0 of `mesh` and `chain`", "{mesh: 4}"),
+    Case(3, "  - {name: frr, kind: frr, topology: {mesh: 2, chain: 2}}", (3, 38), "`topology` has 2 of `mesh` and `chain`", "write one of them"),
+    Case(3, "  - {name: frr, kind: frr, topology: {ring: 2}}", (3, 39), "`topology` has no key `ring`", "mesh"),
+    Case(3, "  - {name: frr, kind: frr, topology: {mesh: 1}}", (3, 45), "`mesh`", "2 to 64"),
+    Case(3, "  - {name: frr, kind: frr, topology: {mesh: 4}}", (3, 38), "2 ports for a mesh of 4 routers", "4 or 8 ports"),
+    Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, core_speed: 1}}", (3, 61), "`1` is not a line speed", "100 Mbit/s"),
+    Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, core_speed: 1 kbit/s}}", (3, 61), "`core_speed` of 1 kbit/s is too slow", "10 kbit/s"),
+    Case(3, "  - {name: bird, kind: bird, topology: {chain: 2}}", (3, 40), "a router of kind `bird` cannot be several", "a kind that can: `frr`"),
     // Facts for the report.
     Case(1, "suite: good\nabout: lab 3", (2, 8), "`about` is a map of keys and values, not `lab 3`", "by: Jane Doe"),
     Case(1, "suite: good\nabout: {by: [a]}", (2, 13), "`by` is a text, not a list", "Jane Doe"),

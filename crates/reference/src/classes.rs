@@ -1,4 +1,5 @@
-//! Classes of service: queues by DSCP (RFC 2474) with buffers of their own, served in turns by weight.
+//! Classes of service: queues by DSCP (RFC 2474) with buffers of their own, served in turns by weight. They are at the server of the box, or
+//! at the line of a port ([`crate::class_line`]).
 
 use crate::config::ConfigError;
 use crate::moment::Moment;
@@ -37,12 +38,37 @@ struct Queue {
     bytes: usize,
 }
 
+/// How long the service of a frame takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// So many frames per second, whatever their length.
+    Frames(u64),
+    /// As on an Ethernet line of so many bits per second.
+    Bits(u64),
+}
+
+impl Pace {
+    fn denominator(self) -> u64 {
+        match self {
+            Pace::Frames(per_second) | Pace::Bits(per_second) => per_second,
+        }
+    }
+
+    /// Of a frame of `len` bytes, FCS included.
+    fn service(self, len: usize) -> Moment {
+        match self {
+            Pace::Frames(per_second) => Moment::ratio(1_000_000_000, per_second),
+            Pace::Bits(per_second) => crate::egress::time_on_line(len, per_second),
+        }
+    }
+}
+
 /// The server with its queues; `T` is what a frame is to the caller.
 pub(crate) struct Classes<T> {
     queues: Vec<Queue>,
     waiting: Vec<VecDeque<(usize, T)>>,
     pub counters: Vec<ClassCounters>,
-    service: Moment,
+    pace: Pace,
     denominator: u64,
     /// Class, length, frame, end of service.
     current: Option<(usize, usize, T, Moment)>,
@@ -55,7 +81,7 @@ impl<T> Classes<T> {
     ///
     /// # Errors
     /// A class without weight or room.
-    pub fn new(classes: Vec<Class>, capacity_pps: u64) -> Result<Classes<T>, ConfigError> {
+    pub fn new(classes: Vec<Class>, pace: Pace) -> Result<Classes<T>, ConfigError> {
         if classes.iter().any(|c| c.weight == 0 || c.buffer == 0) {
             return Err(ConfigError::Limit("weight or buffer of a class"));
         }
@@ -63,8 +89,8 @@ impl<T> Classes<T> {
             waiting: classes.iter().map(|_| VecDeque::new()).collect(),
             counters: vec![ClassCounters::default(); classes.len()],
             queues: classes.into_iter().map(|class| Queue { class, frames: 0, bytes: 0 }).collect(),
-            service: Moment::ratio(1_000_000_000, capacity_pps),
-            denominator: capacity_pps,
+            pace,
+            denominator: pace.denominator(),
             current: None,
             turn: (0, 0),
         })
@@ -100,11 +126,17 @@ impl<T> Classes<T> {
                 && let Some((len, frame)) = self.waiting[class].pop_front()
             {
                 self.turn.1 += 1;
-                self.current = Some((class, len, frame, at.plus(self.service, self.denominator)));
+                self.current = Some((class, len, frame, at.plus(self.pace.service(len), self.denominator)));
                 return;
             }
             self.turn = ((class + 1) % self.queues.len(), 0);
         }
+    }
+
+    /// Everything that waits or is in service.
+    pub fn into_frames(self) -> impl Iterator<Item = T> {
+        let waiting = self.waiting.into_iter().flatten().map(|(_, frame)| frame);
+        self.current.into_iter().map(|(_, _, frame, _)| frame).chain(waiting)
     }
 
     /// When the frame in service is done.
@@ -135,7 +167,7 @@ mod tests {
     #[test]
     fn classes_are_served_by_weight_and_never_idle() {
         let list = vec![class(&[46], 3, 100, None), class(&[10, 12], 2, 100, None), class(&[], 1, 100, None)];
-        let mut classes = Classes::new(list, 3).unwrap();
+        let mut classes = Classes::new(list, Pace::Frames(3)).unwrap();
         assert_eq!([46, 10, 12, 0, 63].map(|d| classes.of(d)), [0, 1, 1, 2, 2]);
         for n in 0..12 {
             for c in 0..3 {
@@ -164,7 +196,7 @@ mod tests {
     #[test]
     fn each_class_has_its_own_room_in_frames_and_bytes() {
         let list = vec![class(&[46], 1, 3, None), class(&[], 1, 100, Some(300))];
-        let mut classes = Classes::new(list, 1_000_000).unwrap();
+        let mut classes = Classes::new(list, Pace::Frames(1_000_000)).unwrap();
         let taken = |classes: &mut Classes<()>, c: usize, len| {
             (0..10).filter(|_| classes.offer(Instant(0), c, len, ()).is_ok()).count()
         };
@@ -174,6 +206,6 @@ mod tests {
         assert_eq!(classes.next(Instant(999)), None);
         assert!(classes.next(Instant(1_000)).is_some() && classes.next(Instant(2_000)).is_some());
         assert_eq!((taken(&mut classes, 0, 64), taken(&mut classes, 1, 101), taken(&mut classes, 1, 100)), (1, 0, 1));
-        assert!(Classes::<()>::new(vec![class(&[], 0, 1, None)], 1).is_err());
+        assert!(Classes::<()>::new(vec![class(&[], 0, 1, None)], Pace::Frames(1)).is_err());
     }
 }

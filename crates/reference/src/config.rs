@@ -226,6 +226,8 @@ pub enum ConfigError {
     PrefixLength(u8),
     /// There can be no such filter, and why.
     Filter(String),
+    /// There can be no such classes of service, and why.
+    Classes(String),
     /// Prefix and next hop of a route are of different families.
     Family(Route),
     /// A BGP peer is on no link of its port, the device itself, or one that is there already.
@@ -248,7 +250,7 @@ impl std::fmt::Display for ConfigError {
         match self {
             ConfigError::NoSuchPort(port) => write!(f, "the reference device has no port {port}"),
             ConfigError::PrefixLength(len) => write!(f, "no prefix of this family has length {len}"),
-            ConfigError::Filter(why) => f.write_str(why),
+            ConfigError::Filter(why) | ConfigError::Classes(why) => f.write_str(why),
             ConfigError::Family(r) => {
                 write!(f, "{}/{} cannot lead to {}: different families", r.prefix, r.prefix_len, r.next_hop)
             }

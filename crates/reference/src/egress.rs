@@ -7,6 +7,12 @@ use drophammer_model::{Instant, Medium};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// What a frame of `len` bytes, FCS included, takes on an Ethernet line of so many bits per second.
+pub fn time_on_line(len: usize, bits_per_second: u64) -> Moment {
+    let bits = 8 * (len.max(64) as u128 + u128::from(Medium::Ethernet.overhead()));
+    Moment::ratio(bits * 1_000_000_000, bits_per_second)
+}
+
 /// The line of one port.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -37,8 +43,7 @@ impl Line {
             if self.ends.len() >= self.buffer {
                 return None;
             }
-            let bits = 8 * (len.max(60) as u128 + 4 + u128::from(Medium::Ethernet.overhead()));
-            let end = self.free_at.max(arrival).plus(Moment::ratio(bits * 1_000_000_000, speed), speed);
+            let end = self.free_at.max(arrival).plus(time_on_line(len + 4, speed), speed);
             self.free_at = end;
             self.ends.push_back(end);
             self.last = ready;
@@ -132,6 +137,13 @@ impl Departures {
     /// When the next one departs.
     pub fn next(&self) -> Option<Instant> {
         self.first().map(|(at, ..)| at)
+    }
+
+    /// When the next one departs by one of these ports, or any of those out of their turn.
+    pub fn next_at(&self, ports: &[bool]) -> Option<Instant> {
+        let apart = self.heap.peek().map(|departure| departure.0.at);
+        let lanes = self.lanes.iter().zip(ports).filter(|(_, named)| **named);
+        lanes.filter_map(|(lane, _)| Some(lane.front()?.at)).chain(apart).min()
     }
 
     /// When the next one departs that is no test frame.

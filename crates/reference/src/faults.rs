@@ -51,6 +51,8 @@ pub struct Faults {
     pub filter_leak_every: u64,
     /// Drop every n-th frame that its filter permits.
     pub filter_deny_every: u64,
+    /// What it does wrong with classes of service, from the next [`crate::Router::set_classes`] on.
+    pub classes: ClassFaults,
     /// Forward what it must drop. It is no test frame to the other faults unless its contents are.
     pub forwards: Option<WrongFrame>,
     /// Send every n-th ICMP error twice.
@@ -85,6 +87,7 @@ impl Faults {
             own_frames: _,
             filter_leak_every: _,
             filter_deny_every: _,
+            classes: _,
             forwards: _,
             icmp_twice_every: _,
             counter_error: _,
@@ -105,6 +108,18 @@ impl Faults {
         self.sag = self.sag.map(|sag| Sag { from: moved(sag.from), ..sag });
         self
     }
+}
+
+/// What a device does wrong at lines with classes of service; the default is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClassFaults {
+    /// Have one queue for all classes, as large as theirs together.
+    pub ignored: bool,
+    /// Give the last class this weight instead of its own; 0 for its own.
+    pub last_weight: u32,
+    /// Drop every n-th frame of the first class that comes to a line; 0 for none.
+    pub drop_every: u64,
 }
 
 /// What a device does wrong with the routes of BGP; the default is nothing.

@@ -23,18 +23,22 @@
 //!   overtake each other for it.
 //! - **Line.** With a speed, a frame of `n` bytes (FCS included) then takes `8 (n + 20) / speed` on the wire of its port,
 //!   one after the other, at most `egress_buffer` waiting or on the wire. It departs when its last bit is out.
+//! - **Classes of a line** ([`Router::set_classes`]) stand in place of the line's speed and buffer: each class has a queue, and the line serves up
+//!   to `weight` frames of each in turn (all weights divided by their greatest common divisor), passing over those that have none waiting.
 //! - **Control.** ARP, Neighbor Discovery, ICMP and frames of its own have a path of their own: they neither wait nor
 //!   make others wait, and depart when their cause arrives.
 //! - **Routes** are the device's own, static ones and those of BGP ([`BgpConfig`]), in this order for one prefix. What BGP does
 //!   and when is told by [`rib`]: a route of instant `t` is re-advertised at `t + propagation_delay` and forwards from
 //!   `t + fib_delay` on, or as long after the change before it as `fib_time_per_route` says.
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
+//! - **Several devices** ([`Network`]) are routers of their own, joined by links on which a frame takes no time beyond that of the line.
 //! - **Sub-interfaces** ([`SubInterface`]) are links of their own behind VLAN tags. A frame with tags that no sub-interface of its port
 //!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the way out put on before the line.
 //! - **Labels.** A packet with MPLS labels goes where the entry of its outermost one leads ([`LabelRoute`]); without entries, frames with
 //!   labels are ignored. Filters do not look behind labels, and nobody is told of labelled packets that are dropped.
 //! - **Faults** act on UDP, TCP and ICMP echo frames, in tunnels too, that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
+mod class_line;
 mod classes;
 mod config;
 mod egress;
@@ -46,6 +50,7 @@ mod interfaces;
 mod labels;
 mod moment;
 mod neighbours;
+mod network;
 mod pool;
 mod random;
 pub mod rib;
@@ -59,10 +64,11 @@ pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
-    BgpFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY, OwnFrames,
-    REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
+    BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY,
+    OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
+pub use network::{Network, NetworkConfig, RankedRoute};
 pub use router::Router;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

@@ -117,6 +117,8 @@ pub struct Drops {
     pub fault_blackhole: u64,
     /// [`crate::Faults::filter_deny_every`].
     pub fault_filter: u64,
+    /// [`crate::ClassFaults::drop_every`].
+    pub fault_class: u64,
     /// The link of the way out is down; see [`crate::Router::set_link`].
     pub link_down: u64,
 }
@@ -138,6 +140,7 @@ impl Drops {
             + self.fault_low_load
             + self.fault_blackhole
             + self.fault_filter
+            + self.fault_class
     }
 }
 

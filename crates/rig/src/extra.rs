@@ -63,15 +63,23 @@ fn error(frame: &[u8]) -> Option<(IcmpError, &[u8])> {
 pub(crate) struct Sent {
     key: u64,
     frames: Vec<Vec<u8>>,
+    hops: Vec<Vec<u8>>,
 }
 
 impl Sent {
-    pub(crate) fn new(key: u64, frames: Vec<Vec<u8>>) -> Sent {
-        Sent { key, frames }
+    /// Each frame with the routers that it passes to each port.
+    pub(crate) fn new(key: u64, frames: Vec<(Vec<u8>, Vec<u8>)>) -> Sent {
+        let (frames, hops) = frames.into_iter().unzip();
+        Sent { key, frames, hops }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
+    }
+
+    /// Routers that a frame passes on its way to a port.
+    pub(crate) fn hops(&self, number: usize, port: usize) -> u8 {
+        self.hops[number].get(port).copied().unwrap_or(1)
     }
 
     pub(crate) fn frame(&self, number: usize) -> &[u8] {
@@ -139,8 +147,8 @@ fn checksum_holds(packet: &[u8]) -> bool {
     checksum::fold(checksum::sum(header)) == 0xffff
 }
 
-/// In what `got` differs from what a router makes of `sent`. Bytes of 0 behind either are padding.
-pub(crate) fn alterations(sent: &[u8], got: &[u8]) -> BTreeSet<Alteration> {
+/// In what `got` differs from what so many routers make of `sent`. Bytes of 0 behind either are padding.
+pub(crate) fn alterations(sent: &[u8], got: &[u8], hops: u8) -> BTreeSet<Alteration> {
     let mut altered = BTreeSet::new();
     let (Some((kind, sent)), Some((got_kind, got))) = (type_and_packet(sent), type_and_packet(got)) else {
         return BTreeSet::from([Alteration::Cut]);
@@ -160,7 +168,7 @@ pub(crate) fn alterations(sent: &[u8], got: &[u8]) -> BTreeSet<Alteration> {
     if both < header {
         return altered;
     }
-    if got[ttl] != sent[ttl].wrapping_sub(1) {
+    if got[ttl] != sent[ttl].wrapping_sub(hops) {
         altered.insert(Alteration::Ttl);
     }
     if v4 && checksum_holds(sent) != checksum_holds(got) {
@@ -221,7 +229,7 @@ mod tests {
     }
 
     fn sent() -> Sent {
-        Sent::new(KEY, vec![frame(false, 0), frame(true, 1), frame(false, 2)])
+        Sent::new(KEY, [frame(false, 0), frame(true, 1), frame(false, 2)].map(|frame| (frame, Vec::new())).to_vec())
     }
 
     #[test]
@@ -243,7 +251,7 @@ mod tests {
         other[26] = 99;
         other[34..].fill(0);
         assert_eq!(sent.find(&other), Found::Other, "the identification alone says little");
-        let foreign = Sent::new(KEY + 1, vec![frame(false, 0)]);
+        let foreign = Sent::new(KEY + 1, vec![(frame(false, 0), Vec::new())]);
         let mut other = forwarded(sent.frame(2));
         other[18..20].fill(0);
         assert_eq!(foreign.find(&other), Found::Other, "the mark of others");
@@ -305,20 +313,28 @@ mod tests {
                 let sum = checksum::finish(checksum::sum(&got[14..34]));
                 got[24..26].copy_from_slice(&sum.to_be_bytes());
             }
-            assert_eq!(alterations(sent.frame(0), &got), expected.iter().copied().collect());
+            assert_eq!(alterations(sent.frame(0), &got, 1), expected.iter().copied().collect());
         }
         // A router that does not count hops.
-        assert_eq!(alterations(sent.frame(1), sent.frame(1)), BTreeSet::from([Ttl]));
+        assert_eq!(alterations(sent.frame(1), sent.frame(1), 1), BTreeSet::from([Ttl]));
+        // Two in a row take off two.
+        for v6 in [0, 1] {
+            let behind_two = forwarded(&forwarded(sent.frame(v6)));
+            assert_eq!(alterations(sent.frame(v6), &behind_two, 2), BTreeSet::new());
+            assert_eq!(alterations(sent.frame(v6), &behind_two, 1), BTreeSet::from([Ttl]));
+        }
+        let known = Sent::new(KEY, vec![(frame(false, 0), vec![1, 2])]);
+        assert_eq!([0, 1, 2].map(|port| known.hops(0, port)), [1, 2, 1]);
         // One that mends what it should drop, and one that forwards it as it is.
         let mut wrong = sent.frame(0).to_vec();
         wrong[25] ^= 1;
         let right = forwarded(sent.frame(0));
-        assert_eq!(alterations(&wrong, &right), BTreeSet::from([ChecksumMended]));
+        assert_eq!(alterations(&wrong, &right, 1), BTreeSet::from([ChecksumMended]));
         let mut kept = right;
         kept[25] ^= 1;
-        assert_eq!(alterations(&wrong, &kept), BTreeSet::new());
+        assert_eq!(alterations(&wrong, &kept, 1), BTreeSet::new());
         for end in 0..kept.len() {
-            alterations(&wrong, &kept[..end]);
+            alterations(&wrong, &kept[..end], 1);
         }
     }
 }

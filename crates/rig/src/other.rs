@@ -33,6 +33,8 @@ pub struct Extra {
     pub at: Instant,
     /// The frame. Its number, by which it is found again, is its place in the list.
     pub bytes: Vec<u8>,
+    /// Routers that it passes on its way to each port; one where nothing is said.
+    pub hops: Vec<u8>,
 }
 
 /// Of one protocol.
@@ -50,6 +52,8 @@ struct Count {
 pub(crate) struct Observation {
     start: Instant,
     test: TestTraffic,
+    /// The port, by its index.
+    port: PortIndex,
     sent: Arc<Sent>,
     /// Numbers of those that this port has yet to send, the earliest first.
     due: VecDeque<(Instant, usize)>,
@@ -71,13 +75,14 @@ impl Observation {
         for (number, frame) in extra.iter().enumerate() {
             due[frame.port].push_back((frame.at, number));
         }
-        let sent = Arc::new(Sent::new(key, extra.into_iter().map(|frame| frame.bytes).collect()));
-        let of_port = |mut due: VecDeque<(Instant, usize)>| {
+        let sent = Arc::new(Sent::new(key, extra.into_iter().map(|frame| (frame.bytes, frame.hops)).collect()));
+        let of_port = |(port, mut due): (PortIndex, VecDeque<(Instant, usize)>)| {
             due.make_contiguous().sort_unstable();
             let (fates, protocols) = (BTreeMap::new(), BTreeMap::new());
-            Observation { start, test: test.clone(), sent: sent.clone(), due, fates, protocols, unmatched_errors: 0 }
+            let (test, sent) = (test.clone(), sent.clone());
+            Observation { start, test, port, sent, due, fates, protocols, unmatched_errors: 0 }
         };
-        due.into_iter().map(of_port).collect()
+        due.into_iter().enumerate().map(of_port).collect()
     }
 
     /// A frame that came in.
@@ -85,7 +90,7 @@ impl Observation {
         let Arrival { frame, at } = arrival;
         match self.sent.find(frame) {
             Found::Frame(number) => {
-                let altered = alterations(self.sent.frame(number), frame);
+                let altered = alterations(self.sent.frame(number), frame, self.sent.hops(number, self.port));
                 let fate = self.fates.entry(number).or_default();
                 fate.arrived += 1;
                 fate.altered.extend(altered);

@@ -3,7 +3,9 @@
 use crate::lock::Lock;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::record::{Ended, FORMAT, FilterRecord, Note, Record, Started, TestRecord, TrialRecord};
+use drophammer_model::record::{
+    ClassRecord, Ended, FORMAT, FilterRecord, Note, Record, Started, TestRecord, TrialRecord,
+};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,6 +50,8 @@ pub struct Run {
     pub earlier: HashMap<u64, usize>,
     /// Packet filters that DUTs were given.
     pub filters: Vec<FilterRecord>,
+    /// Classes of service that DUTs were given.
+    pub classes: Vec<ClassRecord>,
     /// Remarks.
     pub notes: Vec<Note>,
     /// End of the run, absent when it was cut off.
@@ -166,6 +170,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
         tests: Vec::new(),
         earlier: HashMap::new(),
         filters: Vec::new(),
+        classes: Vec::new(),
         notes: Vec::new(),
         ended: None,
         running: false,
@@ -198,6 +203,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
             Record::Test(test) => run.tests.push(*test),
             Record::Note(note) => run.notes.push(note),
             Record::Filter(filter) => run.filters.push(filter),
+            Record::Classes(classes) => run.classes.push(classes),
             Record::Ended(ended) => run.ended = Some(ended),
         }
     }
@@ -260,6 +266,7 @@ pub(crate) mod tests {
             test: "throughput".into(),
             attempt: 1,
             filtered: false,
+            classed: false,
             time: "2026-11-21T03:45:00Z".into(),
             spec: TrialSpec {
                 purpose: "bisect".into(),

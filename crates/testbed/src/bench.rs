@@ -10,13 +10,15 @@ use drophammer_lab::{Dut, LabError};
 use drophammer_methods::{PortView, TestError};
 use drophammer_model::Instant;
 use drophammer_model::beside::OtherTraffic;
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
-use drophammer_model::record::{FilterRecord, Record, TrialRecord};
+use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -84,6 +86,8 @@ pub struct Bench<'a> {
     tolerance: Tolerance,
     /// Has the device filters of a test, or may it have some?
     filtered: bool,
+    /// The same of classes of service.
+    classed: bool,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Frames to be sent beside the trials that follow.
@@ -133,6 +137,7 @@ impl<'a> Bench<'a> {
             ports,
             tolerance,
             filtered: false,
+            classed: false,
             session,
             observer,
             extra,
@@ -227,13 +232,31 @@ impl<'a> Bench<'a> {
         self.observer.record(&record).map_err(TestError::Store)
     }
 
+    /// Gives the device these classes of service in place of those that it has, and records them; none takes them back.
+    ///
+    /// # Errors
+    /// What the device says against them, or that they could not be stored.
+    pub(crate) fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
+        // Those of which the device took a part have to be taken back too.
+        self.classed = true;
+        self.device.set_classes(lists).map_err(failed)?;
+        self.classed = !lists.is_empty();
+        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
+        let record = Record::Classes(ClassRecord { dut, test, round, lists: lists.to_vec() });
+        self.observer.record(&record).map_err(TestError::Store)
+    }
+
     /// Takes back what the test that has ended gave the device.
     ///
     /// # Errors
     /// It could not be taken back: the next test would not find the device that it expects.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
         self.views.iter_mut().for_each(|port| port.routed.clear());
-        if self.filtered { self.set_filter(&[]) } else { Ok(()) }
+        let unfiltered = if self.filtered { self.set_filter(&[]) } else { Ok(()) };
+        if self.classed {
+            self.set_classes(&[])?;
+        }
+        unfiltered
     }
 
     /// Routes in the device's forwarding plane; `None` also where they cannot be read.
@@ -288,10 +311,25 @@ impl<'a> Bench<'a> {
         acts: Acts<'_>,
         attempt: u32,
     ) -> Result<(TrialResult, bool), TestError> {
+        let spec = &self.through(spec);
         self.observer.progress(&Progress::TrialStarted { spec });
         // Answers to the device's requests and frames that still came in belong to no trial.
         let outcome = self.serve(Duration::ZERO).and_then(|()| self.execute(spec, acts));
         self.conclude(spec, outcome, attempt)
+    }
+
+    /// The trial through this device: a TTL or hop limit that must arrive is that behind one router, and one less for each further one.
+    fn through<'s>(&self, spec: &'s TrialSpec) -> Cow<'s, TrialSpec> {
+        let mut spec = Cow::Borrowed(spec);
+        for flow in 0..spec.flows.len() {
+            let (from, to) = (spec.flows[flow].from, spec.flows[flow].to);
+            let further = self.device.hops(from, to).saturating_sub(1) as u8;
+            let ttl = spec.flows[flow].arrives.as_ref().and_then(|arrives| arrives.ttl).filter(|_| further > 0);
+            if let (Some(ttl), Some(arrives)) = (ttl, &mut spec.to_mut().flows[flow].arrives) {
+                arrives.ttl = Some(ttl.saturating_sub(further));
+            }
+        }
+        spec
     }
 
     /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.
@@ -305,7 +343,8 @@ impl<'a> Bench<'a> {
         let start = self.rig.now();
         let host = self.host.begin(&self.rig, &mut *self.device);
         if let Some(extra) = &self.extra {
-            let extra = extra.iter().map(|frame| frame.at(start)).collect();
+            let hops = |from| (0..self.ports.len()).map(|to| self.device.hops(from, to) as u8).collect();
+            let extra = extra.iter().map(|frame| frame.at(start, hops(frame.port()))).collect();
             self.begin_observation(extra);
         }
         let observer: &dyn Observer = self.observer;
@@ -406,6 +445,7 @@ impl<'a> Bench<'a> {
             round: self.session.round,
             attempt,
             filtered: self.filtered,
+            classed: self.classed,
             time: self.observer.time(),
             spec: spec.clone(),
             result: result.stored(),

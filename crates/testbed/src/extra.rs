@@ -22,9 +22,14 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The frame, of a trial that starts at `start`.
-    pub(crate) fn at(&self, start: Instant) -> Extra {
-        Extra { port: self.port, at: start + self.after, bytes: self.bytes.clone() }
+    /// The port that sends it.
+    pub(crate) fn port(&self) -> usize {
+        self.port
+    }
+
+    /// The frame, of a trial that starts at `start`, and the routers that it passes on its way to each port.
+    pub(crate) fn at(&self, start: Instant, hops: Vec<u8>) -> Extra {
+        Extra { port: self.port, at: start + self.after, bytes: self.bytes.clone(), hops }
     }
 }
 

@@ -4,6 +4,7 @@ use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, Suite};
+use drophammer_model::topology::System;
 use drophammer_model::traffic::Deviation;
 use drophammer_reference::WrongFrame;
 
@@ -22,6 +23,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         vlan_tags: 2,
         mpls: true,
         filters: true,
+        classes: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
@@ -86,6 +88,15 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("filter_leak_every", ParamKind::Count, "forwards every n-th frame that its filter denies"),
         ParamSpec::optional("filter_deny_every", ParamKind::Count, "drops every n-th frame that its filter permits"),
+        ParamSpec::new(
+            "classes_ignored",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "has one queue where it is given classes of service",
+        ),
+        ParamSpec::optional("class_last_weight", ParamKind::Count, "gives the last class this weight, not its own"),
+        ParamSpec::optional("class_drop_every", ParamKind::Count, "drops every n-th frame of the first class"),
         ParamSpec::optional("drop_every", ParamKind::Count, "drops every n-th frame"),
         ParamSpec::optional("drop_share", ParamKind::Percent, "drops this share of the frames, drawn from the seed"),
         ParamSpec::optional(
@@ -299,8 +310,14 @@ pub fn is_virtual(dut: &DutConfig) -> bool {
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
-        let refused = drophammer_lab::find(&dut.kind)?.check(dut, &role).err()?;
-        Some(format!("`{}` cannot be brought up: {refused}", dut.name))
+        let kind = drophammer_lab::find(&dut.kind)?;
+        let checked = match &dut.topology {
+            None => kind.check(dut, &role).map_err(|e| e.to_string()),
+            Some(topology) => System::of(&suite.ports, topology)
+                .map_err(|e| e.to_string())
+                .and_then(|system| drophammer_lab::check_system(kind, dut, &system).map_err(|e| e.to_string())),
+        };
+        Some(format!("`{}` cannot be brought up: {}", dut.name, checked.err()?))
     };
     let refused: Vec<String> = suite.duts.iter().filter_map(refused).collect();
     if refused.is_empty() { Ok(()) } else { Err(refused) }

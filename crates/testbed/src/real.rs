@@ -5,6 +5,7 @@ use drophammer_lab::{Dut, Lab, LabError, TesterInterface, Where};
 use drophammer_model::environment::PortRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, PortConfig, Suite};
+use drophammer_model::topology::{System, Unsuited};
 use drophammer_port::capture::{Capture, CaptureLimits, CaptureStatus};
 use drophammer_port::{Backend, Clock, Port, SystemClock};
 use drophammer_rig::{Config, Ports};
@@ -22,10 +23,15 @@ pub fn bring_up(
     work_dir: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
-    match drophammer_lab::find(&dut.kind) {
-        Some(kind) => kind.bring_up(lab, dut, &RouterRole::of(&suite.ports), work_dir, stop),
+    match (drophammer_lab::find(&dut.kind), &dut.topology) {
+        (Some(kind), Some(topology)) => {
+            let unusable = |e: Unsuited| LabError::Unusable { what: e.what, remedy: e.remedy };
+            let system = System::of(&suite.ports, topology).map_err(unusable)?;
+            drophammer_lab::bring_up_system(kind, lab, dut, system, work_dir, stop)
+        }
+        (Some(kind), None) => kind.bring_up(lab, dut, &RouterRole::of(&suite.ports), work_dir, stop),
         // The reference device is the tester's own, unknown to the lab.
-        None => Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?)),
+        (None, _) => Ok(Box::new(device::bring_up(lab, dut, &suite.ports, suite.seed, work_dir, stop)?)),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::session::Session;
 use drophammer_lab::Dut;
 use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
@@ -210,6 +211,10 @@ impl Testbed for TestSetup<'_> {
             None => routed.remove(&family),
         };
         Ok(())
+    }
+
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
+        self.routing.bench.set_classes(lists)
     }
 
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {

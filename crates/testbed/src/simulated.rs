@@ -3,6 +3,7 @@
 use crate::kinds::REFERENCE;
 use crate::routing;
 use drophammer_lab::{Dut, LabError};
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
@@ -13,8 +14,8 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault, Misroute, NOBODY,
-    OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
+    ClassFaults, Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault, Misroute,
+    NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -40,6 +41,14 @@ impl Reference {
     /// Lists that the device refuses.
     pub fn set_filter(&self, lists: &[FilterList]) -> Result<(), String> {
         self.0.borrow_mut().set_filter(lists.to_vec()).map_err(|e| e.to_string())
+    }
+
+    /// Puts these classes of service in place of those that it has, from now on.
+    ///
+    /// # Errors
+    /// Classes that the device refuses.
+    pub fn set_classes(&self, lists: &[EgressClasses]) -> Result<(), String> {
+        self.0.borrow_mut().set_classes(lists).map_err(|e| e.to_string())
     }
 
     /// Frames that each rule of its filter decided on, list after list.
@@ -242,6 +251,7 @@ impl Dut for ReferenceDut {
             let named = |(rule, frames)| (drophammer_lab::filter_counter(rule), frames);
             counters.extend(matches.into_iter().enumerate().map(named));
         }
+        counters.extend(class_counters(&self.reference.0.borrow()));
         Ok(counters)
     }
 
@@ -249,6 +259,13 @@ impl Dut for ReferenceDut {
         self.reference.set_filter(lists).map_err(|e| LabError::Unusable {
             what: format!("{}: {e}", self.record.name),
             remedy: "this is a bug in Drophammer".into(),
+        })
+    }
+
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        self.reference.set_classes(lists).map_err(|e| LabError::Unusable {
+            what: format!("{}: {e}", self.record.name),
+            remedy: "change the classes of the test in the suite".into(),
         })
     }
 
@@ -263,6 +280,15 @@ impl Dut for ReferenceDut {
             Family::Ipv6 => fib.ipv6,
         }))
     }
+}
+
+/// Counters of the classes of its lines: `d1.gold.served`, `d1.gold.dropped`.
+pub(crate) fn class_counters(router: &Router) -> BTreeMap<String, u64> {
+    let of = |(port, class, counters): (usize, &str, drophammer_reference::ClassCounters)| {
+        let name = drophammer_lab::class_counter(port, class);
+        [(format!("{name}.served"), counters.served), (format!("{name}.dropped"), counters.dropped)]
+    };
+    router.line_classes().flat_map(of).collect()
 }
 
 /// The interval by which `low_load` is judged.
@@ -299,6 +325,11 @@ fn faults(p: &Params) -> Faults {
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         filter_leak_every: every("filter_leak_every").unwrap_or(0),
         filter_deny_every: every("filter_deny_every").unwrap_or(0),
+        classes: ClassFaults {
+            ignored: p.flag("classes_ignored").unwrap_or(false),
+            last_weight: every("class_last_weight").and_then(|weight| u32::try_from(weight).ok()).unwrap_or(0),
+            drop_every: every("class_drop_every").unwrap_or(0),
+        },
         forwards: wrong_frame(p),
         icmp_twice_every: every("icmp_twice_every").unwrap_or(0),
         management: every("management_waiting").map(|waiting| ManagementFault {

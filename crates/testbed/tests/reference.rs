@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use drophammer_methods::Testbed;
 use drophammer_methods::pattern::Pattern;
-use drophammer_model::pattern::Direction;
+use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Family, GroupCounts, Load, TrialResult, TrialSpec};
 use drophammer_reference::{
@@ -58,8 +58,15 @@ fn since(now: Truth, before: Truth) -> Truth {
 
 fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialSpec {
     let size = size.parse().unwrap();
-    let pattern =
-        Pattern { size, families: BOTH.to_vec(), mix: None, direction: Direction::Bidirectional, drain_s: 2.0 };
+    let pattern = Pattern {
+        size,
+        families: BOTH.to_vec(),
+        mix: None,
+        direction: Direction::Bidirectional,
+        distribution: Distribution::NonMeshed,
+        routes: 0,
+        drain_s: 2.0,
+    };
     let mut spec = pattern.trial(bed.ports(), "known".into(), load, duration_s).unwrap();
     spec.bin_s = Some(duration_s / 5.0);
     spec

@@ -3,7 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::snmp::SNMP;
-use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, packet_filter, process};
+use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -67,6 +67,7 @@ impl DutKind for Bird {
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
         let program = process::find("bird", "bird2")?;
+        let control = process::find("birdc", "bird2")?;
         let mut ask = process::command(&program, &lab.shared().mark);
         // It tells its version on the error stream.
         ask.arg("--version").stderr(std::process::Stdio::piped());
@@ -82,8 +83,15 @@ impl DutKind for Bird {
         }
         let mut command = router.netns().command(&program);
         command.arg("-f").arg("-c").arg(configs.join("bird.conf"));
-        command.arg("-s").arg(state.join("bird.ctl")).arg("-P").arg(state.join("bird.pid"));
+        let socket = state.join("bird.ctl");
+        command.arg("-s").arg(&socket).arg("-P").arg(state.join("bird.pid"));
         router.daemon("bird", command, work_dir)?;
+        router.ask_sessions(move |router, peer| {
+            let mut command = router.netns().command(&control);
+            command.arg("-r").arg("-s").arg(&socket).args(["show", "protocols", &bgp::core_name(peer)]);
+            let told = process::output(command, None).unwrap_or_default();
+            bgp::session_down(peer, told.split_whitespace().next_back())
+        });
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }
@@ -120,7 +128,8 @@ mod tests {
     fn without_installation_the_kernel_gets_static_routes_alone() {
         let role = RouterRole::of(&two_ports_with_bgp(1));
         let text = |install: bool| {
-            let mut dut = DutConfig { name: "bird".into(), kind: "bird".into(), params: Default::default() };
+            let mut dut =
+                DutConfig { name: "bird".into(), kind: "bird".into(), params: Default::default(), topology: None };
             INSTALL_ROUTES.set(&mut dut.params, install);
             Bird.configuration(&dut, &role).unwrap().remove(0).1
         };

@@ -6,7 +6,7 @@ use crate::snmp::SNMP;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, mounts, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
-use drophammer_model::role::RouterRole;
+use drophammer_model::role::{CorePeer, RouterRole};
 use drophammer_model::suite::DutConfig;
 use std::ffi::OsString;
 use std::fs;
@@ -98,6 +98,7 @@ impl DutKind for Frr {
         if let Some(bgp) = &role.bgp {
             let (vty, locals) = (state.join("bgpd.vty"), bgp::locals(bgp));
             router.wait(stop, |_| Ok(not_told(&vty, &locals)))?;
+            router.ask_sessions(move |_, peer| session_down(&vty, peer));
         }
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
@@ -163,6 +164,16 @@ pub(super) fn not_told(vty: &Path, locals: &[IpAddr]) -> Option<String> {
     };
     let missing = locals.iter().find(|a| !told.contains(&format!("addr: {a},")));
     missing.map(|address| format!("bgpd has not heard of its address {address}"))
+}
+
+/// In words what bgpd says of a session with another router of the system that is not up.
+fn session_down(vty: &Path, peer: &CorePeer) -> Option<String> {
+    let told = match ask(vty, &format!("show bgp neighbors {}", peer.peer)) {
+        Ok(told) => told,
+        Err(e) => return Some(format!("bgpd does not answer: {e}")),
+    };
+    let state = told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "));
+    bgp::session_down(peer, state.unwrap_or_default().split(',').next())
 }
 
 /// Asks a daemon by the socket that vtysh uses: a command ends with NUL, its answer with three of them and a status.

@@ -65,7 +65,7 @@ impl DutKind for Linux {
         let version = format!("Linux {}", kernel_release());
         let mut router = NamespaceDut::links(lab, dut, &SPEC, role, version)?;
         let kept = router.keep(work_dir, work_dir, role, &|role| self.configuration(dut, role))?;
-        router.netns().ip(&router::route_lines(role))?;
+        router.add_routes()?;
         if let Some(file) = ruleset(dut) {
             nftables::load(router.netns(), &file, &kept.join(nftables::FILE))?;
         }
@@ -82,7 +82,12 @@ mod tests {
 
     fn dut(file: Option<&Path>) -> DutConfig {
         let value = |file: &Path| (NFTABLES.key.to_owned(), ParamValue::Text(file.display().to_string()));
-        DutConfig { name: "wall".into(), kind: "linux".into(), params: Params(file.map(value).into_iter().collect()) }
+        DutConfig {
+            name: "wall".into(),
+            kind: "linux".into(),
+            params: Params(file.map(value).into_iter().collect()),
+            topology: None,
+        }
     }
 
     #[test]

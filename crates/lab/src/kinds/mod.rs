@@ -7,6 +7,7 @@ pub mod linux;
 pub mod openbgpd;
 pub mod uml;
 
+use crate::traffic_classes;
 use crate::{DutKind, LabError, nftables, process, snmp};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
 use drophammer_model::registry::KindSpec;
@@ -27,7 +28,9 @@ pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let Some(kind) = find(&dut.kind) else { return Vec::new() };
     let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
     let agent = snmp::SNMP.find(&dut.params) == Some(true);
-    let needs = kind.needs(dut).into_iter().chain(filters.then_some(nftables::NEED)).chain(agent.then_some(snmp::NEED));
+    let classes = tests.contains(&Need::Classes) && kind.capabilities().classes;
+    let of_tests = filters.then_some(nftables::NEED).into_iter().chain(classes.then_some(traffic_classes::NEED));
+    let needs = kind.needs(dut).into_iter().chain(of_tests).chain(agent.then_some(snmp::NEED));
     needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 
@@ -37,6 +40,8 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     vlan_tags: 2,
     counters: &[Counters::Interfaces, Counters::Ip, Counters::Backlog],
     filters: true,
+    classes: true,
+    systems: true,
     ..Capabilities::ROUTER
 };
 

@@ -3,7 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::snmp::SNMP;
-use crate::{Dut, DutKind, Lab, LabError, configuration, kinds, packet_filter, process, router};
+use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process, router};
 use drophammer_model::capabilities::Capabilities;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -82,7 +82,7 @@ impl DutKind for OpenBgpd {
             Ok::<_, LabError>(files)
         };
         // The bed and the tests reach the networks behind the ports as with every other kind.
-        router.netns().ip(&router::route_lines(role))?;
+        router.add_routes()?;
         router.keep(work_dir, &state, role, &files)?;
         // It refuses a file that others may read.
         let config = state.join("bgpd.conf");
@@ -99,6 +99,13 @@ impl DutKind for OpenBgpd {
         };
         let commands = role.peers().map(up).collect();
         router.after_sessions(commands);
+        router.ask_sessions(move |router, peer| {
+            let mut command = router.netns().command(&control);
+            command.arg("-s").arg(&socket).args(["show", "neighbor", &peer.peer.to_string()]);
+            let told = process::output(command, None).unwrap_or_default();
+            let state = told.lines().find_map(|line| line.trim().strip_prefix("BGP state = "));
+            bgp::session_down(peer, state.unwrap_or_default().split(',').next())
+        });
         router.with_agent(lab, dut, work_dir, stop)?;
         router.ready(stop)
     }

@@ -147,7 +147,7 @@ mod tests {
 
     fn dut(params: &[(&str, ParamValue)]) -> DutConfig {
         let params = params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-        DutConfig { name: "guest".into(), kind: SPEC.name.into(), params: Params(params) }
+        DutConfig { name: "guest".into(), kind: SPEC.name.into(), params: Params(params), topology: None }
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ]);
     let kind = find("external").unwrap();
     let mut attempt = |params: &BTreeMap<String, ParamValue>| {
-        let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
+        let config =
+            DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()), topology: None };
         kind.bring_up(lab, &config, &RouterRole::of(&ports()), work, &|| false).map_err(|e| e.to_string())
     };
     if name == "external-refused" {
@@ -78,7 +79,8 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(set.map_err(|e| e.to_string())?.is_ok_and(|s| s.success()), "commands run on the host")?;
     ensure(mtu(lab, "dhx1").map_err(|e| e.to_string())?.is_ok_and(|m| m.trim() == "9000"), "the host's /sys is seen")?;
     let mut attempt = |params: &BTreeMap<String, ParamValue>| {
-        let config = DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()) };
+        let config =
+            DutConfig { name: "box".into(), kind: "external".into(), params: Params(params.clone()), topology: None };
         kind.bring_up(lab, &config, &RouterRole::of(&ports()), work, &|| false).map_err(|e| e.to_string())
     };
     let mut dut = attempt(&params)?;

@@ -260,7 +260,7 @@ fn up(lab: &mut Lab, kind: &str, work: &Path) -> Result<Box<dyn Dut>, String> {
 }
 
 fn up_with(lab: &mut Lab, kind: &str, work: &Path, ports: &[PortConfig]) -> Result<Box<dyn Dut>, String> {
-    let config = DutConfig { name: format!("{kind}-1"), kind: kind.into(), params: Params::default() };
+    let config = DutConfig { name: format!("{kind}-1"), kind: kind.into(), params: Params::default(), topology: None };
     let start = Instant::now();
     let found = find(kind).ok_or("no such kind")?;
     let dut = found.bring_up(lab, &config, &RouterRole::of(ports), work, &|| false).map_err(|e| e.to_string())?;
@@ -440,7 +440,7 @@ fn joined(lab: &Lab) -> Checked {
 fn attempt(lab: &mut Lab, kind: &str, work: &Path, stop: &dyn Fn() -> bool) -> Result<String, String> {
     let mut ports = ports();
     ports[1].ipv4 = Some(addressing("198.19.1.1", "198.19.77.2", 24, "198.19.64.0", 19));
-    let config = DutConfig { name: "broken".into(), kind: kind.into(), params: Params::default() };
+    let config = DutConfig { name: "broken".into(), kind: kind.into(), params: Params::default(), topology: None };
     let refused = find(kind).unwrap().bring_up(lab, &config, &RouterRole::of(&ports), work, stop).err();
     refused.map(|e| e.to_string()).ok_or_else(|| "came up".into())
 }

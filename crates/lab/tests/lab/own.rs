@@ -38,7 +38,7 @@ pub fn routes(lab: &mut Lab, kind: &str, work: &Path) -> Checked {
     let file = work.join("mine");
     std::fs::write(&file, text).map_err(|e| e.to_string())?;
     let params = Params([(key.to_owned(), ParamValue::Text(file.display().to_string()))].into());
-    let config = DutConfig { name: "mine".into(), kind: kind.into(), params };
+    let config = DutConfig { name: "mine".into(), kind: kind.into(), params, topology: None };
     let role = RouterRole::of(&super::ports());
     let found = find(kind).ok_or("no such kind")?;
     let mut dut = found.bring_up(lab, &config, &role, work, &|| false).map_err(|e| e.to_string())?;
@@ -81,7 +81,7 @@ const RULES: &str = "table inet mine {
 pub fn rules(lab: &mut Lab, work: &Path) -> Checked {
     let file = work.join("my.nft");
     let params = Params([("nftables".to_owned(), ParamValue::Text(file.display().to_string()))].into());
-    let config = DutConfig { name: "wall".into(), kind: "linux".into(), params };
+    let config = DutConfig { name: "wall".into(), kind: "linux".into(), params, topology: None };
     let role = RouterRole::of(&super::ports());
     let found = find("linux").ok_or("no such kind")?;
 

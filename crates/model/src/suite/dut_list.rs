@@ -4,13 +4,17 @@ use super::errors::{Problems, did_you_mean, list, quote};
 use super::fields::{Fields, items, name, refuse_repeated, text};
 use super::raw::Node;
 use super::values::{params, resolve};
-use super::{DutConfig, ParamValue, PortConfig, Profile};
+use super::{DutConfig, ParamValue, PortConfig, Profile, topology};
+use crate::capabilities::Need;
 use crate::environment::TESTER;
 use crate::registry::{ParamKind, Registry};
 use crate::role::RouterRole;
+use crate::topology::System;
 use std::path::Path;
 
 const EXAMPLE: &str = "{name: frr, kind: frr}";
+/// Key of a DUT that is several routers.
+pub(super) const TOPOLOGY: &str = "topology";
 
 /// What the routers under test must agree with.
 pub(crate) struct Around<'a> {
@@ -60,7 +64,11 @@ fn one<'n>(
         problems.add(&kind_node.span, format!("there is no DUT kind {}", quote(kind)), help);
         return None;
     };
-    let keys: Vec<_> = ["name", "kind"].into_iter().chain(spec.params.iter().map(|p| p.key)).collect();
+    let topology = match fields.get(TOPOLOGY) {
+        Some(entry) => Some((topology::read(&entry.value, problems)?, &entry.value.span)),
+        None => None,
+    };
+    let keys: Vec<_> = ["name", "kind", TOPOLOGY].into_iter().chain(spec.params.iter().map(|p| p.key)).collect();
     fields.refuse_unknown(&format!("a DUT of kind `{kind}`"), &keys, problems);
     let what = format!("a DUT of kind `{kind}`");
     let find = |key: &str| fields.get(key).map(|e| &e.value);
@@ -81,6 +89,11 @@ fn one<'n>(
     // What will not run need not suit the rest.
     let runs = around.only.is_empty() || name.as_ref().is_some_and(|name| around.only.contains(name));
     if let Some(ports) = around.ports.filter(|_| runs) {
+        if let Some((topology, span)) = &topology
+            && let Err(unsuited) = System::of(ports, topology)
+        {
+            problems.add(span, unsuited.what, unsuited.remedy);
+        }
         let needs = RouterRole::of(ports).needs();
         if let Some(need) = spec.capabilities.lacks(&needs) {
             problems.add(
@@ -90,11 +103,19 @@ fn one<'n>(
             );
         }
     }
+    if let Some((_, span)) = topology.filter(|_| !spec.capabilities.systems) {
+        problems.add(
+            span,
+            format!("a router of kind `{kind}` cannot be several"),
+            format!("leave `{TOPOLOGY}` out, or take a kind that can: {}", list(registry.able(&[Need::Systems]))),
+        );
+    }
     let mut params = params(&resolved);
     for param in spec.params.iter().filter(|p| p.kind == ParamKind::File) {
         if let Some(ParamValue::Text(path)) = params.0.get_mut(param.key) {
             *path = around.folder.join(&*path).display().to_string();
         }
     }
-    Some((DutConfig { name: name?, kind: kind.to_owned(), params }, name_node?))
+    let topology = topology.map(|(topology, _)| topology);
+    Some((DutConfig { name: name?, kind: kind.to_owned(), params, topology }, name_node?))
 }

@@ -20,6 +20,7 @@ mod raw;
 pub mod read;
 pub mod schema;
 mod test_list;
+mod topology;
 mod typed;
 pub(crate) mod values;
 mod vlan_list;
@@ -35,6 +36,7 @@ use crate::environment::About;
 use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate};
 use crate::size::PacketSize;
+use crate::topology::Topology;
 use crate::traffic::{Arriving, Header};
 use crate::trial::{AddressRange, Family, FlowDuration};
 use serde::{Deserialize, Serialize};
@@ -149,6 +151,8 @@ pub struct DutConfig {
     pub kind: String,
     /// Parameters of the kind.
     pub params: Params,
+    /// How it is several routers; `None` for one.
+    pub topology: Option<Topology>,
 }
 
 /// One port of the tester and the DUT's port that faces it.

@@ -1,7 +1,8 @@
 //! Parameters of tests and DUT kinds after validation: typed, defaults filled in.
 
 use super::{Profile, values};
-use crate::quantity::{FrameRate, show_duration};
+use crate::classes::ServiceClass;
+use crate::quantity::{Bandwidth, FrameRate, show_duration};
 use crate::registry::ParamSpec;
 use crate::size::PacketSize;
 use crate::trial::Family;
@@ -25,6 +26,10 @@ pub enum ParamValue {
     Counts(Vec<u64>),
     /// `Rate`.
     Rate(FrameRate),
+    /// `Speed`.
+    Speed(Bandwidth),
+    /// `Classes`.
+    Classes(Vec<ServiceClass>),
     /// `Flag`.
     Flag(bool),
     /// `Families`, each once.
@@ -47,6 +52,8 @@ impl ParamValue {
             ParamValue::Count(n) => json!(n),
             ParamValue::Counts(v) => json!(v),
             ParamValue::Rate(r) => json!(r),
+            ParamValue::Speed(s) => json!(s),
+            ParamValue::Classes(c) => json!(c),
             ParamValue::Flag(b) => json!(b),
             ParamValue::Families(v) => json!(v),
             ParamValue::Text(t) => json!(t),

@@ -120,11 +120,24 @@ fn dut(kind: &KindSpec) -> Value {
     let mut properties = Map::new();
     properties.insert("name".into(), name());
     properties.insert("kind".into(), json!({ "const": kind.name, "description": kind.summary }));
+    if kind.capabilities.systems {
+        properties.insert(super::dut_list::TOPOLOGY.into(), super::topology::schema());
+    }
     add_params(kind.params, &mut properties);
     let required: Vec<_> = ["name", "kind"].into_iter().chain(required(kind.params)).collect();
     json!({
         "title": kind.name, "description": kind.summary,
         "type": "object", "required": required, "additionalProperties": false, "properties": properties,
+    })
+}
+
+/// A speed of a line.
+pub(super) fn speed(description: &str, example: &str) -> Value {
+    json!({
+        "description": description,
+        "type": "string",
+        "pattern": format!("^ *{NUMBER} *([gG](bit/s|bps|b/s)|[mM](bit/s|bps|b/s)|[kK](bit/s|bps)|bit/s|bps) *$"),
+        "examples": [example],
     })
 }
 
@@ -135,12 +148,7 @@ fn port() -> Value {
         "additionalProperties": false,
         "properties": {
             "name": name(),
-            "speed": {
-                "description": "Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).",
-                "type": "string",
-                "pattern": format!("^ *{NUMBER} *([gG](bit/s|bps|b/s)|[mM](bit/s|bps|b/s)|[kK](bit/s|bps)|bit/s|bps) *$"),
-                "examples": ["10 Gbit/s"],
-            },
+            "speed": speed("Line speed, from which theoretical rates and percent loads follow (RFC 2544 Appendix B).", "10 Gbit/s"),
             "medium": {
                 "description": "What the line carries beside frames: Ethernet, or PPP over SONET with an FCS of 32 or 16 bits (RFC 2615).",
                 "enum": super::port_list::MEDIA, "default": "ethernet",
@@ -158,6 +166,25 @@ fn port() -> Value {
             "labels": {
                 "description": "Static label entries of the DUT whose packets leave by its port.",
                 "type": "array", "minItems": 1, "maxItems": label_list::MOST, "items": label_entry(),
+            },
+        },
+    })
+}
+
+/// Classes of service.
+fn classes() -> Value {
+    json!({
+        "type": "array", "minItems": 2, "maxItems": crate::classes::MOST_CLASSES,
+        "items": {
+            "type": "object", "required": ["name", "weight"], "additionalProperties": false,
+            "properties": {
+                "name": { "type": "string", "pattern": "^[A-Za-z0-9-]{1,32}$" },
+                "precedence": { "description": "IP precedence of its packets.", "type": "integer", "minimum": 0, "maximum": 7 },
+                "dscp": { "description": "Codepoint of its packets, in place of a precedence.", "type": "integer", "minimum": 0, "maximum": 63 },
+                "weight": {
+                    "description": "Its share of a way out that is too narrow, relative to the other classes.",
+                    "type": "integer", "minimum": 1, "maximum": crate::classes::MOST_WEIGHT,
+                },
             },
         },
     })
@@ -406,6 +433,8 @@ fn kind_schema(kind: ParamKind) -> Value {
         ParamKind::Rate => json!({
             "type": "string", "examples": ["100 kfps"], "pattern": format!("^ *{NUMBER} *[kKmMgG]?[fFpP][pP][sS] *$"),
         }),
+        ParamKind::Speed => speed("Speed of a line.", "100 Mbit/s"),
+        ParamKind::Classes => classes(),
         ParamKind::Flag => json!({ "type": "boolean" }),
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
         ParamKind::Choice(words) => json!({ "enum": words }),

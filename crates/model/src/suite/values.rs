@@ -5,10 +5,13 @@ use super::errors::{Problems, quote};
 use super::fields::{add_quantity, flag, items, text, whole, word};
 use super::params::{ParamValue, Params};
 use super::raw::{self, Node, Value};
-use crate::quantity::{parse_duration, parse_frame_rate};
+use super::typed;
+use crate::classes::{self, ServiceClass};
+use crate::quantity::{Bandwidth, parse_duration, parse_frame_rate};
 use crate::registry::{ParamKind, ParamSpec};
 use crate::size::PacketSize;
 use crate::trial::Family;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -155,6 +158,14 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
                 .map_err(|error| add_quantity(&node.span, &error.0, problems))
                 .ok()
         }
+        ParamKind::Speed => {
+            let text = quantity_text(node, &what, example, problems)?;
+            text.parse::<Bandwidth>()
+                .map(ParamValue::Speed)
+                .map_err(|error| add_quantity(&node.span, &error.0, problems))
+                .ok()
+        }
+        ParamKind::Classes => classes_of(node, &what, example, problems).map(ParamValue::Classes),
         ParamKind::Flag => flag(node, &what, problems).map(ParamValue::Flag),
         ParamKind::Families => {
             each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
@@ -199,6 +210,8 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Counts => "[1, 10, 25]",
         ParamKind::CountOr(_) => "500",
         ParamKind::Rate => "100 kfps",
+        ParamKind::Speed => "100 Mbit/s",
+        ParamKind::Classes => "[{name: gold, precedence: 5, weight: 70}, {name: bronze, dscp: 8, weight: 5}]",
         ParamKind::Flag => "true",
         ParamKind::Families => "[ipv4, ipv6]",
         ParamKind::Choice(words) | ParamKind::Choices(words) => match words.first() {
@@ -239,6 +252,43 @@ fn each<T>(
         }
     }
     (values.len() == nodes.len()).then_some(values)
+}
+
+/// A class as it stands in a suite: with a codepoint or an IP precedence.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GivenClass {
+    name: String,
+    precedence: Option<u8>,
+    dscp: Option<u8>,
+    weight: u32,
+}
+
+/// Reads classes of service.
+fn classes_of(node: &Node, what: &str, example: &str, problems: &mut Problems) -> Option<Vec<ServiceClass>> {
+    let help = format!("write for instance `{example}`");
+    let given: Vec<GivenClass> = typed::read(node, &help, problems)?;
+    let mut all = Vec::with_capacity(given.len());
+    for GivenClass { name, precedence, dscp, weight } in given {
+        let dscp = match (precedence, dscp) {
+            (Some(precedence @ 0..=7), None) => precedence * 8,
+            (None, Some(dscp)) => dscp,
+            _ => {
+                let message =
+                    format!("class {} of {what} needs a `precedence` from 0 to 7 or a `dscp`, not both", quote(&name));
+                problems.add(&node.span, message, help);
+                return None;
+            }
+        };
+        all.push(ServiceClass { name, dscp, weight });
+    }
+    match classes::refuse_classes(&all) {
+        Some(why) => {
+            problems.add(&node.span, format!("{what}: {why}"), help);
+            None
+        }
+        None => Some(all),
+    }
 }
 
 /// Text that may be a quantity; an error when it is too long to be one.

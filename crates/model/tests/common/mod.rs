@@ -79,6 +79,7 @@ static FRR: KindSpec = KindSpec {
         bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
+        systems: true,
         ..Capabilities::ROUTER
     },
     needs: &[("zebra", "frr")],
@@ -120,7 +121,7 @@ title: Everything at once
 profile: conformant
 seed: 7
 duts:
-  - {name: frr-1, kind: frr, threads: 2}
+  - {name: frr-1, kind: frr, threads: 2, topology: {mesh: 2, core_speed: 100 Mbit/s}}
   - name: rack.router
     kind: external
     interfaces: [eth1, eth2]

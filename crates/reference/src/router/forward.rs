@@ -26,10 +26,10 @@ pub(super) struct Served {
 
 /// A frame that waits in its class.
 pub(super) struct Waiting {
-    slot: Slot,
-    arrived: Instant,
-    port: usize,
-    contents: Contents,
+    pub slot: Slot,
+    pub arrived: Instant,
+    pub port: usize,
+    pub contents: Contents,
 }
 
 /// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short with
@@ -60,14 +60,6 @@ fn address(frame: &mut Frame, destination: MacAddr, source: MacAddr) {
 }
 
 impl Router {
-    /// Takes what the classes have served until `now` on its way.
-    pub(super) fn serve_classes(&mut self, now: Instant) {
-        while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
-            let Waiting { slot, arrived, port, contents } = frame;
-            self.served(Served { slot, arrived, end, port, contents });
-        }
-    }
-
     /// Takes a frame that is of no type that a port itself knows: one with tags goes to its sub-interface, one with labels to their
     /// entry.
     #[cold]
@@ -433,7 +425,7 @@ impl Router {
     }
 
     #[inline(always)]
-    fn served(&mut self, served: Served) -> bool {
+    pub(super) fn served(&mut self, served: Served) -> bool {
         let (slot, port) = (served.slot, served.port);
         if served.contents != Contents::Datagram && (served.contents == Contents::Other || !self.mistreats(port)) {
             self.truth.test_frames += u64::from(served.contents == Contents::Transport);
@@ -487,6 +479,10 @@ impl Router {
         let out = &mut self.ports[port];
         if out.down {
             self.discard(slot, |d| &mut d.link_down);
+            return None;
+        }
+        if out.classes.is_some() {
+            self.queue_on_line(port, ready, slot);
             return None;
         }
         let departure = out.line.offer(ready, self.pool.get(slot).len());

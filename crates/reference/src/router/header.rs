@@ -44,6 +44,23 @@ pub(super) fn dscp(frame: &[u8]) -> u8 {
     }
 }
 
+/// Bytes of the tags of a frame that is ready for its line.
+fn tag_bytes(frame: &[u8]) -> usize {
+    let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8]));
+    (0..).map(|n| 4 * n).find(|n| !is_tag(TAGS + n)).unwrap_or(0)
+}
+
+/// The codepoint of the packet in a frame that is ready for its line; 0 of what has none.
+pub(super) fn dscp_on_line(frame: &[u8]) -> u8 {
+    let untagged = &frame[tag_bytes(frame)..];
+    if untagged.len() > IP + 1 { dscp(untagged) } else { 0 }
+}
+
+/// What a frame that is ready for its line carries.
+pub(super) fn contents_on_line(frame: &[u8]) -> Contents {
+    contents(&frame[tag_bytes(frame)..])
+}
+
 /// The destination port of a TCP or UDP packet.
 pub(super) fn port_at(protocol: u8, payload: &[u8]) -> Option<u16> {
     let ports: &[u8; 4] = payload.first_chunk()?;

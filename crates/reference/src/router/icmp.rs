@@ -102,3 +102,22 @@ impl Router {
         *self.pool.get_mut(slot) = frame;
     }
 }
+
+/// At most `limit` in each second of the clock.
+pub(super) struct ErrorLimit {
+    pub limit: u32,
+    pub second: u64,
+    pub used: u32,
+}
+
+impl ErrorLimit {
+    fn allows(&mut self, now: Instant) -> bool {
+        let second = now.0 / 1_000_000_000;
+        if second != self.second {
+            (self.second, self.used) = (second, 0);
+        }
+        let allowed = self.used < self.limit;
+        self.used += u32::from(allowed);
+        allowed
+    }
+}

@@ -1,6 +1,7 @@
 //! The router itself: what happens to a frame, and when.
 
 mod check;
+mod classing;
 mod control;
 mod filtering;
 mod forward;
@@ -10,7 +11,10 @@ mod mistreat;
 mod routing;
 
 use self::check::{check, check_faults};
-use crate::classes::{ClassCounters, Classes};
+use self::classing::OnLine;
+use self::icmp::ErrorLimit;
+use crate::class_line::ClassLine;
+use crate::classes::{Classes, Pace};
 use crate::config::{Config, ConfigError, Route};
 use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter, WrongFrame};
@@ -56,6 +60,10 @@ pub struct Router {
     neighbours: Neighbours,
     server: Server,
     classes: Option<Classes<forward::Waiting>>,
+    /// Some line has classes.
+    classed: bool,
+    /// Frames in the queues of such lines that somebody may answer.
+    answerable: usize,
     delay: Duration,
     jitter: Duration,
     faults: Faults,
@@ -86,19 +94,14 @@ struct Port {
     /// The link is down.
     down: bool,
     line: Line,
+    /// In place of the line, where it has classes.
+    classes: Option<Box<ClassLine<OnLine>>>,
     parked: VecDeque<Parked>,
     counters: PortCounters,
 }
 
 /// Bytes of two VLAN tags, by which a frame may exceed the MTU.
 const TWO_TAGS: usize = 8;
-
-/// At most `limit` in each second of the clock.
-struct ErrorLimit {
-    limit: u32,
-    second: u64,
-    used: u32,
-}
 
 impl Router {
     /// A device that has seen nothing yet.
@@ -136,12 +139,13 @@ impl Router {
             longest: p.mtu as usize + ethernet::LEN + TWO_TAGS,
             down: false,
             line: Line::new(p.speed, p.egress_buffer),
+            classes: None,
             parked: VecDeque::new(),
             counters: PortCounters::default(),
         });
         let classes = match config.capacity_pps {
             _ if config.classes.is_empty() => None,
-            Some(capacity) => Some(Classes::new(config.classes, capacity)?),
+            Some(capacity) => Some(Classes::new(config.classes, Pace::Frames(capacity))?),
             None => return Err(ConfigError::Limit("classes without a capacity")),
         };
         let own = FilterList { direction: FilterDirection::Ingress, interfaces: Vec::new(), rules: config.filter };
@@ -162,6 +166,8 @@ impl Router {
             decisions: (0, 0),
             neighbours: Neighbours::new(config.neighbour_lifetime),
             server: Server::new(config.capacity_pps, config.buffer, config.faults.sag),
+            classed: false,
+            answerable: 0,
             delay: config.delay,
             jitter: config.jitter,
             next_own: config.faults.own_frames.map_or(Instant(0), |own| Instant(0) + own.interval),
@@ -269,11 +275,6 @@ impl Router {
         self.truth.transmit_refused += frames;
     }
 
-    /// What became of the frames of each class.
-    pub fn class_counters(&self) -> &[ClassCounters] {
-        self.classes.as_ref().map_or(&[], |c| &c.counters)
-    }
-
     /// Where it believes a neighbour on a port, or on the interface of this number, to be.
     pub fn neighbour(&self, interface: usize, address: IpAddr) -> Option<MacAddr> {
         self.neighbours.find(interface, address).and_then(|i| self.neighbours.get(i).mac)
@@ -304,8 +305,9 @@ impl Router {
         if self.classes.is_some() {
             self.serve_classes(now);
         }
+        self.serve_lines(now);
         let installed = self.speaker.is_some() && self.install_routes(now);
-        self.take_frame(now, port, frame) && !installed
+        self.take_frame(now, port, frame) && !installed && self.answerable == 0
     }
 
     /// True when nothing happened that [`Router::next_notice`] could tell; so with all that it calls.
@@ -379,6 +381,7 @@ impl Router {
         self.now = self.now.max(now);
         let now = self.now;
         self.serve_classes(now);
+        self.serve_lines(now);
         self.speak(now);
         self.install_routes(now);
         self.speak_unasked(now);
@@ -405,12 +408,20 @@ impl Router {
     /// When [`Router::poll`] has something to do next; `None` while nothing is under way.
     pub fn next_deadline(&self) -> Option<Instant> {
         let installed = self.speaker.as_ref().and_then(|s| s.fib_end());
-        earlier(installed, earlier(self.departures.next(), self.next_timer()))
+        let leaving = earlier(self.departures.next(), self.next_on_lines());
+        earlier(installed, earlier(leaving, self.next_timer()))
     }
 
     /// The same without test frames on their way out: until then one call of [`Router::poll`] is as good as many.
     pub fn next_notice(&self) -> Option<Instant> {
-        earlier(self.departures.next_notice(), self.next_timer())
+        let leaving = earlier(self.departures.next_notice(), self.next_answerable_on_lines());
+        earlier(leaving, self.next_timer())
+    }
+
+    /// The same, with all frames on their way to the ports that `ports` names.
+    pub fn next_notice_or_at(&self, ports: &[bool]) -> Option<Instant> {
+        let leaving = earlier(self.departures.next_at(ports), self.next_on_lines());
+        earlier(leaving, self.next_notice())
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -478,17 +489,5 @@ fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-impl ErrorLimit {
-    fn allows(&mut self, now: Instant) -> bool {
-        let second = now.0 / 1_000_000_000;
-        if second != self.second {
-            (self.second, self.used) = (second, 0);
-        }
-        let allowed = self.used < self.limit;
-        self.used += u32::from(allowed);
-        allowed
     }
 }

@@ -22,6 +22,7 @@ impl Router {
     pub fn set_link(&mut self, now: Instant, port: usize, up: bool) {
         self.now = self.now.max(now);
         let now = self.now;
+        self.serve_lines(now);
         self.install_routes(now);
         let was_down = std::mem::replace(&mut self.ports[port].down, !up);
         if was_down || up {

@@ -45,6 +45,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
         test: test.into(),
         attempt: 1,
         filtered: false,
+        classed: false,
         time: "2026-11-21T03:45:10Z".into(),
         spec: TrialSpec {
             purpose: format!("{test} {size}: bisect"),
@@ -373,6 +374,7 @@ pub fn run(duts: usize) -> Run {
         tests: vec![],
         earlier: Default::default(),
         filters: vec![],
+        classes: vec![],
         notes: vec![Note {
             time: "2026-11-21T03:45:00Z".into(),
             dut: None,

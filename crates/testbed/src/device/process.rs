@@ -1,6 +1,8 @@
 //! The process of the device: frames in, router, frames out, and answers to the tester's questions.
 
 use super::{Job, JobLinks};
+use crate::simulated::class_counters;
+use drophammer_model::classes::EgressClasses;
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::priority::HighPriority;
@@ -217,6 +219,7 @@ impl Process {
             "faults" => self.begin(serde_json::from_str(rest).map_err(|e| format!("no faults: {e}"))?),
             "link" => self.set_link(rest),
             "filter" => self.set_filter(rest),
+            "classes" => self.set_classes(rest),
             "fib" => {
                 let fib = &self.router.truth().fib;
                 Ok(json!({ "ipv4": fib.ipv4, "ipv6": fib.ipv6 }))
@@ -235,6 +238,12 @@ impl Process {
     fn set_filter(&mut self, lists: &str) -> Result<Value, String> {
         let lists = serde_json::from_str(lists).map_err(|e| format!("no filter: {e}"))?;
         self.router.set_filter(lists).map(|()| json!({})).map_err(|e| e.to_string())
+    }
+
+    /// These classes of service in place of those that it has.
+    fn set_classes(&mut self, lists: &str) -> Result<Value, String> {
+        let lists: Vec<EgressClasses> = serde_json::from_str(lists).map_err(|e| format!("no classes: {e}"))?;
+        self.router.set_classes(&lists).map(|()| json!({})).map_err(|e| e.to_string())
     }
 
     /// The link of a port goes down or comes up: `PORT down`, `PORT up`.
@@ -265,6 +274,9 @@ impl Process {
         }
         for (class, counters) in self.router.class_counters().iter().enumerate() {
             all.insert(format!("class{class}"), json!(counters));
+        }
+        for (name, count) in class_counters(&self.router) {
+            all.insert(name, json!(count));
         }
         let matches = self.router.filter_matches();
         let counted = matches.len() <= drophammer_lab::MOST_FILTER_COUNTERS;

@@ -124,7 +124,12 @@ fn on_device(
 ) -> Result<(), TestError> {
     let failed = |what: &str, e: &dyn std::fmt::Display| TestError::Failed(format!("{what}: {e}"));
     let name = backend.spec.name;
-    let dut = DutConfig { name: name.into(), kind: crate::kinds::REFERENCE.into(), params: Params::default() };
+    let dut = DutConfig {
+        name: name.into(),
+        kind: crate::kinds::REFERENCE.into(),
+        params: Params::default(),
+        topology: None,
+    };
     let folder = test.work_dir.join(format!("{name}-reference"));
     std::fs::create_dir_all(&folder)
         .map_err(|e| TestError::Store(format!("cannot create {}: {e}", folder.display())))?;

@@ -168,6 +168,20 @@ pub fn filters() -> Vec<Memory> {
     ]
 }
 
+pub fn classes() -> Vec<Memory> {
+    let test = |params: &str| {
+        format!(
+            "tests:\n  - class_of_service: {{trial_duration: 100 ms, pause: 1 ms, overload: [150, 300], {params}}}\n"
+        )
+    };
+    let on = |params: &str, rest: &str| on(params, 4, "20 Mbit/s", rest);
+    vec![
+        on("delay: 20 us", &test("families: [ipv4, ipv6], frame_sizes: [96, imix], queue: 40")),
+        on("class_last_weight: 8, class_drop_every: 500", &test("bottleneck: 5 Mbit/s")),
+        on("classes_ignored: true, capacity: 20 kfps, buffer: 30", &test("")),
+    ]
+}
+
 pub fn copies_and_strays() -> Vec<Memory> {
     let params = [
         "duplicate_every: 13",

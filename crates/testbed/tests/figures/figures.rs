@@ -30,7 +30,9 @@ impl Figures {
             Record::Note(note) => {
                 vec![json!({"record": "note", "problem": note.problem, "numbers": numbers(&note.text)})]
             }
-            Record::Started(_) | Record::Dut(_) | Record::Filter(_) | Record::Ended(_) => Vec::new(),
+            Record::Started(_) | Record::Dut(_) | Record::Filter(_) | Record::Classes(_) | Record::Ended(_) => {
+                Vec::new()
+            }
         }
     }
 

@@ -45,6 +45,7 @@ cases![
     four_ports,
     drops,
     filters,
+    classes,
     copies_and_strays,
     wrong_frames,
     order,

@@ -1,0 +1,180 @@
+//! How a router in a namespace is made, started and found ready.
+
+use super::{Dut, NamespaceDut};
+use crate::packet_filter::{self, FilterStyle};
+use crate::process::Daemon;
+use crate::snmp::{Agent, SNMP};
+use crate::topology::Topology;
+use crate::traffic_classes::Given;
+use crate::wait::{self, Look};
+use crate::{Lab, LabError, bgp, configuration, cpu, probe, router};
+use drophammer_model::environment::DutRecord;
+use drophammer_model::registry::KindSpec;
+use drophammer_model::role::{CorePeer, RouterRole};
+use drophammer_model::suite::DutConfig;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Configuration files: name and text of each.
+type Files = Vec<(String, String)>;
+
+/// Time in which a DUT in a namespace must become ready.
+pub(crate) const READY: Duration = Duration::from_secs(20);
+/// And so much longer for each BGP neighbour: bgpd of FRR took 15 s to read 4,000 on a busy machine.
+const NEIGHBOUR: Duration = Duration::from_millis(10);
+
+impl NamespaceDut {
+    /// Makes the links; addresses are set, routes are not. Those of a router of a system were made before.
+    pub(crate) fn links(
+        lab: &mut Lab,
+        dut: &DutConfig,
+        kind: &KindSpec,
+        role: &RouterRole,
+        version: String,
+    ) -> Result<NamespaceDut, LabError> {
+        let topology = match lab.take_site(&dut.name) {
+            Some(topology) => topology,
+            None => Topology::make(lab, &dut.name, role)?,
+        };
+        let record = DutRecord {
+            name: dut.name.clone(),
+            kind: kind.name.into(),
+            version,
+            confinement: topology.confinement().into(),
+            ..DutRecord::default()
+        };
+        let (daemons, after_sessions) = (Vec::new(), Vec::new());
+        let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
+        let role = role.clone();
+        Ok(NamespaceDut {
+            topology,
+            daemons,
+            record,
+            role,
+            after_sessions,
+            session: None,
+            routes_by_lab: false,
+            agent: None,
+            filters,
+            counted: false,
+            classes: Given::default(),
+        })
+    }
+
+    /// Starts an SNMP agent beside it where the suite asks for one.
+    pub(crate) fn with_agent(
+        &mut self,
+        lab: &Lab,
+        dut: &DutConfig,
+        work_dir: &Path,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), LabError> {
+        if SNMP.find(&dut.params) == Some(true) {
+            let ports = self.role.interfaces.len();
+            self.agent = Some(Agent::start(lab, self, &dut.name, ports, work_dir, stop)?);
+        }
+        Ok(())
+    }
+
+    /// Commands for [`Dut::sessions_ended`], made for this DUT's namespace.
+    pub(crate) fn after_sessions(&mut self, commands: Vec<Command>) {
+        self.after_sessions = commands;
+    }
+
+    /// How its daemon is asked for a session with another router of its system.
+    pub(crate) fn ask_sessions(&mut self, ask: impl Fn(&NamespaceDut, &CorePeer) -> Option<String> + 'static) {
+        self.session = Some(Box::new(ask));
+    }
+
+    /// Puts the routes of its role into the kernel, which no daemon does.
+    pub(crate) fn add_routes(&mut self) -> Result<(), LabError> {
+        self.routes_by_lab = true;
+        self.netns().ip(&router::route_lines(&self.role))
+    }
+
+    /// Which routes the kernel gets is the user's business: do not wait for those of the role.
+    pub(crate) fn routes_of_the_user(&mut self) {
+        self.role.routes.clear();
+    }
+
+    pub(crate) fn netns(&self) -> &crate::Netns {
+        self.topology.netns()
+    }
+
+    /// Keeps the files that `render` makes of a role, without what is secret in it. Returns the folder where daemons find them as they
+    /// are: the same, or `state` where a file has a secret, which goes with the lab.
+    pub(crate) fn keep(
+        &mut self,
+        work_dir: &Path,
+        state: &Path,
+        role: &RouterRole,
+        render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
+    ) -> Result<PathBuf, LabError> {
+        let shown = render(&role.without_secrets())?;
+        let folder = configuration::store(work_dir, state, &shown, &render(role)?)?;
+        self.record.config.extend(shown);
+        Ok(folder)
+    }
+
+    /// Starts a daemon in the DUT's namespace, on the DUT's processor.
+    pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
+        let cpu = self.topology.cpu();
+        let started = self.netns().run(|| {
+            cpu::pin(0, cpu)?;
+            Daemon::start(name, command, work_dir)
+        })?;
+        self.daemons.push(started?);
+        Ok(())
+    }
+
+    /// Waits until a condition holds while all daemons live; the error carries their last log lines.
+    pub(crate) fn wait(
+        &mut self,
+        stop: &dyn Fn() -> bool,
+        mut look: impl FnMut(&NamespaceDut) -> Result<Option<String>, LabError>,
+    ) -> Result<(), LabError> {
+        // What has many neighbours to read about may take longer.
+        let neighbours = self.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
+        let result = wait::until(READY + NEIGHBOUR * neighbours, stop, || {
+            self.check_daemons()?;
+            Ok(look(self)?.map_or(Look::Ready(()), Look::NotYet))
+        });
+        result.map_err(|e| {
+            let logs: Vec<_> = self.daemons.iter().map(Daemon::log_tail).filter(|l| !l.is_empty()).collect();
+            e.with_log(&logs.join("\n"))
+        })
+    }
+
+    /// Waits until every link has carrier, every route of the role is in the kernel, and BGP listens where the role has it: the DUT is
+    /// ready.
+    pub(crate) fn ready(mut self, stop: &dyn Fn() -> bool) -> Result<Box<dyn Dut>, LabError> {
+        self.wait(stop, NamespaceDut::unready)?;
+        Ok(Box::new(self))
+    }
+
+    /// What is missing of what a router has by itself, in words.
+    pub(super) fn unready(&self) -> Result<Option<String>, LabError> {
+        match self.topology.link_not_up() {
+            Some(link) => Ok(Some(format!("{link} has no carrier"))),
+            None => match router::missing(self.netns(), &self.role)? {
+                None => self.role.bgp.as_ref().map_or(Ok(None), |bgp| bgp::deaf(self.netns(), bgp)),
+                missing => Ok(missing),
+            },
+        }
+    }
+
+    /// Asks every process of every daemon; one that has just ended has no answer.
+    pub(super) fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
+        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
+        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
+            true => daemon.name().to_owned(),
+            false => probe::child_name(daemon.name(), pid),
+        };
+        processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
+    }
+
+    pub(super) fn check_daemons(&mut self) -> Result<(), LabError> {
+        self.daemons.iter_mut().try_for_each(Daemon::check)
+    }
+}

@@ -1,0 +1,185 @@
+//! Links between the routers of a system.
+//!
+//! A link is a veth pair between the namespaces of two routers. Each end receives in a kernel thread of its own on the DUT's processor, as at a
+//! link to the tester ([`crate::confine`]), and each end has the input queue of the suite, because each is the sender in front of the
+//! other's ring. A link with a speed has a token bucket at each end in its place.
+
+use crate::router::dut_interface;
+use crate::topology::{Topology, operational};
+use crate::wait::{self, Look};
+use crate::{Lab, LabError, Netns};
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::role::Interface;
+use drophammer_model::suite::DutConfig;
+use drophammer_model::topology::{CoreEnd, CoreLink, CoreLinkName, System};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What a frame takes of an Ethernet line beside the bytes that the kernel counts: FCS, preamble and gap.
+const OVERHEAD: u32 = 24;
+/// The shortest frame with all of that.
+const SHORTEST: u32 = 84;
+/// A token bucket lets so many largest frames pass at once, or what the link carries in this time if that is more: the kernel's
+/// timers are not exact.
+const BURST_FRAMES: u64 = 2;
+const BURST: Duration = Duration::from_millis(1);
+/// A link is up within this time once both ends are.
+const CARRIER: Duration = Duration::from_secs(5);
+
+/// The links between the routers of a system. Dropping it removes them.
+pub(super) struct CoreLinks {
+    links: Vec<CoreLink>,
+    names: Vec<CoreLinkName>,
+    /// Those that have been taken down.
+    down: BTreeSet<CoreLinkName>,
+    /// Namespaces of the routers.
+    netns: Vec<Netns>,
+}
+
+/// Name of router `index` of a system, for its namespace and folder.
+pub(super) fn router_name(dut: &DutConfig, index: usize) -> String {
+    format!("{}-r{}", dut.name, index + 1)
+}
+
+impl CoreLinks {
+    /// Makes the namespaces of all routers with their links to the tester and to each other, ready for the routers to be started.
+    pub(super) fn make(lab: &mut Lab, dut: &DutConfig, system: &System) -> Result<CoreLinks, LabError> {
+        let mut sites = Vec::new();
+        for (index, router) in system.routers.iter().enumerate() {
+            let edges = &router.role.interfaces[..router.ports.len()];
+            sites.push(Topology::begin(lab, &router_name(dut, index), edges, router.ports.start)?);
+        }
+        let netns: Vec<Netns> = sites.iter().map(|site| site.netns().again()).collect::<Result<_, _>>()?;
+        let names = system.links.iter().map(|link| link.name).collect();
+        let made = CoreLinks { links: system.links.clone(), names, down: BTreeSet::new(), netns };
+        for link in &system.links {
+            made.join(lab, link, &system.routers[link.ends[0].router].role.interfaces[link.ends[0].interface])?;
+        }
+        for (site, router) in sites.iter_mut().zip(&system.routers) {
+            site.finish(lab, &router.role)?;
+        }
+        for link in &system.links {
+            for end in link.ends {
+                let mtu = system.routers[end.router].role.interfaces[end.interface].mtu;
+                made.set_queue(lab, end, link.speed, mtu)?;
+            }
+        }
+        let named = (0..).map(|index| router_name(dut, index)).zip(sites);
+        lab.set_sites(named.collect::<BTreeMap<_, _>>());
+        Ok(made)
+    }
+
+    fn join(&self, lab: &Lab, link: &CoreLink, interface: &Interface) -> Result<(), LabError> {
+        let [a, b] = link.ends;
+        let (queues, mtu) = (lab.shared().queues(), interface.mtu);
+        let (here, there) = (dut_interface(a.interface), dut_interface(b.interface));
+        let path = self.netns[b.router].path();
+        let add =
+            format!("link add {here} mtu {mtu}{queues} type veth peer name {there} mtu {mtu}{queues} netns {path}");
+        self.netns[a.router].ip(&[add])
+    }
+
+    fn set_queue(&self, lab: &Lab, end: CoreEnd, speed: Option<Bandwidth>, mtu: u32) -> Result<(), LabError> {
+        let (netns, name) = (&self.netns[end.router], dut_interface(end.interface));
+        let shared = lab.shared();
+        let Some(speed) = speed else { return shared.add_input_queue(netns, &name) };
+        let tc = |args: &str| {
+            let args: Vec<_> = ["qdisc", "add", "dev", &name].into_iter().chain(args.split(' ')).collect();
+            netns.output("tc", "iproute2", &args, None).map(drop)
+        };
+        let (burst, frames) = (burst(speed, mtu), shared.input_queue.length());
+        tc(&format!(
+            "root handle 1: tbf rate {}bit burst {burst} limit {burst} overhead {OVERHEAD} mpu {SHORTEST}",
+            speed.0
+        ))?;
+        tc(&format!("parent 1:1 handle 2: pfifo limit {frames}"))
+    }
+
+    pub(super) fn names(&self) -> &[CoreLinkName] {
+        &self.names
+    }
+
+    pub(super) fn down(&self) -> &BTreeSet<CoreLinkName> {
+        &self.down
+    }
+
+    /// The ends of a link; an error where there is none.
+    pub(super) fn ends(&self, name: CoreLinkName) -> Result<[CoreEnd; 2], LabError> {
+        let link = self.links.iter().find(|link| link.name == name);
+        link.map(|link| link.ends).ok_or_else(|| {
+            let all: Vec<_> = self.names.iter().map(ToString::to_string).collect();
+            LabError::Unusable {
+                what: format!("this system has no link {name} between routers"),
+                remedy: format!("its links are {}", all.join(", ")),
+            }
+        })
+    }
+
+    /// Takes a link down at both ends, or up; then it has carrier.
+    pub(super) fn set(&mut self, name: CoreLinkName, up: bool) -> Result<(), LabError> {
+        let ends = self.ends(name)?;
+        let word = if up { "up" } else { "down" };
+        for end in ends {
+            self.netns[end.router].ip(&[format!("link set {} {word}", dut_interface(end.interface))])?;
+        }
+        if up {
+            self.down.remove(&name);
+            return wait::until(CARRIER, &|| false, || {
+                Ok(self.not_up().map_or(Look::Ready(()), |link| Look::NotYet(format!("link {link} has no carrier"))))
+            });
+        }
+        self.down.insert(name);
+        Ok(())
+    }
+
+    /// The first link that is not up although nobody took it down.
+    pub(super) fn not_up(&self) -> Option<CoreLinkName> {
+        let up = |end: &CoreEnd| operational(&self.netns[end.router], &dut_interface(end.interface));
+        let mut wanted = self.links.iter().filter(|link| !self.down.contains(&link.name));
+        wanted.find(|link| !link.ends.iter().all(up)).map(|link| link.name)
+    }
+
+    /// Removes the links: at once, while the end of a namespace would take its time.
+    pub(super) fn remove(&mut self) -> Result<(), LabError> {
+        let mut result = Ok(());
+        for link in std::mem::take(&mut self.links) {
+            let (netns, name) = (&self.netns[link.ends[0].router], dut_interface(link.ends[0].interface));
+            if netns.sys(&format!("class/net/{name}")).exists() {
+                result = result.and(netns.ip_unheld(&[format!("link del {name}")]));
+            }
+        }
+        result
+    }
+}
+
+impl Drop for CoreLinks {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
+}
+
+/// Bytes that a token bucket lets pass at once.
+fn burst(speed: Bandwidth, mtu: u32) -> u64 {
+    let frame = u64::from(mtu) + 14 + u64::from(OVERHEAD);
+    let in_time = speed.0.saturating_mul(BURST.as_micros() as u64) / 8_000_000;
+    in_time.max(BURST_FRAMES * frame)
+}
+
+/// The links in words, for the record.
+pub(super) fn text(system: &System) -> String {
+    let mtu = system.routers[0].role.interfaces.last().map_or(0, |interface| interface.mtu);
+    let bucket =
+        |speed| format!(", each a token bucket at both ends that lets {} bytes pass at once", burst(speed, mtu));
+    format!("{}{}", system.topology, system.topology.core_speed.map(bucket).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_has_room_for_two_frames_and_a_millisecond() {
+        assert_eq!(burst(Bandwidth(1_000_000), 1500), 2 * 1538);
+        assert_eq!(burst(Bandwidth(1_000_000_000), 1500), 125_000);
+    }
+}

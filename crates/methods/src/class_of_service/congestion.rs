@@ -1,0 +1,82 @@
+//! The traffic of the test: who sends how much to which way out.
+
+use crate::pattern::Pattern;
+use crate::testbed::{PortView, TestError};
+use drophammer_model::Medium;
+use drophammer_model::classes::ServiceClass;
+use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::suite::Params;
+use drophammer_model::traffic::{Bits, Header, Ipv4, Ipv6, Udp};
+use drophammer_model::trial::{Family, FlowSpec};
+
+/// What is overloaded, and by whom.
+pub(super) struct Congestion {
+    /// Ports that send.
+    pub from: Vec<usize>,
+    /// The port by which all leaves.
+    pub to: usize,
+    /// Rate of the way out.
+    pub rate: Bandwidth,
+    /// The same in frames per second.
+    pub pps: f64,
+}
+
+impl Congestion {
+    /// Two ports send to the last one, or as many as the load needs; one where there is but one more.
+    pub fn new(
+        ports: &[PortView],
+        pattern: &Pattern,
+        params: &Params,
+        most_percent: f64,
+    ) -> Result<Congestion, TestError> {
+        let to = ports.len() - 1;
+        let rate = super::BOTTLENECK.get(params).unwrap_or(ports[to].speed);
+        let bits = |port: &PortView| pattern.l1_bps(FrameRate(1.0), port.medium);
+        let pps = rate.0 as f64 / pattern.l1_bps(FrameRate(1.0), Medium::Ethernet);
+        let line = |i: usize| ports[i].medium.payload_rate(ports[i].speed) / bits(&ports[i]);
+        let needed = pps * most_percent / 100.0;
+        let fits = |count: usize| (0..count).all(|i| needed / count as f64 <= line(i) * (1.0 + 1e-9));
+        let from = (to.min(2)..=to).find(|count| fits(*count)).map(|count| (0..count).collect());
+        let from: Vec<usize> = from.ok_or_else(|| {
+            TestError::NotApplicable(format!(
+                "{most_percent} % of {rate} is more than the other {} can send to port {}; give a lower `bottleneck`, or more ports",
+                if to == 1 { "port".to_owned() } else { format!("{to} ports") },
+                ports[to].name
+            ))
+        })?;
+        Ok(Congestion { from, to, rate, pps })
+    }
+
+    pub fn flows(
+        &self,
+        ports: &[PortView],
+        pattern: &Pattern,
+        classes: &[ServiceClass],
+    ) -> Result<Vec<FlowSpec>, TestError> {
+        let mut flows = Vec::new();
+        for from in &self.from {
+            for (class, family) in classes.iter().flat_map(|c| pattern.families.iter().map(move |f| (c, *f))) {
+                let addresses = |port: &PortView| {
+                    let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
+                    port.addressing(family).map(|a| a.destinations).ok_or_else(missing)
+                };
+                let dscp = Bits::new(class.dscp.into()).into();
+                let ip = match family {
+                    Family::Ipv4 => Header::Ipv4(Ipv4 { dscp, ..Ipv4::default() }),
+                    Family::Ipv6 => Header::Ipv6(Ipv6 { dscp, ..Ipv6::default() }),
+                };
+                flows.push(FlowSpec {
+                    headers: vec![ip, Header::Udp(Udp::default())],
+                    ..FlowSpec::new(
+                        class.name.clone(),
+                        *from,
+                        self.to,
+                        addresses(&ports[*from])?,
+                        addresses(&ports[self.to])?,
+                    )
+                });
+            }
+        }
+        Ok(flows)
+    }
+}

@@ -1,0 +1,119 @@
+//! Classes of service as data: which packets are of a class, and what part of a way out it has when the way out is too narrow.
+
+use crate::quantity::Bandwidth;
+use serde::{Deserialize, Serialize};
+
+/// Most classes of a way out.
+pub const MOST_CLASSES: usize = 8;
+/// Largest weight of a class.
+pub const MOST_WEIGHT: u32 = 10_000;
+/// Largest codepoint (RFC 2474: six bits).
+const MOST_DSCP: u8 = 63;
+
+/// A class of service of a test: its packets have one codepoint, and its weight is relative to those of the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceClass {
+    /// Name: `gold`.
+    pub name: String,
+    /// Codepoint of its packets, 0 to 63 (RFC 2474). IP precedence p is codepoint 8 p.
+    pub dscp: u8,
+    /// Its share of a way out that is too narrow, relative to the other classes.
+    pub weight: u32,
+}
+
+/// The classes of one way out of a router. The classes that have packets waiting share its rate by weight; a packet that no class names is of the
+/// last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressClasses {
+    /// The way out: the port of this number.
+    pub port: usize,
+    /// Its rate. A frame takes 20 bytes more of it than it has with its FCS, as on an Ethernet line.
+    pub rate: Bandwidth,
+    /// Frames of each class that may wait.
+    pub queue: u32,
+    /// The classes.
+    pub classes: Vec<ServiceClass>,
+}
+
+/// Why there cannot be these classes beside each other; `None` when there can.
+pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
+    if classes.len() < 2 || classes.len() > MOST_CLASSES {
+        return Some(format!("there are 2 to {MOST_CLASSES} classes, not {}", classes.len()));
+    }
+    for (i, class) in classes.iter().enumerate() {
+        let ServiceClass { name, dscp, weight } = class;
+        let usable = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if name.is_empty() || name.len() > 32 || !name.chars().all(usable) {
+            return Some(format!(
+                "`{name}` cannot be the name of a class: letters, digits and `-` can, 32 of them at most"
+            ));
+        }
+        if *dscp > MOST_DSCP {
+            return Some(format!("class `{name}` has codepoint {dscp}, but the highest is {MOST_DSCP}"));
+        }
+        if *weight == 0 || *weight > MOST_WEIGHT {
+            return Some(format!("class `{name}` has weight {weight}; weights are 1 to {MOST_WEIGHT}"));
+        }
+        if let Some(other) = classes[..i].iter().find(|other| other.name == *name || other.dscp == *dscp) {
+            return Some(format!("classes `{}` and `{name}` have the same name or the same codepoint", other.name));
+        }
+    }
+    None
+}
+
+/// Why a router with so many ports cannot have these classes; `None` when it can.
+pub fn refuse(lists: &[EgressClasses], ports: usize) -> Option<String> {
+    for (i, list) in lists.iter().enumerate() {
+        if list.port >= ports {
+            return Some(format!("classes are for port {}, but there are {ports}", list.port));
+        }
+        if lists[..i].iter().any(|other| other.port == list.port) {
+            return Some(format!("port {} has classes twice", list.port));
+        }
+        if list.rate.0 == 0 || list.queue == 0 {
+            return Some(format!("port {}: classes need a rate and room for a frame", list.port));
+        }
+        if let Some(why) = refuse_classes(&list.classes) {
+            return Some(why);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(name: &str, dscp: u8, weight: u32) -> ServiceClass {
+        ServiceClass { name: name.into(), dscp, weight }
+    }
+
+    #[test]
+    fn classes_differ_in_name_and_codepoint() {
+        let (gold, silver) = (class("gold", 40, 70), class("silver", 24, 20));
+        assert_eq!(refuse_classes(&[gold.clone(), silver.clone()]), None);
+        let refused = |classes: &[ServiceClass], word: &str| {
+            let why = refuse_classes(classes).unwrap();
+            assert!(why.contains(word), "{why}");
+        };
+        refused(std::slice::from_ref(&gold), "2 to 8 classes, not 1");
+        refused(&[gold.clone(), class("gold", 1, 1)], "same name");
+        refused(&[gold.clone(), class("b", 40, 1)], "same codepoint");
+        refused(&[gold.clone(), class("b", 64, 1)], "codepoint 64");
+        refused(&[gold.clone(), class("b", 1, 0)], "weight 0");
+        refused(&[gold.clone(), class("a b", 1, 1)], "cannot be the name");
+
+        let list = |port, rate| EgressClasses {
+            port,
+            rate: Bandwidth(rate),
+            queue: 9,
+            classes: vec![gold.clone(), silver.clone()],
+        };
+        assert_eq!(refuse(&[list(0, 1), list(1, 1)], 2), None);
+        assert!(refuse(&[list(0, 1), list(0, 1)], 2).unwrap().contains("port 0 has classes twice"));
+        assert!(refuse(&[list(2, 1)], 2).unwrap().contains("for port 2"));
+        assert!(refuse(&[list(1, 0)], 2).unwrap().contains("need a rate"));
+    }
+}

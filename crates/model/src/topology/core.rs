@@ -1,0 +1,147 @@
+//! Links between the routers of a system, and the addresses that only they use.
+
+use super::{Topology, Unsuited};
+use crate::quantity::Bandwidth;
+use crate::role::InterfaceAddress;
+use crate::suite::{Addressing, PortConfig};
+use crate::trial::Family;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+/// Blocks of the links between routers and of the routers' loopback addresses, which a suite with a system must leave free: shared address
+/// space (RFC 6598), and a prefix of unique local addresses (RFC 4193).
+pub const CORE_BLOCKS: [(IpAddr, u8); 2] = [
+    (IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), 10),
+    (IpAddr::V6(Ipv6Addr::new(0xfd3c, 0x91a7, 0x5e2d, 0, 0, 0, 0, 0)), 48),
+];
+
+/// Fourth group of loopback addresses of IPv6; links count from 1.
+const LOOPBACKS: u16 = 0xffff;
+
+/// Name of a link between two routers: their numbers, `1-2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CoreLinkName(pub usize, pub usize);
+
+impl fmt::Display for CoreLinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
+
+/// One end of a link between two routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreEnd {
+    /// Index of the router.
+    pub router: usize,
+    /// Index of its interface in its role.
+    pub interface: usize,
+}
+
+/// A link between two routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreLink {
+    /// Name.
+    pub name: CoreLinkName,
+    /// Its ends, that of the router with the lower number first.
+    pub ends: [CoreEnd; 2],
+    /// Speed in each direction; as fast as it goes where it is absent.
+    pub speed: Option<Bandwidth>,
+}
+
+impl CoreLink {
+    /// The end at a router; `None` where the link does not lead to it.
+    pub fn end_at(&self, router: usize) -> Option<CoreEnd> {
+        self.ends.into_iter().find(|end| end.router == router)
+    }
+
+    /// The router at the other end, seen from `router`; `None` where the link does not lead to it.
+    pub fn beyond(&self, router: usize) -> Option<usize> {
+        let [a, b] = self.ends.map(|end| end.router);
+        if router == a { Some(b) } else { (router == b).then_some(a) }
+    }
+}
+
+/// The links of a system whose routers have `dealt` ports.
+pub(super) fn links(topology: &Topology, dealt: &[Range<usize>]) -> Vec<CoreLink> {
+    let mut next: Vec<usize> = dealt.iter().map(ExactSizeIterator::len).collect();
+    let mut end = |router: usize| {
+        let interface = next[router];
+        next[router] += 1;
+        CoreEnd { router, interface }
+    };
+    let link =
+        |(a, b)| CoreLink { name: CoreLinkName(a + 1, b + 1), ends: [end(a), end(b)], speed: topology.core_speed };
+    topology.joined().into_iter().map(link).collect()
+}
+
+/// Address of a router on link number `link`, whose first end (0) or second end (1) it has.
+pub(super) fn address(family: Family, link: usize, end: usize) -> InterfaceAddress {
+    let host = end as u32 + 1;
+    match family {
+        Family::Ipv4 => {
+            let address = Ipv4Addr::from(0x6440_0000 + 4 * link as u32 + host);
+            InterfaceAddress { address: address.into(), prefix_len: 30 }
+        }
+        Family::Ipv6 => InterfaceAddress { address: ipv6(link as u16 + 1, host as u16), prefix_len: 64 },
+    }
+}
+
+/// Loopback address of a router by its index.
+pub(super) fn loopback(family: Family, router: usize) -> IpAddr {
+    match family {
+        Family::Ipv4 => router_id(router).into(),
+        Family::Ipv6 => ipv6(LOOPBACKS, router as u16 + 1),
+    }
+}
+
+/// BGP identifier of a router by its index: its loopback address of IPv4, whether it has one or not.
+pub(super) fn router_id(router: usize) -> Ipv4Addr {
+    Ipv4Addr::new(100, 127, 0, router as u8 + 1)
+}
+
+fn ipv6(subnet: u16, host: u16) -> IpAddr {
+    Ipv6Addr::new(0xfd3c, 0x91a7, 0x5e2d, subnet, 0, 0, 0, host).into()
+}
+
+/// The prefix of `length` around `address`: its network address.
+pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(a) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            Ipv4Addr::from(u32::from(a) & mask).into()
+        }
+        IpAddr::V6(a) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+            Ipv6Addr::from(u128::from(a) & mask).into()
+        }
+    }
+}
+
+/// Refuses ports with a prefix inside one of [`CORE_BLOCKS`]. One around the whole block is less specific than all of its prefixes.
+pub(super) fn refuse_addresses(ports: &[PortConfig]) -> Result<(), Unsuited> {
+    for port in ports {
+        let own = [port.ipv4.as_ref(), port.ipv6.as_ref()];
+        let vlans = port.vlans.iter().flat_map(|vlan| [vlan.ipv4.as_ref(), vlan.ipv6.as_ref()]);
+        for addressing in own.into_iter().chain(vlans).flatten() {
+            let Addressing { dut, prefix_len, behind, .. } = *addressing;
+            for (address, length) in [(dut, prefix_len), behind] {
+                let inside = |(block, len): &&(IpAddr, u8)| {
+                    block.is_ipv4() == address.is_ipv4() && length >= *len && network(address, *len) == *block
+                };
+                if let Some((block, len)) = CORE_BLOCKS.iter().find(inside) {
+                    return Err(Unsuited {
+                        what: format!(
+                            "`{}` has {}/{length}, which is in {block}/{len}: the routers of a system have their own links there",
+                            port.name,
+                            network(address, length)
+                        ),
+                        remedy: "take other addresses for this port, or leave the defaults".into(),
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}

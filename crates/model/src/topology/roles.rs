@@ -1,0 +1,143 @@
+//! The role of each router of a system.
+
+use super::core::{self, CoreLink, address, loopback, network, router_id};
+use super::{Topology, Unsuited};
+use crate::role::{BgpRole, CorePeer, Interface, Member, Place, RouterRole, StaticRoute};
+use crate::suite::PortConfig;
+use crate::trial::Family;
+use std::net::IpAddr;
+use std::ops::Range;
+
+const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
+
+/// Refuses what one router can do and several together cannot.
+pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
+    if let Some(port) = ports.iter().find(|port| !port.labels.is_empty()) {
+        return Err(Unsuited {
+            what: format!("`{}` has label entries, which the routers of a system do not pass on", port.name),
+            remedy: "leave `labels` or `topology` out".into(),
+        });
+    }
+    let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(|bgp| bgp.is_internal() && bgp.next_hop_self);
+    if let Some(port) = ports.iter().find(internal) {
+        return Err(Unsuited {
+            what: format!("the peers of `{}` are internal and `next_hop_self` is on", port.name),
+            remedy: "leave `next_hop_self` out: a router of a system reflects what the others learned with the next hop of its origin"
+                .into(),
+        });
+    }
+    Ok(())
+}
+
+/// The role of each router with `dealt` ports.
+pub(super) fn roles(
+    ports: &[PortConfig],
+    topology: &Topology,
+    dealt: &[Range<usize>],
+    links: &[CoreLink],
+) -> Vec<RouterRole> {
+    let families: Vec<Family> = FAMILIES.into_iter().filter(|family| uses(ports, *family)).collect();
+    let whole = BgpRole::of(ports);
+    (0..topology.routers)
+        .map(|router| {
+            let mut role = RouterRole::of(&ports[dealt[router].clone()]);
+            role.member = Some(Member {
+                number: router + 1,
+                routers: topology.routers,
+                edges: role.interfaces.len(),
+                router_id: router_id(router),
+                loopbacks: families.iter().map(|family| loopback(*family, router)).collect(),
+            });
+            role.interfaces.extend(core_interfaces(ports, &families, router, links));
+            let own = std::mem::take(&mut role.routes);
+            for family in &families {
+                role.routes.extend(own.iter().filter(|route| route.via.is_ipv4() == (*family == Family::Ipv4)));
+                for other in (0..topology.routers).filter(|other| *other != router) {
+                    let targets = targets(&ports[dealt[other].clone()], *family, other);
+                    role.routes.extend(routes(topology, links, *family, (router, other), &targets));
+                }
+            }
+            role.bgp = whole.as_ref().map(|whole| bgp(whole, role.bgp.take(), topology, router));
+            role
+        })
+        .collect()
+}
+
+fn uses(ports: &[PortConfig], family: Family) -> bool {
+    ports.iter().any(|p| p.addressing(family).is_some() || p.vlans.iter().any(|v| v.addressing(family).is_some()))
+}
+
+/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so that they narrow nothing.
+fn core_interfaces<'a>(
+    ports: &[PortConfig],
+    families: &'a [Family],
+    router: usize,
+    links: &'a [CoreLink],
+) -> impl Iterator<Item = Interface> + use<'a> {
+    let mtu = ports.iter().map(|port| port.mtu).max().unwrap_or_default();
+    let ends = links.iter().enumerate().filter_map(move |(number, link)| {
+        let end = link.ends.iter().position(|end| end.router == router)?;
+        Some((number, end))
+    });
+    ends.map(move |(number, end)| Interface {
+        mtu,
+        addresses: families.iter().map(|family| address(*family, number, end)).collect(),
+        vlans: Vec::new(),
+    })
+}
+
+/// All prefixes that one router reaches through another: links and networks behind its ports, and its loopback address.
+fn targets(ports: &[PortConfig], family: Family, router: usize) -> Vec<(IpAddr, u8)> {
+    let own = ports.iter().filter_map(|port| port.addressing(family));
+    let vlans = ports.iter().flat_map(|port| &port.vlans).filter_map(|vlan| vlan.addressing(family));
+    let both = own.chain(vlans).flat_map(|a| [(network(a.dut, a.prefix_len), a.prefix_len), a.behind]);
+    let host = if family == Family::Ipv4 { 32 } else { 128 };
+    both.chain([(loopback(family, router), host)]).collect()
+}
+
+/// Routes from router `at` to what is at router `to`, the best next hop of each prefix first.
+fn routes(
+    topology: &Topology,
+    links: &[CoreLink],
+    family: Family,
+    (at, to): (usize, usize),
+    targets: &[(IpAddr, u8)],
+) -> Vec<StaticRoute> {
+    let hop = |neighbour: usize| {
+        let joins = |link: &CoreLink| link.beyond(at) == Some(neighbour);
+        let number = links.iter().position(joins)?;
+        let link = links[number];
+        let end = link.ends.iter().position(|end| end.router == neighbour)?;
+        Some((address(family, number, end).address, link.end_at(at)?.interface))
+    };
+    let hops: Vec<_> = topology.next(at, to).into_iter().filter_map(hop).collect();
+    let route = |prefix: (IpAddr, u8)| {
+        hops.iter().enumerate().map(move |(rank, (via, port))| StaticRoute {
+            prefix,
+            via: *via,
+            at: Place { port: *port, vlan: None },
+            rank: rank as u32,
+        })
+    };
+    targets.iter().flat_map(|prefix| route(*prefix)).collect()
+}
+
+/// BGP of one router: its own peers of `own`, and a session with every other router for each family of the `whole` system.
+fn bgp(whole: &BgpRole, own: Option<BgpRole>, topology: &Topology, router: usize) -> BgpRole {
+    let others = (0..topology.routers).filter(|other| *other != router);
+    let spoken = |family: &Family| whole.groups.iter().any(|group| group.family == *family);
+    let families: Vec<Family> = FAMILIES.into_iter().filter(spoken).collect();
+    let session = |other: usize, family: &Family| CorePeer {
+        number: other + 1,
+        family: *family,
+        local: core::loopback(*family, router),
+        peer: core::loopback(*family, other),
+        // Internal peers of the tester must see the next hop of the origin, as behind one router.
+        next_hop_self: !whole.groups.iter().any(|group| group.internal),
+    };
+    BgpRole {
+        groups: own.map(|own| own.groups).unwrap_or_default(),
+        core: others.flat_map(|other| families.iter().map(move |family| session(other, family))).collect(),
+        ..whole.clone()
+    }
+}

@@ -1,0 +1,297 @@
+//! The routers of a system: what each has, and that packets find their way whatever link is down.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::suite;
+use drophammer_model::capabilities::Need;
+use drophammer_model::role::{Place, StaticRoute};
+use drophammer_model::suite::{LabelConfig, PortConfig};
+use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, Shape, System, Topology};
+use drophammer_model::trial::Family;
+use proptest::prelude::*;
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+
+/// So many ports with default addresses, and what the suite says further.
+fn ports(count: usize, more: &str) -> Vec<PortConfig> {
+    // A suite has pairs of ports.
+    let even = count.next_multiple_of(2);
+    let ports: String = (1..=even).map(|i| format!("  - {{name: p{i}, speed: 1 Gbit/s}}\n")).collect();
+    let text = format!("suite: s\nduts: [{{name: f, kind: frr}}]\nports:\n{ports}{more}\ntests: [throughput]\n");
+    let mut ports = suite(&text).unwrap().ports;
+    ports.truncate(count);
+    ports
+}
+
+fn mesh(routers: usize) -> Topology {
+    Topology { shape: Shape::Mesh, routers, core_speed: None }
+}
+
+fn chain(routers: usize) -> Topology {
+    Topology { shape: Shape::Chain, routers, core_speed: None }
+}
+
+/// The index of the router of this system that has this core address, and the link on which it has it.
+fn owner(system: &System, address: IpAddr) -> Option<usize> {
+    let has = |router: &usize| {
+        let member = system.routers[*router].role.member.as_ref().unwrap();
+        let core = &system.routers[*router].role.interfaces[member.edges..];
+        core.iter().flat_map(|i| &i.addresses).any(|a| a.address == address)
+    };
+    (0..system.routers.len()).find(has)
+}
+
+/// Routers that a packet from router `from` to `prefix` passes before it leaves the system, while the links `down` are: by the routes of
+/// the roles alone. `None` where it is lost or goes in circles.
+fn path(system: &System, from: usize, prefix: (IpAddr, u8), down: &[CoreLinkName]) -> Option<Vec<usize>> {
+    let mut path = vec![from];
+    loop {
+        let at = *path.last().unwrap();
+        let role = &system.routers[at].role;
+        let member = role.member.as_ref().unwrap();
+        // A link of its own, or itself.
+        let connected = |i: usize| role.interfaces[i].addresses.iter().any(|a| covers(prefix, a.address));
+        if (0..member.edges).any(connected) || member.loopbacks.iter().any(|a| covers(prefix, *a)) {
+            return Some(path);
+        }
+        let up = |route: &&StaticRoute| {
+            let link = system
+                .links
+                .iter()
+                .find(|link| link.end_at(at).is_some_and(|end| Place { port: end.interface, vlan: None } == route.at));
+            route.prefix == prefix && link.is_none_or(|link| !down.contains(&link.name))
+        };
+        let route = role.routes.iter().filter(up).min_by_key(|route| route.rank)?;
+        if route.at.port < member.edges {
+            return Some(path);
+        }
+        path.push(owner(system, route.via)?);
+        if path.len() > 2 * system.routers.len() {
+            return None;
+        }
+    }
+}
+
+fn covers((network, length): (IpAddr, u8), address: IpAddr) -> bool {
+    match (network, address) {
+        (IpAddr::V4(n), IpAddr::V4(a)) => {
+            u32::from(n) == u32::from(a) & (!0u32).checked_shl(32 - u32::from(length)).unwrap_or(0)
+        }
+        (IpAddr::V6(n), IpAddr::V6(a)) => {
+            u128::from(n) == u128::from(a) & (!0u128).checked_shl(128 - u32::from(length)).unwrap_or(0)
+        }
+        _ => false,
+    }
+}
+
+/// Everything that routers must reach: what is behind each port with its link, and each loopback address, with the router that has it.
+fn targets(system: &System, ports: &[PortConfig]) -> Vec<((IpAddr, u8), usize)> {
+    let mut all = Vec::new();
+    for (index, router) in system.routers.iter().enumerate() {
+        for addressing in ports[router.ports.clone()].iter().flat_map(|p| [p.ipv4.as_ref(), p.ipv6.as_ref()]).flatten()
+        {
+            all.push((addressing.behind, index));
+            let (dut, length) = (addressing.dut, addressing.prefix_len);
+            let network: IpAddr = match dut {
+                IpAddr::V4(a) => std::net::Ipv4Addr::from(u32::from(a) >> (32 - length) << (32 - length)).into(),
+                IpAddr::V6(a) => std::net::Ipv6Addr::from(u128::from(a) >> (128 - length) << (128 - length)).into(),
+            };
+            all.push(((network, length), index));
+        }
+        let member = router.role.member.as_ref().unwrap();
+        all.extend(member.loopbacks.iter().map(|a| ((*a, if a.is_ipv4() { 32 } else { 128 }), index)));
+    }
+    all
+}
+
+/// Every router reaches everything while the links `down` are, in as many steps as [`System::hops`] says if none is.
+fn all_reached(system: &System, ports: &[PortConfig], down: &[CoreLinkName]) -> Result<(), TestCaseError> {
+    for (prefix, owner) in targets(system, ports) {
+        for from in 0..system.routers.len() {
+            let path = path(system, from, prefix, down);
+            prop_assert!(path.is_some(), "r{} does not reach {prefix:?} at r{} without {down:?}", from + 1, owner + 1);
+            let path = path.unwrap();
+            prop_assert_eq!(*path.last().unwrap(), owner);
+            if down.is_empty() {
+                prop_assert_eq!(path.len(), system.topology.hops(from, owner));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Links without a router in common, drawn by `order`.
+fn disjoint(system: &System, order: &[usize]) -> Vec<CoreLinkName> {
+    let mut used = HashSet::new();
+    let drawn = order.iter().map(|i| system.links[i % system.links.len()].name);
+    drawn
+        .filter(|name| !used.contains(&name.0) && !used.contains(&name.1) && used.insert(name.0) && used.insert(name.1))
+        .collect()
+}
+
+#[test]
+fn a_mesh_of_four_has_the_ports_in_blocks_and_six_links() {
+    let ports = ports(8, "");
+    let system = System::of(&ports, &mesh(4)).unwrap();
+    let dealt: Vec<_> = system.routers.iter().map(|r| r.ports.clone()).collect();
+    assert_eq!(dealt, [0..2, 2..4, 4..6, 6..8]);
+    let names: Vec<_> = system.links.iter().map(|l| l.name.to_string()).collect();
+    assert_eq!(names, ["1-2", "1-3", "1-4", "2-3", "2-4", "3-4"]);
+    let role = &system.routers[2].role;
+    let member = role.member.as_ref().unwrap();
+    assert_eq!((role.interfaces.len(), member.edges, member.number, member.routers), (5, 2, 3, 4));
+    assert_eq!(member.loopbacks, ["100.127.0.3", "fd3c:91a7:5e2d:ffff::3"].map(|a| a.parse::<IpAddr>().unwrap()));
+    // Its second core interface leads to r2.
+    assert_eq!(system.links[3].end_at(2).unwrap().interface, 3);
+    let address = role.interfaces[3].addresses[0];
+    assert_eq!((address.address.to_string(), address.prefix_len), ("100.64.0.14".into(), 30));
+    assert_eq!(owner(&system, "100.64.0.13".parse().unwrap()), Some(1));
+    assert!(role.needs().contains(&Need::Systems));
+    assert_eq!((system.edge(5), system.edge(8)), (Some((2, 1)), None));
+    assert_eq!((system.hops(4, 5), system.hops(0, 5), system.hops(0, 8)), (Some(1), Some(2), None));
+    // Around a broken link in the order of the ring: r3 to r1 by r4, then by r2.
+    let to: Vec<_> = role.routes.iter().filter(|r| r.prefix == ports[0].ipv4.as_ref().unwrap().behind).collect();
+    let via: Vec<_> = to.iter().map(|r| (r.rank, owner(&system, r.via).unwrap())).collect();
+    assert_eq!(via, [(0, 0), (1, 3), (2, 1)]);
+    // Of each family: two own routes, and three routes to two links, two networks and a loopback of each of three routers.
+    assert_eq!(role.routes.len(), 2 * (2 + 3 * 3 * 5));
+    assert!(role.routes.is_sorted_by_key(|r| r.via.is_ipv6()));
+}
+
+#[test]
+fn a_chain_has_its_ports_at_both_ends() {
+    let system = System::of(&ports(4, ""), &chain(3)).unwrap();
+    let dealt: Vec<_> = system.routers.iter().map(|r| r.ports.clone()).collect();
+    assert_eq!(dealt, [0..2, 2..2, 2..4]);
+    assert_eq!(system.links.iter().map(|l| l.name.to_string()).collect::<Vec<_>>(), ["1-2", "2-3"]);
+    assert_eq!(system.routers[1].role.interfaces.len(), 2);
+    assert_eq!((system.hops(0, 1), system.hops(0, 2)), (Some(1), Some(3)));
+    assert!(system.routers.iter().flat_map(|r| &r.role.routes).all(|r| r.rank == 0));
+}
+
+#[test]
+fn links_have_room_for_the_longest_packet_of_any_port() {
+    let mut ports = ports(4, "");
+    ports[3].mtu = 9000;
+    ports.iter_mut().for_each(|p| p.ipv6 = None);
+    let speed = "100 Mbit/s".parse().unwrap();
+    let system = System::of(&ports, &Topology { core_speed: Some(speed), ..mesh(2) }).unwrap();
+    let role = &system.routers[0].role;
+    assert_eq!(role.interfaces.iter().map(|i| i.mtu).collect::<Vec<_>>(), [1500, 1500, 9000]);
+    assert!(role.interfaces[2].addresses.iter().all(|a| a.address.is_ipv4()), "the suite has no IPv6");
+    assert_eq!(role.member.as_ref().unwrap().loopbacks.len(), 1);
+    assert_eq!(system.links[0].speed, Some(speed));
+    assert_eq!(system.topology.to_string(), "2 routers, fully meshed, core links of 100 Mbit/s");
+}
+
+#[test]
+fn every_router_has_a_session_with_every_other_one() {
+    for (bgp, next_hop_self) in [("bgp: {}", true), ("bgp: {internal: [p2]}", false)] {
+        let ports = ports(4, bgp);
+        let system = System::of(&ports, &chain(3)).unwrap();
+        for (index, router) in system.routers.iter().enumerate() {
+            let bgp = router.role.bgp.as_ref().unwrap();
+            assert_eq!(bgp.groups.len(), 2 * router.ports.len(), "peers of r{}", index + 1);
+            let others: Vec<_> = bgp.core.iter().map(|p| (p.number, p.family)).collect();
+            let expected = (1..=3).filter(|n| *n != index + 1).flat_map(|n| [(n, Family::Ipv4), (n, Family::Ipv6)]);
+            assert_eq!(others, expected.collect::<Vec<_>>());
+            for peer in &bgp.core {
+                assert_eq!(peer.next_hop_self, next_hop_self);
+                let back = system.routers[peer.number - 1].role.bgp.as_ref().unwrap();
+                assert!(back.core.iter().any(|b| (b.local, b.peer) == (peer.peer, peer.local)));
+                assert!(router.role.member.as_ref().unwrap().loopbacks.contains(&peer.local));
+            }
+            assert!(router.role.peers().all(|p| !bgp.core.iter().any(|c| c.peer == p)), "peers() are the tester's");
+        }
+        let ids: HashSet<_> = system.routers.iter().map(|r| r.role.member.as_ref().unwrap().router_id).collect();
+        assert_eq!(ids.len(), 3);
+    }
+}
+
+#[test]
+fn what_does_not_suit_is_refused_with_the_remedy() {
+    let refused = |ports: &[PortConfig], topology: Topology, what: &str, remedy: &str| {
+        let unsuited = System::of(ports, &topology).unwrap_err();
+        assert!(unsuited.what.contains(what) && unsuited.remedy.contains(remedy), "{unsuited}");
+    };
+    let four = ports(4, "");
+    refused(&ports(6, ""), mesh(4), "6 ports for a mesh of 4 routers", "4 or 8 ports");
+    refused(&four, mesh(8), "4 ports for a mesh of 8 routers", "8 or 16 ports");
+    refused(&four, mesh(65), "65 routers", "2 to 64");
+    refused(&four, chain(1), "1 routers", "leave `topology` out");
+    refused(&four[..3], chain(2), "3 ports for a chain", "2 or 4 ports");
+    let mut labels = four.clone();
+    labels[2].labels = vec![LabelConfig { label: 100, out: vec![] }];
+    refused(&labels, mesh(2), "`p3` has label entries", "leave");
+    refused(&ports(2, "bgp: {internal: [p2], next_hop_self: true}"), mesh(2), "`p2` are internal", "`next_hop_self`");
+    for (behind, block) in [("100.70.0.0", "100.64.0.0/10"), ("fd3c:91a7:5e2d:9::", "fd3c:91a7:5e2d::/48")] {
+        let mut ports = four.clone();
+        let behind: IpAddr = behind.parse().unwrap();
+        let family = if behind.is_ipv4() { &mut ports[1].ipv4 } else { &mut ports[1].ipv6 };
+        family.as_mut().unwrap().behind = (behind, if behind.is_ipv4() { 24 } else { 64 });
+        refused(&ports, mesh(2), block, "other addresses");
+        // A default route is less specific than any link.
+        let family = if behind.is_ipv4() { &mut ports[1].ipv4 } else { &mut ports[1].ipv6 };
+        let any: IpAddr = if behind.is_ipv4() { "0.0.0.0" } else { "::" }.parse().unwrap();
+        family.as_mut().unwrap().behind = (any, 0);
+        System::of(&ports, &mesh(2)).unwrap();
+    }
+}
+
+#[test]
+fn many_broken_links_of_several_routers_are_more_than_it_survives() {
+    let ports = ports(4, "");
+    let system = System::of(&ports, &mesh(4)).unwrap();
+    // What is left is r1-r3-r2-r4: r1 sends for r4 to r2 by nothing that it knows of.
+    let down = [CoreLinkName(1, 4), CoreLinkName(1, 2), CoreLinkName(3, 4)];
+    assert!(all_reached(&system, &ports, &down).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn packets_find_their_way(
+        routers in 2usize..9,
+        block in 1usize..3,
+        is_mesh: bool,
+        order in proptest::collection::vec(0usize..1000, 0..6),
+        of in 0usize..64,
+        broken in 0usize..=ALTERNATIVES,
+    ) {
+        let topology = if is_mesh { mesh(routers) } else { chain(routers) };
+        let ports = ports(block * if is_mesh { routers } else { 2 }, "");
+        let system = System::of(&ports, &topology).unwrap();
+        all_reached(&system, &ports, &[])?;
+
+        let mut seen = BTreeSet::new();
+        for router in &system.routers {
+            let interfaces = router.role.interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.address);
+            let loopbacks = router.role.member.iter().flat_map(|m| m.loopbacks.clone());
+            for address in interfaces.chain(loopbacks) {
+                prop_assert!(seen.insert(address), "{address} twice");
+            }
+        }
+
+        if is_mesh && routers >= 3 {
+            all_reached(&system, &ports, &disjoint(&system, &order))?;
+            let of = of % routers;
+            let links: Vec<_> = system.links.iter().filter(|l| l.end_at(of).is_some()).map(|l| l.name).collect();
+            let broken = broken.min(links.len() - 1);
+            let down: Vec<_> = (0..broken).map(|i| links[(i + order.len()) % links.len()]).collect();
+            all_reached(&system, &ports, &down)?;
+        }
+    }
+}
+
+#[test]
+fn any_single_link_of_a_mesh_may_be_down() {
+    for routers in [3, 4, 7] {
+        let ports = ports(routers, "");
+        let system = System::of(&ports, &mesh(routers)).unwrap();
+        for link in &system.links {
+            all_reached(&system, &ports, &[link.name]).unwrap();
+        }
+    }
+}

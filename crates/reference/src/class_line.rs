@@ -1,0 +1,211 @@
+//! The line of a port with classes of service: frames wait for it in queues by class, and it serves them in turns by weight.
+
+use crate::classes::{Class, ClassCounters, Classes, Pace};
+use crate::config::ConfigError;
+use crate::faults::{ClassFaults, is_nth};
+use drophammer_model::Instant;
+use drophammer_model::classes::EgressClasses;
+use std::collections::VecDeque;
+
+/// What becomes of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<T> {
+    /// Its last bit is out at this instant.
+    Out(Instant, T),
+    /// Its queue was full.
+    Full(T),
+    /// A fault dropped it ([`ClassFaults::drop_every`]).
+    Fault(T),
+}
+
+/// A frame on its way from the server to the line.
+struct Coming<T> {
+    ready: Instant,
+    dscp: u8,
+    /// With FCS.
+    len: usize,
+    frame: T,
+}
+
+/// The line; `T` is what a frame is to the caller.
+///
+/// What happens is worked out in order of time, whenever somebody asks: a frame that is ready at the end of another one's service finds the line
+/// free.
+pub struct ClassLine<T> {
+    classes: Classes<T>,
+    names: Vec<String>,
+    coming: VecDeque<Coming<T>>,
+    last: Instant,
+    faults: ClassFaults,
+    /// Frames of the first class so far.
+    first: u64,
+}
+
+/// Divides all by their greatest common divisor, so that turns are as short as can be.
+fn reduced(weights: Vec<u32>) -> Vec<u32> {
+    fn gcd(a: u32, b: u32) -> u32 {
+        if b == 0 { a } else { gcd(b, a % b) }
+    }
+    let divisor = weights.iter().copied().fold(0, gcd).max(1);
+    weights.into_iter().map(|weight| weight / divisor).collect()
+}
+
+impl<T> ClassLine<T> {
+    /// An idle line with these classes, or with what the faults make of them.
+    ///
+    /// # Errors
+    /// A rate out of range, a class without weight or room.
+    pub fn new(list: &EgressClasses, faults: ClassFaults) -> Result<ClassLine<T>, ConfigError> {
+        if !(1..=1_000_000_000_000_000).contains(&list.rate.0) {
+            return Err(ConfigError::Limit("rate of classes"));
+        }
+        let mut weights: Vec<u32> = list.classes.iter().map(|class| class.weight).collect();
+        if let (Some(last), true) = (weights.last_mut(), faults.last_weight > 0) {
+            *last = faults.last_weight;
+        }
+        let buffer = list.queue as usize;
+        let of = |(class, weight): (&drophammer_model::classes::ServiceClass, u32)| Class {
+            dscp: vec![class.dscp],
+            weight,
+            buffer,
+            buffer_bytes: None,
+        };
+        let mut classes: Vec<Class> = list.classes.iter().zip(reduced(weights)).map(of).collect();
+        if faults.ignored {
+            let all = Class { dscp: Vec::new(), weight: 1, buffer: buffer * classes.len(), buffer_bytes: None };
+            classes = vec![all];
+        }
+        Ok(ClassLine {
+            names: list.classes.iter().take(classes.len()).map(|class| class.name.clone()).collect(),
+            classes: Classes::new(classes, Pace::Bits(list.rate.0))?,
+            coming: VecDeque::new(),
+            last: Instant(0),
+            faults,
+            first: 0,
+        })
+    }
+
+    /// A frame of `len` bytes with FCS is ready for the line at `ready`. One that is ready before its predecessor waits for it.
+    pub fn offer(&mut self, ready: Instant, dscp: u8, len: usize, frame: T) {
+        self.last = self.last.max(ready);
+        self.coming.push_back(Coming { ready: self.last, dscp, len, frame });
+    }
+
+    /// When something happens next.
+    pub fn next_event(&self) -> Option<Instant> {
+        let (ready, done) = (self.coming.front().map(|coming| coming.ready), self.classes.deadline());
+        ready.into_iter().chain(done).min()
+    }
+
+    /// What happens next until `now`.
+    pub fn step(&mut self, now: Instant) -> Option<Step<T>> {
+        loop {
+            let ready = self.coming.front().map_or(Instant(u64::MAX), |coming| coming.ready);
+            if self.classes.deadline().is_some_and(|done| done <= now && done <= ready) {
+                return self.classes.next(now).map(|(at, frame)| Step::Out(at, frame));
+            }
+            if ready > now {
+                return None;
+            }
+            let Coming { dscp, len, frame, .. } = self.coming.pop_front()?;
+            let class = self.classes.of(dscp);
+            self.first += u64::from(class == 0);
+            if class == 0 && is_nth(self.first, self.faults.drop_every) {
+                return Some(Step::Fault(frame));
+            }
+            if let Err(frame) = self.classes.offer(ready, class, len, frame) {
+                return Some(Step::Full(frame));
+            }
+        }
+    }
+
+    /// Everything that waits or is on the line.
+    pub fn into_frames(self) -> impl Iterator<Item = T> {
+        self.coming.into_iter().map(|coming| coming.frame).chain(self.classes.into_frames())
+    }
+
+    /// Name and counters of each class.
+    pub fn counters(&self) -> impl Iterator<Item = (&str, ClassCounters)> {
+        self.names.iter().map(String::as_str).zip(self.classes.counters.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::Bandwidth;
+    use drophammer_model::classes::ServiceClass;
+
+    /// 84 bytes of line in 672 ns.
+    fn line(weights: [u32; 3], queue: u32, faults: ClassFaults) -> ClassLine<u64> {
+        let names = ["gold", "silver", "bronze"].into_iter().zip([40, 24, 0]).zip(weights);
+        let classes = names.map(|((name, dscp), weight)| ServiceClass { name: name.into(), dscp, weight }).collect();
+        ClassLine::new(&EgressClasses { port: 0, rate: Bandwidth(1_000_000_000), queue, classes }, faults).unwrap()
+    }
+
+    /// Frames of each class that are out when each was offered once in every `every` ns, `rounds` times; and the last instant.
+    fn out(line: &mut ClassLine<u64>, every: u64, rounds: u64) -> ([u64; 3], Instant) {
+        let (mut sum, mut last) = ([0; 3], Instant(0));
+        let mut count = |line: &mut ClassLine<u64>, now: Instant| {
+            while let Some(step) = line.step(now) {
+                if let Step::Out(at, class) = step {
+                    assert!(at <= now && at >= last, "in order of time");
+                    last = at;
+                    sum[class as usize] += 1;
+                }
+            }
+        };
+        for n in 0..rounds {
+            // Each in turn comes first, or a single queue would drop the one that comes last.
+            for class in (0..3).map(|i| (i + n) % 3) {
+                line.offer(Instant(n * every), [40, 24, 0][class as usize], 64, class);
+            }
+            // Asked only now and then: what happened is the same.
+            if n % 7 == 0 {
+                count(line, Instant(n * every));
+            }
+        }
+        count(line, Instant(rounds * every));
+        (sum, last)
+    }
+
+    #[test]
+    fn a_line_that_is_too_narrow_is_shared_by_weight() {
+        // 1.5 times what the line carries: each class half of it. Gold gets all that it offers, silver and bronze the rest, four to one.
+        let mut shared = line([70, 20, 5], 100, ClassFaults::default());
+        let ([gold, silver, bronze], _) = out(&mut shared, 1_344, 10_000);
+        let served = gold + silver + bronze;
+        assert_eq!(served, 10_000 * 1_344 / 672);
+        assert!(
+            gold >= 9_999 && silver.abs_diff(8_000) <= 80 && bronze.abs_diff(2_000) <= 80,
+            "{gold} {silver} {bronze}"
+        );
+        let counters: Vec<_> = shared.counters().collect();
+        assert_eq!(counters[0], ("gold", ClassCounters { served: gold, dropped: 0 }));
+        assert_eq!(counters[2].1.served, bronze);
+        // 3 times: all three by their weights.
+        let ([gold, silver, bronze], last) = out(&mut line([70, 20, 5], 100, ClassFaults::default()), 672, 9_500);
+        assert!(gold.abs_diff(7_000) <= 20 && silver.abs_diff(2_000) <= 20 && bronze.abs_diff(500) <= 20);
+        assert_eq!((gold + silver + bronze, last), (9_500, Instant(9_500 * 672)));
+    }
+
+    #[test]
+    fn faults_change_the_shares() {
+        let heavy = ClassFaults { last_weight: 10, ..ClassFaults::default() };
+        let ([_, silver, bronze], _) = out(&mut line([70, 20, 5], 100, heavy), 1_344, 9_000);
+        assert!((silver as f64 / bronze as f64 - 2.0).abs() < 0.05, "{silver} to {bronze}");
+        let none = ClassFaults { ignored: true, ..ClassFaults::default() };
+        let ([gold, silver, bronze], _) = out(&mut line([70, 20, 5], 100, none), 1_344, 9_000);
+        assert!(gold < 6_300 && silver.max(bronze) < 6_300, "nobody is better off: {gold} {silver} {bronze}");
+        let mut drops = line([70, 20, 5], 100, ClassFaults { drop_every: 100, ..ClassFaults::default() });
+        drops.offer(Instant(0), 24, 64, 1);
+        for n in 0..200 {
+            drops.offer(Instant(n), 40, 64, 0);
+        }
+        let steps: Vec<Step<u64>> = std::iter::from_fn(|| drops.step(Instant(300))).collect();
+        assert_eq!(steps.iter().filter(|step| **step == Step::Fault(0)).count(), 2);
+        // 198 came to a queue of 100.
+        assert_eq!(steps.iter().filter(|step| **step == Step::Full(0)).count(), 98);
+        assert_eq!(drops.into_frames().count(), 101);
+    }
+}

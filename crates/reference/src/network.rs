@@ -1,0 +1,308 @@
+//! Several devices with links between them, which stand as one: virtual time for a system of routers.
+//!
+//! A frame that one router gives out at a core port at instant t reaches the router at the other end at t. All that happens is worked out in order of
+//! time: of what happens at the same instant, changes of links come first, then the routers in their order. So figures do not depend on how often
+//! anybody asks.
+
+mod routes;
+
+pub use routes::RankedRoute;
+
+use crate::config::{Config, ConfigError};
+use crate::router::Router;
+use drophammer_model::Instant;
+use drophammer_wire::frame::Frame;
+use routes::Routes;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// Routers and how they are joined. What a port is not named by is left open: nothing comes and nothing goes.
+#[derive(Clone, Debug, Default)]
+pub struct NetworkConfig {
+    /// The routers.
+    pub routers: Vec<Config>,
+    /// Edge ports, in order: router and port.
+    pub edges: Vec<(usize, usize)>,
+    /// Links between two routers: router and port at both ends.
+    pub links: Vec<[(usize, usize); 2]>,
+    /// Static routes of each router beside those of its configuration, of which the best that has its link up is used.
+    pub routes: Vec<Vec<RankedRoute>>,
+    /// From the change of a link between routers to the change of the routes at both ends.
+    pub detection: Duration,
+}
+
+/// Where a port of a router leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nowhere.
+    Open,
+    /// To the edge port of this number.
+    Edge(usize),
+    /// To a port of another router.
+    Core { router: usize, port: usize },
+}
+
+/// What changes by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// A link goes down or comes up.
+    Link { link: usize, up: bool },
+    /// Routers know of it.
+    Routes { link: usize, up: bool },
+}
+
+/// The routers.
+pub struct Network {
+    routers: Vec<Router>,
+    /// When each has something to do next, and when somebody may have to know of it: kept, because it is asked for at every frame.
+    deadlines: Vec<(Option<Instant>, Option<Instant>)>,
+    edges: Vec<(usize, usize)>,
+    links: Vec<[(usize, usize); 2]>,
+    /// By router and port.
+    places: Vec<Vec<Place>>,
+    /// The same: is it a core port?
+    core: Vec<Vec<bool>>,
+    routes: Vec<Routes>,
+    detection: Duration,
+    /// In order of time; of one instant in the order in which they were asked for.
+    changes: BinaryHeap<Reverse<(Instant, u64, Change)>>,
+    asked: u64,
+    /// What left at edge ports and was not fetched yet, in order of time.
+    out: VecDeque<(Instant, usize, Frame)>,
+    /// Instants of those that somebody may answer, in order.
+    notices: VecDeque<Instant>,
+    /// Room for what a router gives out.
+    moving: Vec<(Instant, usize, Frame)>,
+    now: Instant,
+}
+
+/// The earlier of two instants, either of which may never come.
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
+}
+
+impl Network {
+    /// Routers that have seen nothing yet. All links are up.
+    ///
+    /// # Errors
+    /// [`ConfigError`] where a router's configuration contradicts itself, or a port is named that is not there, or twice.
+    pub fn new(config: NetworkConfig) -> Result<Network, ConfigError> {
+        let NetworkConfig { routers, edges, links, routes, detection } = config;
+        let mut places: Vec<Vec<Place>> = routers.iter().map(|router| vec![Place::Open; router.ports.len()]).collect();
+        let mut join = |(router, port): (usize, usize), place: Place| {
+            let ports: &mut Vec<Place> = places.get_mut(router).ok_or(ConfigError::NoSuchPort(port))?;
+            let at = ports.get_mut(port).filter(|at| **at == Place::Open).ok_or(ConfigError::NoSuchPort(port))?;
+            *at = place;
+            Ok(())
+        };
+        for (number, edge) in edges.iter().enumerate() {
+            join(*edge, Place::Edge(number))?;
+        }
+        for [a, b] in &links {
+            join(*a, Place::Core { router: b.0, port: b.1 })?;
+            join(*b, Place::Core { router: a.0, port: a.1 })?;
+        }
+        let core = places.iter().map(|ports| ports.iter().map(|p| matches!(p, Place::Core { .. })).collect()).collect();
+        let mut all = routers.into_iter().map(Router::new).collect::<Result<Vec<_>, _>>()?;
+        let mut ranked = Vec::new();
+        let none = Vec::new();
+        for (i, router) in all.iter_mut().enumerate() {
+            ranked.push(Routes::install(routes.get(i).unwrap_or(&none), router)?);
+        }
+        Ok(Network {
+            deadlines: vec![(None, None); all.len()],
+            routers: all,
+            edges,
+            links,
+            places,
+            core,
+            routes: ranked,
+            detection,
+            changes: BinaryHeap::new(),
+            asked: 0,
+            out: VecDeque::new(),
+            notices: VecDeque::new(),
+            moving: Vec::new(),
+            now: Instant(0),
+        }
+        .looked_at())
+    }
+
+    fn looked_at(mut self) -> Network {
+        (0..self.routers.len()).for_each(|router| self.look(router));
+        self
+    }
+
+    /// A router did something: when does it do something next?
+    #[inline]
+    fn look(&mut self, router: usize) {
+        let one = &self.routers[router];
+        self.deadlines[router] = (one.next_deadline(), one.next_notice_or_at(&self.core[router]));
+    }
+
+    /// The latest instant that it was told.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The routers, in order.
+    pub fn routers(&self) -> &[Router] {
+        &self.routers
+    }
+
+    /// Router and port of an edge port.
+    pub fn edge(&self, port: usize) -> Option<(usize, usize)> {
+        self.edges.get(port).copied()
+    }
+
+    /// Changes something of a router (its faults, its filter); not what it does with frames. Not before all that happens until now has happened.
+    ///
+    /// # Panics
+    /// When there is no such router.
+    pub fn change<T>(&mut self, router: usize, change: impl FnOnce(&mut Router) -> T) -> T {
+        let done = change(&mut self.routers[router]);
+        self.look(router);
+        done
+    }
+
+    /// A frame (without FCS) reaches an edge port, its last bit at `now`. The network may keep its memory; it leaves other memory in its place
+    /// then, or none.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn take(&mut self, now: Instant, port: usize, frame: &mut Frame) {
+        self.advance(now);
+        let (router, port) = self.edges[port];
+        self.routers[router].take(self.now, port, frame);
+        self.look(router);
+    }
+
+    /// The same of a frame that keeps its memory.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        self.advance(now);
+        let (router, port) = self.edges[port];
+        self.routers[router].receive(self.now, port, frame);
+        self.look(router);
+    }
+
+    /// Does what is due until `now` and gives every frame that leaves by an edge port until then to `out`, in order of time. `out` may keep
+    /// their memory.
+    pub fn give(&mut self, now: Instant, mut out: impl FnMut(Instant, usize, &mut Frame)) {
+        self.advance(now);
+        while let Some((at, port, mut frame)) = self.out.pop_front() {
+            out(at, port, &mut frame);
+        }
+        self.notices.clear();
+    }
+
+    /// When [`Network::give`] has something to do next; `None` while nothing is under way.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let routers = self.deadlines.iter().filter_map(|deadline| deadline.0).min();
+        earlier(self.out.front().map(|frame| frame.0), earlier(routers, self.next_change()))
+    }
+
+    /// The same without test frames that only have to leave by an edge port. One on its way to another router counts: it may make that one say
+    /// something that somebody answers.
+    pub fn next_notice(&self) -> Option<Instant> {
+        let routers = self.deadlines.iter().filter_map(|deadline| deadline.1).min();
+        earlier(self.notices.front().copied(), earlier(routers, self.next_change()))
+    }
+
+    fn next_change(&self) -> Option<Instant> {
+        self.changes.peek().map(|change| change.0.0)
+    }
+
+    /// The link of an edge port goes down or comes up at `now`.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn set_link(&mut self, now: Instant, port: usize, up: bool) {
+        self.advance(now);
+        let (router, port) = self.edges[port];
+        self.routers[router].set_link(self.now, port, up);
+        self.look(router);
+    }
+
+    /// A link between two routers goes down or comes up at `at`, or now where that is over. Both ends stop at that instant, and change their
+    /// routes when they have found out ([`NetworkConfig::detection`]).
+    ///
+    /// # Panics
+    /// When there is no such link.
+    pub fn set_core_link(&mut self, at: Instant, link: usize, up: bool) {
+        assert!(link < self.links.len(), "the network has no link {link}");
+        self.plan(at.max(self.now), Change::Link { link, up });
+        if at <= self.now {
+            self.advance(self.now);
+        }
+    }
+
+    fn plan(&mut self, at: Instant, change: Change) {
+        self.asked += 1;
+        self.changes.push(Reverse((at, self.asked, change)));
+    }
+
+    /// Everything that happens until `to`.
+    fn advance(&mut self, to: Instant) {
+        loop {
+            let due = self.deadlines.iter().enumerate().filter_map(|(i, deadline)| Some((deadline.0?, i))).min();
+            let due = due.filter(|(at, _)| *at <= to);
+            let change =
+                self.changes.peek().filter(|change| change.0.0 <= to && due.is_none_or(|(at, _)| change.0.0 <= at));
+            if change.is_some() {
+                if let Some(Reverse((at, _, change))) = self.changes.pop() {
+                    self.now = self.now.max(at);
+                    self.carry_out(change);
+                }
+            } else if let Some((at, router)) = due {
+                self.now = self.now.max(at);
+                self.work(router);
+            } else {
+                break;
+            }
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// Lets a router do what is due now, and carries what leaves it.
+    fn work(&mut self, router: usize) {
+        let Network { routers, moving, .. } = self;
+        let noticed = routers[router].next_notice().is_some_and(|at| at <= self.now);
+        routers[router].give(self.now, |at, port, frame| moving.push((at, port, std::mem::take(frame))));
+        self.look(router);
+        let mut moving = std::mem::take(&mut self.moving);
+        for (at, port, mut frame) in moving.drain(..) {
+            match self.places[router][port] {
+                Place::Open => {}
+                Place::Edge(edge) => {
+                    self.out.push_back((at, edge, frame));
+                    if noticed {
+                        self.notices.push_back(at);
+                    }
+                }
+                Place::Core { router, port } => {
+                    self.routers[router].take(at, port, &mut frame);
+                    self.look(router);
+                }
+            }
+        }
+        self.moving = moving;
+    }
+
+    fn carry_out(&mut self, change: Change) {
+        let (Change::Link { link, up } | Change::Routes { link, up }) = change;
+        for (router, port) in self.links[link] {
+            match change {
+                Change::Link { .. } => self.routers[router].set_link(self.now, port, up),
+                Change::Routes { .. } => self.routes[router].link(port, up, &mut self.routers[router]),
+            }
+            self.look(router);
+        }
+        if let Change::Link { .. } = change {
+            self.plan(self.now + self.detection, Change::Routes { link, up });
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Classes of service of the router: at its one server, and at the lines of its ports.
+
+use super::Router;
+use super::forward::{Served, Waiting};
+use super::header::{Contents, contents_on_line, dscp_on_line};
+use crate::class_line::{ClassLine, Step};
+use crate::classes::ClassCounters;
+use crate::config::ConfigError;
+use crate::pool::Slot;
+use drophammer_model::Instant;
+use drophammer_model::classes::{EgressClasses, refuse};
+
+/// A frame in the queues of a line.
+pub(super) struct OnLine {
+    slot: Slot,
+    /// Nobody answers it.
+    datagram: bool,
+}
+
+impl Router {
+    /// Puts classes of service at the lines of its ports in place of those that are there, from now on; none takes them back, and the line of
+    /// a port is as its configuration says again. Frames that wait at such a line are dropped. A frame of a line with classes is neither held nor
+    /// reordered by a fault.
+    ///
+    /// # Errors
+    /// [`ConfigError::Classes`]; all is as before then.
+    pub fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), ConfigError> {
+        if let Some(why) = refuse(lists, self.ports.len()) {
+            return Err(ConfigError::Classes(why));
+        }
+        let line = |list: &EgressClasses| Ok((list.port, ClassLine::new(list, self.faults.classes)?));
+        let lines = lists.iter().map(line).collect::<Result<Vec<_>, ConfigError>>()?;
+        self.serve_lines(self.now);
+        let old: Vec<_> = self.ports.iter_mut().filter_map(|port| port.classes.take()).collect();
+        for frame in old.into_iter().flat_map(|line| line.into_frames()) {
+            self.leave_line(frame, |d| &mut d.egress);
+        }
+        for (port, line) in lines {
+            self.ports[port].classes = Some(Box::new(line));
+        }
+        self.classed = !lists.is_empty();
+        Ok(())
+    }
+
+    /// What became of the frames of each class of its server.
+    pub fn class_counters(&self) -> &[ClassCounters] {
+        self.classes.as_ref().map_or(&[], |c| &c.counters)
+    }
+
+    /// Port, name and counters of each class of each line.
+    pub fn line_classes(&self) -> impl Iterator<Item = (usize, &str, ClassCounters)> {
+        let lines = self.ports.iter().enumerate().filter_map(|(i, port)| Some((i, port.classes.as_ref()?)));
+        lines.flat_map(|(port, line)| line.counters().map(move |(name, counters)| (port, name, counters)))
+    }
+
+    /// Takes what the classes of the server have served until `now` on its way.
+    pub(super) fn serve_classes(&mut self, now: Instant) {
+        while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
+            let Waiting { slot, arrived, port, contents } = frame;
+            self.served(Served { slot, arrived, end, port, contents });
+        }
+    }
+
+    /// The frame in `slot` is ready for a line with classes at `ready`.
+    #[cold]
+    pub(super) fn queue_on_line(&mut self, port: usize, ready: Instant, slot: Slot) {
+        let frame = self.pool.get(slot);
+        let datagram = contents_on_line(frame) == Contents::Datagram && frame[0] & 1 == 0;
+        let (dscp, len) = (dscp_on_line(frame), frame.len() + 4);
+        if let Some(line) = &mut self.ports[port].classes {
+            self.answerable += usize::from(!datagram);
+            line.offer(ready, dscp, len, OnLine { slot, datagram });
+        }
+    }
+
+    /// Does what happens at lines with classes until `now`.
+    pub(super) fn serve_lines(&mut self, now: Instant) {
+        if !self.classed {
+            return;
+        }
+        for port in 0..self.ports.len() {
+            while let Some(step) = self.ports[port].classes.as_mut().and_then(|line| line.step(now)) {
+                match step {
+                    Step::Out(_, frame) if self.ports[port].down => self.leave_line(frame, |d| &mut d.link_down),
+                    Step::Out(at, OnLine { slot, datagram: true }) => {
+                        self.departures.schedule(at, port, slot, true);
+                    }
+                    Step::Out(at, OnLine { slot, datagram: false }) => {
+                        self.answerable -= 1;
+                        self.departures.schedule_other(at, port, slot, true);
+                    }
+                    Step::Full(frame) => {
+                        self.ports[port].counters.out_discards += 1;
+                        self.leave_line(frame, |d| &mut d.egress);
+                    }
+                    Step::Fault(frame) => self.leave_line(frame, |d| &mut d.fault_class),
+                }
+            }
+        }
+    }
+
+    /// A frame leaves the queues of a line and is dropped.
+    fn leave_line(&mut self, frame: OnLine, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
+        self.answerable -= usize::from(!frame.datagram);
+        self.discard(frame.slot, cause);
+    }
+
+    /// When something happens next at a line with classes.
+    pub(super) fn next_on_lines(&self) -> Option<Instant> {
+        if !self.classed {
+            return None;
+        }
+        self.ports.iter().filter_map(|port| port.classes.as_ref()?.next_event()).min()
+    }
+
+    /// The same where somebody may answer what happens.
+    pub(super) fn next_answerable_on_lines(&self) -> Option<Instant> {
+        if self.answerable == 0 { None } else { self.next_on_lines() }
+    }
+}

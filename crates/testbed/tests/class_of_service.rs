@@ -1,0 +1,207 @@
+//! The test `class_of_service` on reference devices in virtual time: shares to the frame, and devices that share wrongly.
+
+mod common;
+
+use common::*;
+use drophammer_model::outcome::Cell;
+use drophammer_model::record::{ClassRecord, Record, TestStatus};
+
+const TEST: &str = "class_of_service";
+
+/// The test with these parameters on a device with four ports of 100 Mbit/s (148,809 frames per second).
+fn classes(device: &str, params: &str) -> Memory {
+    let ports: String = (1..=4).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
+    let text = format!(
+        "suite: classes\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, delay: 10 us{device}}}\nports:\n{ports}tests:\n  \
+         - {TEST}: {{trial_duration: 200 ms, pause: 1 ms, {params}}}\n"
+    );
+    let mut memory = Memory::default();
+    run(&read_suite(&text), &mut memory).unwrap();
+    memory
+}
+
+fn get(memory: &Memory, row: usize, column: &str) -> f64 {
+    let value = cell(memory.outcome(TEST), TEST, row, column);
+    value.unwrap_or_else(|| panic!("row {row} has no {column}: {:?}", memory.tests()[0].status))
+}
+
+fn verdict(memory: &Memory, row: usize) -> String {
+    match rows(memory.outcome(TEST), TEST)[row].cells.last() {
+        Some(Cell::Text(text)) => text.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rank(memory: &Memory, key: &str) -> f64 {
+    let ranks = &memory.outcome(TEST).ranks;
+    ranks.iter().find(|r| r.key == key).and_then(|r| r.value).unwrap_or_else(|| panic!("no {key}: {ranks:?}"))
+}
+
+fn column(memory: &Memory, rows: [usize; 3], column: &str) -> [f64; 3] {
+    rows.map(|row| get(memory, row, column))
+}
+
+fn near(found: [f64; 3], expected: [f64; 3], by: f64) {
+    assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() <= by), "{found:?}, not {expected:?}");
+}
+
+/// Lists of each change of classes.
+fn changes(memory: &Memory) -> Vec<&ClassRecord> {
+    memory.records.iter().filter_map(|r| if let Record::Classes(classes) = r { Some(classes) } else { None }).collect()
+}
+
+const AS_IT_MUST: &str = "as it must";
+
+#[test]
+fn an_overloaded_way_out_is_shared_by_weight_to_the_frame() {
+    let memory = classes("", "overload: [150, 300]");
+    let (calm, half, full) = ([0, 1, 2], [3, 4, 5], [6, 7, 8]);
+    assert!(
+        (0..9).all(|row| verdict(&memory, row) == AS_IT_MUST),
+        "{:?}",
+        (0..9).map(|r| verdict(&memory, r)).collect::<Vec<_>>()
+    );
+    // 80 % in thirds, and nothing waits for longer than for one frame of each other port.
+    assert_eq!(column(&memory, calm, "lost"), [0.0; 3]);
+    near(column(&memory, calm, "share_percent"), [100.0 / 3.0; 3], 0.01);
+    assert!(column(&memory, calm, "latency_max_us").iter().all(|us| *us < 10.0 + 3.0 * 6.72 + 0.1));
+    // Half of the way out each: gold has less than its share, and what it leaves is shared four to one.
+    near(column(&memory, half, "share_percent"), [50.0, 40.0, 10.0], 0.02);
+    near(column(&memory, half, "expected_percent"), [50.0, 40.0, 10.0], 0.02);
+    near(column(&memory, half, "error_points"), [0.0; 3], 0.01);
+    assert_eq!(get(&memory, 3, "lost"), 0.0);
+    // All of it each: the ratio is that of the weights.
+    near(column(&memory, full, "share_percent"), [70.0, 20.0, 5.0].map(|w| w / 0.95), 0.02);
+    for rows in [half, full] {
+        let rate: f64 = column(&memory, rows, "received_pps").iter().sum();
+        // 100 Mbit/s and 84 bytes of line: a bin of time holds a frame more or less.
+        assert!((rate - 1e8 / 672.0).abs() < 60.0, "{rate}");
+        // A full queue of 256 empties at the rate of its class.
+        for row in rows.into_iter().filter(|row| get(&memory, *row, "lost") > 0.0) {
+            let wait_us = 256.0 / get(&memory, row, "received_pps") * 1e6;
+            let worst = get(&memory, row, "latency_max_us");
+            assert!((worst / wait_us - 1.0).abs() < 0.06, "row {row}: {worst}, not {wait_us}");
+        }
+    }
+    assert!(get(&memory, 3, "latency_max_us") < 100.0);
+
+    // The device counts the same frames, class by class.
+    for (trial, rows) in memory.trials().into_iter().zip([calm, half, full]) {
+        assert!(trial.classed);
+        for (row, name) in rows.into_iter().zip(["gold", "silver", "bronze"]) {
+            let count = |what: &str| trial.result.dut_counters.get(&format!("d3.{name}.{what}")).copied().unwrap_or(0);
+            assert_eq!(
+                (count("served") as f64, count("dropped") as f64),
+                (get(&memory, row, "received"), get(&memory, row, "lost"))
+            );
+        }
+    }
+    assert_eq!((rank(&memory, "class_of_service_ip40_loss_percent"), get(&memory, 3, "reordered")), (0.0, 0.0));
+    assert!(rank(&memory, "class_of_service_ip40_error_points") < 0.01);
+    assert!((rank(&memory, "class_of_service_ip40_pps") - 1e8 / 672.0).abs() < 60.0);
+}
+
+#[test]
+fn one_lost_frame_of_gold_is_counted() {
+    // 7,938 frames of gold come without overload, 14,880 with.
+    let memory = classes(", class_drop_every: 20000", "");
+    assert_eq!(column(&memory, [0, 1, 2], "lost"), [0.0; 3]);
+    assert_eq!(get(&memory, 3, "lost"), 1.0);
+    assert_eq!(verdict(&memory, 3), "lost 1 frames, though it offers less than its share");
+    assert_eq!((verdict(&memory, 4), verdict(&memory, 5)), (AS_IT_MUST.into(), AS_IT_MUST.into()));
+    let loss = rank(&memory, "class_of_service_ip40_loss_percent");
+    assert!((loss - 100.0 / get(&memory, 3, "offered")).abs() < 1e-9, "{loss}");
+    let dropped = memory.trials()[1].result.dut_counters.get("truth.dropped.fault_class").copied();
+    assert_eq!(dropped, Some(1));
+    // Without overload as well, if it loses more.
+    let memory = classes(", class_drop_every: 1000", "");
+    assert_eq!(verdict(&memory, 0), "lost 7 frames without overload");
+}
+
+#[test]
+fn a_ratio_that_is_off_by_a_point_is_found() {
+    let weights = "classes: [{name: gold, precedence: 5, weight: 700}, {name: silver, dscp: 24, weight: 200}, {name: bronze, precedence: 0, weight: 50}]";
+    // Half of the way out is shared 200 to 60, not to 50. Turns are of 960 frames, and the time of a share ends within one.
+    let memory = classes(", class_last_weight: 60", weights);
+    near(column(&memory, [3, 4, 5], "error_points"), [0.0, -1.54, 1.54], 0.15);
+    assert_eq!(verdict(&memory, 3), AS_IT_MUST);
+    assert!(verdict(&memory, 4).ends_with("points too low") && verdict(&memory, 5).ends_with("points too high"));
+    assert!((rank(&memory, "class_of_service_ip40_error_points") - 1.54).abs() < 0.09);
+    // 200 to 54 is within a point, and outside of half a point.
+    let within = classes(", class_last_weight: 54", weights);
+    near(column(&within, [3, 4, 5], "error_points"), [0.0, -0.63, 0.63], 0.12);
+    assert!((3..6).all(|row| verdict(&within, row) == AS_IT_MUST));
+    let strict = classes(", class_last_weight: 54", &format!("{weights}, tolerance: 0.5"));
+    assert!(verdict(&strict, 5).contains("points too high"));
+}
+
+#[test]
+fn a_device_without_classes_is_found() {
+    let memory = classes(", classes_ignored: true", "overload: [170]");
+    // Without overload one queue is as good as three.
+    assert!((0..3).all(|row| verdict(&memory, row) == AS_IT_MUST));
+    let shares = column(&memory, [3, 4, 5], "share_percent");
+    assert!(shares.iter().zip([56.7, 34.6, 8.7]).any(|(a, b)| (a - b).abs() > 10.0), "{shares:?}");
+    assert!(rank(&memory, "class_of_service_ip40_error_points") > 10.0);
+    assert!((3..6).any(|row| verdict(&memory, row) != AS_IT_MUST));
+    assert!(rank(&memory, "class_of_service_ip40_loss_percent") > 10.0, "gold is no better than the others");
+}
+
+#[test]
+fn a_router_that_is_slower_than_its_way_out_is_told_from_one_that_shares_wrongly() {
+    // The box serves two thirds of what the way out carries, without looking at classes.
+    let memory = classes(", capacity: 100 kfps, buffer: 50", "overload: [150]");
+    let marks = &rows(memory.outcome(TEST), TEST)[3].marks;
+    assert!(marks.iter().any(|mark| mark == "the way out carried 67.2 % of its rate only"), "{marks:?}");
+    assert!(verdict(&memory, 3).starts_with("lost ") || verdict(&memory, 3).contains("too low"));
+    assert!((rank(&memory, "class_of_service_ip40_pps") - 100_000.0).abs() < 60.0);
+}
+
+#[test]
+fn a_narrow_way_out_needs_one_sender_and_takes_both_families_and_sizes() {
+    let params = "bottleneck: 20 Mbit/s, families: [ipv4, ipv6], frame_sizes: [78, 1518], overload: [240], queue: 20, trial_duration: 1 s";
+    let ports: String = (1..=2).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
+    let text = format!(
+        "suite: classes\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference}}\nports:\n{ports}tests:\n  - {TEST}: {{pause: 1 ms, {params}}}\n"
+    );
+    let mut memory = Memory::default();
+    run(&read_suite(&text), &mut memory).unwrap();
+    assert!((0..12).all(|row| verdict(&memory, row) == AS_IT_MUST), "{:?}", memory.tests()[0].outcome.tables);
+    near(column(&memory, [3, 4, 5], "share_percent"), [70.0, 20.0, 5.0].map(|w| w / 0.95), 0.1);
+    // 20 Mbit/s and 1,538 bytes: 1,625 frames per second.
+    let rate: f64 = column(&memory, [9, 10, 11], "received_pps").iter().sum();
+    assert!((rate - 20e6 / 8.0 / 1538.0).abs() < 2.0, "{rate}");
+    assert_eq!(memory.trials()[0].result.senders, 1);
+}
+
+#[test]
+fn classes_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
+    let whole = classes("", "");
+    let lists: Vec<usize> = changes(&whole).iter().map(|record| record.lists.len()).collect();
+    assert_eq!(lists, [1, 0]);
+    let list = &changes(&whole)[0].lists[0];
+    assert_eq!((list.port, list.rate.0, list.queue, list.classes.len()), (3, 100_000_000, 256, 3));
+    assert_eq!(list.classes[1].dscp, 24);
+
+    let text = |params: &str| {
+        let ports: String = (1..=4).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
+        read_suite(&format!(
+            "suite: classes\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference}}\nports:\n{ports}tests:\n  - {TEST}: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n"
+        ))
+    };
+    // The user stops it while they are there.
+    let mut stopped = Memory { stop_after: Some(1), ..Memory::default() };
+    assert!(run(&text(""), &mut stopped).is_err());
+    assert_eq!(changes(&stopped).iter().map(|record| record.lists.len()).collect::<Vec<_>>(), [1, 0]);
+
+    for (params, cause) in [
+        ("overload: [100]", "`overload` of 100 % is none"),
+        ("bottleneck: 1 Gbit/s", "150 % of 1 Gbit/s is more than the other 3 ports can send to port p4"),
+    ] {
+        let mut memory = Memory::default();
+        run(&text(params), &mut memory).unwrap();
+        let TestStatus::Skipped(why) = &memory.tests()[0].status else { panic!("{:?}", memory.tests()[0].status) };
+        assert!(why.contains(cause), "{why}");
+        assert!(changes(&memory).is_empty());
+    }
+}

@@ -28,6 +28,7 @@ pub mod longest_match;
 pub mod mixed_families;
 pub mod mlrsearch;
 pub mod overload;
+pub mod packet_order;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
@@ -106,6 +107,7 @@ pub static METHODS: &[&dyn Method] = &[
     &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
     &overload::Overload,
+    &packet_order::PacketOrder,
     &filters::Filters,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,

@@ -1,6 +1,7 @@
 //! What a test may ask of the testbed.
 
 use crate::routing::{RouteAction, Routing};
+use crate::tester_ceiling::LoopOrder;
 use drophammer_model::Medium;
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::counters::{DutCounter, OtherFrames};
@@ -191,6 +192,12 @@ pub trait Testbed {
     /// The tester's own ceiling for this pattern per sending port (what it sends *and* receives through a loop without
     /// DUT); `None` where it was not or cannot be measured.
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate>;
+
+    /// What a loop without DUT did in this run to the order of frames of this pattern; `None` where that was not measured.
+    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
+        let _ = pattern;
+        None
+    }
 
     /// Shows the user what the test is doing: `done` of about `of` steps.
     fn progress(&mut self, what: &str, done: u32, of: u32);

@@ -6,6 +6,7 @@ use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
+use drophammer_methods::tester_ceiling::LoopOrder;
 use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::filter::FilterList;
@@ -43,6 +44,8 @@ pub struct TestSetup<'a> {
     pub routing: BgpRouting<'a>,
     /// Tester ceilings by pattern.
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
+    /// What a loop without DUT did to the order of frames, by pattern.
+    pub orders: BTreeMap<PatternKey, LoopOrder>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     /// Flows that the suite describes.
@@ -65,6 +68,7 @@ impl<'a> TestSetup<'a> {
         TestSetup {
             routing: BgpRouting::new(bench, ports, seed),
             ceilings: BTreeMap::new(),
+            orders: BTreeMap::new(),
             left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
             flows: Vec::new(),
             known: Known::default(),
@@ -223,6 +227,10 @@ impl Testbed for TestSetup<'_> {
 
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
         self.ceilings.get(pattern).copied()
+    }
+
+    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
+        self.orders.get(pattern).copied()
     }
 
     fn progress(&mut self, what: &str, done: u32, of: u32) {

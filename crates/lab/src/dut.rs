@@ -1,6 +1,10 @@
 //! What a DUT kind and a DUT that is up can be asked.
 
-use crate::cpu;
+mod daemons;
+
+pub use daemons::Resets;
+use daemons::Resetting;
+
 use crate::packet_filter::{self, FilterStyle};
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
@@ -179,6 +183,11 @@ pub trait Dut {
         })
     }
 
+    /// How it is reset; `None` where it cannot be.
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        None
+    }
+
     /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
     /// tests (RFC 7747 section 4.7).
     ///
@@ -250,6 +259,7 @@ const NEIGHBOUR: Duration = Duration::from_millis(10);
 pub(crate) struct NamespaceDut {
     topology: Topology,
     daemons: Vec<Daemon>,
+    resetting: Option<Resetting>,
     record: DutRecord,
     role: RouterRole,
     /// Its SNMP agent, if it is to have one.
@@ -281,7 +291,8 @@ impl NamespaceDut {
         let (daemons, after_sessions) = (Vec::new(), Vec::new());
         let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
         let role = role.clone();
-        Ok(NamespaceDut { topology, daemons, record, role, after_sessions, agent: None, filters, counted: false })
+        let (agent, resetting) = (None, None);
+        Ok(NamespaceDut { topology, daemons, resetting, record, role, after_sessions, agent, filters, counted: false })
     }
 
     /// Starts an SNMP agent beside it where the suite asks for one.
@@ -328,17 +339,6 @@ impl NamespaceDut {
         Ok(folder)
     }
 
-    /// Starts a daemon in the DUT's namespace, on the DUT's processor.
-    pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
-        let cpu = self.topology.cpu();
-        let started = self.netns().run(|| {
-            cpu::pin(0, cpu)?;
-            Daemon::start(name, command, work_dir)
-        })?;
-        self.daemons.push(started?);
-        Ok(())
-    }
-
     /// Waits until a condition holds while all daemons live; the error carries their last log lines.
     pub(crate) fn wait(
         &mut self,
@@ -368,20 +368,6 @@ impl NamespaceDut {
             },
         })?;
         Ok(Box::new(self))
-    }
-
-    /// Asks every process of every daemon; one that has just ended has no answer.
-    fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
-        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
-        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
-            true => daemon.name().to_owned(),
-            false => probe::child_name(daemon.name(), pid),
-        };
-        processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
-    }
-
-    fn check_daemons(&mut self) -> Result<(), LabError> {
-        self.daemons.iter_mut().try_for_each(Daemon::check)
     }
 }
 
@@ -446,6 +432,10 @@ impl Dut for NamespaceDut {
 
     fn processor(&self) -> Option<usize> {
         self.topology.processor()
+    }
+
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        if self.daemons.is_empty() && self.resetting.is_none() { None } else { Some(self) }
     }
 
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {

@@ -34,7 +34,7 @@ mod wait;
 
 pub use configuration::is_own as has_own_configuration;
 pub use cpu::CpuPlan;
-pub use dut::{Dut, DutKind, TesterInterface, Where};
+pub use dut::{Dut, DutKind, Resets, TesterInterface, Where};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use kinds::{KINDS, find, missing};

@@ -57,6 +57,12 @@ impl Netns {
         Ok(Netns { shared: Arc::clone(shared), file, sys: "/sys".into(), own_sys: false })
     }
 
+    /// The same namespace once more, for a thread.
+    pub(crate) fn again(&self) -> Result<Netns, LabError> {
+        let file = self.file.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
+        Ok(Netns { shared: Arc::clone(&self.shared), file, sys: self.sys.clone(), own_sys: false })
+    }
+
     /// Runs `work` on a thread inside the namespace. Sockets that it opens and processes that it starts belong there.
     ///
     /// # Errors

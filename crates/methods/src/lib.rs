@@ -32,6 +32,7 @@ pub mod packet_order;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
+pub mod reset;
 pub mod rib_fib_capacity;
 pub mod route_filtering;
 pub mod route_flap;
@@ -124,6 +125,7 @@ pub static METHODS: &[&dyn Method] = &[
     &route_flap::RouteFlap,
     &route_filtering::RouteFiltering,
     &link_failover::LinkFailover,
+    &reset::ResetTest,
     &tester_ceiling::TesterCeiling,
 ];
 

@@ -9,6 +9,7 @@ use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{Addressing, FlowConfig};
 use drophammer_model::trial::{Family, PortIndex, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
@@ -184,6 +185,24 @@ pub trait Testbed {
     ) -> Result<TrialResult, TestError> {
         let _ = (spec, actions, attempt);
         Err(TestError::NotApplicable("this testbed has no emulated routers".into()))
+    }
+
+    /// Runs one attempt at a trial during which the DUT is reset, and waits until it is whole again or the limit of the reset is over. Stored as
+    /// attempt number `attempt`, and not repeated. `port` is that whose link a [`ResetKind::Link`](drophammer_model::reset::ResetKind) takes down.
+    /// Emulated routers advertise their routes again when their sessions are back.
+    ///
+    /// # Errors
+    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] for a DUT that cannot be reset so. An invalid trial is none, nor a DUT that does
+    /// not come back.
+    fn reset_trial(
+        &mut self,
+        spec: &TrialSpec,
+        reset: &Reset,
+        port: PortIndex,
+        attempt: u32,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        let _ = (spec, reset, port, attempt);
+        Err(TestError::NotApplicable("this testbed has no DUT that can be reset".into()))
     }
 
     /// What earlier tests found on this DUT.

@@ -14,6 +14,7 @@ use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
+use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{FlowConfig, PortConfig};
 use drophammer_model::trial::{Family, PortIndex, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
@@ -210,6 +211,16 @@ impl Testbed for TestSetup<'_> {
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
         let attempt = |setup: &mut Self, attempt| setup.asked_attempt(spec, inquiry, attempt);
         self.repeated(spec, attempt, |(result, _)| result)
+    }
+
+    fn reset_trial(
+        &mut self,
+        spec: &TrialSpec,
+        reset: &Reset,
+        port: PortIndex,
+        attempt: u32,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        self.reset_attempt(spec, reset, port, attempt)
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

@@ -119,6 +119,7 @@ columns! {
         protocol: String = "Protocol",
         begins: String = "Reordering begins",
         begins_percent: Option<f64> = "Lowest load from which on all reorder, of line rate" ["%"],
+        begins_pps: Option<f64> = "The same load" ["fps"],
         below_percent: Option<f64> = "Next lower load, of line rate" ["%"],
         doubt: Option<String> = "Trials that disagree",
     }
@@ -186,7 +187,8 @@ impl Method for PacketOrder {
                 );
                 let (results, stopped) = measure(bed, pattern, params, *load, rate);
                 let order = row(outcome, pattern, &limits, *load, &results, without);
-                found.push(At { load: line_percent(rate, &limits), order, disagree: order_by_trial(&results) });
+                let (percent, disagree) = (line_percent(rate, &limits), order_by_trial(&results));
+                found.push(At { load: percent, rate_pps: rate.pps(), order, disagree });
                 match stopped {
                     Err(TestError::Unfit(why)) => {
                         note_unfit(outcome, pattern, &format!("{load} % left out or cut short,"), rate, &why);
@@ -253,10 +255,13 @@ fn whole(
 fn loop_text(without: Option<LoopOrder>) -> String {
     match without {
         None => "the tester was not measured without router, so its own share of reordered frames is not known".into(),
-        Some(LoopOrder { trials, received, reordered, worst_percent }) => format!(
-            "in {trials} trials of the loop without router, {reordered} of {received} frames were reordered, at most {worst_percent:.6} % \
-             of a trial"
-        ),
+        Some(LoopOrder { trials, received, reordered, worst_percent }) => {
+            let worst =
+                if reordered > 0 { format!(", at most {worst_percent:.6} % of a trial") } else { String::new() };
+            format!(
+                "in {trials} trials of the loop without router, {reordered} of {received} frames were reordered{worst}"
+            )
+        }
     }
 }
 
@@ -413,6 +418,7 @@ fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bo
             protocol: pattern.protocol(),
             begins: onset.text(),
             begins_percent: onset.begins,
+            begins_pps: onset.begins_pps,
             below_percent: onset.below,
             doubt,
         },

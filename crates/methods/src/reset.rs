@@ -136,13 +136,13 @@ impl Method for ResetTest {
         );
         let (mut done, mut left_out) = (0, Vec::new());
         for family in route_tests::FAMILIES.get(params) {
-            let with_bgp = ROUTES.get(params) > 0 && route_tests::one_per_port(bed, family, 2).is_ok();
-            if !with_bgp {
-                note(
-                    outcome,
-                    format!("{family}: static routes only, as the suite has no BGP on two ports, or `routes` is 0."),
-                );
-            }
+            let with_bgp = match without_bgp(bed, params, family)? {
+                None => true,
+                Some(why) => {
+                    note(outcome, format!("{family}: static routes only, because {why}."));
+                    false
+                }
+            };
             let rate = route_traffic::load(bed, family, params, outcome)?;
             for kind in RESETS.get(params) {
                 let bgp = if with_bgp { Some(Case::new(bed, family, params, 2, ROUTES.get(params))?) } else { None };
@@ -174,6 +174,23 @@ impl Method for ResetTest {
     fn deviations(&self, params: &Params) -> Vec<String> {
         let window = shorter(params, &WINDOW, "traffic after the reset", 60.0, CONFORMANT);
         window.into_iter().chain(fewer(params, &REPEATS, "resets of each kind", 5, CONFORMANT)).collect()
+    }
+}
+
+/// Why there are no BGP routes to send to; `None` where there are. A router that speaks no BGP is found by trying, before anything is reset.
+fn without_bgp(bed: &mut dyn Testbed, params: &Params, family: Family) -> Result<Option<String>, TestError> {
+    if ROUTES.get(params) == 0 {
+        return Ok(Some("`routes` is 0".into()));
+    }
+    let Ok(peers) = route_tests::one_per_port(bed, family, 2) else {
+        return Ok(Some("the suite has no BGP on two ports".into()));
+    };
+    let tried = route_tests::establish(bed, &peers[..2], params).map(drop);
+    route_tests::clear(bed, &tried, LIMIT.get(params))?;
+    match tried {
+        Ok(()) => Ok(None),
+        Err(TestError::Failed(why)) => Ok(Some(why)),
+        Err(other) => Err(other),
     }
 }
 

@@ -54,6 +54,7 @@ cases![
     routes_limits,
     routes_sources,
     operation,
+    order_and_resets,
 ];
 
 #[test]

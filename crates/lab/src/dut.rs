@@ -1,7 +1,9 @@
 //! What a DUT that is up can be asked, and the router in a namespace.
 
+mod daemons;
 mod start;
 
+pub use daemons::Resets;
 pub(crate) use start::READY;
 
 use crate::packet_filter::{self, FilterStyle};
@@ -12,6 +14,7 @@ use crate::snmp::{Agent, SnmpQuestions};
 use crate::topology::Topology;
 use crate::traffic_classes::Given;
 use crate::{LabError, probe};
+use daemons::Resetting;
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
@@ -152,6 +155,11 @@ pub trait Dut {
         Ok(())
     }
 
+    /// How it is reset; `None` where it cannot be.
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        None
+    }
+
     /// All BGP sessions have been ended by their peers. It must accept new ones at once, because sessions are to be cleared between
     /// tests (RFC 7747 section 4.7).
     ///
@@ -221,6 +229,7 @@ type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 pub(crate) struct NamespaceDut {
     topology: Topology,
     daemons: Vec<Daemon>,
+    resetting: Option<Resetting>,
     record: DutRecord,
     role: RouterRole,
     /// Its SNMP agent, if it is to have one.
@@ -312,6 +321,10 @@ impl Dut for NamespaceDut {
 
     fn processor(&self) -> Option<usize> {
         self.topology.processor()
+    }
+
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        if self.daemons.is_empty() && self.resetting.is_none() { None } else { Some(self) }
     }
 
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {

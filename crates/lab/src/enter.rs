@@ -72,10 +72,13 @@ impl Shared {
         self.input_queue.add(tester, interface, self.queues)
     }
 
-    /// What ip(8) is told of the queues of a link; nothing where there is one.
+    /// What ip(8) is told of the queues of a link. One is asked for as well: left alone, veth makes one for each processor and uses the
+    /// first. To the kernel the link then has several, and its queueing discipline hands over up to nine frames at once. Where the ring
+    /// is full, all of them are put back, and the first goes to the end of these nine when the ring is full a second time: frames would
+    /// arrive up to eight places late, and a router would be blamed for it.
     pub(crate) fn queues(&self) -> String {
         let count = self.queues;
-        if count > 1 { format!(" numtxqueues {count} numrxqueues {count}") } else { String::new() }
+        format!(" numtxqueues {count} numrxqueues {count}")
     }
 }
 

@@ -37,7 +37,7 @@ mod wait;
 
 pub use configuration::is_own as has_own_configuration;
 pub use cpu::CpuPlan;
-pub use dut::{Dut, TesterInterface, Where};
+pub use dut::{Dut, Resets, TesterInterface, Where};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;
 pub use kind::DutKind;

@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -95,6 +96,10 @@ fn end(child: &mut Child, polite: bool) {
 pub(crate) struct Daemon {
     name: String,
     child: Child,
+    /// Starts it, also once more.
+    command: Command,
+    /// Socket on which it listens before others are started.
+    listens: Option<PathBuf>,
     log: PathBuf,
 }
 
@@ -106,7 +111,37 @@ impl Daemon {
         let copy = file.try_clone().map_err(LabError::file("open", &log))?;
         command.stdin(Stdio::null()).stdout(file).stderr(copy);
         let child = command.spawn().map_err(LabError::io(format!("cannot start {}", command_line(&command))))?;
-        Ok(Daemon { name: name.into(), child, log })
+        Ok(Daemon { name: name.into(), child, command, listens: None, log })
+    }
+
+    /// Others are started once it listens on this socket.
+    pub(crate) fn listens(&mut self, socket: &Path) {
+        self.listens = Some(socket.to_owned());
+    }
+
+    /// Ends it: SIGTERM, and SIGKILL after three seconds; or SIGKILL at once, with all processes of its group.
+    pub(crate) fn end(&mut self, politely: bool) {
+        if !politely {
+            let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGKILL);
+        }
+        end(&mut self.child, politely);
+    }
+
+    /// Starts it again as before, its output behind that of before. Call inside the DUT's namespace, once it has ended.
+    pub(crate) fn start_again(&mut self) -> Result<(), LabError> {
+        let line = command_line(&self.command);
+        self.child = self.command.spawn().map_err(LabError::io(format!("cannot start {line} again")))?;
+        Ok(())
+    }
+
+    /// Waits until it listens, where others need that, for `limit` at most.
+    pub(crate) fn await_listening(&mut self, limit: Duration) -> Result<(), LabError> {
+        let Some(socket) = self.listens.clone() else { return self.check() };
+        wait::until(limit, &|| false, || {
+            self.check()?;
+            let refused = UnixStream::connect(&socket).err();
+            Ok(refused.map_or(Look::Ready(()), |e| Look::NotYet(format!("{} does not listen: {e}", self.name))))
+        })
     }
 
     /// Name, as in [`Daemon::start`].

@@ -29,9 +29,11 @@ pub mod longest_match;
 pub mod mixed_families;
 pub mod mlrsearch;
 pub mod overload;
+pub mod packet_order;
 pub mod parameters;
 pub mod pattern;
 pub mod report;
+pub mod reset;
 pub mod rib_fib_capacity;
 pub mod route_filtering;
 pub mod route_flap;
@@ -108,6 +110,7 @@ pub static METHODS: &[&dyn Method] = &[
     &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
     &overload::Overload,
+    &packet_order::PacketOrder,
     &filters::Filters,
     &class_of_service::ClassOfService,
     &idle_traffic::IdleTraffic,
@@ -125,6 +128,7 @@ pub static METHODS: &[&dyn Method] = &[
     &route_flap::RouteFlap,
     &route_filtering::RouteFiltering,
     &link_failover::LinkFailover,
+    &reset::ResetTest,
     &tester_ceiling::TesterCeiling,
 ];
 

@@ -1,6 +1,7 @@
 //! What a test may ask of the testbed.
 
 use crate::routing::{RouteAction, Routing};
+use crate::tester_ceiling::LoopOrder;
 use drophammer_model::Medium;
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
@@ -9,6 +10,7 @@ use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{Addressing, FlowConfig};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
@@ -210,12 +212,36 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no emulated routers".into()))
     }
 
+    /// Runs one attempt at a trial during which the DUT is reset, and waits until it is whole again or the limit of the reset is over. Stored as
+    /// attempt number `attempt`, and not repeated. `port` is that whose link a [`ResetKind::Link`](drophammer_model::reset::ResetKind) takes down.
+    /// Emulated routers advertise their routes again when their sessions are back.
+    ///
+    /// # Errors
+    /// As for [`Testbed::trial`]; [`TestError::NotApplicable`] for a DUT that cannot be reset so. An invalid trial is none, nor a DUT that does
+    /// not come back.
+    fn reset_trial(
+        &mut self,
+        spec: &TrialSpec,
+        reset: &Reset,
+        port: PortIndex,
+        attempt: u32,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        let _ = (spec, reset, port, attempt);
+        Err(TestError::NotApplicable("this testbed has no DUT that can be reset".into()))
+    }
+
     /// What earlier tests found on this DUT.
     fn known(&mut self) -> &mut Known;
 
     /// The tester's own ceiling for this pattern per sending port (what it sends *and* receives through a loop without
     /// DUT); `None` where it was not or cannot be measured.
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate>;
+
+    /// What a loop without DUT did in this run to the order of frames of this pattern; `None` where that was not measured.
+    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
+        let _ = pattern;
+        None
+    }
 
     /// Shows the user what the test is doing: `done` of about `of` steps.
     fn progress(&mut self, what: &str, done: u32, of: u32);

@@ -5,7 +5,7 @@ use crate::Method;
 use crate::columns;
 use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
-use crate::report::{for_each_size, median, note, trials};
+use crate::report::{for_each_size, median, note, percent_of, trials};
 use crate::selftest::TRIAL_DURATION;
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
@@ -16,7 +16,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::TestSpec;
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -80,6 +80,48 @@ pub fn ceilings<'a>(
         }
     }
     found.into_iter().filter_map(|(key, rates)| Some((key, FrameRate(median(&rates)?)))).collect()
+}
+
+/// What the loop did to the order of frames of a pattern, over all its valid trials at the highest load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoopOrder {
+    /// Trials.
+    pub trials: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Of these, reordered (RFC 4737).
+    pub reordered: u64,
+    /// Largest share of reordered frames in one trial, in per cent.
+    pub worst_percent: f64,
+}
+
+impl LoopOrder {
+    /// Share of reordered frames over all trials, in per cent; 0 of nothing.
+    pub fn percent(&self) -> f64 {
+        percent_of(self.reordered, self.received).unwrap_or(0.0)
+    }
+}
+
+/// Order by pattern from trials through the loop. A pattern of which a trial's order is not known, since frames came to several queues, is
+/// left out.
+pub fn orders<'a>(
+    trials: impl IntoIterator<Item = (&'a TrialSpec, &'a TrialResult)>,
+) -> BTreeMap<PatternKey, LoopOrder> {
+    let mut found: BTreeMap<PatternKey, Option<LoopOrder>> = BTreeMap::new();
+    for (spec, result) in trials {
+        if !matches!(spec.load, Load::Maximum { .. }) || !result.validity.is_valid() {
+            continue;
+        }
+        let order = found.entry(PatternKey::of(spec)).or_insert(Some(LoopOrder::default()));
+        let reordered: Option<u64> = result.groups.iter().map(GroupCounts::known_reordered).sum();
+        *order = order.zip(reordered).map(|(order, reordered)| LoopOrder {
+            trials: order.trials + 1,
+            received: order.received + result.received(),
+            reordered: order.reordered + reordered,
+            worst_percent: order.worst_percent.max(percent_of(reordered, result.received()).unwrap_or(0.0)),
+        });
+    }
+    found.into_iter().filter_map(|(key, order)| Some((key, order?))).collect()
 }
 
 /// Ceilings by pattern that one run of the test with these parameters has found.

@@ -25,6 +25,7 @@ pub mod quantity;
 pub mod record;
 pub mod refutation;
 pub mod registry;
+pub mod reset;
 pub mod role;
 pub mod rounds;
 pub mod routes;

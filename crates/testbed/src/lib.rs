@@ -17,6 +17,7 @@ pub mod mrt;
 pub mod observer;
 pub mod real;
 mod records;
+mod reset;
 pub mod route_ceiling;
 pub mod routers;
 mod routing;

@@ -8,6 +8,7 @@ use crate::routers::RouteCeilings;
 use crate::setup::{Left, TestSetup};
 use drophammer_emulation::bgp::{Expected, Packing, RouteSource, Routers};
 use drophammer_methods::table::TableSpec;
+use drophammer_methods::tester_ceiling::LoopOrder;
 use drophammer_methods::{TestError, columns, route_tests};
 use drophammer_model::capabilities::Need;
 use drophammer_model::environment::TESTER;
@@ -290,6 +291,8 @@ fn seconds(
 pub(crate) struct Ceilings {
     /// Frames, by pattern.
     pub frames: BTreeMap<PatternKey, FrameRate>,
+    /// What the loop did to the order of frames, by pattern.
+    pub orders: BTreeMap<PatternKey, LoopOrder>,
     /// Routes.
     pub routes: RouteCeilings,
 }

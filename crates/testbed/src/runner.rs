@@ -431,6 +431,7 @@ impl Runner<'_> {
         let placement = placement(dut);
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
+            setup.orders = ceilings.orders.clone();
         }
         if let Err(e) = setup.await_forwarding(&families(suite)) {
             return match e {

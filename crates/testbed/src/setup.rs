@@ -6,6 +6,7 @@ use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
+use drophammer_methods::tester_ceiling::LoopOrder;
 use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
@@ -14,6 +15,7 @@ use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::record::{Note, Record};
+use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{FlowConfig, PortConfig};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
@@ -44,6 +46,8 @@ pub struct TestSetup<'a> {
     pub routing: BgpRouting<'a>,
     /// Tester ceilings by pattern.
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
+    /// What a loop without DUT did to the order of frames, by pattern.
+    pub orders: BTreeMap<PatternKey, LoopOrder>,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     /// Flows that the suite describes.
@@ -66,6 +70,7 @@ impl<'a> TestSetup<'a> {
         TestSetup {
             routing: BgpRouting::new(bench, ports, seed),
             ceilings: BTreeMap::new(),
+            orders: BTreeMap::new(),
             left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
             flows: Vec::new(),
             known: Known::default(),
@@ -222,6 +227,16 @@ impl Testbed for TestSetup<'_> {
         self.repeated(spec, attempt, |(result, _)| result)
     }
 
+    fn reset_trial(
+        &mut self,
+        spec: &TrialSpec,
+        reset: &Reset,
+        port: PortIndex,
+        attempt: u32,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        self.reset_attempt(spec, reset, port, attempt)
+    }
+
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {
         match self.routing.bench.serve(time) {
             // The next trial finds it too, and is the one to be repeated.
@@ -237,6 +252,10 @@ impl Testbed for TestSetup<'_> {
 
     fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
         self.ceilings.get(pattern).copied()
+    }
+
+    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
+        self.orders.get(pattern).copied()
     }
 
     fn progress(&mut self, what: &str, done: u32, of: u32) {

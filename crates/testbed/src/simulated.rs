@@ -1,8 +1,10 @@
 //! A test setup with the reference device: virtual time.
 
+mod resettable;
+
 use crate::kinds::REFERENCE;
 use crate::routing;
-use drophammer_lab::{Dut, LabError};
+use drophammer_lab::{Dut, LabError, Resets};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
@@ -19,6 +21,7 @@ use drophammer_reference::{
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
+use resettable::{Boot, Resettable};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,7 +30,7 @@ use std::time::Duration;
 
 /// The reference device as the simulated ports see it; a second handle stays with who wants to know the truth.
 #[derive(Clone)]
-pub struct Reference(Rc<RefCell<Router>>);
+pub struct Reference(Rc<RefCell<Resettable>>);
 
 impl Reference {
     /// What the device really did.
@@ -137,20 +140,15 @@ impl simulated::Device for Reference {
     }
 
     fn take(&mut self, arrivals: &mut Arrivals<'_>) {
-        let mut router = self.0.borrow_mut();
-        while let Some(mut frame) = arrivals.next() {
-            if !router.take(frame.at, frame.port, frame.memory()) {
-                return;
-            }
-        }
+        self.0.borrow_mut().take(arrivals);
     }
 
     fn give(&mut self, now: Instant, deliveries: &mut Deliveries<'_>) {
-        self.0.borrow_mut().give(now, |at, port, frame| deliveries.hand_over(at, port, frame));
+        self.0.borrow_mut().give(now, deliveries);
     }
 
     fn link(&mut self, now: Instant, port: usize, up: bool) {
-        self.set_link(now, port, up);
+        self.0.borrow_mut().link(now, port, up);
     }
 }
 
@@ -255,6 +253,10 @@ impl Dut for ReferenceDut {
         Ok(counters)
     }
 
+    fn resets(&mut self) -> Option<&mut dyn Resets> {
+        Some(self)
+    }
+
     fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
         self.reference.set_filter(lists).map_err(|e| LabError::Unusable {
             what: format!("{}: {e}", self.record.name),
@@ -344,6 +346,13 @@ fn faults(p: &Params) -> Faults {
     }
 }
 
+/// What a reset does to it.
+fn boot(p: &Params) -> Boot {
+    let flag = |key| p.flag(key).unwrap_or(false);
+    let time = p.duration("boot_time").unwrap_or_default();
+    Boot { time, unaffected: flag("reset_unaffected"), never: flag("reset_never_back") }
+}
+
 /// ICMP errors that it sends per second.
 fn icmp_errors(p: &Params) -> u32 {
     match p.count("icmp_errors") {
@@ -407,8 +416,7 @@ pub fn build_queues(
 ) -> Result<Parts, String> {
     let text = describe(&config);
     let faults = config.faults.clone();
-    let mut router = Router::new(config).map_err(|e| e.to_string())?;
-    router.set_faults(Faults::default()).map_err(|e| e.to_string())?;
+    let router = Resettable::new(config, boot(&dut.params)).map_err(|e| e.to_string())?;
     let reference = Reference(Rc::new(RefCell::new(router)));
     let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
     let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);

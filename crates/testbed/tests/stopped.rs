@@ -11,7 +11,7 @@ use common::{Memory, read_suite};
 use drophammer_lab::{Dut, Lab, LabOptions, ProgramDut};
 use drophammer_methods::Testbed;
 use drophammer_methods::pattern::Pattern;
-use drophammer_model::pattern::Direction;
+use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::record::TrialRecord;
 use drophammer_model::suite::Suite;
 use drophammer_model::trial::{Family, Load, Validity};
@@ -162,6 +162,8 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
                 families: families.to_vec(),
                 mix: None,
                 direction: Direction::Unidirectional,
+                distribution: Distribution::NonMeshed,
+                routes: 0,
                 drain_s: 0.3,
             };
             let load = Load::Constant { rate_pps: case.rate_pps };

@@ -268,6 +268,18 @@ impl AdjRibOut {
         self.paced_until = None;
     }
 
+    /// The session has ended: all that was advertised, or waited to be, is to be said in the next one.
+    pub fn say_again(&mut self) {
+        let again = |(routes, part, packing, encapsulation): (&Arc<Routes>, _, _, _)| {
+            let routes = routes.clone();
+            Job::Routes(RouteJob { advertise: true, routes, part, packing, encapsulation, since: None })
+        };
+        let all: Vec<Job> = self.advertised.all().map(again).collect();
+        self.front += self.jobs.len() as u64;
+        self.jobs = all.into();
+        self.paced_until = None;
+    }
+
     /// Nothing waits?
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()

@@ -55,6 +55,11 @@ impl Advertised {
         self.0.clear();
     }
 
+    /// All that is advertised, in the order in which it was.
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
+        self.0.iter().flat_map(|a| a.parts.iter().map(|part| (&a.routes, part.clone(), a.packing, a.encapsulation)))
+    }
+
     /// All that is advertised in `family`, in the order in which it was.
     pub fn of(&self, family: AfiSafi) -> impl Iterator<Item = (&Arc<Routes>, Range<u32>, Packing, Encapsulation)> {
         let of_family = self.0.iter().filter(move |a| a.encapsulation.kind.family(a.routes.family()) == family);

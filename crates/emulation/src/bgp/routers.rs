@@ -121,6 +121,11 @@ impl Routers {
         &mut self.peers[peer].adj_rib_out
     }
 
+    /// Does a router advertise its routes again once a session that ended by itself is back? It does not unless it is told so.
+    pub fn keep_routes(&mut self, peer: usize, keep: bool) {
+        self.peers[peer].keeps_routes = keep;
+    }
+
     /// A router asks the DUT for all its routes of `family` again (RFC 2918); false where that is not agreed on.
     pub fn request_refresh(&mut self, peer: usize, family: AfiSafi) -> bool {
         self.mark(peer);

@@ -7,7 +7,7 @@ use crate::snmp::{Agent, SNMP};
 use crate::topology::Topology;
 use crate::traffic_classes::Given;
 use crate::wait::{self, Look};
-use crate::{Lab, LabError, bgp, configuration, cpu, probe, router};
+use crate::{Lab, LabError, bgp, configuration, router};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::{CorePeer, RouterRole};
@@ -50,6 +50,7 @@ impl NamespaceDut {
         Ok(NamespaceDut {
             topology,
             daemons,
+            resetting: None,
             record,
             role,
             after_sessions,
@@ -117,17 +118,6 @@ impl NamespaceDut {
         Ok(folder)
     }
 
-    /// Starts a daemon in the DUT's namespace, on the DUT's processor.
-    pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
-        let cpu = self.topology.cpu();
-        let started = self.netns().run(|| {
-            cpu::pin(0, cpu)?;
-            Daemon::start(name, command, work_dir)
-        })?;
-        self.daemons.push(started?);
-        Ok(())
-    }
-
     /// Waits until a condition holds while all daemons live; the error carries their last log lines.
     pub(crate) fn wait(
         &mut self,
@@ -162,19 +152,5 @@ impl NamespaceDut {
                 missing => Ok(missing),
             },
         }
-    }
-
-    /// Asks every process of every daemon; one that has just ended has no answer.
-    pub(super) fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
-        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
-        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
-            true => daemon.name().to_owned(),
-            false => probe::child_name(daemon.name(), pid),
-        };
-        processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
-    }
-
-    pub(super) fn check_daemons(&mut self) -> Result<(), LabError> {
-        self.daemons.iter_mut().try_for_each(Daemon::check)
     }
 }

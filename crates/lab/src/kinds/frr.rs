@@ -89,6 +89,7 @@ impl DutKind for Frr {
             router.daemon(name, command, work_dir)
         };
         start("zebra", &zebra, &mut router)?;
+        router.listens(&socket);
         // Who finds zebra not listening tries again only ten seconds later.
         router.wait(stop, |_| Ok(UnixStream::connect(&socket).err().map(|e| format!("zebra does not listen: {e}"))))?;
         start("staticd", &staticd, &mut router)?;

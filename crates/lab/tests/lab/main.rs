@@ -431,6 +431,12 @@ fn joined(lab: &Lab) -> Checked {
     println!("{}", made.confinement());
     ensure(made.interfaces().len() == 2, "two interfaces")?;
     ensure(Path::new("/sys/class/net/t1").exists(), "t1 is there")?;
+    // With more than it needs, the queueing discipline hands over several frames at once, and they can change places.
+    for end in ["t0", "t1"] {
+        let told = Command::new("ip").args(["-d", "link", "show", end]).output().map_err(|e| e.to_string())?;
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        ensure(told.contains("numtxqueues 1 "), &told)?;
+    }
     made.take_down().map_err(|e| e.to_string())?;
     ensure(!Path::new("/sys/class/net/t1").exists(), "t1 is gone")
 }

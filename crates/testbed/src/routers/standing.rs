@@ -5,6 +5,11 @@ use drophammer_methods::routing::{PeerIndex, WatchIndex};
 use drophammer_rig::Hosts;
 
 impl RoutingState {
+    /// Sessions that must be up.
+    pub(crate) fn wanted(&self) -> Vec<PeerIndex> {
+        self.wanted.iter().copied().collect()
+    }
+
     /// The first session that must be up and is not, and why.
     pub(super) fn lost(&self, hosts: &Hosts) -> Option<(PeerIndex, String)> {
         self.wanted.iter().find_map(|peer| {

@@ -113,7 +113,9 @@ impl Runner<'_> {
         if interrupted || self.observer.stopped() {
             return Err(RunError::Interrupted);
         }
-        Ok(Ceilings { frames: tester_ceiling::ceilings(trials.iter().map(|t| (&t.spec, &t.result))), routes })
+        let measured = || trials.iter().map(|t| (&t.spec, &t.result));
+        let (frames, orders) = (tester_ceiling::ceilings(measured()), tester_ceiling::orders(measured()));
+        Ok(Ceilings { frames, orders, routes })
     }
 }
 

@@ -302,3 +302,16 @@ pub fn operation() -> Vec<Memory> {
         on_device("management_waiting: 25, management_drop_every: 3, management_delay: 2 ms", overload),
     ]
 }
+
+/// Order against load, and resets of devices that come back, go on, or stay away.
+pub fn order_and_resets() -> Vec<Memory> {
+    let order = "defaults: {pause: 1 ms}\ntests:\n  - packet_order: {frame_sizes: [ip40, imix], loads: [100, 40, 10], trial_duration: 100 ms, repeats: 2}\n";
+    let resets = "bgp: {hold_time: 9 s}\ntests:\n  - reset: {families: [ipv4, ipv6], rate: 2 kfps, routes: 20, window: 10 s, pause: 1 ms, limit: 60 s}\n";
+    let alone = "tests:\n  - reset: {rate: 2 kfps, window: 1 s, pause: 1 ms, limit: 2 s}\n";
+    vec![
+        on("hold_every: 50, hold_time: 200 us, duplicate_every: 33", 2, "20 Mbit/s", order),
+        on("boot_time: 300 ms", 2, "20 Mbit/s", resets),
+        on("reset_unaffected: true", 2, "20 Mbit/s", alone),
+        on("reset_never_back: true", 2, "20 Mbit/s", alone),
+    ]
+}

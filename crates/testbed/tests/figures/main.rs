@@ -55,6 +55,7 @@ cases![
     routes_limits,
     routes_sources,
     operation,
+    order_and_resets,
 ];
 
 #[test]

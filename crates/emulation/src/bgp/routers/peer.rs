@@ -51,6 +51,8 @@ pub(super) struct Peer {
     colliding: Option<Colliding>,
     pub adj_rib_out: AdjRibOut,
     pub adj_rib_in: AdjRibIn,
+    /// Does it advertise its routes again after a session that ended by itself?
+    pub keeps_routes: bool,
     up: bool,
     pub asked_to_end: bool,
     pub losses: u32,
@@ -83,6 +85,7 @@ impl Peer {
             accepted: false,
             colliding: None,
             adj_rib_out: AdjRibOut::new(),
+            keeps_routes: false,
             adj_rib_in: AdjRibIn::new(),
             up: false,
             asked_to_end: false,
@@ -212,7 +215,11 @@ impl Peer {
         if self.up && !established {
             self.adj_rib_in.session_lost(now);
             // What was said is forgotten by the DUT, and what was not belongs to a session that is no more.
-            self.adj_rib_out.clear();
+            if self.keeps_routes && !self.asked_to_end {
+                self.adj_rib_out.say_again();
+            } else {
+                self.adj_rib_out.clear();
+            }
             if !std::mem::take(&mut self.asked_to_end) {
                 self.losses += 1;
                 self.lost_by = self.session.ended().cloned();

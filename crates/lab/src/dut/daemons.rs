@@ -1,0 +1,153 @@
+//! The daemons of a router in a namespace: started, asked, and reset.
+
+use super::{NamespaceDut, READY};
+use crate::process::Daemon;
+use crate::{LabError, Netns, cpu, probe};
+use drophammer_model::Instant;
+use drophammer_model::reset::{ResetDone, ResetKind};
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A DUT that can be reset.
+pub trait Resets {
+    /// Begins a reset `after` this time from `now`, and returns at once.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] where this cannot be reset, or another reset is under way.
+    fn begin(&mut self, kind: ResetKind, now: Instant, after: Duration) -> Result<(), LabError>;
+
+    /// What came of it, once; `None` while it is under way at `now`.
+    fn done(&mut self, now: Instant) -> Option<ResetDone>;
+}
+
+/// A reset under way: a thread has the daemons until it is over. Dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Resetting {
+    /// Without it, a reset that has not begun does not begin.
+    go: Option<Sender<()>>,
+    thread: Option<JoinHandle<(Vec<Daemon>, ResetDone)>>,
+}
+
+impl Drop for Resetting {
+    fn drop(&mut self) {
+        self.go = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where daemons are started.
+struct Place {
+    netns: Netns,
+    cpu: usize,
+}
+
+/// Resets `daemons` after `after`, unless that is called off before.
+fn reset(
+    mut daemons: Vec<Daemon>,
+    place: &Place,
+    politely: bool,
+    after: Duration,
+    go: &Receiver<()>,
+) -> (Vec<Daemon>, ResetDone) {
+    let asked = std::time::Instant::now();
+    // What it does is the DUT's work. On the tester's processor it would hold the frames up.
+    let _ = cpu::pin(0, place.cpu);
+    let names: Vec<_> = daemons.iter().map(|daemon| daemon.name().to_owned()).collect();
+    let mut done = ResetDone { began: after, ended: after, what: names.join(", "), problem: None };
+    if go.recv_timeout(after) != Err(RecvTimeoutError::Timeout) {
+        done.problem = Some("the reset was called off".into());
+        return (daemons, done);
+    }
+    done.began = asked.elapsed();
+    // In the reverse order of their start: who was first is the one that others need. Those that are killed go at the same time.
+    for daemon in daemons.iter_mut().rev() {
+        daemon.end(politely);
+    }
+    let again = |daemon: &mut Daemon| {
+        place.netns.run(|| {
+            cpu::pin(0, place.cpu)?;
+            daemon.start_again()
+        })??;
+        daemon.await_listening(READY)
+    };
+    done.problem = daemons.iter_mut().try_for_each(again).err().map(|e| e.to_string());
+    done.ended = asked.elapsed();
+    (daemons, done)
+}
+
+impl Resets for NamespaceDut {
+    fn begin(&mut self, kind: ResetKind, _now: Instant, after: Duration) -> Result<(), LabError> {
+        let politely = match kind {
+            ResetKind::Software => true,
+            ResetKind::Process => false,
+            ResetKind::Link => return Err(cannot("the router does not reset a link by itself")),
+        };
+        if self.resetting.is_some() {
+            return Err(cannot("another reset of the router is under way"));
+        }
+        let place = Place { netns: self.netns().again()?, cpu: self.topology.cpu() };
+        let (go, called_off) = mpsc::channel();
+        let daemons = std::mem::take(&mut self.daemons);
+        let thread = std::thread::Builder::new()
+            .name("reset".into())
+            .spawn(move || reset(daemons, &place, politely, after, &called_off))
+            .map_err(LabError::io("cannot start a thread"))?;
+        self.resetting = Some(Resetting { go: Some(go), thread: Some(thread) });
+        Ok(())
+    }
+
+    fn done(&mut self, _now: Instant) -> Option<ResetDone> {
+        let thread = self.resetting.as_mut()?.thread.take_if(|thread| thread.is_finished())?;
+        self.resetting = None;
+        match thread.join() {
+            Ok((daemons, done)) => {
+                self.daemons = daemons;
+                Some(done)
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+fn cannot(what: &str) -> LabError {
+    LabError::Unusable { what: what.into(), remedy: "choose other `resets`".into() }
+}
+
+impl NamespaceDut {
+    /// Starts a daemon in the DUT's namespace, on the DUT's processor.
+    pub(crate) fn daemon(&mut self, name: &str, command: Command, work_dir: &Path) -> Result<(), LabError> {
+        let cpu = self.topology.cpu();
+        let started = self.netns().run(|| {
+            cpu::pin(0, cpu)?;
+            Daemon::start(name, command, work_dir)
+        })?;
+        self.daemons.push(started?);
+        Ok(())
+    }
+
+    /// Others are started once the daemon that was started last listens on this socket.
+    pub(crate) fn listens(&mut self, socket: &Path) {
+        if let Some(daemon) = self.daemons.last_mut() {
+            daemon.listens(socket);
+        }
+    }
+
+    /// Asks every process of every daemon; one that has just ended has no answer.
+    pub(super) fn each_process<T>(&self, ask: impl Fn(u32) -> Option<T>) -> Vec<(String, T)> {
+        let processes = self.daemons.iter().flat_map(|d| probe::family_tree(d.pid()).into_iter().map(move |p| (d, p)));
+        let name = |daemon: &Daemon, pid| match pid == daemon.pid() {
+            true => daemon.name().to_owned(),
+            false => probe::child_name(daemon.name(), pid),
+        };
+        processes.filter_map(|(daemon, pid)| Some((name(daemon, pid), ask(pid)?))).collect()
+    }
+
+    pub(super) fn check_daemons(&mut self) -> Result<(), LabError> {
+        self.daemons.iter_mut().try_for_each(Daemon::check)
+    }
+}

@@ -1,0 +1,452 @@
+//! Packet order against load (RFC 4737; "packet ordering" of the core router test of 2001): which share of the frames arrives out of order at
+//! each load, and from which load on.
+//!
+//! A router that spreads the frames of one flow over parallel paths keeps them in order as long as these are idle. So the load is what matters.
+
+mod onset;
+
+use crate::Method;
+use crate::columns;
+use crate::parameters::{DIRECTION, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
+use crate::pattern::{Limits, Pattern};
+use crate::report::{
+    LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
+    note_unfit, percent_of, trials, xy_of,
+};
+use crate::table::TableSpec;
+use crate::testbed::{PortView, TestError, Testbed};
+use crate::tester_ceiling::LoopOrder;
+use crate::throughput_search::{estimate, goal_deviations, known_throughput, zero_loss_goal};
+use drophammer_model::outcome::{Outcome, PlotKind, RankFigure};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, ParamSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{GroupCounts, Load, TrialResult, TrialSpec};
+use onset::{At, Order, judge, onset};
+use std::time::Duration;
+
+/// The test.
+pub struct PacketOrder;
+
+drophammer_model::choice! {
+    /// What loads are shares of.
+    enum Of {
+        /// The line rate.
+        Line = "line",
+        /// The highest load: the line rate, or what the tester can offer.
+        Highest = "highest",
+        /// The throughput of the pattern.
+        Throughput = "throughput",
+    }
+}
+
+const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
+    "frame_sizes",
+    "[ip40, imix]",
+    "[ip40, imix]",
+    "frame sizes with FCS, or mixes; by default those of the core router test of 2001: IP packets of 40 bytes, and a mix",
+);
+const LOADS: Param<Vec<Percent>> = Param::new(
+    "loads",
+    "[100, 80, 60, 40, 20]",
+    "[100, 95, 90, 85, 80, 75, 70, 65, 60, 55, 50, 40, 30, 20, 10]",
+    "loads in % of `load_of`",
+);
+const LOAD_OF: Param<Of> = Param::new(
+    "load_of",
+    "highest",
+    "highest",
+    "what `loads` are shares of: line rate, highest load (line rate, or what the tester can offer), throughput",
+);
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const REPEATS: Param<u32> = Param::new("repeats", "3", "3", "trials per load");
+
+/// What traffic is made of: as elsewhere, but for the sizes.
+const TRAFFIC_HERE: [ParamSpec; 5] = [FRAME_SIZES.spec(), TRAFFIC[1], TRAFFIC[2], TRAFFIC[3], DIRECTION.spec()];
+
+static SPEC: TestSpec = TestSpec {
+    name: "packet_order",
+    title: "Packet order",
+    summary: "share of the frames that arrive out of order at each load, and the load at which that begins",
+    source: "RFC 4737 sections 3, 4.2 and 5; core router test of 2001 (packet ordering)",
+    params: params![&TRAFFIC_HERE, &[LOADS.spec(), LOAD_OF.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH,],
+    figures: &[
+        FigureSpec {
+            key: "reordering_begins_{size}_percent",
+            help: "load in % of line rate at which frames begin to arrive out of order: the lowest from which on all higher ones do",
+        },
+        FigureSpec {
+            key: "reordered_{size}_percent",
+            help: "share of the received frames that are reordered (RFC 4737) at the highest load, in %",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One load, over all its trials. Rates are per sending port, frames over all ports.
+    struct OrderRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        load_percent: f64 = "Load" ["%"],
+        line_percent: f64 = "Offered load, of line rate" ["%"],
+        offered_load_pps: f64 = "Offered load" ["fps"],
+        received: u64 = "Received" ["frames"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        duplicated: u64 = "Duplicates" ["frames"],
+        reordered: Option<u64> = "Reordered (RFC 4737)" ["frames"],
+        reordered_percent: Option<f64> = "Reordered (RFC 4737)" ["%"],
+        least_percent: Option<f64> = "Reordered, least of a trial" ["%"],
+        most_percent: Option<f64> = "Reordered, most of a trial" ["%"],
+        out_of_sequence_percent: Option<f64> = "Out of sequence (2001)" ["%"],
+        reordered_3_percent: Option<f64> = "3-reordered" ["%"],
+        max_extent: Option<u64> = "Reordering extent, maximum" ["frames"],
+        worst_flow: Option<String> = "Worst flow",
+        worst_flow_percent: Option<f64> = "Reordered, worst flow" ["%"],
+        loop_percent: Option<f64> = "Reordered, loop without router" ["%"],
+        order: String = "Order",
+        trials: u64 = "Trials",
+    }
+}
+
+columns! {
+    /// One frame size.
+    struct OnsetRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        begins: String = "Reordering begins",
+        begins_percent: Option<f64> = "Lowest load from which on all reorder, of line rate" ["%"],
+        begins_pps: Option<f64> = "The same load" ["fps"],
+        below_percent: Option<f64> = "Next lower load, of line rate" ["%"],
+        doubt: Option<String> = "Trials that disagree",
+    }
+}
+
+const TABLE: TableSpec<OrderRow> = TableSpec::new("packet_order", "Order of frames by load");
+const ONSET: TableSpec<OnsetRow> = TableSpec::new("packet_order_onset", "Load at which reordering begins");
+const PLOT: PlotSpec = PlotSpec {
+    key: "packet_order",
+    title: "Frames out of order (RFC 4737)",
+    kind: PlotKind::Line,
+    x: "offered load, % of line rate",
+    y: "reordered, %",
+    log_y: false,
+};
+
+/// Loads in %, the highest first, each once.
+fn loads(params: &Params) -> Vec<f64> {
+    let mut loads: Vec<f64> = LOADS.get(params).into_iter().map(|load| load.0).filter(|load| *load > 0.0).collect();
+    loads.sort_by(|a, b| b.total_cmp(a));
+    loads.dedup();
+    loads
+}
+
+/// The patterns, with the sizes of this test.
+fn patterns(params: &Params) -> Vec<Pattern> {
+    FRAME_SIZES.get(params).into_iter().map(|size| Pattern::new(size, params)).collect()
+}
+
+impl Method for PacketOrder {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        ONSET.begin(outcome);
+        PLOT.begin(outcome);
+        note(
+            outcome,
+            "Frames are counted within their flow. Reordered: the sequence number is below the highest that arrived before (RFC 4737). Out \
+             of sequence: the sequence number is not one above that of the frame before, as the core router test of 2001 counts; loss \
+             alone makes frames out of sequence, too.",
+        );
+        let loads = loads(params);
+        let of = FRAME_SIZES.get(params).len() as u32 * loads.len() as u32;
+        for_each_pattern(bed, patterns(params), outcome, |bed, pattern, outcome, index| {
+            let limits = pattern.limits(bed);
+            note_of(outcome, pattern, limits.statement());
+            let whole = whole(bed, pattern, params, outcome, &limits)?;
+            let without = bed.loop_order(&pattern.key());
+            note_of(outcome, pattern, loop_text(without));
+            let (mut found, mut unfit) = (Vec::new(), Vec::new());
+            let mut ended = Ok(());
+            for (at, load) in loads.iter().enumerate() {
+                let rate = whole.scaled(load / 100.0);
+                if rate.pps() > limits.max.pps() * 1.000_1 {
+                    note_of(outcome, pattern, format!("{load} % left out: {rate} is more than can be offered"));
+                    continue;
+                }
+                bed.progress(
+                    &format!("packet order, {}", pattern.size_text()),
+                    index * loads.len() as u32 + at as u32,
+                    of,
+                );
+                let (results, stopped) = measure(bed, pattern, params, *load, rate);
+                let order = row(outcome, pattern, &limits, *load, &results, without);
+                let (percent, disagree) = (line_percent(rate, &limits), order_by_trial(&results));
+                found.push(At { load: percent, rate_pps: rate.pps(), order, disagree });
+                match stopped {
+                    Err(TestError::Unfit(why)) => {
+                        note_unfit(outcome, pattern, &format!("{load} % left out or cut short,"), rate, &why);
+                        unfit.push(why.join("; "));
+                    }
+                    Err(other) => {
+                        ended = Err(other);
+                        break;
+                    }
+                    Ok(()) => {
+                        if at == 0 && order != Order::Unknown {
+                            rank_share(outcome, pattern, rate, &results, order);
+                        }
+                    }
+                }
+            }
+            write_onset(outcome, pattern, &found, ended.is_ok());
+            ended?;
+            if found.iter().all(|at| at.disagree.1 == 0) { Err(TestError::Unfit(unfit)) } else { Ok(()) }
+        })
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        patterns(params)
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let search = match LOAD_OF.get(params) {
+            Of::Throughput => estimate(params, &[zero_loss_goal(params)]),
+            Of::Line | Of::Highest => Duration::ZERO,
+        };
+        search + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
+        let trials = (loads(params).len() * FRAME_SIZES.get(params).len()) as f64 * f64::from(REPEATS.get(params));
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.5))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
+        let goal = if LOAD_OF.get(params) == Of::Throughput { goal_deviations(params) } else { Vec::new() };
+        trial.into_iter().chain(goal).collect()
+    }
+}
+
+/// What loads are shares of.
+fn whole(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    outcome: &mut Outcome,
+    limits: &Limits,
+) -> Result<FrameRate, TestError> {
+    match LOAD_OF.get(params) {
+        Of::Line => Ok(limits.line),
+        Of::Highest => Ok(limits.max),
+        Of::Throughput => known_throughput(bed, pattern, params, outcome)?
+            .ok_or_else(|| TestError::NotApplicable("no throughput was found to take loads from".into())),
+    }
+}
+
+/// What is known of the tester alone, for a note.
+fn loop_text(without: Option<LoopOrder>) -> String {
+    match without {
+        None => "the tester was not measured without router, so its own share of reordered frames is not known".into(),
+        Some(LoopOrder { trials, received, reordered, worst_percent }) => {
+            let worst =
+                if reordered > 0 { format!(", at most {worst_percent:.6} % of a trial") } else { String::new() };
+            format!(
+                "in {trials} trials of the loop without router, {reordered} of {received} frames were reordered{worst}"
+            )
+        }
+    }
+}
+
+/// The trials of a load, as far as they came.
+fn measure(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    load: f64,
+    rate: FrameRate,
+) -> (Vec<TrialResult>, Result<(), TestError>) {
+    let mut results = Vec::new();
+    let stopped = (0..REPEATS.get(params)).try_for_each(|repeat| {
+        let purpose = format!("packet order {}: {load} %, trial {}", pattern.size, repeat + 1);
+        let load = Load::Constant { rate_pps: rate.pps() };
+        let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+        let spec = each_flow_by_itself(spec, bed.ports());
+        results.push(bed.trial(&spec)?);
+        bed.settle(PAUSE.get(params))
+    });
+    (results, stopped)
+}
+
+/// The trial with a group for each flow: `IPv4, p1 to p2`.
+fn each_flow_by_itself(mut spec: TrialSpec, ports: &[PortView]) -> TrialSpec {
+    for flow in &mut spec.flows {
+        flow.group = format!("{}, {} to {}", flow.family, ports[flow.from].name, ports[flow.to].name);
+    }
+    spec
+}
+
+fn line_percent(rate: FrameRate, limits: &Limits) -> f64 {
+    rate.pps() / limits.line.pps() * 100.0
+}
+
+/// Sum over trials and groups; `None` where the order of any of them is not known.
+fn known(results: &[TrialResult], count: impl Fn(&GroupCounts) -> u64) -> Option<u64> {
+    results.iter().flat_map(|result| &result.groups).map(|g| g.known_reordered().map(|_| count(g))).sum()
+}
+
+fn received(results: &[TrialResult]) -> u64 {
+    results.iter().map(TrialResult::received).sum()
+}
+
+/// Share of reordered frames of each trial of which it is known, in per cent.
+fn shares(results: &[TrialResult]) -> Vec<f64> {
+    let of =
+        |result: &TrialResult| percent_of(known(std::slice::from_ref(result), |g| g.reordered)?, result.received());
+    results.iter().filter_map(of).collect()
+}
+
+/// Trials with reordered frames, and trials.
+fn order_by_trial(results: &[TrialResult]) -> (u64, u64) {
+    let reordered = results.iter().filter(|result| result.sum(|g| g.reordered) > 0).count();
+    (reordered as u64, results.len() as u64)
+}
+
+/// The flow with the largest share of reordered frames over all trials, if any has some: its name and its share in per cent.
+fn worst_flow(results: &[TrialResult]) -> Option<(String, f64)> {
+    let groups = results.first()?.groups.iter().map(|g| g.group.as_str());
+    let share = |name: &str| {
+        let own: Vec<&GroupCounts> = results.iter().flat_map(|r| &r.groups).filter(|g| g.group == name).collect();
+        percent_of(own.iter().map(|g| g.reordered).sum(), own.iter().map(|g| g.received).sum())
+    };
+    let all = groups.filter_map(|name| Some((name.to_owned(), share(name)?)));
+    all.filter(|(_, share)| *share > 0.0).max_by(|(_, a), (_, b)| a.total_cmp(b))
+}
+
+/// Writes a row, and says what became of the order.
+fn row(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    limits: &Limits,
+    load: f64,
+    results: &[TrialResult],
+    without: Option<LoopOrder>,
+) -> Order {
+    if results.is_empty() {
+        return Order::Unknown;
+    }
+    let all = received(results);
+    let reordered = known(results, |g| g.reordered);
+    let order = judge(reordered, all, without);
+    let share = |count: Option<u64>| count.and_then(|count| percent_of(count, all));
+    let offered = results.iter().map(|r| r.offered_load().pps()).sum::<f64>() / results.len() as f64;
+    let percents = shares(results);
+    let worst = worst_flow(results).filter(|_| reordered.is_some());
+    let (some, of) = order_by_trial(results);
+    let mut marks = Vec::new();
+    if reordered.is_some() && some > 0 && some < of {
+        marks.push(format!("{some} of {of} trials have reordered frames"));
+    }
+    if limits.tester_limited(FrameRate(offered)) {
+        marks.push("near the tester's ceiling".into());
+    }
+    TABLE.add(
+        outcome,
+        OrderRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            load_percent: load,
+            line_percent: line_percent(FrameRate(offered), limits),
+            offered_load_pps: offered,
+            received: all,
+            loss_percent: loss_percent(results),
+            duplicated: results.iter().map(|r| r.sum(|g| g.duplicated)).sum(),
+            reordered,
+            reordered_percent: share(reordered),
+            least_percent: extremes(&percents).map(|(least, _)| least),
+            most_percent: extremes(&percents).map(|(_, most)| most),
+            out_of_sequence_percent: share(known(results, |g| g.received.saturating_sub(g.in_sequence))),
+            reordered_3_percent: share(known(results, |g| g.reordered_3)),
+            max_extent: reordered.and(results.iter().flat_map(|r| &r.groups).map(|g| g.max_reordering_extent).max()),
+            worst_flow: worst.as_ref().map(|(name, _)| name.clone()),
+            worst_flow_percent: worst.map(|(_, percent)| percent),
+            loop_percent: without.map(|without| without.percent()),
+            order: order.text().into(),
+            trials: results.len() as u64,
+        },
+        trials(results),
+        marks,
+    );
+    if let Some(percent) = share(reordered) {
+        let x = line_percent(FrameRate(offered), limits);
+        PLOT.curve(outcome, &pattern.size_text(), xy_of(x, percent, results[0].trial));
+        for (result, percent) in results.iter().zip(percents) {
+            PLOT.dot(outcome, &pattern.size_text(), xy_of(x, percent, result.trial));
+        }
+    }
+    order
+}
+
+/// The share at the highest load. That which the tester may have caused itself is no figure of the router.
+fn rank_share(outcome: &mut Outcome, pattern: &Pattern, rate: FrameRate, results: &[TrialResult], order: Order) {
+    if order == Order::Doubtful {
+        note_of(outcome, pattern, "no share at the highest load: it is not told apart from the tester's own");
+        return;
+    }
+    let share = known(results, |g| g.reordered).and_then(|count| percent_of(count, received(results)));
+    let title = format!("Reordered frames at the highest load, {}", pattern.size_text());
+    let key = format!("reordered_{}_percent", pattern.size);
+    let figure = lower_by_difference(key, title, "%", share, LEAST_LOSS_PERCENT);
+    outcome.ranks.push(RankFigure { load_pps: Some(rate.pps()), ..figure });
+}
+
+fn write_onset(outcome: &mut Outcome, pattern: &Pattern, found: &[At], whole: bool) {
+    let onset = onset(found);
+    let doubt = onset.doubt();
+    let marks = if whole { None } else { Some("lower loads were not measured".to_owned()) };
+    ONSET.add(
+        outcome,
+        OnsetRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            begins: onset.text(),
+            begins_percent: onset.begins,
+            begins_pps: onset.begins_pps,
+            below_percent: onset.below,
+            doubt,
+        },
+        [],
+        marks,
+    );
+    // A part of the loads has no onset that could be compared.
+    let Some((value, step, at_least)) = onset.figure().filter(|_| whole) else { return };
+    let title = format!("Load at which reordering begins, {}", pattern.size_text());
+    let key = format!("reordering_begins_{}_percent", pattern.size);
+    outcome.ranks.push(RankFigure {
+        higher_is_better: true,
+        tester_limited: at_least,
+        ..lower_by_difference(key, title, "% of line rate", Some(value), step)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Columns;
+
+    #[test]
+    fn the_page_names_every_column() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tests/packet_order.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        for (key, ..) in OrderRow::COLUMNS.iter().chain(OnsetRow::COLUMNS) {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}

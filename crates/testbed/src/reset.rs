@@ -1,0 +1,146 @@
+//! Trials during which the DUT is reset.
+
+use crate::bench::{Failure, failed};
+use crate::setup::TestSetup;
+use drophammer_methods::routing::PeerIndex;
+use drophammer_methods::{RouteAction, TestError};
+use drophammer_model::Instant;
+use drophammer_model::reset::{Reset, ResetDone, ResetKind, ResetSeen};
+use drophammer_model::trial::{PortIndex, TimedEvent, TrialResult, TrialSpec};
+use std::time::Duration;
+
+/// How often the DUT is looked at while it comes back.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is being waited for.
+struct Waiting<'a> {
+    began: Instant,
+    deadline: Instant,
+    peers: &'a [PeerIndex],
+}
+
+impl TestSetup<'_> {
+    /// One attempt at a trial during which the DUT is reset, and what became of the reset. Emulated routers advertise their routes again
+    /// when their sessions are back.
+    pub(crate) fn reset_attempt(
+        &mut self,
+        spec: &TrialSpec,
+        reset: &Reset,
+        port: PortIndex,
+        attempt: u32,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        let mut spec = spec.clone();
+        let after = Duration::from_secs_f64(reset.at_s);
+        let event = |at_s: f64, event: usize, label: String| TimedEvent { at_s, event, label };
+        let link = reset.kind == ResetKind::Link;
+        let actions: Vec<Vec<RouteAction>> = if link {
+            let down = reset.down.as_secs_f64();
+            spec.events.push(event(reset.at_s, 0, "link down".into()));
+            spec.events.push(event(reset.at_s + down, 1, "link up".into()));
+            [false, true].map(|up| vec![RouteAction::Link { port, up }]).into()
+        } else {
+            spec.events.push(event(reset.at_s, 0, format!("{} reset", reset.kind.word())));
+            vec![vec![]]
+        };
+        let acts = self.routing.acts(&actions)?;
+        let peers = self.routing.state.wanted();
+        let losses = |setup: &Self| -> Vec<u32> { peers.iter().map(|peer| setup.losses(*peer)).collect() };
+        let before = losses(self);
+        self.keep_routes(&peers, true);
+        let begun = self.rig().now();
+        if !link {
+            let device = self.routing.bench.device.resets();
+            let device = device.ok_or_else(|| TestError::NotApplicable("this router has no daemons to restart".into()));
+            device?.begin(reset.kind, begun, after).map_err(failed)?;
+        }
+        let outcome = self.routing.bench.attempt(&spec, &acts, attempt);
+        let waiting = Waiting { began: begun + after, deadline: begun + after + reset.limit, peers: &peers };
+        let over = if link { Ok(None) } else { self.await_reset(&waiting) };
+        let back = match (&outcome, &over) {
+            (Ok(_), Ok(_)) => self.await_sessions(&waiting),
+            _ => Ok(()),
+        };
+        self.keep_routes(&peers, false);
+        let (result, _) = outcome?;
+        let done = over?;
+        back?;
+        let lost = losses(self).iter().zip(&before).filter(|(now, then)| now > then).count() as u64;
+        Ok((result, self.seen(reset, &waiting, begun, done, lost)))
+    }
+
+    fn seen(
+        &self,
+        reset: &Reset,
+        waiting: &Waiting<'_>,
+        begun: Instant,
+        done: Option<ResetDone>,
+        sessions_lost: u64,
+    ) -> ResetSeen {
+        let link = reset.kind == ResetKind::Link;
+        // The instant at which the first daemon was ended is better known than that for which it was asked.
+        let began = done.as_ref().map_or(waiting.began, |done| begun + done.began);
+        let up: Vec<Option<Instant>> = waiting.peers.iter().map(|peer| self.established_at(*peer)).collect();
+        let all_up: Option<Vec<Instant>> = up.into_iter().collect();
+        let last = all_up.and_then(|all| all.into_iter().max()).filter(|last| *last > began);
+        let late = || format!("the router's daemons did not run again within {} s", reset.limit.as_secs_f64());
+        ResetSeen {
+            what: match (&done, link) {
+                (Some(done), _) => done.what.clone(),
+                (None, true) => format!("the link of port {}", self.routing.bench.views.len()),
+                (None, false) => String::new(),
+            },
+            began_s: began.0 as f64 / 1e9,
+            restarted_s: done.as_ref().filter(|d| d.problem.is_none()).map(|d| (d.ended - d.began).as_secs_f64()),
+            sessions_lost,
+            sessions_s: last.filter(|_| sessions_lost > 0).map(|last| last.since(began).as_secs_f64()),
+            problem: match &done {
+                Some(done) => done.problem.clone(),
+                None => (!link).then(late),
+            },
+        }
+    }
+
+    /// Waits until the DUT says that its reset is over; `None` at the deadline.
+    fn await_reset(&mut self, waiting: &Waiting<'_>) -> Result<Option<ResetDone>, TestError> {
+        loop {
+            let now = self.rig().now();
+            let done = self.routing.bench.device.resets().and_then(|device| device.done(now));
+            if done.is_some() || now >= waiting.deadline {
+                return Ok(done);
+            }
+            self.look()?;
+        }
+    }
+
+    /// Waits until all sessions are up, or the deadline has come.
+    fn await_sessions(&mut self, waiting: &Waiting<'_>) -> Result<(), TestError> {
+        while self.rig().now() < waiting.deadline && waiting.peers.iter().any(|p| self.established_at(*p).is_none()) {
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<(), TestError> {
+        match self.routing.bench.serve(LOOK) {
+            Ok(()) | Err(Failure::Port(_)) => Ok(()),
+            Err(Failure::Test(e)) => Err(e),
+        }
+    }
+
+    fn keep_routes(&mut self, peers: &[PeerIndex], keep: bool) {
+        for peer in peers {
+            if let Some((routers, router)) = self.rig().hosts.session_mut(*peer) {
+                routers.keep_routes(router, keep);
+            }
+        }
+    }
+
+    fn losses(&self, peer: PeerIndex) -> u32 {
+        self.routing.bench.rig.hosts.session(peer).map_or(0, |(routers, router)| routers.losses(router).0)
+    }
+
+    fn established_at(&self, peer: PeerIndex) -> Option<Instant> {
+        let (routers, router) = self.routing.bench.rig.hosts.session(peer)?;
+        routers.session(router).established_at().filter(|_| routers.established(router))
+    }
+}

@@ -116,7 +116,7 @@ fn label(index: usize) -> String {
 }
 
 /// The lists that one router has of those of the system, at interfaces of its own, and the place of each of its rules among all.
-fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
+pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
     let (mut own, mut rules) = (Vec::new(), Vec::new());
     let mut first = 0;
     for list in lists {

@@ -1,308 +1,268 @@
-//! Several reference devices as one DUT in virtual time: frames through the links between them are counted to the frame and timed to the nanosecond.
+//! Systems of several real routers: four fully meshed, and two in a row. Between all of their ports nothing is lost, routes of one port reach
+//! all others, and both go around a link between two routers that is down.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
 
-use common::*;
-use drophammer_methods::Testbed;
-use drophammer_model::quantity::Instant;
-use drophammer_model::record::TestStatus;
+use common::{Memory, cell, read_suite, rows};
+use drophammer_lab::{Dut, Lab, LabOptions};
+use drophammer_methods::routing::TableChoice;
+use drophammer_methods::{Change, METHODS, Packing, RouteAction, Testbed};
+use drophammer_model::outcome::Outcome;
 use drophammer_model::suite::Suite;
 use drophammer_model::topology::CoreLinkName;
-use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
-use drophammer_port::Port;
-use drophammer_reference::Truth;
+use drophammer_model::trial::Family;
+use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Ports, Rig};
-use drophammer_testbed::Session;
-use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::setup::TestSetup;
-use drophammer_testbed::simulated::{self, ReferenceSystem};
-use std::collections::VecDeque;
+use drophammer_testbed::validity::HostTolerance;
+use drophammer_testbed::{Session, config, real};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use verdicts::Verdicts;
 
-const BOTH: [Family; 2] = [Family::Ipv4, Family::Ipv6];
-/// What a frame of 64 bytes takes on a line of 100 Mbit/s.
-const ON_LINE_NS: u64 = 6_720;
+type Checked = Result<(), String>;
 
-fn suite(ports: usize, topology: &str, device: &str, rest: &str) -> Suite {
-    let ports: String = (1..=ports).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
+const PORTS: usize = 4;
+/// Routes that one port advertises.
+const ROUTES: u32 = 1_000;
+/// Frames of each flow.
+const FRAMES: f64 = 100.0;
+/// The machine may hold tester and routers up for a while; a check that it spoilt is tried again.
+const ATTEMPTS: u32 = 4;
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The cases: kind, topology, and what the system can do beside forwarding.
+const CASES: [(&str, &str, Bgp); 6] = [
+    ("linux", "{mesh: 4}", Bgp::None),
+    ("frr", "{mesh: 4}", Bgp::Forwards),
+    ("bird", "{mesh: 4}", Bgp::Forwards),
+    ("openbgpd", "{mesh: 4, core_speed: 100 Mbit/s}", Bgp::Speaks),
+    ("linux", "{chain: 2}", Bgp::None),
+    ("bird", "{chain: 3}", Bgp::Forwards),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Bgp {
+    None,
+    /// Its routes do not reach the kernel.
+    Speaks,
+    Forwards,
+}
+
+fn text<E: ToString>(e: E) -> String {
+    e.to_string()
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// A flow from each port to each other one, alternately of both IP versions. `ttl` is what arrives behind one router.
+fn suite(kind: &str, topology: &str) -> Suite {
+    let mut flows = String::new();
+    for (from, to) in (0..PORTS).flat_map(|a| (0..PORTS).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+        let family = if (from + to) % 2 == 0 { "ipv4" } else { "ipv6" };
+        flows += &format!(
+            "  - {{name: f{from}{to}, from: p{}, to: p{}, family: {family}, size: 128, rate: 200 fps, arrives: {{ttl: 63}}}}\n",
+            from + 1,
+            to + 1
+        );
+    }
+    let ports: String = (1..=PORTS).map(|i| format!("  - {{name: p{i}, speed: 100 Mbit/s}}\n")).collect();
     read_suite(&format!(
-        "suite: systems\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, topology: {{{topology}}}{device}}}\nports:\n{ports}{rest}"
+        "suite: systems\nseed: 11\nduts:\n  - {{name: sut, kind: {kind}, topology: {topology}}}\nports:\n{ports}\
+         bgp: {{families: [ipv4, ipv6]}}\nflows:\n{flows}tests:\n  \
+         - fixed_rate: {{trial_duration: 500 ms, drain: 500 ms, pause: 1 ms}}\n"
     ))
 }
 
-/// A bed with the system of a suite whose hosts are resolved, and the system as a DUT or none.
-fn with_system<T>(
-    suite: &Suite,
-    frame_by_frame: bool,
-    use_it: impl FnOnce(&mut TestSetup<'_>, &ReferenceSystem) -> T,
-) -> T {
-    let dut = &suite.duts[0];
-    let topology = dut.topology.as_ref().unwrap();
-    let mut parts = simulated::build_system(dut, topology, &suite.ports, 1, suite.seed).unwrap();
-    let one = |p| Box::new(p) as Box<dyn Port>;
-    let wrap = |p| if frame_by_frame { Box::new(FrameByFrame(one(p))) as Box<dyn Port> } else { one(p) };
-    let ports = parts.ports.into_iter().map(wrap).collect();
-    let ports = Ports::One { ports, clock: Box::new(parts.clock) };
-    let rig = Rig::new(ports, &hosts_and_routers(&suite.ports, &BOTH, suite.seed));
-    let mut session = Session::new(suite.seed, suite.profile, 5);
-    let mut memory = Memory::default();
-    let mut bed = TestSetup::new(&dut.name, &suite.ports, rig, &mut parts.device, &mut session, &mut memory);
-    bed.await_forwarding(&BOTH).unwrap();
-    use_it(&mut bed, &parts.reference)
+fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, String> {
+    let config = suite.tests.iter().find(|config| config.test == test).ok_or("no such test")?;
+    let method = METHODS.iter().find(|method| method.spec().name == test).ok_or("no such method")?;
+    let mut outcome = Outcome::default();
+    method.run(setup, &config.params, &mut outcome).map(|()| outcome).map_err(text)
 }
 
-fn flow(bed: &TestSetup<'_>, family: Family, from: usize, to: usize) -> FlowSpec {
-    let range = |port: usize| bed.ports()[port].addressing(family).unwrap().destinations;
-    FlowSpec::new(format!("{family} {from}-{to}"), from, to, range(from), range(to))
-}
-
-fn spec(flows: Vec<FlowSpec>, rate_pps: f64, duration_s: f64) -> TrialSpec {
-    TrialSpec {
-        purpose: String::new(),
-        size: "64".parse().unwrap(),
-        flows,
-        load: Load::Constant { rate_pps },
-        duration_s,
-        bin_s: Some(0.01),
-        drain_s: 0.5,
-        events: vec![],
-    }
-}
-
-fn truths(system: &ReferenceSystem) -> Vec<Truth> {
-    system.look(|network| network.routers().iter().map(|router| *router.truth()).collect())
-}
-
-/// Every port sends to every other one.
-fn full_mesh(bed: &TestSetup<'_>) -> Vec<FlowSpec> {
-    let ports = bed.ports().len();
-    let pairs = (0..ports).flat_map(|from| (0..ports).filter(move |to| *to != from).map(move |to| (from, to)));
-    pairs.flat_map(|(from, to)| BOTH.map(|family| flow(bed, family, from, to))).collect()
-}
-
-#[test]
-fn a_full_mesh_of_flows_passes_a_mesh_of_four_without_a_loss() {
-    let suite = suite(12, "mesh: 4, core_speed: 1 Gbit/s", ", delay: 10 us", "tests: [throughput]\n");
-    with_system(&suite, false, |bed, system| {
-        let before = truths(system);
-        let flows = full_mesh(bed);
-        assert_eq!(flows.len(), 264);
-        let result = bed.trial(&spec(flows, 11_000.0, 0.2)).unwrap();
-        assert_eq!((result.offered(), result.received()), (12 * 2_200, 12 * 2_200));
-        assert!(result.groups.iter().all(|group| group.offered == 100 && group.stray + group.reordered == 0));
-        for (now, before) in truths(system).iter().zip(&before) {
-            // Own ports send 6,600: 2 of 11 go to ports of their own router, the rest to the three others. As many come from those.
-            assert_eq!(now.forwarded - before.forwarded, 6_600 + 5_400);
-            assert_eq!(now.dropped, before.dropped);
-        }
-        // One router or two, each with its delay; 672 ns on the link between them, for which frames may wait.
-        let latency = |from: usize, to: usize| {
-            let group = format!("IPv4 {from}-{to}");
-            result.groups.iter().find(|counts| counts.group == group).unwrap().latency.min_ns
-        };
-        assert_eq!((latency(0, 2), latency(4, 3)), (10_000, 10_000));
-        assert_eq!(latency(0, 3), 20_672);
-    });
-}
-
-#[test]
-fn latency_through_a_chain_is_the_sum_of_what_its_routers_and_lines_take() {
-    let device = ", delay: 7 us, capacity: 50 kfps";
-    for (topology, routers) in [("chain: 2, core_speed: 100 Mbit/s", 2), ("chain: 5, core_speed: 100 Mbit/s", 5)] {
-        let suite = suite(2, topology, device, "tests: [throughput]\n");
-        with_system(&suite, false, |bed, system| {
-            let flows = vec![flow(bed, Family::Ipv4, 0, 1), flow(bed, Family::Ipv4, 1, 0)];
-            let before = truths(system);
-            // Far below capacity in both directions: each waits at most for one of the other direction. One way alone waits for nobody.
-            let result = bed.trial(&spec(flows[..1].to_vec(), 1_000.0, 0.3)).unwrap();
-            let expected = routers * (20_000 + 7_000) + (routers - 1) * ON_LINE_NS;
-            let latency = &result.groups[0].latency;
-            assert_eq!((latency.min_ns, latency.max_ns, result.lost()), (expected, expected, 0), "{topology}");
-            let both = bed.trial(&spec(flows, 1_000.0, 0.3)).unwrap();
-            assert_eq!((both.received(), both.groups[1].latency.min_ns >= expected), (600, true));
-            for (now, before) in truths(system).iter().zip(&before) {
-                assert_eq!(now.forwarded - before.forwarded, 900);
-            }
+/// Every frame of every flow arrives, with the TTL that the routers on its way leave.
+fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
+    let mut last = Ok(());
+    for _ in 0..ATTEMPTS {
+        last = run(setup, "fixed_rate", suite).and_then(|outcome| {
+            let flows = rows(&outcome, "fixed_rate").len();
+            ensure(flows == PORTS * (PORTS - 1), || format!("{flows} flows"))?;
+            (0..flows).try_for_each(|row| {
+                let counts = ["offered", "received", "lost", "deviating", "duplicated", "corrupted", "stray"];
+                let found = counts.map(|column| cell(&outcome, "fixed_rate", row, column).unwrap_or(-1.0));
+                ensure(found == [FRAMES, FRAMES, 0.0, 0.0, 0.0, 0.0, 0.0], || {
+                    format!("flow {row}: {:?}", counts.into_iter().zip(found).collect::<Vec<_>>())
+                })
+            })
         });
-    }
-}
-
-/// Frames of one every `every_ns` that a line with room for `buffer` frames of `service_ns` each takes, out of `frames`.
-fn taken(frames: u64, every_ns: f64, service_ns: u64, buffer: usize) -> u64 {
-    let (mut ends, mut free, mut taken) = (VecDeque::new(), 0, 0);
-    for n in 0..frames {
-        let at = (n as f64 * every_ns) as u64;
-        while ends.front().is_some_and(|end| *end <= at) {
-            ends.pop_front();
-        }
-        if ends.len() < buffer {
-            free = at.max(free) + service_ns;
-            ends.push_back(free);
-            taken += 1;
+        if last.is_ok() {
+            break;
         }
     }
-    taken
+    last
 }
 
-#[test]
-fn an_overloaded_link_between_routers_loses_what_it_cannot_carry() {
-    let suite = suite(4, "mesh: 2, core_speed: 10 Mbit/s", ", delay: 10 us", "tests: [throughput]\n");
-    with_system(&suite, false, |bed, system| {
-        let before = truths(system);
-        // One way at 20,000 per second, where 14,880 fit; the other way and within a router nothing is lost.
-        let mut flows = vec![flow(bed, Family::Ipv4, 0, 2), flow(bed, Family::Ipv4, 3, 1)];
-        flows[1].schedule = Some(drophammer_model::trial::FlowSchedule {
-            rate_pps: 10_000.0,
-            delay_s: 0.0,
-            duration: drophammer_model::trial::FlowDuration::Continuous,
-        });
-        let result = bed.trial(&spec(flows, 20_000.0, 1.0)).unwrap();
-        let [over, under] = [&result.groups[0], &result.groups[1]];
-        let expected = taken(20_000, 50_000.0, 67_200, 1_024);
-        assert!(expected > 15_800 && expected < 16_000, "{expected}");
-        assert_eq!((over.offered, over.received), (20_000, expected));
-        assert_eq!((under.offered, under.lost), (10_000, 0));
-        let now = truths(system);
-        assert_eq!(now[0].dropped.egress - before[0].dropped.egress, 20_000 - expected);
-        assert_eq!(now[1].dropped, before[1].dropped);
-        // The last frame that fits waits for 1,023 others.
-        assert!(over.latency.max_ns <= 20_000 + 1_024 * 67_200 && over.latency.max_ns > 20_000 + 1_022 * 67_200);
-    });
-}
-
-/// A link between two routers goes down at a known instant; their routes change 10 ms later.
-fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
-    let suite =
-        suite(8, "mesh: 4, core_speed: 100 Mbit/s", ", delay: 10 us, core_detection: 10 ms", "tests: [throughput]\n");
-    with_system(&suite, frame_by_frame, |bed, system| {
-        let before = truths(system);
-        let at = |ms: u64| Instant(bed.routing.bench.rig.now().0 + ms * 1_000_000);
-        let (down, up) = (at(300), at(600));
-        system.change(|network| {
-            network.set_core_link(down, 0, false);
-            network.set_core_link(up, 0, true);
-        });
-        // From the first router to the second, and beside it to the third and back.
-        let flows = [(0, 2), (1, 4), (5, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
-        let result = bed.trial(&spec(flows.to_vec(), 10_000.0, 1.0)).unwrap();
-        for (now, before) in truths(system).iter().zip(&before) {
-            assert_eq!(now.transit - before.transit, now.forwarded + now.dropped.link_down - before.forwarded);
+/// All routes that the first port advertises come to all others as one router would pass them on, and where they are installed each router
+/// has them.
+fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
+    let families = [Family::Ipv4, Family::Ipv6];
+    let installed = |setup: &mut TestSetup<'_>| families.map(|f| setup.bench().device.fib_routes(f).ok().flatten());
+    let before = installed(setup);
+    ensure(before.iter().all(Option::is_some), || "no count of routes".into())?;
+    let routing = setup.routing().map_err(text)?;
+    let all: Vec<usize> = (0..routing.peers().len()).collect();
+    ensure(all.len() == 2 * PORTS, || format!("{} sessions", all.len()))?;
+    routing.establish(&all, Duration::from_secs(20)).map_err(text)?;
+    let mut watches = Vec::new();
+    for (origin, family) in families.into_iter().enumerate() {
+        let routes = routing.table(&TableChoice::named("internet"), family, ROUTES).map_err(text)?;
+        for observer in (1..PORTS).map(|port| 2 * port + origin) {
+            let watch = routing.watch(observer, origin, &routes);
+            routing.expect(watch, 0..ROUTES, true);
+            watches.push(watch);
         }
-        (result, truths(system))
+        let (part, packing) = (0..ROUTES, Packing::default());
+        let action = RouteAction::Routes { peer: origin, change: Change::Advertise, routes, part, packing };
+        routing.act(&action).map_err(text)?;
+    }
+    let settled = routing.await_settled(&watches, PATIENCE).map_err(text)?;
+    for watch in watches {
+        let found = routing.verified(watch);
+        ensure(settled.complete && (found.present, found.wrong) == (u64::from(ROUTES), 0), || {
+            format!("watch {watch}: {} routes present, {} wrong: {}", found.present, found.wrong, settled.cause)
+        })?;
+    }
+    // The kernel has them a little later than the neighbours.
+    let wanted = before.map(|held| held.map(|held| held + if installs { u64::from(ROUTES) } else { 0 }));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let held = installed(setup);
+        if held == wanted {
+            break;
+        }
+        ensure(Instant::now() < deadline, || format!("{held:?} routes in each router, not {wanted:?}"))?;
+        setup.settle(Duration::from_millis(20)).map_err(text)?;
+    }
+    let routing = setup.routing().map_err(text)?;
+    routing.reset(PATIENCE).map_err(text)
+}
+
+/// What the system says of itself.
+fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
+    let record = dut.record();
+    let said = format!("{routers} routers, ");
+    ensure(record.name == "sut" && record.confinement.starts_with(&said), || record.confinement.clone())?;
+    let configured = |n: usize| record.config.keys().any(|name| name.starts_with(&format!("r{n}/")));
+    ensure((1..=routers).all(configured), || format!("{:?}", record.config.keys()))?;
+    let counters = dut.counters().map_err(text)?;
+    let has = |name: &str| counters.contains_key(name);
+    ensure(
+        (1..=routers).all(|n| has(&format!("r{n}.d0.rx_packets")) && has(&format!("r{n}.ip.ForwDatagrams"))),
+        || format!("{:?}", counters.keys()),
+    )?;
+    let once = counters.keys().filter(|name| name.ends_with(".squeezed") || name.contains("softnet")).count();
+    ensure(once == counters.keys().filter(|name| name.starts_with("softnet.")).count(), || {
+        "softnet counters of routers".into()
+    })?;
+    ensure(has("t3.tx_dropped") && !has("r1.t0.tx_dropped"), || format!("{:?}", counters.keys()))?;
+    let known = dut.known_counters().map_err(text)?;
+    for port in 0..suite.ports.len() {
+        let of_port = known.iter().filter(|counter| counter.port == Some(port) && counter.name == "rx_packets").count();
+        ensure(of_port == 1, || format!("{of_port} counters of packets received at port {port}"))?;
+    }
+    ensure(known.iter().filter(|counter| counter.name == "core.rx_dropped").count() == 1, || {
+        "drops between routers".into()
+    })?;
+    ensure(dut.cpu_time().is_some() && dut.threads().is_some_and(|threads| threads.len() > 4), || {
+        "times of threads".into()
     })
 }
 
-#[test]
-fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
-    let (result, truths) = failing(false);
-    let [hit, beside, back] = [&result.groups[0], &result.groups[1], &result.groups[2]];
-    assert_eq!((beside.lost, back.lost), (0, 0));
-    // Those of 10 ms, and what was on its way: the first router's delay and the line.
-    let window_us: f64 = 10_000.0 + 10.0 + 6.72;
-    assert!(
-        hit.lost as f64 >= (window_us / 100.0).floor() && hit.lost as f64 <= (window_us / 100.0).ceil(),
-        "{}",
-        hit.lost
-    );
-    let ignored = truths[1].ignored;
-    assert_eq!(hit.lost, truths[0].dropped.link_down + ignored);
-    assert!(ignored <= 1);
-    // Around the link for 290 ms: one router and one line more. The way back from the third router stays as it is.
-    assert_eq!(hit.latency.min_ns, 20_000 + ON_LINE_NS);
-    assert!(hit.latency.max_ns >= 30_000 + 2 * ON_LINE_NS && hit.latency.max_ns <= 30_000 + 4 * ON_LINE_NS);
-    let through_third = truths[2].transit;
-    assert!((5_700..5_900 + 20_000).contains(&through_third), "{through_third}");
-    // When the link is back nothing is lost, and for 10 ms frames still go around it.
-    assert_eq!(hit.received + hit.lost, 10_000);
-    assert_eq!(hit.duplicated + hit.stray, 0);
-}
-
-#[test]
-fn figures_do_not_depend_on_how_far_ahead_the_clock_runs() {
-    // Trial numbers and times of the wall are no figures.
-    let figures = |(result, truths): (TrialResult, Vec<Truth>)| (result.groups, result.receiving_s.to_bits(), truths);
-    assert_eq!(figures(failing(false)), figures(failing(true)));
-    let crowded = |frame_by_frame| {
-        let device = ", delay: 3 us, jitter: 5 us, capacity: 60 kfps, buffer: 30";
-        let suite = suite(12, "mesh: 4, core_speed: 20 Mbit/s", device, "tests: [throughput]\n");
-        with_system(&suite, frame_by_frame, |bed, system| {
-            let flows = full_mesh(bed);
-            let result = bed.trial(&spec(flows, 20_000.0, 0.1)).unwrap();
-            assert!(result.lost() > 1_000 && result.received() > 10_000);
-            figures((result, truths(system)))
-        })
+fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let suite = suite(kind, topology);
+    let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
+    let routers = suite.duts[0].topology.map_or(1, |topology| topology.routers);
+    tells(&mut *dut, &suite, routers)?;
+    let links = dut.core_links().to_vec();
+    let families = [Family::Ipv4, Family::Ipv6];
+    let (clock, interfaces) = (SystemClock::start(), dut.interfaces().to_vec());
+    let backend = INTERFACE_BACKENDS.iter().find(|backend| backend.spec.name == "af_packet").ok_or("no backend")?;
+    let open = real::open(lab, &interfaces, backend, 1, clock)?;
+    let (hosts, sessions) = match bgp {
+        Bgp::None => (config::hosts(&suite.ports, &families, suite.seed), false),
+        _ => (config::hosts_and_routers(&suite.ports, &families, suite.seed), true),
     };
-    assert_eq!(crowded(false), crowded(true));
-}
-
-#[test]
-fn a_suite_runs_on_systems_and_a_core_link_is_set_by_its_name() {
-    let rest = "defaults: {frame_sizes: [64], pause: 1 ms}\ntests:\n  \
-                - throughput: {final_trial_duration: 200 ms, search_duration_max: 20 s, width: 0.2, direction: unidirectional}\n  \
-                - filters: {final_trial_duration: 50 ms, width: 5, trial_duration: 50 ms, conditions: [1], filter_at: [ingress, egress]}\n  \
-                - class_of_service: {trial_duration: 100 ms}\n";
-    let suite = suite(4, "mesh: 2", ", capacity: 40 kfps, buffer: 2", rest);
+    let rig = Rig::new(Ports::real(open, clock, &[]), &hosts);
+    let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
+    session.tolerance.host = HostTolerance::ANY;
     let mut memory = Memory::default();
-    run(&suite, &mut memory).unwrap();
-    for test in memory.tests() {
-        assert_eq!(test.status, TestStatus::Completed, "{}", test.test);
-    }
-    // Pairs of ports are at one router each, so each has its own 40,000.
-    let found = cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps").unwrap();
-    assert!((found - 40_000.0).abs() < 250.0, "{found}");
-    let counters = &memory.trials().last().unwrap().result.dut_counters;
-    assert!(counters.contains_key("r1.truth.transit") && counters.contains_key("r2.d1.gold.served"), "{counters:?}");
-    assert_eq!(counters["truth.transit"], counters["r1.truth.transit"] + counters["r2.truth.transit"]);
-
-    let suite = self::suite(4, "mesh: 4", ", delay: 10 us", "tests: [throughput]\n");
-    let dut = &suite.duts[0];
-    let parts = simulated::build_system(dut, dut.topology.as_ref().unwrap(), &suite.ports, 1, 1).unwrap();
-    let mut device: Box<dyn drophammer_lab::Dut> = Box::new(parts.device);
-    assert_eq!((device.core_links().len(), device.hops(0, 1), device.hops(0, 0)), (6, 2, 1));
-    device.set_core_link(CoreLinkName(1, 2), false).unwrap();
-    assert_eq!(device.hops(0, 1), 3);
-    device.set_core_link(CoreLinkName(1, 2), true).unwrap();
-    assert_eq!(device.hops(0, 1), 2);
-    assert!(device.set_core_link(CoreLinkName(1, 5), false).is_err());
-    assert!(device.record().config.contains_key("r4/reference.txt"));
-}
-
-#[test]
-fn what_simulated_routers_cannot_do_is_refused() {
-    let refused = |topology: &str, bgp: &str| {
-        let suite = suite(4, topology, "", &format!("bgp: {bgp}\ntests: [bgp_table_dump]\n"));
-        let dut = &suite.duts[0];
-        simulated::network(dut, dut.topology.as_ref().unwrap(), &suite.ports, 1).map(|_| ()).unwrap_err()
-    };
-    assert!(refused("chain: 3", "{}").contains("a chain of more than two has no BGP"));
-    assert!(refused("mesh: 2", "{internal: [p1]}").contains("the peers of `p1` are internal"));
-}
-
-#[test]
-fn bgp_goes_from_router_to_router() {
-    let rest = "bgp: {}\ndefaults: {rate: 10 kfps, patience: 3 s}\ntests:\n  - bgp_table_dump: {routes: 300}\n  - rib_fib_capacity: {step: 200, max_routes: 400, install: 500 ms}\n";
-    for (ports, topology) in [(2, "chain: 2"), (4, "mesh: 4"), (4, "mesh: 2")] {
-        let suite = suite(ports, topology, ", delay: 10 us, fib_delay: 1 ms", rest);
-        let mut memory = Memory::default();
-        run(&suite, &mut memory).unwrap();
-        for test in memory.tests() {
-            assert_eq!(test.status, TestStatus::Completed, "{topology}: {} {:?}", test.test, test.outcome.notes);
+    let mut setup = TestSetup::new("sut", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
+    setup.flows = suite.flows.clone();
+    setup.await_forwarding(&families).map_err(text)?;
+    let checked = (|| {
+        let all = |setup: &mut TestSetup<'_>| {
+            forwards(setup, &suite)?;
+            if sessions { passes_routes_on(setup, bgp == Bgp::Forwards) } else { Ok(()) }
+        };
+        all(&mut setup)?;
+        if !topology.contains("mesh") {
+            return Ok(());
         }
-        let held = cell(memory.outcome("rib_fib_capacity"), "rib_fib_capacity", 1, "routes");
-        assert_eq!(held, Some(400.0), "{topology}");
-    }
+        ensure(links.first() == Some(&CoreLinkName(1, 2)) && links.len() == 6, || format!("{links:?}"))?;
+        let none = setup.bench().device.set_core_link(CoreLinkName(2, 9), false);
+        ensure(none.is_err_and(|e| e.to_string().contains("1-2, 1-3")), || "a link that there is not".into())?;
+        let hops = |setup: &mut TestSetup<'_>| [(0, 1), (1, 0), (0, 2)].map(|(a, b)| setup.bench().device.hops(a, b));
+        ensure(hops(&mut setup) == [2, 2, 2], || "two routers on the way".into())?;
+        setup.bench().device.set_core_link(links[0], false).map_err(text)?;
+        ensure(hops(&mut setup) == [3, 3, 2], || "one more around the link that is down".into())?;
+        all(&mut setup).map_err(|e| format!("with link {} down: {e}", links[0]))?;
+        setup.bench().device.set_core_link(links[0], true).map_err(text)?;
+        all(&mut setup).map_err(|e| format!("with link {} up again: {e}", links[0]))
+    })();
+    drop(setup);
+    dut.check().map_err(text)?;
+    dut.take_down().map_err(text)?;
+    let left = interfaces.iter().find(|i| std::path::Path::new(&format!("/sys/class/net/{}", i.name)).exists());
+    checked.and(ensure(left.is_none(), || format!("{left:?} is left")))
 }
 
-/// How fast virtual time is through two routers; `cargo test -p drophammer-testbed --test systems speed -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let suite = suite(2, "chain: 2, core_speed: 1 Gbit/s", ", delay: 10 us", "tests: [throughput]\n");
-    with_system(&suite, false, |bed, _| {
-        let flows = vec![flow(bed, Family::Ipv4, 0, 1)];
-        let begun = std::time::Instant::now();
-        let result = bed.trial(&spec(flows, 100_000.0, 10.0)).unwrap();
-        let per_second = result.received() as f64 / begun.elapsed().as_secs_f64();
-        println!("{per_second:.0} frames per second through two routers");
-        assert_eq!(result.lost(), 0);
-    });
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let name = |(kind, topology, _): &(&str, &str, Bgp)| format!("{kind} {topology}");
+    if args.iter().any(|a| a == "--list") {
+        CASES.iter().for_each(|case| println!("{}: test", name(case)));
+        return ExitCode::SUCCESS;
+    }
+    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let entered = Lab::enter(&LabOptions::default()).map_err(text);
+    let mut lab = match entered.and_then(|lab| {
+        lab.pin_current_thread(lab.cpus().tester).map_err(text)?;
+        Ok(lab)
+    }) {
+        Ok(lab) => lab,
+        Err(e) => {
+            println!("the lab cannot be entered: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut verdicts = Verdicts::begin();
+    for case_of in CASES {
+        let (kind, topology, bgp) = case_of;
+        // OpenBGPD becomes another user, whom only root's lab has.
+        if !name(&case_of).contains(&filter) || (kind == "openbgpd" && !lab.is_root()) {
+            verdicts.leave_out(1);
+            continue;
+        }
+        let run = case(&mut lab, kind, topology, bgp);
+        verdicts.count(&name(&case_of), run);
+    }
+    verdicts.end()
 }

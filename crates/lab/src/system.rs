@@ -319,7 +319,7 @@ impl Dut for SystemDut {
 }
 
 /// Does it count what is dropped?
-fn is_of_drops(counts: Counts) -> bool {
+pub fn is_of_drops(counts: Counts) -> bool {
     use Counts::{InDiscards, InErrors, IpDiscards, IpHeaderErrors, OutDiscards, OutErrors};
     matches!(counts, InDiscards | InErrors | OutDiscards | OutErrors | IpHeaderErrors(_) | IpDiscards(_))
 }

@@ -345,22 +345,27 @@ impl Dut for SystemDut {
         self.system.route(from, to, &self.down).map_or(1, |path| path.len())
     }
 
-    /// Counters of the ports to the tester, as one router would have them. Counters of a whole router would count a packet at each router that it
-    /// passes.
+    /// Counters of the ports to the tester, as one router would have them, and what is dropped between them: added up, for a packet is dropped once.
+    /// Other counters of a whole router would count a packet at each router that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        let mut all: Vec<DutCounter> = Vec::new();
         self.reference.look(|network| {
-            let of = |(router, at): (&Router, &SystemRouter)| {
-                let first = at.ports.start;
-                let own = Reference::counters_of(router).into_iter();
-                let edges = at.ports.len();
-                let placed = own.filter_map(move |counter| {
-                    let port = counter.port.filter(|port| *port < edges)?;
-                    Some(DutCounter { port: Some(first + port), ..counter })
-                });
-                placed.collect::<Vec<_>>()
-            };
-            Ok(network.routers().iter().zip(&self.system.routers).flat_map(of).collect())
-        })
+            for (router, at) in network.routers().iter().zip(&self.system.routers) {
+                for counter in Reference::counters_of(router) {
+                    if let Some(port) = counter.port.and_then(|port| at.ports.clone().nth(port)) {
+                        all.push(DutCounter { port: Some(port), ..counter });
+                    } else if drophammer_lab::is_of_drops(counter.counts) {
+                        let core = if counter.port.is_some() { "core " } else { "" };
+                        let counter = DutCounter { name: format!("{core}{}", counter.name), port: None, ..counter };
+                        match all.iter_mut().find(|known| known.is(&counter)) {
+                            Some(known) => known.value += counter.value,
+                            None => all.push(counter),
+                        }
+                    }
+                }
+            }
+        });
+        Ok(all)
     }
 
     /// The fewest that a router has.

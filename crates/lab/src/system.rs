@@ -8,7 +8,7 @@ use crate::snmp::SNMP;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration};
 use drophammer_model::classes::EgressClasses;
-use drophammer_model::counters::DutCounter;
+use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::suite::DutConfig;
@@ -116,7 +116,7 @@ fn label(index: usize) -> String {
 }
 
 /// The lists that one router has of those of the system, at interfaces of its own, and the place of each of its rules among all.
-fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
+pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
     let (mut own, mut rules) = (Vec::new(), Vec::new());
     let mut first = 0;
     for list in lists {
@@ -276,16 +276,25 @@ impl Dut for SystemDut {
         Ok(all)
     }
 
-    /// Counters of the interfaces to the tester, as one router would have them. Counters of a whole router would count a packet at each
-    /// router that it passes.
+    /// Counters of the interfaces to the tester, as one router would have them, and what is dropped between them: added up, for a packet is
+    /// dropped once. Other counters of a whole router would count a packet at each router that it passes.
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
-        let mut all = Vec::new();
+        let mut all: Vec<DutCounter> = Vec::new();
         for (router, at) in self.routers.iter_mut().zip(&self.system.routers) {
-            let counters = router.known_counters()?;
-            all.extend(counters.into_iter().filter_map(|counter| {
-                let port = at.ports.clone().nth(counter.port?)?;
-                Some(DutCounter { port: Some(port), ..counter })
-            }));
+            for counter in router.known_counters()? {
+                let edge = counter.port.and_then(|port| at.ports.clone().nth(port));
+                if edge.is_some() {
+                    all.push(DutCounter { port: edge, ..counter });
+                } else if is_of_drops(counter.counts) {
+                    let name =
+                        if counter.port.is_some() { format!("core.{}", counter.name) } else { counter.name.clone() };
+                    let counter = DutCounter { name, port: None, ..counter };
+                    match all.iter_mut().find(|known| known.is(&counter)) {
+                        Some(known) => known.value += counter.value,
+                        None => all.push(counter),
+                    }
+                }
+            }
         }
         Ok(all)
     }
@@ -307,6 +316,12 @@ impl Dut for SystemDut {
         let ended: Vec<_> = ended.collect();
         ended.into_iter().fold(removed, Result::and)
     }
+}
+
+/// Does it count what is dropped?
+pub fn is_of_drops(counts: Counts) -> bool {
+    use Counts::{InDiscards, InErrors, IpDiscards, IpHeaderErrors, OutDiscards, OutErrors};
+    matches!(counts, InDiscards | InErrors | OutDiscards | OutErrors | IpHeaderErrors(_) | IpDiscards(_))
 }
 
 /// Is the counter called `name` of this interface?

@@ -51,6 +51,8 @@ pub(crate) struct Topology {
     tester: Netns,
     dut: Netns,
     interfaces: Vec<TesterInterface>,
+    /// Interfaces of the DUT, those to other routers of its system included.
+    count: usize,
     cpu: usize,
     confinement: Confinement,
     up: bool,
@@ -115,6 +117,7 @@ impl Topology {
             tester: Netns::tester(shared)?,
             dut: Netns::create(shared, name)?,
             interfaces: Vec::new(),
+            count: 0,
             cpu: shared.cpus.dut,
             confinement,
             up: true,
@@ -153,6 +156,7 @@ impl Topology {
         lines.extend(names.iter().map(|d| format!("link set {d}{flags} up")));
         lines.extend_from_slice(addresses);
         self.dut.ip(&lines)?;
+        self.count = count;
         self.confinement = confine::confine(&self.dut, &names, shared.root, shared.lock.as_ref(), &shared.cpus)?;
         self.confinement.text += &shared.input_queue.text();
         Ok(())
@@ -212,8 +216,10 @@ impl Topology {
     /// Counters of the DUT, and of the tester's interfaces since the DUT's receive ring is counted there.
     pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = BTreeMap::new();
-        for (i, interface) in self.interfaces.iter().enumerate() {
+        for i in 0..self.count {
             probe::interface(&self.dut, &dut_interface(i), &mut counters)?;
+        }
+        for interface in &self.interfaces {
             probe::interface(&self.tester, &interface.name, &mut counters)?;
         }
         probe::ip(&self.dut, &mut counters)?;

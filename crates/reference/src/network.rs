@@ -156,11 +156,14 @@ impl Network {
         self.edges.get(port).copied()
     }
 
-    /// Changes something of a router (its faults, its filter); not what it does with frames. Not before all that happens until now has happened.
+    /// Changes something of a router (its faults, its filter) now: after all that happens until then.
     ///
     /// # Panics
     /// When there is no such router.
     pub fn change<T>(&mut self, router: usize, change: impl FnOnce(&mut Router) -> T) -> T {
+        self.advance(self.now);
+        // A router that had nothing to do knows an earlier instant only.
+        self.work(router);
         let done = change(&mut self.routers[router]);
         self.look(router);
         done

@@ -24,6 +24,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         mpls: true,
         filters: true,
         classes: true,
+        systems: true,
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
@@ -42,6 +43,13 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::new("buffer", ParamKind::Count, "1024", "1024", "frames that may wait or be in service"),
         ParamSpec::new("delay", ParamKind::Duration, "10 us", "10 us", "from end of service to the line"),
         ParamSpec::new("jitter", ParamKind::Duration, "0 s", "0 s", "width of a uniform random delay on top"),
+        ParamSpec::new(
+            "core_detection",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "from the loss or return of a link between routers of a `topology` to the change of their routes",
+        ),
         ParamSpec::optional(
             "fib_limit",
             ParamKind::Count,
@@ -319,6 +327,10 @@ pub fn is_virtual(dut: &DutConfig) -> bool {
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
+        if dut.topology.is_some() && crate::device::links(dut).is_some() {
+            let remedy = "several simulated routers live in virtual time; leave `links` or `topology` out";
+            return Some(format!("`{}` cannot be brought up: {remedy}", dut.name));
+        }
         let kind = drophammer_lab::find(&dut.kind)?;
         let checked = match &dut.topology {
             None => kind.check(dut, &role).map_err(|e| e.to_string()),

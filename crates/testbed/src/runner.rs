@@ -333,15 +333,16 @@ impl Runner<'_> {
 
     fn simulated(&mut self, dut: &DutConfig, ceilings: &Ceilings) -> Result<Option<String>, RunError> {
         self.observer.progress(&Progress::BringUp { dut: &dut.name, kind: &dut.kind });
-        let mut parts = match simulated::build(dut, &self.suite.ports, self.queues, self.suite.seed) {
+        let (clock, ports, mut device) = match simulated::bring_up(dut, &self.suite.ports, self.queues, self.suite.seed)
+        {
             Ok(parts) => parts,
             Err(e) => return Ok(Some(e)),
         };
-        let ports = parts.ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
-        let ports = Ports::One { ports, clock: Box::new(parts.clock) };
+        let ports = ports.into_iter().map(|p| Box::new(p) as Box<dyn Port>).collect();
+        let ports = Ports::One { ports, clock: Box::new(clock) };
         let config = self.config();
-        self.keep_dut(dut, &parts.device, &ports, &config)?;
-        self.tests(dut, Rig::new(ports, &config), &mut parts.device, ceilings)
+        self.keep_dut(dut, device.as_ref(), &ports, &config)?;
+        self.tests(dut, Rig::new(ports, &config), device.as_mut(), ceilings)
     }
 
     /// Emulated hosts and routers of the suite.

@@ -1,6 +1,9 @@
 //! A test setup with the reference device: virtual time.
 
 mod resettable;
+mod system;
+
+pub use system::{ReferenceSystem, SystemDut, SystemParts, bring_up, build as build_system, network};
 
 use crate::kinds::REFERENCE;
 use crate::routing;
@@ -71,7 +74,10 @@ impl Reference {
 impl Reference {
     /// What its counters say, right or wrong.
     fn known_counters(&self) -> Vec<DutCounter> {
-        let router = self.0.borrow();
+        Reference::counters_of(&self.0.borrow())
+    }
+
+    fn counters_of(router: &Router) -> Vec<DutCounter> {
         let mut all = Vec::new();
         for (port, said) in (0..).map_while(|port| Some((port, router.counters(port)?))) {
             let of_port = [

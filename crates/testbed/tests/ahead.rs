@@ -6,31 +6,9 @@ mod common;
 use common::*;
 use drophammer_methods::Testbed;
 use drophammer_model::trial::{Family, FlowSpec, Load, LoadStep, TrialResult, TrialSpec};
-use drophammer_port::{Batch, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_reference::{Config, Corrupt, Faults, Hold, Misroute, OwnFrames, Reorder, Sag, Truth};
 use drophammer_rig::Ports;
 use std::time::Duration;
-
-/// A port that cannot send ahead.
-struct FrameByFrame(Box<dyn Port>);
-
-impl Port for FrameByFrame {
-    fn info(&self) -> &PortInfo {
-        self.0.info()
-    }
-    fn slots(&mut self) -> &mut Batch {
-        self.0.slots()
-    }
-    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
-        self.0.send(frames)
-    }
-    fn receive(&mut self) -> Result<Received<'_>, PortError> {
-        self.0.receive()
-    }
-    fn counters(&mut self) -> Result<PortCounters, PortError> {
-        self.0.counters()
-    }
-}
 
 const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 

@@ -175,6 +175,36 @@ fn a_narrow_way_out_needs_one_sender_and_takes_both_families_and_sizes() {
 }
 
 #[test]
+fn classes_of_a_suite_are_refused_where_they_stand() {
+    let tests: Vec<_> = drophammer_methods::METHODS.iter().map(|m| m.spec()).collect();
+    let kinds = drophammer_testbed::kinds::specs();
+    let registry = drophammer_model::registry::Registry { tests: &tests, kinds: &kinds };
+    let refused = |params: &str| {
+        let text = format!(
+            "suite: s\nduts: [{{name: box, kind: reference}}]\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  - {{name: p2, speed: 1 Gbit/s}}\ntests:\n  - {TEST}: {{{params}}}\n"
+        );
+        let read = drophammer_model::suite::read::read(&text, "s.yaml", &registry, &Default::default());
+        let error = read.map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("s.yaml:7:"), "{error}");
+        error.to_string()
+    };
+    let gold = "{name: gold, precedence: 5, weight: 70}";
+    for (classes, why) in [
+        (format!("[{gold}]"), "2 to 8 classes, not 1"),
+        (format!("[{gold}, {{name: b, precedence: 8, weight: 1}}]"), "needs a `precedence` from 0 to 7 or a `dscp`"),
+        (format!("[{gold}, {{name: b, precedence: 1, dscp: 8, weight: 1}}]"), "not both"),
+        (format!("[{gold}, {{name: b, dscp: 64, weight: 1}}]"), "codepoint 64"),
+        (format!("[{gold}, {{name: b, dscp: 40, weight: 1}}]"), "the same codepoint"),
+        (format!("[{gold}, {{name: b, dscp: 1, weight: 0}}]"), "weight 0"),
+        (format!("[{gold}, {{name: b, dscp: 1, heavy: 0}}]"), "there is no key `heavy`"),
+    ] {
+        let said = refused(&format!("classes: {classes}"));
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(refused("bottleneck: 100").contains("is not a line speed"));
+}
+
+#[test]
 fn classes_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
     let whole = classes("", "");
     let lists: Vec<usize> = changes(&whole).iter().map(|record| record.lists.len()).collect();

@@ -13,7 +13,7 @@ use drophammer_model::registry::Registry;
 use drophammer_model::suite::{Overrides, Suite, read};
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::SimulatedClock;
-use drophammer_port::{Clock, Port};
+use drophammer_port::{Batch, Clock, Port, PortCounters, PortError, PortInfo, Received, Sent};
 use drophammer_reference::Config;
 use drophammer_rig::{Ports, Rig};
 use drophammer_testbed::config::hosts_and_routers;
@@ -194,5 +194,26 @@ pub fn one_way(size: &str) -> PatternKey {
         direction,
         distribution: Distribution::default(),
         routes: 0,
+    }
+}
+
+/// A port that cannot send ahead.
+pub struct FrameByFrame(pub Box<dyn Port>);
+
+impl Port for FrameByFrame {
+    fn info(&self) -> &PortInfo {
+        self.0.info()
+    }
+    fn slots(&mut self) -> &mut Batch {
+        self.0.slots()
+    }
+    fn send(&mut self, frames: usize) -> Result<Sent, PortError> {
+        self.0.send(frames)
+    }
+    fn receive(&mut self) -> Result<Received<'_>, PortError> {
+        self.0.receive()
+    }
+    fn counters(&mut self) -> Result<PortCounters, PortError> {
+        self.0.counters()
     }
 }

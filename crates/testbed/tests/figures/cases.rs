@@ -169,17 +169,26 @@ pub fn filters() -> Vec<Memory> {
 }
 
 pub fn classes() -> Vec<Memory> {
-    let test = |params: &str| {
-        format!(
-            "tests:\n  - class_of_service: {{trial_duration: 100 ms, pause: 1 ms, overload: [150, 300], {params}}}\n"
-        )
-    };
+    let test =
+        |params: &str| format!("tests:\n  - class_of_service: {{trial_duration: 100 ms, pause: 1 ms, {params}}}\n");
     let on = |params: &str, rest: &str| on(params, 4, "20 Mbit/s", rest);
     vec![
-        on("delay: 20 us", &test("families: [ipv4, ipv6], frame_sizes: [96, imix], queue: 40")),
+        on("delay: 20 us", &test("families: [ipv4, ipv6], frame_sizes: [96, imix], queue: 40, overload: [150, 300]")),
         on("class_last_weight: 8, class_drop_every: 500", &test("bottleneck: 5 Mbit/s")),
         on("classes_ignored: true, capacity: 20 kfps, buffer: 30", &test("")),
     ]
+}
+
+/// Several routers as one.
+pub fn systems() -> Vec<Memory> {
+    let of = |topology: &str, ports: usize| {
+        let rest = "defaults: {frame_sizes: [96], pause: 1 ms}\ntests:\n  - frame_loss_rate: {trial_duration: 100 ms, step: 50}\n  \
+                    - latency: {loads: [50], trial_duration: 50 ms}\n";
+        let params =
+            format!("topology: {{{topology}, core_speed: 10 Mbit/s}}, capacity: 15 kfps, buffer: 30, jitter: 20 us");
+        on(&params, ports, "20 Mbit/s", rest)
+    };
+    vec![of("mesh: 4", 12), of("chain: 3", 2)]
 }
 
 pub fn copies_and_strays() -> Vec<Memory> {

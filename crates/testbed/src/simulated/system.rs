@@ -1,0 +1,399 @@
+//! Several reference devices as one DUT, in virtual time.
+//!
+//! Each router has the parameters of the DUT, faults included, MAC addresses of its own, and a seed of its own. Sessions of BGP between routers are on
+//! the addresses of the link between them, not on loopback addresses: they end with the link.
+
+use super::{Reference, class_counters, config, describe};
+use crate::kinds::REFERENCE;
+use drophammer_lab::{Dut, LabError};
+use drophammer_model::classes::EgressClasses;
+use drophammer_model::counters::DutCounter;
+use drophammer_model::environment::DutRecord;
+use drophammer_model::filter::FilterList;
+use drophammer_model::quantity::Instant;
+use drophammer_model::suite::{DutConfig, PortConfig};
+use drophammer_model::topology::{CoreLinkName, Shape, SystemRouter, Topology};
+use drophammer_model::trial::{Family, PortIndex};
+use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
+use drophammer_reference::{BgpPeer, Config, Faults, Network, NetworkConfig, RankedRoute, Route, Router};
+use drophammer_rig::host_mac;
+use drophammer_wire::MacAddr;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// The routers as the simulated ports see them; a second handle stays with who wants to know the truth.
+#[derive(Clone)]
+pub struct ReferenceSystem(Rc<RefCell<Network>>);
+
+impl ReferenceSystem {
+    /// The routers and their links, to look at.
+    pub fn look<T>(&self, at: impl FnOnce(&Network) -> T) -> T {
+        at(&self.0.borrow())
+    }
+
+    /// The same, to change.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Network) -> T) -> T {
+        change(&mut self.0.borrow_mut())
+    }
+
+    /// What all routers did together; a frame counts at each router that it passes. Instants are sums too, and mean nothing.
+    fn truth(&self) -> Value {
+        let network = self.0.borrow();
+        let of_each = network.routers().iter().map(|router| serde_json::to_value(router.truth()).unwrap_or_default());
+        of_each.reduce(added).unwrap_or_default()
+    }
+}
+
+/// The numbers of two objects of the same form, added up.
+fn added(a: Value, b: Value) -> Value {
+    match (a, b) {
+        (Value::Object(a), Value::Object(mut b)) => {
+            let sum = a.into_iter().map(|(key, value)| {
+                let other = b.remove(&key).unwrap_or_default();
+                (key, added(value, other))
+            });
+            Value::Object(sum.collect())
+        }
+        (Value::Number(a), Value::Number(b)) => (a.as_u64().unwrap_or(0) + b.as_u64().unwrap_or(0)).into(),
+        (a, _) => a,
+    }
+}
+
+impl simulated::Device for ReferenceSystem {
+    fn receive(&mut self, now: Instant, port: usize, frame: &[u8]) {
+        self.0.borrow_mut().receive(now, port, frame);
+    }
+
+    fn poll(&mut self, now: Instant, deliver: &mut dyn FnMut(Instant, usize, &[u8])) {
+        self.0.borrow_mut().give(now, |at, port, frame| deliver(at, port, frame));
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.0.borrow().next_deadline()
+    }
+
+    fn next_notice(&self) -> Option<Instant> {
+        self.0.borrow().next_notice()
+    }
+
+    fn take(&mut self, arrivals: &mut Arrivals<'_>) {
+        let mut network = self.0.borrow_mut();
+        let before = network.next_notice();
+        while let Some(mut frame) = arrivals.next() {
+            network.take(frame.at, frame.port, frame.memory());
+            if network.next_notice() != before {
+                return;
+            }
+        }
+    }
+
+    fn give(&mut self, now: Instant, deliveries: &mut Deliveries<'_>) {
+        self.0.borrow_mut().give(now, |at, port, frame| deliveries.hand_over(at, port, frame));
+    }
+
+    fn link(&mut self, now: Instant, port: usize, up: bool) {
+        self.0.borrow_mut().set_link(now, port, up);
+    }
+}
+
+/// The routers of a system, as the device takes them.
+///
+/// # Errors
+/// Ports that do not suit the topology, or sessions of BGP that it does not have.
+pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed: u64) -> Result<NetworkConfig, String> {
+    let system = drophammer_model::topology::System::of(ports, topology).map_err(|e| e.to_string())?;
+    let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(drophammer_model::suite::PortBgp::is_internal);
+    if let Some(port) = ports.iter().find(internal) {
+        return Err(format!(
+            "the peers of `{}` are internal, which simulated routers do not reflect to each other",
+            port.name
+        ));
+    }
+    let speaks = ports.iter().any(|port| port.bgp.is_some());
+    if speaks && topology.shape == Shape::Chain && topology.routers > 2 {
+        return Err(
+            "simulated routers have sessions over the links between them only: a chain of more than two has no BGP"
+                .into(),
+        );
+    }
+    let mut built = NetworkConfig {
+        edges: (0..ports.len()).filter_map(|port| system.edge(port)).collect(),
+        links: system.links.iter().map(|link| link.ends.map(|end| (end.router, end.interface))).collect(),
+        detection: dut.params.duration("core_detection").unwrap_or_default(),
+        ..NetworkConfig::default()
+    };
+    for (index, router) in system.routers.iter().enumerate() {
+        let mut one = config(dut, &ports[router.ports.clone()], seed.wrapping_add(index as u64));
+        add_core(&mut one, router);
+        for (at, port) in one.ports.iter_mut().enumerate() {
+            port.mac = MacAddr::local(0xd0_0000_0000 | (index as u64) << 16 | at as u64);
+        }
+        for link in &system.links {
+            let Some((own, other)) = link.end_at(index).zip(link.beyond(index)) else { continue };
+            one.ports[own.interface].speed = link.speed;
+            let Some(bgp) = one.bgp.as_mut().filter(|_| speaks) else { continue };
+            // All are in one AS, and tell each other routes with themselves as next hop.
+            bgp.next_hop_self = true;
+            let Some(end) = link.end_at(other) else { continue };
+            let addresses = system.routers[other].role.interfaces[end.interface].addresses.iter();
+            bgp.peers.extend(addresses.map(|at| BgpPeer {
+                port: own.interface,
+                address: at.address,
+                asn: bgp.asn,
+                connect: index < other,
+                client: false,
+            }));
+        }
+        if let (Some(bgp), Some(member)) = (&mut one.bgp, &router.role.member) {
+            bgp.router_id = member.router_id;
+        }
+        built.routes.push(ranked(router));
+        built.routers.push(one);
+    }
+    Ok(built)
+}
+
+/// Ports to the other routers, behind those to the tester.
+fn add_core(one: &mut Config, router: &SystemRouter) {
+    let edges = one.ports.len();
+    for interface in router.role.interfaces.iter().skip(edges) {
+        let mut port = drophammer_reference::PortConfig::new(MacAddr::default());
+        port.mtu = interface.mtu;
+        for at in &interface.addresses {
+            match at.address {
+                IpAddr::V4(own) => port.ipv4 = Some((own, at.prefix_len)),
+                IpAddr::V6(own) => port.ipv6 = Some((own, at.prefix_len)),
+            }
+        }
+        one.ports.push(port);
+    }
+    // Sub-interfaces are numbered after the ports.
+    let core = one.ports.len() - edges;
+    let shift = |port: &mut usize| *port += if *port >= edges { core } else { 0 };
+    one.routes.iter_mut().for_each(|route| shift(&mut route.port));
+    one.bgp.iter_mut().flat_map(|bgp| &mut bgp.peers).for_each(|peer| shift(&mut peer.port));
+}
+
+/// Routes by way of the other routers.
+fn ranked(router: &SystemRouter) -> Vec<RankedRoute> {
+    let edges = router.ports.len();
+    let beyond = router.role.routes.iter().filter(|route| route.at.port >= edges);
+    let one = |route: &drophammer_model::role::StaticRoute| RankedRoute {
+        route: Route { prefix: route.prefix.0, prefix_len: route.prefix.1, port: route.at.port, next_hop: route.via },
+        rank: route.rank,
+    };
+    beyond.map(one).collect()
+}
+
+/// The parts of a simulated test setup of several routers.
+pub struct SystemParts {
+    /// Virtual time.
+    pub clock: SimulatedClock,
+    /// Ports.
+    pub ports: Vec<SimulatedPort>,
+    /// The routers.
+    pub reference: ReferenceSystem,
+    /// The routers as a DUT.
+    pub device: SystemDut,
+}
+
+/// Makes the routers and the ports that face them, with so many queues each.
+///
+/// # Errors
+/// A configuration that a router refuses, and those of [`network`].
+pub fn build(
+    dut: &DutConfig,
+    topology: &Topology,
+    configs: &[PortConfig],
+    queues: u32,
+    seed: u64,
+) -> Result<SystemParts, String> {
+    let system = drophammer_model::topology::System::of(configs, topology).map_err(|e| e.to_string())?;
+    let mut built = network(dut, topology, configs, seed)?;
+    let text = |(i, one): (usize, &Config)| (format!("r{}/reference.txt", i + 1), describe(one));
+    let texts = built.routers.iter().enumerate().map(text).collect();
+    let faults: Vec<Faults> = built.routers.iter_mut().map(|one| std::mem::take(&mut one.faults)).collect();
+    let reference = ReferenceSystem(Rc::new(RefCell::new(Network::new(built).map_err(|e| e.to_string())?)));
+    let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
+    let mtu = configs.iter().map(|p| p.mtu).max().unwrap_or(1500);
+    let (clock, ports) = simulated::world_of_queues(Box::new(reference.clone()), &macs, mtu, queues);
+    let record = DutRecord {
+        name: dut.name.clone(),
+        kind: REFERENCE.into(),
+        version: concat!("Drophammer ", env!("CARGO_PKG_VERSION")).into(),
+        confinement: format!("{topology}; virtual time"),
+        config: texts,
+        simulated: true,
+        ..DutRecord::default()
+    };
+    let names = system.links.iter().map(|link| link.name).collect();
+    let rules = vec![Vec::new(); system.routers.len()];
+    let (down, device) = (BTreeSet::new(), reference.clone());
+    let device = SystemDut { reference: device, system, faults, record, names, down, rules };
+    Ok(SystemParts { clock, ports, reference, device })
+}
+
+/// Several reference devices as a DUT. Their faults begin once they have been found to forward.
+pub struct SystemDut {
+    reference: ReferenceSystem,
+    system: drophammer_model::topology::System,
+    faults: Vec<Faults>,
+    record: DutRecord,
+    names: Vec<CoreLinkName>,
+    down: BTreeSet<CoreLinkName>,
+    /// For each router: the place among the rules of all filters that each of its own rules has.
+    rules: Vec<Vec<usize>>,
+}
+
+impl SystemDut {
+    fn unusable(&self, what: impl std::fmt::Display) -> LabError {
+        LabError::Unusable {
+            what: format!("{}: {what}", self.record.name),
+            remedy: "change the parameters of the device in the suite".into(),
+        }
+    }
+}
+
+impl Dut for SystemDut {
+    fn record(&self) -> DutRecord {
+        self.record.clone()
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    fn forwards(&mut self) -> Result<(), LabError> {
+        let begun: Result<(), String> = self.reference.change(|network| {
+            let now = network.now();
+            let mut each = self.faults.iter().enumerate();
+            let set = |router: &mut Router, faults: &Faults| router.set_faults(faults.clone().from_instant(now));
+            each.try_for_each(|(i, faults)| network.change(i, |router| set(router, faults))).map_err(|e| e.to_string())
+        });
+        begun.map_err(|e| self.unusable(e))
+    }
+
+    /// Those of all routers together, and those of each that begin with `r1.`.
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
+        let mut counters = BTreeMap::new();
+        drophammer_lab::flatten("truth", &self.reference.truth(), &mut counters);
+        self.reference.look(|network| {
+            for (i, router) in network.routers().iter().enumerate() {
+                let (label, mut own) = (format!("r{}", i + 1), BTreeMap::new());
+                let truth = serde_json::to_value(router.truth()).unwrap_or_default();
+                drophammer_lab::flatten(&format!("{label}.truth"), &truth, &mut own);
+                for port in 0.. {
+                    let Some(told) = router.counters(port) else { break };
+                    let told = serde_json::to_value(told).unwrap_or_default();
+                    drophammer_lab::flatten(&format!("{label}.d{port}"), &told, &mut own);
+                }
+                own.extend(class_counters(router).into_iter().map(|(name, n)| (format!("{label}.{name}"), n)));
+                counters.extend(own);
+                if router.filter_matches().len() > drophammer_lab::MOST_FILTER_COUNTERS {
+                    continue;
+                }
+                for (matches, place) in router.filter_matches().iter().zip(&self.rules[i]) {
+                    *counters.entry(drophammer_lab::filter_counter(*place)).or_default() += matches;
+                }
+            }
+        });
+        Ok(counters)
+    }
+
+    fn set_filter(&mut self, lists: &[FilterList]) -> Result<(), LabError> {
+        for i in 0..self.system.routers.len() {
+            let (own, rules) = drophammer_lab::filters_of(lists, &self.system.routers[i].ports);
+            let set = self.reference.change(|network| network.change(i, |router| router.set_filter(own)));
+            set.map_err(|e| self.unusable(e))?;
+            self.rules[i] = rules;
+        }
+        Ok(())
+    }
+
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
+        for (i, at) in self.system.routers.iter().enumerate() {
+            let own = lists.iter().filter(|list| at.ports.contains(&list.port));
+            let own: Vec<_> =
+                own.map(|list| EgressClasses { port: list.port - at.ports.start, ..list.clone() }).collect();
+            let set = self.reference.change(|network| network.change(i, |router| router.set_classes(&own)));
+            set.map_err(|e| self.unusable(e))?;
+        }
+        Ok(())
+    }
+
+    fn core_links(&self) -> &[CoreLinkName] {
+        &self.names
+    }
+
+    fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
+        let Some(index) = self.names.iter().position(|name| *name == link) else {
+            return Err(self.unusable(format!("there is no link {link} between routers")));
+        };
+        if up {
+            self.down.remove(&link);
+        } else {
+            self.down.insert(link);
+        }
+        self.reference.change(|network| network.set_core_link(network.now(), index, up));
+        Ok(())
+    }
+
+    fn hops(&self, from: PortIndex, to: PortIndex) -> usize {
+        self.system.route(from, to, &self.down).map_or(1, |path| path.len())
+    }
+
+    /// Counters of the ports to the tester, as one router would have them, and what is dropped between them: added up, for a packet is dropped once.
+    /// Other counters of a whole router would count a packet at each router that it passes.
+    fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
+        let mut all: Vec<DutCounter> = Vec::new();
+        self.reference.look(|network| {
+            for (router, at) in network.routers().iter().zip(&self.system.routers) {
+                for counter in Reference::counters_of(router) {
+                    if let Some(port) = counter.port.and_then(|port| at.ports.clone().nth(port)) {
+                        all.push(DutCounter { port: Some(port), ..counter });
+                    } else if drophammer_lab::is_of_drops(counter.counts) {
+                        let core = if counter.port.is_some() { "core " } else { "" };
+                        let counter = DutCounter { name: format!("{core}{}", counter.name), port: None, ..counter };
+                        match all.iter_mut().find(|known| known.is(&counter)) {
+                            Some(known) => known.value += counter.value,
+                            None => all.push(counter),
+                        }
+                    }
+                }
+            }
+        });
+        Ok(all)
+    }
+
+    /// The fewest that a router has.
+    fn fib_routes(&mut self, family: Family) -> Result<Option<u64>, LabError> {
+        let of = |router: &Router| match family {
+            Family::Ipv4 => router.truth().fib.ipv4,
+            Family::Ipv6 => router.truth().fib.ipv6,
+        };
+        Ok(self.reference.look(|network| network.routers().iter().map(of).min()))
+    }
+}
+
+/// Clock, ports and DUT of a simulated test setup.
+pub type BroughtUp = (SimulatedClock, Vec<SimulatedPort>, Box<dyn Dut>);
+
+/// Makes a simulated test setup, of one router or of several.
+///
+/// # Errors
+/// Those of [`build`] and of [`super::build`].
+pub fn bring_up(dut: &DutConfig, configs: &[PortConfig], queues: u32, seed: u64) -> Result<BroughtUp, String> {
+    Ok(match &dut.topology {
+        None => {
+            let parts = super::build(dut, configs, queues, seed)?;
+            (parts.clock, parts.ports, Box::new(parts.device))
+        }
+        Some(topology) => {
+            let parts = build(dut, topology, configs, queues, seed)?;
+            (parts.clock, parts.ports, Box::new(parts.device))
+        }
+    })
+}

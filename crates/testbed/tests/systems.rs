@@ -1,0 +1,268 @@
+//! Systems of several real routers: four fully meshed, and two in a row. Between all of their ports nothing is lost, routes of one port reach
+//! all others, and both go around a link between two routers that is down.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness.
+
+mod common;
+#[path = "../../lab/tests/verdicts/mod.rs"]
+mod verdicts;
+
+use common::{Memory, cell, read_suite, rows};
+use drophammer_lab::{Dut, Lab, LabOptions};
+use drophammer_methods::routing::TableChoice;
+use drophammer_methods::{Change, METHODS, Packing, RouteAction, Testbed};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::suite::Suite;
+use drophammer_model::topology::CoreLinkName;
+use drophammer_model::trial::Family;
+use drophammer_port::{INTERFACE_BACKENDS, SystemClock};
+use drophammer_rig::{Ports, Rig};
+use drophammer_testbed::setup::TestSetup;
+use drophammer_testbed::validity::HostTolerance;
+use drophammer_testbed::{Session, config, real};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use verdicts::Verdicts;
+
+type Checked = Result<(), String>;
+
+const PORTS: usize = 4;
+/// Routes that one port advertises.
+const ROUTES: u32 = 1_000;
+/// Frames of each flow.
+const FRAMES: f64 = 100.0;
+/// The machine may hold tester and routers up for a while; a check that it spoilt is tried again.
+const ATTEMPTS: u32 = 4;
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The cases: kind, topology, and what the system can do beside forwarding.
+const CASES: [(&str, &str, Bgp); 6] = [
+    ("linux", "{mesh: 4}", Bgp::None),
+    ("frr", "{mesh: 4}", Bgp::Forwards),
+    ("bird", "{mesh: 4}", Bgp::Forwards),
+    ("openbgpd", "{mesh: 4, core_speed: 100 Mbit/s}", Bgp::Speaks),
+    ("linux", "{chain: 2}", Bgp::None),
+    ("bird", "{chain: 3}", Bgp::Forwards),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Bgp {
+    None,
+    /// Its routes do not reach the kernel.
+    Speaks,
+    Forwards,
+}
+
+fn text<E: ToString>(e: E) -> String {
+    e.to_string()
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// A flow from each port to each other one, alternately of both IP versions. `ttl` is what arrives behind one router.
+fn suite(kind: &str, topology: &str) -> Suite {
+    let mut flows = String::new();
+    for (from, to) in (0..PORTS).flat_map(|a| (0..PORTS).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+        let family = if (from + to) % 2 == 0 { "ipv4" } else { "ipv6" };
+        flows += &format!(
+            "  - {{name: f{from}{to}, from: p{}, to: p{}, family: {family}, size: 128, rate: 200 fps, arrives: {{ttl: 63}}}}\n",
+            from + 1,
+            to + 1
+        );
+    }
+    let ports: String = (1..=PORTS).map(|i| format!("  - {{name: p{i}, speed: 100 Mbit/s}}\n")).collect();
+    read_suite(&format!(
+        "suite: systems\nseed: 11\nduts:\n  - {{name: sut, kind: {kind}, topology: {topology}}}\nports:\n{ports}\
+         bgp: {{families: [ipv4, ipv6]}}\nflows:\n{flows}tests:\n  \
+         - fixed_rate: {{trial_duration: 500 ms, drain: 500 ms, pause: 1 ms}}\n"
+    ))
+}
+
+fn run(setup: &mut TestSetup<'_>, test: &str, suite: &Suite) -> Result<Outcome, String> {
+    let config = suite.tests.iter().find(|config| config.test == test).ok_or("no such test")?;
+    let method = METHODS.iter().find(|method| method.spec().name == test).ok_or("no such method")?;
+    let mut outcome = Outcome::default();
+    method.run(setup, &config.params, &mut outcome).map(|()| outcome).map_err(text)
+}
+
+/// Every frame of every flow arrives, with the TTL that the routers on its way leave.
+fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
+    let mut last = Ok(());
+    for _ in 0..ATTEMPTS {
+        last = run(setup, "fixed_rate", suite).and_then(|outcome| {
+            let flows = rows(&outcome, "fixed_rate").len();
+            ensure(flows == PORTS * (PORTS - 1), || format!("{flows} flows"))?;
+            (0..flows).try_for_each(|row| {
+                let counts = ["offered", "received", "lost", "deviating", "duplicated", "corrupted", "stray"];
+                let found = counts.map(|column| cell(&outcome, "fixed_rate", row, column).unwrap_or(-1.0));
+                ensure(found == [FRAMES, FRAMES, 0.0, 0.0, 0.0, 0.0, 0.0], || {
+                    format!("flow {row}: {:?}", counts.into_iter().zip(found).collect::<Vec<_>>())
+                })
+            })
+        });
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+/// All routes that the first port advertises come to all others as one router would pass them on, and where they are installed each router
+/// has them.
+fn passes_routes_on(setup: &mut TestSetup<'_>, installs: bool) -> Checked {
+    let families = [Family::Ipv4, Family::Ipv6];
+    let installed = |setup: &mut TestSetup<'_>| families.map(|f| setup.bench().device.fib_routes(f).ok().flatten());
+    let before = installed(setup);
+    ensure(before.iter().all(Option::is_some), || "no count of routes".into())?;
+    let routing = setup.routing().map_err(text)?;
+    let all: Vec<usize> = (0..routing.peers().len()).collect();
+    ensure(all.len() == 2 * PORTS, || format!("{} sessions", all.len()))?;
+    routing.establish(&all, Duration::from_secs(20)).map_err(text)?;
+    let mut watches = Vec::new();
+    for (origin, family) in families.into_iter().enumerate() {
+        let routes = routing.table(&TableChoice::named("internet"), family, ROUTES).map_err(text)?;
+        for observer in (1..PORTS).map(|port| 2 * port + origin) {
+            let watch = routing.watch(observer, origin, &routes);
+            routing.expect(watch, 0..ROUTES, true);
+            watches.push(watch);
+        }
+        let (part, packing) = (0..ROUTES, Packing::default());
+        let action = RouteAction::Routes { peer: origin, change: Change::Advertise, routes, part, packing };
+        routing.act(&action).map_err(text)?;
+    }
+    let settled = routing.await_settled(&watches, PATIENCE).map_err(text)?;
+    for watch in watches {
+        let found = routing.verified(watch);
+        ensure(settled.complete && (found.present, found.wrong) == (u64::from(ROUTES), 0), || {
+            format!("watch {watch}: {} routes present, {} wrong: {}", found.present, found.wrong, settled.cause)
+        })?;
+    }
+    // The kernel has them a little later than the neighbours.
+    let wanted = before.map(|held| held.map(|held| held + if installs { u64::from(ROUTES) } else { 0 }));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let held = installed(setup);
+        if held == wanted {
+            break;
+        }
+        ensure(Instant::now() < deadline, || format!("{held:?} routes in each router, not {wanted:?}"))?;
+        setup.settle(Duration::from_millis(20)).map_err(text)?;
+    }
+    let routing = setup.routing().map_err(text)?;
+    routing.reset(PATIENCE).map_err(text)
+}
+
+/// What the system says of itself.
+fn tells(dut: &mut dyn Dut, suite: &Suite, routers: usize) -> Checked {
+    let record = dut.record();
+    let said = format!("{routers} routers, ");
+    ensure(record.name == "sut" && record.confinement.starts_with(&said), || record.confinement.clone())?;
+    let configured = |n: usize| record.config.keys().any(|name| name.starts_with(&format!("r{n}/")));
+    ensure((1..=routers).all(configured), || format!("{:?}", record.config.keys()))?;
+    let counters = dut.counters().map_err(text)?;
+    let has = |name: &str| counters.contains_key(name);
+    ensure(
+        (1..=routers).all(|n| has(&format!("r{n}.d0.rx_packets")) && has(&format!("r{n}.ip.ForwDatagrams"))),
+        || format!("{:?}", counters.keys()),
+    )?;
+    let once = counters.keys().filter(|name| name.ends_with(".squeezed") || name.contains("softnet")).count();
+    ensure(once == counters.keys().filter(|name| name.starts_with("softnet.")).count(), || {
+        "softnet counters of routers".into()
+    })?;
+    ensure(has("t3.tx_dropped") && !has("r1.t0.tx_dropped"), || format!("{:?}", counters.keys()))?;
+    let known = dut.known_counters().map_err(text)?;
+    for port in 0..suite.ports.len() {
+        let of_port = known.iter().filter(|counter| counter.port == Some(port) && counter.name == "rx_packets").count();
+        ensure(of_port == 1, || format!("{of_port} counters of packets received at port {port}"))?;
+    }
+    ensure(known.iter().filter(|counter| counter.name == "core.rx_dropped").count() == 1, || {
+        "drops between routers".into()
+    })?;
+    ensure(dut.cpu_time().is_some() && dut.threads().is_some_and(|threads| threads.len() > 4), || {
+        "times of threads".into()
+    })
+}
+
+fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
+    let folder = tempfile::tempdir().map_err(text)?;
+    let suite = suite(kind, topology);
+    let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
+    let routers = suite.duts[0].topology.map_or(1, |topology| topology.routers);
+    tells(&mut *dut, &suite, routers)?;
+    let links = dut.core_links().to_vec();
+    let families = [Family::Ipv4, Family::Ipv6];
+    let (clock, interfaces) = (SystemClock::start(), dut.interfaces().to_vec());
+    let backend = INTERFACE_BACKENDS.iter().find(|backend| backend.spec.name == "af_packet").ok_or("no backend")?;
+    let open = real::open(lab, &interfaces, backend, 1, clock)?;
+    let (hosts, sessions) = match bgp {
+        Bgp::None => (config::hosts(&suite.ports, &families, suite.seed), false),
+        _ => (config::hosts_and_routers(&suite.ports, &families, suite.seed), true),
+    };
+    let rig = Rig::new(Ports::real(open, clock, &[]), &hosts);
+    let mut session = Session::new(suite.seed, suite.profile, u64::from(std::process::id()));
+    session.tolerance.host = HostTolerance::ANY;
+    let mut memory = Memory::default();
+    let mut setup = TestSetup::new("sut", &suite.ports, rig, &mut *dut, &mut session, &mut memory);
+    setup.flows = suite.flows.clone();
+    setup.await_forwarding(&families).map_err(text)?;
+    let checked = (|| {
+        let all = |setup: &mut TestSetup<'_>| {
+            forwards(setup, &suite)?;
+            if sessions { passes_routes_on(setup, bgp == Bgp::Forwards) } else { Ok(()) }
+        };
+        all(&mut setup)?;
+        if !topology.contains("mesh") {
+            return Ok(());
+        }
+        ensure(links.first() == Some(&CoreLinkName(1, 2)) && links.len() == 6, || format!("{links:?}"))?;
+        let none = setup.bench().device.set_core_link(CoreLinkName(2, 9), false);
+        ensure(none.is_err_and(|e| e.to_string().contains("1-2, 1-3")), || "a link that there is not".into())?;
+        let hops = |setup: &mut TestSetup<'_>| [(0, 1), (1, 0), (0, 2)].map(|(a, b)| setup.bench().device.hops(a, b));
+        ensure(hops(&mut setup) == [2, 2, 2], || "two routers on the way".into())?;
+        setup.bench().device.set_core_link(links[0], false).map_err(text)?;
+        ensure(hops(&mut setup) == [3, 3, 2], || "one more around the link that is down".into())?;
+        all(&mut setup).map_err(|e| format!("with link {} down: {e}", links[0]))?;
+        setup.bench().device.set_core_link(links[0], true).map_err(text)?;
+        all(&mut setup).map_err(|e| format!("with link {} up again: {e}", links[0]))
+    })();
+    drop(setup);
+    dut.check().map_err(text)?;
+    dut.take_down().map_err(text)?;
+    let left = interfaces.iter().find(|i| std::path::Path::new(&format!("/sys/class/net/{}", i.name)).exists());
+    checked.and(ensure(left.is_none(), || format!("{left:?} is left")))
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let name = |(kind, topology, _): &(&str, &str, Bgp)| format!("{kind} {topology}");
+    if args.iter().any(|a| a == "--list") {
+        CASES.iter().for_each(|case| println!("{}: test", name(case)));
+        return ExitCode::SUCCESS;
+    }
+    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let entered = Lab::enter(&LabOptions::default()).map_err(text);
+    let mut lab = match entered.and_then(|lab| {
+        lab.pin_current_thread(lab.cpus().tester).map_err(text)?;
+        Ok(lab)
+    }) {
+        Ok(lab) => lab,
+        Err(e) => {
+            println!("the lab cannot be entered: {e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut verdicts = Verdicts::begin();
+    for case_of in CASES {
+        let (kind, topology, bgp) = case_of;
+        // OpenBGPD becomes another user, whom only root's lab has.
+        if !name(&case_of).contains(&filter) || (kind == "openbgpd" && !lab.is_root()) {
+            verdicts.leave_out(1);
+            continue;
+        }
+        let run = case(&mut lab, kind, topology, bgp);
+        verdicts.count(&name(&case_of), run);
+    }
+    verdicts.end()
+}

@@ -328,3 +328,117 @@ pub fn is_of_drops(counts: Counts) -> bool {
 fn is_of(name: &str, interface: &str) -> bool {
     name.strip_prefix(interface).is_some_and(|rest| rest.starts_with('.'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::tests_support::two_ports_with_bgp;
+    use crate::router::{lines_of_link, route_lines};
+    use crate::{find, kinds};
+    use drophammer_model::filter::{FilterDirection, FilterRule};
+    use drophammer_model::role::RouterRole;
+    use drophammer_model::suite::{Params, PortConfig};
+    use drophammer_model::topology::{Shape, Topology};
+
+    /// The role of the first router of three that are fully meshed, each with one port.
+    fn role(internal: bool) -> RouterRole {
+        let mut ports: Vec<PortConfig> = two_ports_with_bgp(1);
+        let mut third = ports[1].clone();
+        let ipv4 = third.ipv4.as_mut().unwrap();
+        (ipv4.dut, ipv4.behind) = ("198.19.2.1".parse().unwrap(), ("198.19.128.0".parse().unwrap(), 18));
+        third.ipv6 = None;
+        ports.push(third);
+        if internal {
+            ports[0].bgp.as_mut().unwrap().asn = 65000;
+        }
+        let topology = Topology { shape: Shape::Mesh, routers: 3, core_speed: None };
+        System::of(&ports, &topology).unwrap().routers.remove(0).role
+    }
+
+    fn files(kind: &str, internal: bool) -> String {
+        let dut = DutConfig { name: "m-r1".into(), kind: kind.into(), params: Params::default(), topology: None };
+        let files = find(kind).unwrap().configuration(&dut, &role(internal)).unwrap();
+        files.into_iter().map(|(_, text)| text).collect()
+    }
+
+    fn count(text: &str, line: &str) -> usize {
+        text.lines().filter(|l| *l == line).count()
+    }
+
+    #[test]
+    fn routes_around_a_broken_link_are_less_preferred() {
+        let lines = route_lines(&role(false));
+        for line in [
+            "route add 198.18.64.0/18 via 198.18.1.2 dev d0",
+            "route add 198.19.64.0/18 via 100.64.0.2 dev d1",
+            "route add 198.19.64.0/18 via 100.64.0.6 dev d2 metric 1",
+            "route add 2001:2:0:c000::/50 via fd3c:91a7:5e2d:2::2 dev d2 metric 1025",
+            "route add 100.127.0.3/32 via 100.64.0.6 dev d2",
+        ] {
+            assert!(lines.iter().any(|l| l == line), "{line} in {lines:#?}");
+        }
+        let back = lines_of_link(&role(false), 2, true);
+        assert_eq!(
+            back[..2],
+            ["address replace 100.64.0.5/30 dev d2", "address replace fd3c:91a7:5e2d:2::1/64 dev d2 nodad"]
+        );
+        assert!(back.contains(&"route replace 198.19.64.0/18 via 100.64.0.6 dev d2 metric 1".to_owned()));
+        assert!(back[2..].iter().all(|line| line.contains(" dev d2")));
+        assert_eq!(lines_of_link(&role(false), 2, false).len(), 2, "a daemon has the routes");
+        let frr = files("frr", false);
+        assert_eq!(count(&frr, "ip route 198.19.64.0/18 100.64.0.2 d1"), 1);
+        assert_eq!(count(&frr, "ip route 198.19.64.0/18 100.64.0.6 d2 2"), 1);
+        let bird = files("bird", false);
+        assert_eq!(count(&bird, "\t\tpreference 199;") + bird.matches("{ preference 199; };").count(), 2);
+        let (first, second) = bird.split_at(bird.find("protocol static static_ipv4_1 {").unwrap());
+        assert!(first.contains("route 198.19.64.0/18 via 100.64.0.2;"));
+        assert!(second.contains("route 198.19.64.0/18 via 100.64.0.6;"));
+    }
+
+    #[test]
+    fn routers_of_a_system_are_no_clients_of_each_other() {
+        let frr = files("frr", true);
+        assert_eq!(count(&frr, " bgp router-id 100.127.0.1"), 1);
+        assert_eq!(count(&frr, " neighbor 100.127.0.3 remote-as 65000"), 1);
+        assert_eq!(count(&frr, " neighbor fd3c:91a7:5e2d:ffff::2 update-source fd3c:91a7:5e2d:ffff::1"), 1);
+        // The peers of the tester alone are clients, and see the next hop of the origin.
+        assert_eq!((frr.matches("route-reflector-client").count(), frr.matches("next-hop-self").count()), (2, 0));
+        assert_eq!(files("frr", false).matches("next-hop-self").count(), 4);
+        let bird = files("bird", true);
+        assert_eq!((bird.matches("rr client;").count(), bird.matches("next hop self").count()), (2, 0));
+        assert_eq!(bird.matches("protocol bgp r").count(), 4);
+        assert_eq!(files("bird", false).matches("next hop self ebgp;").count(), 4);
+        let openbgpd = files("openbgpd", true);
+        assert_eq!((openbgpd.matches("route-reflector").count(), openbgpd.matches("set nexthop self").count()), (2, 0));
+        assert_eq!(count(&files("openbgpd", false), "match to 100.127.0.3 set nexthop self"), 1);
+    }
+
+    #[test]
+    fn kinds_in_namespaces_alone_can_be_several() {
+        let several: Vec<_> = kinds::KINDS.iter().filter(|k| k.capabilities().systems).map(|k| k.spec().name).collect();
+        assert_eq!(several, ["linux", "frr", "bird", "openbgpd"]);
+        let refused = find("uml").unwrap().check(
+            &DutConfig { name: "m".into(), kind: "uml".into(), params: Params::default(), topology: None },
+            &role(false),
+        );
+        assert!(refused.unwrap_err().to_string().contains("`systems`"));
+    }
+
+    #[test]
+    fn a_list_goes_to_the_routers_with_its_ports() {
+        let rules = |n| vec![FilterRule::DENY_ALL; n];
+        let list = |interfaces: &[usize], n| FilterList {
+            direction: FilterDirection::Ingress,
+            interfaces: interfaces.to_vec(),
+            rules: rules(n),
+        };
+        let lists = [list(&[0, 3], 2), list(&[2], 1), list(&[], 3)];
+        let of = |ports| {
+            let (own, rules) = filters_of(&lists, &ports);
+            (own.into_iter().map(|list| list.interfaces).collect::<Vec<_>>(), rules)
+        };
+        assert_eq!(of(0..2), (vec![vec![0], vec![0, 1]], vec![0, 1, 3, 4, 5]));
+        assert_eq!(of(2..4), (vec![vec![1], vec![0], vec![0, 1]], vec![0, 1, 2, 3, 4, 5]));
+        assert_eq!(of(2..2), (vec![], vec![]), "a router in the middle of a chain");
+    }
+}

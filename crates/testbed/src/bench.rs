@@ -14,7 +14,8 @@ use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
-use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
+use drophammer_model::traffic::{Header, HeaderKind};
+use drophammer_model::trial::{Family, FlowSpec, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
@@ -322,9 +323,12 @@ impl<'a> Bench<'a> {
     fn through<'s>(&self, spec: &'s TrialSpec) -> Cow<'s, TrialSpec> {
         let mut spec = Cow::Borrowed(spec);
         for flow in 0..spec.flows.len() {
-            let (from, to) = (spec.flows[flow].from, spec.flows[flow].to);
-            let further = self.device.hops(from, to).saturating_sub(1) as u8;
-            let ttl = spec.flows[flow].arrives.as_ref().and_then(|arrives| arrives.ttl).filter(|_| further > 0);
+            let FlowSpec { from, to, headers, arrives, .. } = &spec.flows[flow];
+            let further = self.device.hops(*from, *to).saturating_sub(1) as u8;
+            // What is in a tunnel keeps its TTL, whatever routers the tunnel passes.
+            let is_ip = |header: &&Header| matches!(header.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6);
+            let inside = headers.iter().filter(is_ip).count() > 1;
+            let ttl = arrives.as_ref().and_then(|arrives| arrives.ttl).filter(|_| further > 0 && !inside);
             if let (Some(ttl), Some(arrives)) = (ttl, &mut spec.to_mut().flows[flow].arrives) {
                 arrives.ttl = Some(ttl.saturating_sub(further));
             }

@@ -9,6 +9,7 @@ mod hosts;
 mod own;
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
+mod system;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
@@ -95,6 +96,8 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "own-bird",
         "own-uml",
         "own-linux",
+        "system",
+        "system-killed",
     ];
     let mut cases: Vec<_> = all.iter().map(|name| (*name, if root { "root" } else { "user" })).collect();
     if root {
@@ -240,8 +243,12 @@ fn scenario(name: &str, work: &Path) -> Checked {
             dut.take_down().map_err(text)
         }),
         "vlans" => vlans(&mut lab, work),
-        "killed" | "uml-killed" => {
-            let _dut = up(&mut lab, if name == "killed" { "frr" } else { "uml" }, work)?;
+        "system" => system::forwards(&mut lab, work),
+        "killed" | "uml-killed" | "system-killed" => {
+            let _dut = match name {
+                "system-killed" => system::up(&mut lab, work)?,
+                _ => up(&mut lab, if name == "killed" { "frr" } else { "uml" }, work)?,
+            };
             println!("READY");
             std::io::stdout().flush().unwrap();
             loop {

@@ -202,7 +202,8 @@ fn resets(
     setup: &Setup,
     kind: ResetKind,
 ) -> Result<(), TestError> {
-    let mut found: Vec<Vec<(String, Interruption)>> = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
+    let mut problem = None;
     for repeat in 0..REPEATS.get(params) {
         bed.progress(&format!("{} reset, {}", kind.word(), setup.family), repeat, REPEATS.get(params));
         let one = one_reset(bed, params, outcome, setup, kind);
@@ -211,7 +212,12 @@ fn resets(
             Some(_) => route_tests::clear(bed, &one.as_ref().map(drop).map_err(Clone::clone), LIMIT.get(params)),
             None => Ok(()),
         };
-        found.push(one?);
+        let (of_one, broken) = one?;
+        found.push(of_one);
+        problem = broken;
+        if problem.is_some() {
+            break;
+        }
         cleared?;
         bed.settle(PAUSE.get(params))?;
     }
@@ -220,17 +226,26 @@ fn resets(
             found.iter().flatten().filter(|(group, _)| group == name).map(|(_, i)| i).collect();
         rank(outcome, setup.family, kind, name, &of);
     }
-    Ok(())
+    match problem {
+        // Another reset would measure a router that is broken.
+        Some(problem) => {
+            Err(TestError::Failed(format!("the router is not whole after a {} reset: {problem}", kind.word())))
+        }
+        None => Ok(()),
+    }
 }
 
-/// One reset: routes, traffic, reset, what is back.
+/// What became of each group of frames.
+type Found = Vec<(String, Interruption)>;
+
+/// One reset: routes, traffic, reset, what is back, and why the router is not whole where it is not.
 fn one_reset(
     bed: &mut dyn Testbed,
     params: &Params,
     outcome: &mut Outcome,
     setup: &Setup,
     kind: ResetKind,
-) -> Result<Vec<(String, Interruption)>, TestError> {
+) -> Result<(Found, Option<String>), TestError> {
     let reset = Reset { kind, at_s: BEFORE_S, down: DOWN.get(params), limit: LIMIT.get(params) };
     let spec = trial(bed, params, setup, kind)?;
     let mut attempt = 1;
@@ -265,7 +280,7 @@ fn one_reset(
             PLOT.curve(outcome, &series, xy_of(at as f64 * BIN_S, bin.arrived as f64 / BIN_S, result.trial));
         }
     }
-    Ok(found)
+    Ok((found, seen.problem))
 }
 
 /// Frames from the first port to the second: to the networks behind it, and to the routes that its router advertises.
@@ -334,6 +349,9 @@ fn row(
     let mut marks: Vec<String> = seen.problem.iter().cloned().collect();
     if interruption.lost_before > 0 {
         marks.push(format!("{} frames lost before the reset are not part of the times", interruption.lost_before));
+    }
+    if interruption.lossy {
+        marks.push("frames were being lost already when the reset began: the times include that".into());
     }
     if !interruption.back {
         let at_least = interruption.loss_s * 1e3;

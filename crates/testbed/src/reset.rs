@@ -6,7 +6,7 @@ use drophammer_methods::routing::PeerIndex;
 use drophammer_methods::{RouteAction, TestError};
 use drophammer_model::Instant;
 use drophammer_model::reset::{Reset, ResetDone, ResetKind, ResetSeen};
-use drophammer_model::trial::{PortIndex, TimedEvent, TrialResult, TrialSpec};
+use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
 use std::time::Duration;
 
 /// How often the DUT is looked at while it comes back.
@@ -65,7 +65,16 @@ impl TestSetup<'_> {
         let done = over?;
         back?;
         let lost = losses(self).iter().zip(&before).filter(|(now, then)| now > then).count() as u64;
-        Ok((result, self.seen(reset, &waiting, begun, done, lost)))
+        let mut seen = self.seen(reset, &waiting, begun, done, lost);
+        let mut families: Vec<Family> = spec.flows.iter().map(|flow| flow.family).collect();
+        families.dedup();
+        match self.await_forwarding(&families) {
+            Err(TestError::Failed(why)) => {
+                seen.problem.get_or_insert(why);
+            }
+            other => other?,
+        }
+        Ok((result, seen))
     }
 
     fn seen(

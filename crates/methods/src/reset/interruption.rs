@@ -16,8 +16,10 @@ pub(super) struct Interruption {
     pub(super) loss_s: f64,
     /// From the first lost frame to the first behind the last lost one, in seconds; `None` where none was lost.
     pub(super) stamps_s: Option<f64>,
-    /// From the reset to the first lost frame, in seconds.
+    /// From the reset to the first lost frame, in seconds; `None` where none was lost, or some were when it began.
     pub(super) begins_s: Option<f64>,
+    /// Were frames being lost already when it began?
+    pub(super) lossy: bool,
     /// Times in which frames were lost.
     pub(super) episodes: u64,
     /// Did frames come through at the end?
@@ -39,11 +41,14 @@ impl Interruption {
         let lost_before: u64 = before.iter().filter(alone).map(|episode| episode.lost).sum();
         let gap_s = 1.0 / rate_pps;
         let first_s = since.iter().map(|episode| seconds(episode.from_ns)).min_by(f64::total_cmp);
+        let begins_s = first_s.map(|first| first - at_s);
+        let lossy = begins_s.is_some_and(|begins| begins < -TOGETHER_S);
         Interruption {
             lost_before,
             loss_s: group.lost.saturating_sub(lost_before) as f64 * gap_s,
             stamps_s: first_s.zip(last_s).map(|(first, last)| last - first + gap_s),
-            begins_s: first_s.map(|first| first - at_s),
+            begins_s: begins_s.filter(|_| !lossy),
+            lossy,
             episodes: since.len() as u64,
             back: group.received > 0 && last_s.is_none_or(|last| last <= result.sending_s - BACK * gap_s),
             resolution_s: gap_s,
@@ -125,6 +130,9 @@ mod tests {
         assert!(near(Some(found.loss_s), 0.1) && near(found.stamps_s, 0.1) && found.lost_before == 10, "{found:?}");
         let found = Interruption::of(&trial(&[(200, 209, 10)]), 0, 1_000.0, 1.0);
         assert_eq!((found.text(), found.stamps_s, found.loss_s), ("went on", None, 0.0));
+        // Nothing came through when the reset began.
+        let found = Interruption::of(&trial(&[(200, 1_799, 1_600)]), 0, 1_000.0, 1.0);
+        assert!(found.lossy && found.begins_s.is_none() && found.lost_before == 0, "{found:?}");
     }
 
     #[test]

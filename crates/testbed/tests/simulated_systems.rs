@@ -4,10 +4,13 @@ mod common;
 
 use common::*;
 use drophammer_methods::Testbed;
+use drophammer_model::Bandwidth;
+use drophammer_model::classes::{EgressClasses, ServiceClass};
 use drophammer_model::quantity::Instant;
 use drophammer_model::record::TestStatus;
 use drophammer_model::suite::Suite;
 use drophammer_model::topology::CoreLinkName;
+use drophammer_model::traffic::{Bits, Header, Ipv4, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::Port;
 use drophammer_reference::Truth;
@@ -225,7 +228,14 @@ fn figures_do_not_depend_on_how_far_ahead_the_clock_runs() {
         let device = ", delay: 3 us, jitter: 5 us, capacity: 60 kfps, buffer: 30";
         let suite = suite(12, "mesh: 4, core_speed: 20 Mbit/s", device, "tests: [throughput]\n");
         with_system(&suite, frame_by_frame, |bed, system| {
-            let flows = full_mesh(bed);
+            let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };
+            let classes = vec![class("gold", 40, 3), class("bronze", 0, 1)];
+            bed.set_classes(&[EgressClasses { port: 4, rate: Bandwidth(3_000_000), queue: 9, classes }]).unwrap();
+            let mut flows = full_mesh(bed);
+            for flow in flows.iter_mut().filter(|flow| flow.family == Family::Ipv4) {
+                let ip = Ipv4 { dscp: Bits::new(40).into(), ..Ipv4::default() };
+                flow.headers = vec![Header::Ipv4(ip), Header::Udp(Udp::default())];
+            }
             let result = bed.trial(&spec(flows, 20_000.0, 0.1)).unwrap();
             assert!(result.lost() > 1_000 && result.received() > 10_000);
             figures((result, truths(system)))

@@ -1,12 +1,10 @@
 //! From shares of reordered frames to a statement about the router: whose doing is it, and from which load on?
 
 use crate::tester_ceiling::LoopOrder;
-use drophammer_model::statistics::compare_failures;
+use drophammer_model::statistics::chance_of_more;
 
 /// Chance at most that a loop that reorders as often as the router shows so much less.
 const CHANCE: f64 = 0.001;
-/// Reordered frames from which on the shares alone decide: chance has no part in so many.
-const MANY: u64 = 1_000;
 
 /// What became of the order of frames at a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +43,8 @@ pub(super) fn judge(reordered: Option<u64>, received: u64, without: Option<LoopO
     if share * 100.0 <= without.worst_percent {
         return Order::Doubtful;
     }
-    let own = without.reordered as f64 / without.received.max(1) as f64;
-    if reordered >= MANY && share > 10.0 * own && without.received > 0 {
-        return Order::Changed;
-    }
     let (router, alone) = ((reordered, received), (without.reordered, without.received));
-    let pair = |(reordered, received): (u64, u64)| (reordered as usize, received as usize);
-    if compare_failures(pair(router), pair(alone)) < CHANCE { Order::Changed } else { Order::Doubtful }
+    if chance_of_more(router, alone) < CHANCE { Order::Changed } else { Order::Doubtful }
 }
 
 /// A load that was tried.

@@ -2,7 +2,7 @@
 
 use super::Figure;
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, Discrete, Hypergeometric, StudentsT};
+use statrs::distribution::{Binomial, ContinuousCDF, Discrete, DiscreteCDF, Hypergeometric, StudentsT};
 
 /// How figures are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +92,14 @@ pub fn compare_failures(a: (usize, usize), b: (usize, usize)) -> f64 {
     all.filter(|p| *p <= seen * (1.0 + 1e-9)).sum::<f64>().min(1.0)
 }
 
+/// Probability that `a` has as many events as it has, or more, where both have them at the same rate: the exact test of two rates, one-sided,
+/// given the sum of both. Each is `(events, opportunities)`; the number of opportunities may be large.
+pub fn chance_of_more(a: (u64, u64), b: (u64, u64)) -> f64 {
+    let Some(below) = a.0.checked_sub(1) else { return 1.0 };
+    let share = a.1 as f64 / (a.1 + b.1).max(1) as f64;
+    Binomial::new(share, a.0 + b.0).map_or(1.0, |by_chance| by_chance.sf(below))
+}
+
 /// A one-sided test.
 struct Claim {
     median: f64,
@@ -170,6 +178,19 @@ mod tests {
 
     fn exact(values: &[f64]) -> Vec<Option<Figure>> {
         values.iter().map(|v| Some(Figure::exactly(*v))).collect()
+    }
+
+    #[test]
+    fn rare_events_are_compared_among_millions() {
+        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
+        let m = 1_000_000;
+        // Heads five and ten times in a row.
+        assert!(near(chance_of_more((5, m), (0, m)), 1.0 / 32.0), "{}", chance_of_more((5, m), (0, m)));
+        assert!(near(chance_of_more((10, m), (0, m)), 1.0 / 1_024.0));
+        // Two or three of three, at three quarters each.
+        assert!(near(chance_of_more((2, 3 * m), (1, m)), 27.0 / 32.0));
+        assert!(chance_of_more((0, m), (9, m)) == 1.0 && chance_of_more((3, m), (0, 0)) > 0.999);
+        assert!(chance_of_more((500_000, m), (10, m)) < 1e-12);
     }
 
     #[test]

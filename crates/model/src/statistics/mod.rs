@@ -13,7 +13,7 @@ mod compare;
 mod family;
 mod summary;
 
-pub use compare::{Comparison, Rule, Scale, compare, compare_failures};
+pub use compare::{Comparison, Rule, Scale, chance_of_more, compare, compare_failures};
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
 

@@ -248,7 +248,7 @@ const NEIGHBOUR: Duration = Duration::from_millis(10);
 
 /// A router in a namespace: links, and daemons that may be none.
 pub(crate) struct NamespaceDut {
-    topology: Topology,
+    pub(crate) topology: Topology,
     daemons: Vec<Daemon>,
     record: DutRecord,
     role: RouterRole,

@@ -7,6 +7,7 @@ pub mod linux;
 pub mod openbgpd;
 pub mod ovs;
 pub mod uml;
+pub mod xdp;
 
 use crate::{DutKind, LabError, nftables, process, snmp};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
@@ -16,7 +17,7 @@ use drophammer_model::suite::DutConfig;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
 pub static KINDS: &[&dyn DutKind] =
-    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &ovs::Ovs, &uml::Uml, &external::External];
+    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &xdp::Xdp, &ovs::Ovs, &uml::Uml, &external::External];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {

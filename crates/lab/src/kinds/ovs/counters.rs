@@ -1,17 +1,12 @@
 //! What Open vSwitch and the sockets of its links count.
 
-use crate::{LabError, Netns, process};
+use crate::{LabError, Netns, process, slow_path};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How it is asked: by the folder with its sockets, in its namespace.
 pub(super) fn read(netns: &Netns, run: &Path, to: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
-    // Those of the kernel know what the switch gave to it, not what the switch forwarded: under their own names they would lie.
-    let slow: Vec<_> = to.keys().filter(|name| name.starts_with("ip.") || name.starts_with("ip6.")).cloned().collect();
-    for name in slow {
-        let value = to.remove(&name).unwrap_or_default();
-        to.insert(format!("slow_path.{name}"), value);
-    }
+    slow_path::rename(to);
     let ask = |program: &str, package: &str, args: &[&str]| -> Result<String, LabError> {
         let path = process::find(program, package)?;
         netns.run(|| {

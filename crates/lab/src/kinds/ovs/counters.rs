@@ -52,23 +52,65 @@ fn lookups(text: &str, to: &mut BTreeMap<String, u64>) {
     to.extend(words.filter_map(|(key, value)| Some((format!("ovs.lookups_{key}"), value.parse().ok()?))));
 }
 
-/// Frames for which the packet sockets of the links had no room, of ss(8): the last field of `skmem:(r0,...,d12)` at a line with `*:d0`.
+/// Frames for which the packet sockets of the links had no room, of ss(8): the last field of `skmem:(r0,...,d12)` behind `*:d0`.
 fn sockets(text: &str, to: &mut BTreeMap<String, u64>) {
+    let of_link = |word: &str| {
+        let name = word.strip_prefix("*:")?;
+        name.strip_prefix('d')?.parse::<u16>().ok()?;
+        Some(name.to_owned())
+    };
     let mut link = None;
     for word in text.split_whitespace() {
-        if let Some(name) =
-            word.strip_prefix("*:").filter(|name| name.strip_prefix('d').is_some_and(|n| n.parse::<u16>().is_ok()))
-        {
-            link = Some(name.to_owned());
-        } else if word.starts_with("*:") || word.contains(":*") {
-            // Another socket, or the peer that packet sockets do not have.
-            link = link.filter(|_| word == "*" || word == "*:*");
-        } else if let (Some(name), Some(memory)) = (&link, word.strip_prefix("skmem:(")) {
-            let dropped = memory.trim_end_matches(')').split(',').find_map(|field| field.strip_prefix('d'));
-            if let Some(dropped) = dropped.and_then(|n| n.parse::<u64>().ok()) {
-                *to.entry(format!("ovs.{name}.socket_dropped")).or_default() += dropped;
-            }
+        if word.starts_with("p_") {
+            // The next socket.
             link = None;
+        } else if let Some(name) = of_link(word) {
+            link = Some(name);
+        } else if let (Some(name), Some(memory)) = (&link, word.strip_prefix("skmem:(")) {
+            let dropped =
+                memory.trim_end_matches(')').split(',').find_map(|field| field.strip_prefix('d')?.parse().ok());
+            *to.entry(format!("ovs.{name}.socket_dropped")).or_default() += dropped.unwrap_or(0u64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(read: fn(&str, &mut BTreeMap<String, u64>), text: &str) -> Vec<(String, u64)> {
+        let mut to = BTreeMap::new();
+        read(text, &mut to);
+        to.into_iter().collect()
+    }
+
+    #[test]
+    fn ports_are_named_by_their_numbers() {
+        let text = "OFPST_PORT reply (OF1.3) (xid=0x2): 2 ports\n  \
+                    port 1001: rx pkts=6, bytes=708, drop=?, errs=0\n           tx pkts=2, bytes=146, drop=3\n           duration=2.2s\n  \
+                    port  2: rx pkts=9\n";
+        let expected = [
+            ("ovs.1001.rx_bytes", 708),
+            ("ovs.1001.rx_errs", 0),
+            ("ovs.1001.rx_pkts", 6),
+            ("ovs.1001.tx_bytes", 146),
+            ("ovs.1001.tx_drop", 3),
+            ("ovs.1001.tx_pkts", 2),
+            ("ovs.2.rx_pkts", 9),
+        ];
+        assert_eq!(of(ports, text), expected.map(|(name, n)| (name.to_owned(), n)));
+    }
+
+    #[test]
+    fn lookups_and_drops_of_sockets_are_found() {
+        let text = "netdev@ovs-netdev:\n  lookups: hit:2806 missed:410 lost:7\n  flows: 410\n  port 1: d0\n";
+        let expected = [("ovs.lookups_hit", 2806), ("ovs.lookups_lost", 7), ("ovs.lookups_missed", 410)];
+        assert_eq!(of(lookups, text), expected.map(|(name, n)| (name.to_owned(), n)));
+        let text = "p_raw UNCONN 0 0 *:d1 * skmem:(r0,rb212992,t0,tb212992,f0,w0,o176,bl0,d12)\n\
+                    p_raw UNCONN 0 0 [0]:* * skmem:(r0,rb1,t0,tb1,f0,w0,o0,bl0,d5)\n\
+                    p_raw UNCONN 0 0 *:dummy0 * skmem:(r0,d9)\n\
+                    p_raw UNCONN 0 0 *:d0 *\n\t skmem:(r0,rb1,d0)\n";
+        let expected = [("ovs.d0.socket_dropped", 0), ("ovs.d1.socket_dropped", 12)];
+        assert_eq!(of(sockets, text), expected.map(|(name, n)| (name.to_owned(), n)));
     }
 }

@@ -7,7 +7,8 @@ mod common;
 
 use common::program::{as_device, one_test, run_in_lab};
 use drophammer_lab::Lab;
-use drophammer_model::trial::{GroupCounts, TrialRecord};
+use drophammer_model::record::TrialRecord;
+use drophammer_model::trial::GroupCounts;
 use std::process::ExitCode;
 
 /// Frames of each flow.
@@ -63,13 +64,13 @@ fn forwards(lab: &mut Lab, kind: &str) -> Result<(), String> {
         let dropped = flow.received == 0 && flow.deviations.is_empty() && flow.stray == 0;
         ensure(dropped && flow.offered == FRAMES, || format!("{kind} forwards what must end: {flow:?}"))?;
     }
-    println!("    {kind}: {:?}", trial.dut_counters);
+    println!("    {kind}: {:?}", trial.result.dut_counters);
     counted(kind, trial)
 }
 
 /// Who forwarded what, as the router counts it.
 fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
-    let counter = |name: &str| trial.dut_counters.get(name).copied().unwrap_or_default();
+    let counter = |name: &str| trial.result.dut_counters.get(name).copied().unwrap_or_default();
     let expected = match kind {
         "xdp" => vec![
             ("xdp.d0.forwarded_ipv4", FRAMES),
@@ -85,7 +86,7 @@ fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
         ensure(counter(name) == frames, || format!("{kind}: {name} is {} and not {frames}", counter(name)))?;
     }
     // The kernel got what ends, and forwarded none of the rest.
-    ensure(counter("ip.InHdrErrors") >= FRAMES, || format!("{kind}: {:?}", trial.dut_counters))?;
+    ensure(counter("ip.InHdrErrors") >= FRAMES, || format!("{kind}: {:?}", trial.result.dut_counters))?;
     let slow = counter("slow_path.ip.ForwDatagrams");
     ensure(slow <= FRAMES, || format!("{kind}: the kernel forwarded {slow} packets"))?;
     let in_all: u64 = ["d0.rx_packets", "d1.rx_packets"].map(counter).iter().sum();

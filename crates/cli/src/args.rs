@@ -8,6 +8,7 @@ use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
+use drophammer_testbed::xdp_router;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -106,6 +107,12 @@ the latency that the tester adds; and it holds every counter against a device th
     #[command(name = guest::SUBCOMMAND, hide = true)]
     UmlGuest {
         /// File of the job, and words of the kernel
+        arguments: Vec<OsString>,
+    },
+    /// Run as the fast path of a router of kind `xdp`; started by the lab
+    #[command(name = xdp_router::SUBCOMMAND, hide = true)]
+    XdpRouter {
+        /// Socket, interfaces
         arguments: Vec<OsString>,
     },
     /// Run as the reference device; started by the lab

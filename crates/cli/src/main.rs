@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => run::uml_guest(&arguments),
+        Command::XdpRouter { arguments } => run::xdp_router(&arguments),
         Command::ReferenceDevice { arguments } => run::reference_device(&arguments),
     };
     exit.into()

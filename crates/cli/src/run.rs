@@ -17,7 +17,7 @@ use drophammer_report::Criteria;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
-use drophammer_testbed::{Run, RunError, device, run_suite};
+use drophammer_testbed::{Run, RunError, device, run_suite, xdp_router};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -238,6 +238,14 @@ pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Exit {
 /// The first process of a guest of kind `uml`.
 pub fn uml_guest(arguments: &[OsString]) -> Exit {
     match drophammer_lab::kinds::uml::guest::run(arguments) {
+        Ok(()) => Exit::Good,
+        Err(e) => fail(Exit::Environment, e),
+    }
+}
+
+/// The fast path of a router of kind `xdp`.
+pub fn xdp_router(arguments: &[OsString]) -> Exit {
+    match xdp_router::run(arguments) {
         Ok(()) => Exit::Good,
         Err(e) => fail(Exit::Environment, e),
     }

@@ -227,7 +227,7 @@ type AskSession = Box<dyn Fn(&NamespaceDut, &CorePeer) -> Option<String>>;
 
 /// A router in a namespace: links, and daemons that may be none.
 pub(crate) struct NamespaceDut {
-    topology: Topology,
+    pub(crate) topology: Topology,
     daemons: Vec<Daemon>,
     resetting: Option<Resetting>,
     record: DutRecord,

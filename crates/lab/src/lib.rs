@@ -28,6 +28,7 @@ mod probe;
 mod process;
 mod program;
 mod router;
+mod slow_path;
 mod snmp;
 mod sweep;
 mod system;

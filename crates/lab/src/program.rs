@@ -162,13 +162,8 @@ impl ProgramDut {
     /// # Errors
     /// [`LabError::Io`] when it does not answer, [`LabError::Unusable`] when it refuses.
     pub fn ask(&mut self, line: &str) -> Result<Value, LabError> {
-        let failed = |e: std::io::Error| LabError::io(format!("{} does not answer", self.record.kind))(e);
-        let mut stream = UnixStream::connect(&self.socket).map_err(failed)?;
-        stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
-        stream.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
-        let mut answer = String::new();
-        BufReader::new(stream).read_line(&mut answer).map_err(failed)?;
-        let answer: Value = serde_json::from_str(&answer).map_err(|e| failed(e.into()))?;
+        let failed = LabError::io(format!("{} does not answer", self.record.kind));
+        let answer = question(&self.socket, line).map_err(failed)?;
         match answer.get("error").and_then(Value::as_str) {
             Some(why) => Err(LabError::Unusable {
                 what: format!("{} refuses: {why}", self.record.kind),
@@ -177,6 +172,16 @@ impl ProgramDut {
             None => Ok(answer),
         }
     }
+}
+
+/// Says a line to whoever listens on `socket` and returns the line of JSON that it answers.
+pub(crate) fn question(socket: &Path, line: &str) -> std::io::Result<Value> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.write_all(format!("{line}\n").as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
 }
 
 impl Ends {

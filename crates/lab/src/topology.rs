@@ -8,6 +8,7 @@ use crate::{Lab, LabError, Netns, probe};
 use drophammer_model::role::{Interface, RouterRole};
 use drophammer_model::suite::PortConfig;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -55,12 +56,24 @@ pub(crate) struct Topology {
     count: usize,
     cpu: usize,
     confinement: Confinement,
+    more_counters: Option<MoreCounters>,
     up: bool,
+}
+
+/// Adds counters to those of the kernel, or renames those that say something else of this DUT; asked in the DUT's namespace.
+pub(crate) struct MoreCounters(Box<Count>);
+
+type Count = dyn Fn(&Netns, &mut BTreeMap<String, u64>) -> Result<(), LabError> + Send + Sync;
+
+impl fmt::Debug for MoreCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MoreCounters")
+    }
 }
 
 /// Lets every segment of TCP arrive by itself at these interfaces. What confines the receive work of both ends to processors also merges
 /// segments (GRO), and a merged one is longer than the link's frames: a port or a device that reads frames takes none such.
-fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Result<(), LabError> {
+pub(crate) fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Result<(), LabError> {
     let apart: Vec<_> = interfaces.iter().map(|name| format!("link set {name} gro_max_size 1")).collect();
     if netns.ip(&apart).is_ok() {
         return Ok(());
@@ -120,6 +133,7 @@ impl Topology {
             count: 0,
             cpu: shared.cpus.dut,
             confinement,
+            more_counters: None,
             up: true,
         };
         let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { settings_ipv6 } else { &[] };
@@ -224,7 +238,15 @@ impl Topology {
         }
         probe::ip(&self.dut, &mut counters)?;
         probe::softnet(self.cpu, &mut counters);
+        if let Some(MoreCounters(count)) = &self.more_counters {
+            count(&self.dut, &mut counters)?;
+        }
         Ok(counters)
+    }
+
+    /// Counters of the DUT are from now on also those of `count`: what forwards beside the kernel's network stack counts for itself.
+    pub(crate) fn also_counts(&mut self, count: Box<Count>) {
+        self.more_counters = Some(MoreCounters(count));
     }
 
     /// Removes the links, then the namespace.

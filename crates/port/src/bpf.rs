@@ -6,6 +6,7 @@ pub(crate) mod plain;
 
 use crate::af_packet::sys::check;
 use assembler::Instruction;
+use std::ffi::CStr;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -217,22 +218,40 @@ struct ProgLoad {
     flags: u32,
 }
 
+/// The licence of a program, as the kernel is told, and what it can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Some helper functions are there only for a licence that is compatible with the kernel's.
+    pub licence: &'static CStr,
+    /// The program takes frames of several pages.
+    pub fragments: bool,
+}
+
 /// Loads an XDP program.
 ///
 /// # Errors
 /// The system's; what the verifier says is appended.
 pub fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
+    load_on(code, Terms { licence: c"MIT OR Apache-2.0", fragments: false })
+}
+
+/// The same on other terms.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_on(code: &[Instruction], terms: Terms) -> io::Result<OwnedFd> {
+    const FRAGMENTS: u32 = 1 << 5;
     let attempt = |log: &mut [u8]| {
         let mut attributes = ProgLoad {
             kind: PROG_TYPE_XDP,
             count: code.len() as u32,
             instructions: code.as_ptr() as u64,
-            license: c"MIT OR Apache-2.0".as_ptr() as u64,
+            license: terms.licence.as_ptr() as u64,
             log_level: u32::from(!log.is_empty()),
             log_size: log.len() as u32,
             log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
             kernel_version: 0,
-            flags: 0,
+            flags: if terms.fragments { FRAGMENTS } else { 0 },
         };
         bpf(PROG_LOAD, &mut attributes).map(owned)
     };

@@ -21,6 +21,7 @@ pub mod simulated;
 mod spread;
 pub mod tap;
 pub mod wait;
+pub mod xdp_router;
 
 pub use batch::{Batch, Held, Received};
 pub use clock::{Clock, SystemClock};

@@ -19,8 +19,8 @@ pub(crate) struct Tasks(HashMap<u32, Duration>);
 pub(crate) struct Grown {
     /// All programs together, with the threads of NAPI.
     pub(crate) all: Duration,
-    /// That of other processes which ran the longest.
-    pub(crate) longest: Option<(String, Duration)>,
+    /// The threads of other processes, by how long they ran, the longest first: number, name, time.
+    pub(crate) others: Vec<(u32, String, Duration)>,
 }
 
 /// What `/proc/PID/stat` says of a thread.
@@ -60,11 +60,11 @@ impl Tasks {
                 return;
             }
             grown.all += more;
-            let other = !napi && !own.join(thread.to_string()).exists();
-            if other && grown.longest.as_ref().is_none_or(|(_, longest)| more > *longest) {
-                grown.longest = Some((stat.name.to_owned(), more));
+            if !napi && !own.join(thread.to_string()).exists() {
+                grown.others.push((thread, stat.name.to_owned(), more));
             }
         });
+        grown.others.sort_by_key(|(_, _, time)| std::cmp::Reverse(*time));
         grown
     }
 }

@@ -29,8 +29,8 @@ pub struct Watched {
     pub idled: Option<u64>,
     /// Of this: programs ran, the watch and threads of NAPI too, other threads of the kernel not. `None` where the kernel does not say.
     pub programs: Option<Duration>,
-    /// The program of other processes than this one that ran the longest, and for how long.
-    pub longest: Option<(String, Duration)>,
+    /// The threads of other processes than this one that ran, the longest first: number, name of the program, and for how long.
+    pub others: Vec<(u32, String, Duration)>,
     /// Of this: a hypervisor had taken the processor, in steps of 10 ms. `None` where the kernel does not say.
     pub stolen: Option<Duration>,
     /// Of this: it worked for what had interrupted it (softirq), in steps of 10 ms: on a processor whose network interfaces are served by
@@ -166,7 +166,7 @@ fn watch(processor: usize, real_time: bool, asked: &Receiver<Ask>, answer: &Send
                     idle: since(first.processor.idle, last.processor.idle),
                     idled: first.processor.idled.zip(last.processor.idled).map(|(a, b)| b.saturating_sub(a)),
                     programs: grown.as_ref().map(|grown| grown.all),
-                    longest: grown.and_then(|grown| grown.longest),
+                    others: grown.map(|grown| grown.others).unwrap_or_default(),
                     stolen: since(first.processor.stolen, last.processor.stolen),
                     softirq: since(first.processor.softirq, last.processor.softirq),
                     softirq_apart: last.processor.softirq_apart,

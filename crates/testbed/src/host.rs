@@ -67,8 +67,13 @@ impl HostWatch {
     pub(crate) fn end(&self, before: Before, rig: &Rig, device: &mut dyn Dut, result: &mut TrialResult) {
         let health = &mut result.health;
         let used = device.cpu_time().zip(before.cpu_time).map(|(now, then)| now.saturating_sub(then));
-        let dut_waited = device.threads().zip(before.dut_threads).map(|(now, then)| Waited::of(&then, &now));
-        let watched = self.dut.as_ref().and_then(Watch::end);
+        let dut_threads = device.threads();
+        let mut watched = self.dut.as_ref().and_then(Watch::end);
+        if let (Some(watched), Some(own)) = (&mut watched, &dut_threads) {
+            // A DUT that forwards in a process is no other program.
+            watched.others.retain(|(thread, ..)| own.iter().all(|own| own.id != *thread));
+        }
+        let dut_waited = dut_threads.zip(before.dut_threads).map(|(now, then)| Waited::of(&then, &now));
         let watch = watched.as_ref().and_then(|watched| watched.own).unwrap_or_default();
         health.tester_waited_ns =
             before.own.zip(Own::now()).map(|(then, now)| nanoseconds(now.waited_since(then, watch)));
@@ -177,7 +182,7 @@ fn processor_record(watched: &Watched, used: Option<Duration>, waited: Option<Wa
         foreign_ns: foreign,
         waited_ns: foreign.map(|foreign| waited.map_or(foreign, |waited| nanoseconds(waited.all)).min(foreign)),
         waited_least_ns: foreign.zip(waited).map(|(foreign, waited)| nanoseconds(waited.least).min(foreign)),
-        longest_foreign: watched.longest.as_ref().filter(|_| foreign > Some(0)).map(|(name, _)| name.clone()),
+        longest_foreign: watched.others.first().filter(|_| foreign > Some(0)).map(|(_, name, _)| name.clone()),
         stolen_ns: watched.stolen.map(nanoseconds),
         stalls: watched.stalls.map(|stalls| stalls.count),
         stalled_ns: nanoseconds(stalls.total),
@@ -292,7 +297,7 @@ mod tests {
             idle: Some(ms(298)),
             idled: Some(1_000),
             programs: Some(ms(640)),
-            longest: Some(("cc1".into(), ms(12))),
+            others: vec![(417, "cc1".into(), ms(12)), (418, "as".into(), ms(3))],
             stolen: Some(ms(50)),
             softirq: Some(ms(150)),
             softirq_apart: false,

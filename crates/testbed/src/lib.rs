@@ -27,6 +27,7 @@ pub mod session;
 pub mod setup;
 pub mod simulated;
 pub mod validity;
+pub mod xdp_router;
 
 pub use observer::{Observer, Progress};
 pub use runner::{Run, RunError, estimate, rounds_within, run_suite};

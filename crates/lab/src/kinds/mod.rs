@@ -5,7 +5,9 @@ pub mod external;
 pub mod frr;
 pub mod linux;
 pub mod openbgpd;
+pub mod ovs;
 pub mod uml;
+pub mod xdp;
 
 use crate::traffic_classes;
 use crate::{DutKind, LabError, nftables, process, snmp};
@@ -16,7 +18,7 @@ use drophammer_model::suite::DutConfig;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
 pub static KINDS: &[&dyn DutKind] =
-    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &uml::Uml, &external::External];
+    &[&linux::Linux, &frr::Frr, &bird::Bird, &openbgpd::OpenBgpd, &xdp::Xdp, &ovs::Ovs, &uml::Uml, &external::External];
 
 /// The kind of this name.
 pub fn find(name: &str) -> Option<&'static dyn DutKind> {

@@ -65,7 +65,10 @@ pub use Operand::{Is, Value};
 pub enum Helper {
     MapLookup = 1,
     TimeNs = 5,
+    Redirect = 23,
     RedirectMap = 51,
+    FibLookup = 69,
+    FrameLength = 188,
 }
 
 /// A program under construction.
@@ -102,6 +105,11 @@ impl Program {
     /// `*(to + offset) = from`.
     pub fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) {
         self.push(0x63 | width as u8, to, from, offset, 0);
+    }
+
+    /// `*(to + offset) += from`, 64 bits at once, whoever else adds.
+    pub fn add_shared(&mut self, to: Register, offset: i16, from: Register) {
+        self.push(0xdb, to, from, offset, 0);
     }
 
     /// `to = to op operand`.
@@ -198,6 +206,7 @@ mod tests {
         p.jump_if(If::Unequal, 5, Value(7), back);
         p.here(forth);
         p.big_endian(6, 64);
+        p.add_shared(1, 8, 2);
         p.exit();
         let of = |i: &Instruction| (i.opcode, i.registers, i.offset, i.immediate);
         let code: Vec<_> = p.assemble().iter().map(of).collect();
@@ -210,6 +219,7 @@ mod tests {
             (0, 0, 0, 0x1122_3344),
             (0x55, 0x05, -7, 7),
             (0xdc, 0x06, 0, 64),
+            (0xdb, 0x21, 8, 0),
             (0x95, 0, 0, 0),
         ];
         assert_eq!(code, wanted);

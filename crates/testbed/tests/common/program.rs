@@ -5,7 +5,7 @@
 use super::{Memory, read_suite};
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::environment::Environment;
-use drophammer_testbed::{Run, device, run_suite};
+use drophammer_testbed::{Run, device, run_suite, xdp_router};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,13 +15,16 @@ pub mod verdicts;
 /// Attempts: another program may hold the tester up until a figure is spoilt.
 const TRIES: usize = 3;
 
-/// If this process was started as a reference device, is it until its end; `None` otherwise.
+/// If this process was started as a reference device, or as the fast path of one of kind `xdp`, is it until its end; `None` otherwise.
 pub fn as_device() -> Option<ExitCode> {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
-    if args.first().is_none_or(|a| a != device::SUBCOMMAND) {
-        return None;
-    }
-    Some(match device::run(&args[1..]) {
+    let first = args.first()?;
+    let run: fn(&[std::ffi::OsString]) -> Result<(), String> = match first.to_str()? {
+        device::SUBCOMMAND => device::run,
+        xdp_router::SUBCOMMAND => xdp_router::run,
+        _ => return None,
+    };
+    Some(match run(&args[1..]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("error: {e}");

@@ -1,0 +1,216 @@
+//! The role of a router as OpenFlow 1.3 flows of Open vSwitch, with its extensions (ovs-fields(7), ovs-actions(7)).
+//!
+//! Each port has two sides in the bridge: the link `dN`, and the internal port `iN`, behind which the kernel of the namespace has the
+//! router's addresses. The switch forwards what it can; what it cannot goes to the kernel: ARP, Neighbor Discovery, packets to the
+//! router, those whose TTL ends here, and those whose neighbour is not yet known. A packet passes four tables:
+//!
+//! - 0: which side it came from. ARP and Neighbor Discovery teach table 2 the MAC addresses of neighbours on their way to the kernel.
+//! - 1: the routes, where the priority is the length of the prefix. Registers get the next hop and the way out.
+//! - 2: the neighbours, learned. Each sets the destination of the frame.
+//! - 3: a frame that has still the router's own address has no known neighbour and goes to the kernel. All others leave.
+
+use drophammer_model::role::{InterfaceAddress, Place, RouterRole};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+/// Register with the port by which a packet leaves. The next hop has registers 0 to 3.
+const OUT: &str = "NXM_NX_REG4[0..15]";
+/// Register with the internal port of the side on which a packet came.
+const KERNEL: &str = "NXM_NX_REG5[0..15]";
+/// The table of the routes.
+pub(super) const ROUTES: usize = 1;
+/// Internal ports have the number of their link and this.
+const INTERNAL: usize = 1000;
+/// What is more specific than any route.
+const BEFORE_ROUTES: usize = 1000;
+
+/// Number of the link of port `i` in the bridge.
+pub(super) fn link_number(i: usize) -> usize {
+    i + 1
+}
+
+/// Number of the internal port beside it.
+pub(super) fn kernel_number(i: usize) -> usize {
+    link_number(i) + INTERNAL
+}
+
+/// Name of the internal port beside the link of port `i`.
+pub(super) fn kernel_interface(i: usize) -> String {
+    format!("i{i}")
+}
+
+/// MAC address of the router at port `i`: a local one, which the flows must know before the interface is there.
+pub(super) fn mac(i: usize) -> String {
+    format!("02:6f:76:73:{:02x}:{:02x}", i >> 8, i & 0xff)
+}
+
+/// The flows of a role, one per line.
+pub(super) fn render(role: &RouterRole) -> String {
+    let mut text = String::new();
+    for i in 0..role.interfaces.len() {
+        sides(&mut text, i);
+        leave(&mut text, i);
+    }
+    own(&mut text, role);
+    for (i, interface) in role.interfaces.iter().enumerate() {
+        interface.addresses.iter().for_each(|a| on_link(&mut text, i, a));
+    }
+    for route in &role.routes {
+        let (key, register) = words(route.via);
+        let (address, length) = route.prefix;
+        let to = format!("set_field:{}->{register}", number(route.via));
+        flow(
+            &mut text,
+            1,
+            usize::from(length) + 1,
+            &format!("{key}={address}/{length}"),
+            &format!("{to},{}", way_out(route.at)),
+        );
+    }
+    // What no route leads to, and what is no IP.
+    flow(&mut text, 1, 0, "", &format!("output:{KERNEL}"));
+    text
+}
+
+fn flow(text: &mut String, table: usize, priority: usize, matches: &str, actions: &str) {
+    let comma = if matches.is_empty() { "" } else { "," };
+    let _ = writeln!(text, "table={table},priority={priority}{comma}{matches},actions={actions}");
+}
+
+/// How a destination of the family is matched, and the register of a next hop of it.
+fn words(address: IpAddr) -> (&'static str, &'static str) {
+    if address.is_ipv4() { ("ip,nw_dst", "reg0") } else { ("ipv6,ipv6_dst", "xxreg0") }
+}
+
+/// An address as a register takes it.
+fn number(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => format!("{:#x}", u32::from(address)),
+        IpAddr::V6(address) => format!("{:#x}", u128::from(address)),
+    }
+}
+
+fn way_out(at: Place) -> String {
+    format!("load:{}->{OUT},resubmit(,2),resubmit(,3)", link_number(at.port))
+}
+
+/// What comes from the two sides of a port.
+fn sides(text: &mut String, i: usize) {
+    let (link, kernel, mac) = (link_number(i), kernel_number(i), mac(i));
+    flow(text, 0, 1, &format!("in_port={kernel}"), &format!("output:{link}"));
+    // A neighbour is known by who tells of it, at the link on which it did.
+    let learn = |next_hop: &str, address: &str| {
+        format!(
+            "learn(table=2,priority=1,{next_hop},{OUT}=NXM_OF_IN_PORT[],load:{address}->NXM_OF_ETH_DST[]),output:{kernel}"
+        )
+    };
+    let v4 = learn("eth_type=0x800,NXM_NX_REG0[]=NXM_OF_ARP_SPA[]", "NXM_NX_ARP_SHA[]");
+    flow(text, 0, 3, &format!("in_port={link},arp"), &v4);
+    for (kind, who, option, field) in [
+        (135, "NXM_NX_IPV6_SRC[]", "nd_sll", "NXM_NX_ND_SLL[]"),
+        (136, "NXM_NX_ND_TARGET[]", "nd_tll", "NXM_NX_ND_TLL[]"),
+    ] {
+        // RFC 4861 section 7.1: whoever is on the link sends 255. Section 4: the option with the address may be left out, which a
+        // field of zeros says.
+        let message = format!("in_port={link},icmp6,nw_ttl=255,icmp_type={kind},icmp_code=0");
+        flow(text, 0, 5, &format!("{message},{option}=00:00:00:00:00:00"), &format!("output:{kernel}"));
+        flow(text, 0, 4, &message, &learn(&format!("eth_type=0x86dd,NXM_NX_XXREG0[]={who}"), field));
+    }
+    flow(text, 0, 2, &format!("in_port={link},dl_dst={mac}"), &format!("load:{kernel}->{KERNEL},resubmit(,1)"));
+    // To a group, all included. Frames to other stations match nothing and are dropped.
+    let group = "01:00:00:00:00:00/01:00:00:00:00:00";
+    flow(text, 0, 2, &format!("in_port={link},dl_dst={group}"), &format!("output:{kernel}"));
+}
+
+/// What leaves by a port, or goes to the kernel because it has still the address with which it came.
+fn leave(text: &mut String, i: usize) {
+    let (link, mac) = (link_number(i), mac(i));
+    flow(text, 3, 3, &format!("dl_dst={mac}"), &format!("output:{KERNEL}"));
+    for family in ["ip", "ipv6"] {
+        let actions = |port: &str| format!("set_field:{mac}->eth_src,dec_ttl,output:{port}");
+        // OpenFlow sends nothing back where it came from unless it is told so.
+        flow(text, 3, 2, &format!("{family},reg4={link},in_port={link}"), &actions("in_port"));
+        flow(text, 3, 1, &format!("{family},reg4={link}"), &actions(&link.to_string()));
+    }
+}
+
+/// What is the router's own, and what only its kernel can answer.
+fn own(text: &mut String, role: &RouterRole) {
+    let to_kernel = format!("output:{KERNEL}");
+    let mut kernel = |matches: &str| flow(text, 1, BEFORE_ROUTES, matches, &to_kernel);
+    for address in role.interfaces.iter().flat_map(|i| &i.addresses) {
+        kernel(&format!("{}={}", words(address.address).0, address.address));
+    }
+    for family in ["ip", "ipv6"] {
+        // RFC 1812 section 5.3.1, RFC 8200 section 3: it ends here, and the sender is told.
+        (0..=1).for_each(|ttl| kernel(&format!("{family},nw_ttl={ttl}")));
+    }
+    ["ip,nw_dst=224.0.0.0/4", "ip,nw_dst=255.255.255.255", "ipv6,ipv6_dst=ff00::/8", "ipv6,ipv6_dst=fe80::/10"]
+        .iter()
+        .for_each(|matches| kernel(matches));
+}
+
+/// Destinations on a link are their own next hops.
+fn on_link(text: &mut String, i: usize, on: &InterfaceAddress) {
+    let (key, _) = words(on.address);
+    let (from, to) = match on.address {
+        IpAddr::V4(_) => ("NXM_OF_IP_DST[]", "NXM_NX_REG0[]"),
+        IpAddr::V6(_) => ("NXM_NX_IPV6_DST[]", "NXM_NX_XXREG0[]"),
+    };
+    let at = Place { port: i, vlan: None };
+    let matches = format!("{key}={}/{}", on.address, on.prefix_len);
+    flow(text, 1, usize::from(on.prefix_len) + 1, &matches, &format!("move:{from}->{to},{}", way_out(at)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::tests_support::two_ports;
+
+    fn flows() -> Vec<String> {
+        render(&RouterRole::of(&two_ports())).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_route_and_link_is_a_flow() {
+        let flows = flows();
+        for wanted in [
+            "table=1,priority=19,ip,nw_dst=198.18.64.0/18,actions=set_field:0xc6120102->reg0,load:1->NXM_NX_REG4[0..15],resubmit(,2),resubmit(,3)",
+            "table=1,priority=51,ipv6,ipv6_dst=2001:2:0:c000::/50,actions=set_field:0x20010002000000010000000000000002->xxreg0,\
+             load:2->NXM_NX_REG4[0..15],resubmit(,2),resubmit(,3)",
+            "table=1,priority=25,ip,nw_dst=198.19.1.1/24,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],load:2->NXM_NX_REG4[0..15],\
+             resubmit(,2),resubmit(,3)",
+            "table=1,priority=1000,ip,nw_dst=198.18.1.1,actions=output:NXM_NX_REG5[0..15]",
+            "table=1,priority=1000,ipv6,nw_ttl=1,actions=output:NXM_NX_REG5[0..15]",
+            "table=3,priority=1,ipv6,reg4=2,actions=set_field:02:6f:76:73:00:01->eth_src,dec_ttl,output:2",
+            "table=0,priority=1,in_port=1002,actions=output:2",
+        ] {
+            assert!(flows.iter().any(|flow| flow == wanted), "{wanted}\n{}", flows.join("\n"));
+        }
+        let routes = flows.iter().filter(|flow| flow.contains("set_field:0x")).count();
+        assert_eq!(routes, 4, "two routes in two families");
+    }
+
+    #[test]
+    fn longer_prefixes_come_first_and_what_is_the_routers_own_before_all() {
+        let priority = |flow: &String| -> usize {
+            let rest = flow.split("priority=").nth(1).unwrap();
+            rest.split(',').next().unwrap().parse().unwrap()
+        };
+        for flow in flows().iter().filter(|flow| flow.starts_with("table=1,") && flow.contains("resubmit(,2)")) {
+            let length: usize = flow.split('/').nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+            assert_eq!(priority(flow), length + 1, "{flow}");
+            assert!(priority(flow) < BEFORE_ROUTES);
+        }
+    }
+
+    #[test]
+    fn two_flows_never_match_alike() {
+        let flows = flows();
+        let mut heads: Vec<_> = flows.iter().map(|flow| flow.split(",actions=").next().unwrap()).collect();
+        heads.sort_unstable();
+        let all = heads.len();
+        heads.dedup();
+        assert_eq!(heads.len(), all);
+    }
+}

@@ -1,0 +1,232 @@
+//! The program: looks a packet up in the kernel's tables, writes its new headers, and sends it out of the interface that they name.
+
+use super::Counter;
+use crate::bpf::assembler::{Alu, Helper, If, Instruction, Is, Label, Program, Register, Value, Width, wire};
+use crate::bpf::verdict;
+
+// Registers that are kept: the context, the frame, the length of the frame. Before the length is known: the end of its first page.
+const CONTEXT: Register = 6;
+const FRAME: Register = 7;
+const END: Register = 8;
+const LENGTH: Register = 9;
+const STACK: Register = 10;
+
+/// Places in the context (`struct xdp_md`).
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const INGRESS: i16 = 12;
+
+/// `struct bpf_fib_lookup` (linux/bpf.h) at the end of the stack.
+const ASK: i16 = -64;
+const FAMILY: i16 = ASK;
+const PROTOCOL: i16 = ASK + 1;
+const PACKET_LENGTH: i16 = ASK + 6;
+const INTERFACE: i16 = ASK + 8;
+const SOURCE: i16 = ASK + 16;
+const DESTINATION: i16 = ASK + 32;
+const SOURCE_MAC: i16 = ASK + 52;
+const DESTINATION_MAC: i16 = ASK + 58;
+const ASK_BYTES: i16 = 64;
+
+/// Lengths of the headers.
+const ETHERNET: i16 = 14;
+const IPV4: i16 = 20;
+const IPV6: i16 = 40;
+
+/// Answers of the look-up, of `BPF_FIB_LKUP_RET_*`.
+const FOUND: i32 = 0;
+const NO_NEIGHBOUR: i32 = 7;
+const TOO_BIG: i32 = 8;
+
+/// An address family of the kernel, of which the header of the machine is the same everywhere.
+const AF_INET: i32 = libc::AF_INET;
+const AF_INET6: i32 = libc::AF_INET6;
+
+/// Where a packet ends that this program does not forward: one place for each counter.
+struct Ends(Vec<(Counter, Label)>);
+
+impl Ends {
+    fn at(&self, counter: Counter) -> Label {
+        self.0.iter().find(|(c, _)| *c == counter).expect("every counter of passed packets has an end").1
+    }
+}
+
+/// The program for an interface with this address, which counts in this map.
+pub(super) fn assemble(mac: [u8; 6], map: i32) -> Vec<Instruction> {
+    let mut p = Program::default();
+    let ends = Ends(Counter::PASSED.iter().map(|counter| (*counter, p.label())).collect());
+    let ipv6 = p.label();
+    p.set(CONTEXT, Is(1));
+    p.load(Width::Word, FRAME, CONTEXT, DATA);
+    p.load(Width::Word, END, CONTEXT, DATA_END);
+    // The shorter headers first, which every packet is long enough for.
+    bound(&mut p, (ETHERNET + IPV4).into(), ends.at(Counter::PassedOther));
+    to_us(&mut p, mac, ends.at(Counter::PassedOther));
+    p.load(Width::Half, 5, FRAME, 12);
+    p.jump_if(If::Equal, 5, Value(wire(0x86dd)), ipv6);
+    p.jump_if(If::Unequal, 5, Value(wire(0x0800)), ends.at(Counter::PassedOther));
+    read_ipv4(&mut p, &ends);
+    look_up(&mut p, &ends);
+    // RFC 1624: one less in the TTL is one more in the checksum, and a carry comes back in.
+    p.load(Width::Half, 5, FRAME, ETHERNET + 10);
+    p.alu(Alu::Add, 5, Value(wire(0x0100)));
+    let no_carry = p.label();
+    p.jump_if(If::Below, 5, Value(0xffff), no_carry);
+    p.alu(Alu::Add, 5, Value(1));
+    p.here(no_carry);
+    p.store(Width::Half, FRAME, ETHERNET + 10, 5);
+    leave(&mut p, ETHERNET + 8, Counter::ForwardedIpv4, map);
+    p.here(ipv6);
+    bound(&mut p, (ETHERNET + IPV6).into(), ends.at(Counter::PassedHeader));
+    read_ipv6(&mut p, &ends);
+    look_up(&mut p, &ends);
+    leave(&mut p, ETHERNET + 7, Counter::ForwardedIpv6, map);
+    for (counter, end) in &ends.0 {
+        p.here(*end);
+        count(&mut p, *counter, map);
+        p.set(0, Value(verdict::PASS));
+        p.exit();
+    }
+    p.assemble()
+}
+
+/// To `pass` when the first page of the frame is shorter.
+fn bound(p: &mut Program, bytes: i32, pass: Label) {
+    p.set(4, Is(FRAME));
+    p.alu(Alu::Add, 4, Value(bytes));
+    p.jump_if(If::Above, 4, Is(END), pass);
+}
+
+/// To `pass` with a frame that is for another station, or for several.
+fn to_us(p: &mut Program, mac: [u8; 6], pass: Label) {
+    let [a, b, c, d, e, f] = mac;
+    p.load(Width::Word, 5, FRAME, 0);
+    p.set_long(4, u32::from_ne_bytes([a, b, c, d]).into());
+    p.jump_if(If::Unequal, 5, Is(4), pass);
+    p.load(Width::Half, 5, FRAME, 4);
+    p.jump_if(If::Unequal, 5, Value(u16::from_ne_bytes([e, f]).into()), pass);
+}
+
+/// All zero, but for the family and the interface on which the packet came.
+fn begin_ask(p: &mut Program, family: i32) {
+    p.set(1, Is(CONTEXT));
+    p.call(Helper::FrameLength);
+    p.set(LENGTH, Is(0));
+    p.set(1, Value(0));
+    (ASK..ASK + ASK_BYTES).step_by(8).for_each(|at| p.store(Width::Long, STACK, at, 1));
+    p.set(1, Value(family));
+    p.store(Width::Byte, STACK, FAMILY, 1);
+    p.load(Width::Word, 1, CONTEXT, INGRESS);
+    p.store(Width::Word, STACK, INTERFACE, 1);
+}
+
+/// To `pass` with a packet of `5` bytes where the frame, which may be longer, is shorter. Puts the length into the question.
+fn fits(p: &mut Program, pass: Label) {
+    p.store(Width::Half, STACK, PACKET_LENGTH, 5);
+    p.alu(Alu::Add, 5, Value(ETHERNET.into()));
+    p.jump_if(If::Above, 5, Is(LENGTH), pass);
+}
+
+/// What RFC 1812 section 5.2.2 says of a header before it is used; what is wrong goes to the kernel, which drops and counts it.
+fn read_ipv4(p: &mut Program, ends: &Ends) {
+    begin_ask(p, AF_INET);
+    let wrong = ends.at(Counter::PassedHeader);
+    // Version 4 and no options.
+    p.load(Width::Byte, 5, FRAME, ETHERNET);
+    p.jump_if(If::Unequal, 5, Value(0x45), wrong);
+    p.set(4, Value(0));
+    for at in (0..IPV4).step_by(2) {
+        p.load(Width::Half, 5, FRAME, ETHERNET + at);
+        p.alu(Alu::Add, 4, Is(5));
+    }
+    for _ in 0..2 {
+        p.set(5, Is(4));
+        p.alu(Alu::ShiftRight, 5, Value(16));
+        p.alu(Alu::And, 4, Value(0xffff));
+        p.alu(Alu::Add, 4, Is(5));
+    }
+    p.jump_if(If::Unequal, 4, Value(0xffff), wrong);
+    p.load(Width::Half, 5, FRAME, ETHERNET + 2);
+    p.big_endian(5, 16);
+    p.jump_if(If::Below, 5, Value(IPV4.into()), wrong);
+    fits(p, wrong);
+    p.load(Width::Byte, 5, FRAME, ETHERNET + 8);
+    p.jump_if(If::AtMost, 5, Value(1), ends.at(Counter::PassedTtl));
+    p.load(Width::Byte, 5, FRAME, ETHERNET + 9);
+    p.store(Width::Byte, STACK, PROTOCOL, 5);
+    // RFC 1812 section 5.3.7: sources 0/8, 127/8, groups and beyond are no hosts. The look-up does not ask.
+    p.load(Width::Byte, 5, FRAME, ETHERNET + 12);
+    for first in [0, 127] {
+        p.jump_if(If::Equal, 5, Value(first), wrong);
+    }
+    p.jump_if(If::AtLeast, 5, Value(224), wrong);
+    for (at, to) in [(12, SOURCE), (16, DESTINATION)] {
+        p.load(Width::Word, 5, FRAME, ETHERNET + at);
+        p.store(Width::Word, STACK, to, 5);
+    }
+}
+
+/// The same of RFC 8200 section 3. The look-up itself refuses groups, and addresses of the link or of the host.
+fn read_ipv6(p: &mut Program, ends: &Ends) {
+    begin_ask(p, AF_INET6);
+    let wrong = ends.at(Counter::PassedHeader);
+    p.load(Width::Byte, 5, FRAME, ETHERNET);
+    p.alu(Alu::ShiftRight, 5, Value(4));
+    p.jump_if(If::Unequal, 5, Value(6), wrong);
+    // Every router on the way reads hop-by-hop options.
+    p.load(Width::Byte, 5, FRAME, ETHERNET + 6);
+    p.jump_if(If::Equal, 5, Value(0), wrong);
+    p.store(Width::Byte, STACK, PROTOCOL, 5);
+    p.load(Width::Half, 5, FRAME, ETHERNET + 4);
+    p.big_endian(5, 16);
+    p.alu(Alu::Add, 5, Value(IPV6.into()));
+    fits(p, wrong);
+    p.load(Width::Byte, 5, FRAME, ETHERNET + 7);
+    p.jump_if(If::AtMost, 5, Value(1), ends.at(Counter::PassedTtl));
+    for (at, to) in [(8, SOURCE), (16, SOURCE + 8), (24, DESTINATION), (32, DESTINATION + 8)] {
+        p.load(Width::Long, 5, FRAME, ETHERNET + at);
+        p.store(Width::Long, STACK, to, 5);
+    }
+    // RFC 4291 section 2.5.2: nothing from the unspecified address is forwarded.
+    p.load(Width::Long, 5, STACK, SOURCE);
+    p.load(Width::Long, 4, STACK, SOURCE + 8);
+    p.alu(Alu::Or, 5, Is(4));
+    p.jump_if(If::Equal, 5, Value(0), wrong);
+}
+
+/// Asks the kernel's tables, and goes on with a packet that has a way out and a neighbour.
+fn look_up(p: &mut Program, ends: &Ends) {
+    p.set(1, Is(CONTEXT));
+    p.set(2, Is(STACK));
+    p.alu(Alu::Add, 2, Value(ASK.into()));
+    p.set(3, Value(ASK_BYTES.into()));
+    p.set(4, Value(0));
+    p.call(Helper::FibLookup);
+    p.jump_if(If::Equal, 0, Value(NO_NEIGHBOUR), ends.at(Counter::PassedNoNeighbour));
+    p.jump_if(If::Equal, 0, Value(TOO_BIG), ends.at(Counter::PassedTooBig));
+    p.jump_if(If::Unequal, 0, Value(FOUND), ends.at(Counter::PassedNoRoute));
+}
+
+/// One less in the TTL at `ttl`, the addresses of the next link, and out.
+fn leave(p: &mut Program, ttl: i16, counter: Counter, map: i32) {
+    p.load(Width::Byte, 5, FRAME, ttl);
+    p.alu(Alu::Sub, 5, Value(1));
+    p.store(Width::Byte, FRAME, ttl, 5);
+    for half in (0..6).step_by(2) {
+        p.load(Width::Half, 5, STACK, DESTINATION_MAC + half);
+        p.store(Width::Half, FRAME, half, 5);
+        p.load(Width::Half, 5, STACK, SOURCE_MAC + half);
+        p.store(Width::Half, FRAME, 6 + half, 5);
+    }
+    count(p, counter, map);
+    p.load(Width::Word, 1, STACK, INTERFACE);
+    p.set(2, Value(0));
+    p.call(Helper::Redirect);
+    p.exit();
+}
+
+fn count(p: &mut Program, counter: Counter, map: i32) {
+    p.set_map_value(1, map);
+    p.set(2, Value(1));
+    p.add_shared(1, counter.word() as i16 * 8, 2);
+}

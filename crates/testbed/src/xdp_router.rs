@@ -1,0 +1,57 @@
+//! The fast path of a router of kind `xdp` in a process of its own: this program once more, started by the lab.
+
+use drophammer_port::xdp_router::{Counter, XdpRouter};
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+pub use drophammer_lab::kinds::xdp::SUBCOMMAND;
+
+/// A question comes at once, or its asker is gone.
+const QUESTION: Duration = Duration::from_millis(100);
+
+/// Is the fast path until something ends the process: `SOCKET INTERFACE...`.
+///
+/// # Errors
+/// What is wrong with the arguments, an interface to which the program cannot be attached, or a socket that cannot be made.
+pub fn run(arguments: &[OsString]) -> Result<(), String> {
+    let [socket, interfaces @ ..] = arguments else {
+        return Err("the fast path is started by the lab: SOCKET INTERFACE...".into());
+    };
+    let attach = |name: &OsString| {
+        let name = name.to_string_lossy().into_owned();
+        let router = XdpRouter::attach(&name).map_err(|e| format!("cannot attach the program to {name}: {e}"))?;
+        Ok((name, router))
+    };
+    let routers = interfaces.iter().map(attach).collect::<Result<Vec<_>, String>>()?;
+    let failed = |e: std::io::Error| format!("cannot listen on {}: {e}", Path::new(socket).display());
+    let listener = UnixListener::bind(socket).map_err(failed)?;
+    for stream in listener.incoming() {
+        // An asker that went away is no reason to end.
+        drop(answer(stream.map_err(failed)?, &routers));
+    }
+    Ok(())
+}
+
+fn answer(mut stream: UnixStream, routers: &[(String, XdpRouter)]) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(QUESTION))?;
+    let mut line = String::new();
+    if BufReader::new(&stream).read_line(&mut line)? == 0 {
+        return Ok(());
+    }
+    let answer = match line.trim() {
+        "counters" => counters(routers),
+        other => json!({ "error": format!("unknown command `{other}`") }),
+    };
+    stream.write_all(format!("{answer}\n").as_bytes())
+}
+
+fn counters(routers: &[(String, XdpRouter)]) -> Value {
+    let of = |router: &XdpRouter| -> Map<String, Value> {
+        Counter::ALL.iter().map(|counter| (counter.name().to_owned(), json!(router.count(*counter)))).collect()
+    };
+    routers.iter().map(|(name, router)| (name.clone(), Value::Object(of(router)))).collect::<Map<_, _>>().into()
+}

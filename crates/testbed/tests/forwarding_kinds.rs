@@ -1,0 +1,105 @@
+//! Routers that forward beside the kernel: XDP and Open vSwitch. Each frame of both families, both ways, must arrive as a router sends it, and
+//! the router's own counters must say who forwarded it.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness; and the fast path of XDP is this program once more.
+
+mod common;
+
+use common::program::{as_device, one_test, run_in_lab};
+use drophammer_lab::Lab;
+use drophammer_model::record::TrialRecord;
+use drophammer_model::trial::GroupCounts;
+use std::process::ExitCode;
+
+/// Frames of each flow.
+const FRAMES: u64 = 400;
+
+fn suite(kind: &str) -> String {
+    let flow = |name: &str, from: &str, to: &str, size: u32, headers: &str, arrives: &str| {
+        format!(
+            "  - {{name: {name}, from: {from}, to: {to}, size: {size}, rate: 800 fps, frames: {FRAMES}, \
+             headers: [{headers}, udp], arrives: {{{arrives}}}}}\n"
+        )
+    };
+    let flows = [
+        flow("four", "p1", "p2", 64, "{ipv4: {dscp: 46}}", "ttl: 63, dscp: 46"),
+        flow("four-back", "p2", "p1", 1518, "ipv4", "ttl: 63"),
+        flow("six", "p1", "p2", 1518, "{ipv6: {flow_label: 7}}", "ttl: 63"),
+        flow("six-back", "p2", "p1", 90, "ipv6", "ttl: 63"),
+        // The router must not forward these, and who drops them is the kernel.
+        flow("ends", "p1", "p2", 128, "{ipv4: {ttl: 1}}", "ttl: 0"),
+        flow("ends-six", "p2", "p1", 128, "{ipv6: {hop_limit: 1}}", "ttl: 0"),
+    ];
+    format!(
+        "suite: kinds\nprofile: quick\nrounds: 1\nduts: [{{name: box, kind: {kind}}}]\n\
+         ports:\n  - {{name: p1, speed: 100 Mbit/s}}\n  - {{name: p2, speed: 100 Mbit/s}}\nflows:\n{}\
+         tests: [{{fixed_rate: {{trial_duration: 600 ms, drain: 500 ms, pause: 1 ms}}}}]\n",
+        flows.concat()
+    )
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn forwards(lab: &mut Lab, kind: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let memory = run_in_lab(lab, &suite(kind), folder.path())?;
+    let status =
+        || format!("{kind}: {:?}", memory.tests().iter().map(|t| (&t.status, &t.outcome.notes)).collect::<Vec<_>>());
+    let trials = memory.trials();
+    let trial = trials.iter().find(|trial| trial.result.groups.iter().any(|g| g.group == "four")).ok_or_else(status)?;
+    let counts = |group: &str| -> Result<&GroupCounts, String> {
+        trial.result.groups.iter().find(|g| g.group == group).ok_or_else(|| format!("{kind}: no flow {group}"))
+    };
+    for name in ["four", "four-back", "six", "six-back"] {
+        let flow = counts(name)?;
+        let right = flow.offered == FRAMES && flow.received == FRAMES && flow.duplicated + flow.reordered == 0;
+        ensure(right && flow.corrupted + flow.stray == 0 && flow.deviations.is_empty(), || {
+            format!("{kind}: {flow:?}")
+        })?;
+    }
+    for name in ["ends", "ends-six"] {
+        let flow = counts(name)?;
+        let dropped = flow.received == 0 && flow.deviations.is_empty() && flow.stray == 0;
+        ensure(dropped && flow.offered == FRAMES, || format!("{kind} forwards what must end: {flow:?}"))?;
+    }
+    println!("    {kind}: {:?}", trial.result.dut_counters);
+    counted(kind, trial)
+}
+
+/// Who forwarded what, as the router counts it.
+fn counted(kind: &str, trial: &TrialRecord) -> Result<(), String> {
+    let counter = |name: &str| trial.result.dut_counters.get(name).copied().unwrap_or_default();
+    let expected = match kind {
+        "xdp" => vec![
+            ("xdp.d0.forwarded_ipv4", FRAMES),
+            ("xdp.d1.forwarded_ipv4", FRAMES),
+            ("xdp.d0.forwarded_ipv6", FRAMES),
+            ("xdp.d1.forwarded_ipv6", FRAMES),
+            ("xdp.d0.passed_ttl", FRAMES),
+            ("xdp.d1.passed_ttl", FRAMES),
+        ],
+        _ => vec![("ovs.d0.socket_dropped", 0), ("ovs.lookups_lost", 0)],
+    };
+    for (name, frames) in expected {
+        ensure(counter(name) == frames, || format!("{kind}: {name} is {} and not {frames}", counter(name)))?;
+    }
+    // The kernel got what ends, and forwarded none of the rest.
+    ensure(counter("ip.InHdrErrors") >= FRAMES, || format!("{kind}: {:?}", trial.result.dut_counters))?;
+    let slow = counter("slow_path.ip.ForwDatagrams");
+    ensure(slow <= FRAMES, || format!("{kind}: the kernel forwarded {slow} packets"))?;
+    let in_all: u64 = ["d0.rx_packets", "d1.rx_packets"].map(counter).iter().sum();
+    ensure((6 * FRAMES..6 * FRAMES + 50).contains(&in_all), || format!("{kind}: {in_all} frames received"))
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = as_device() {
+        return code;
+    }
+    one_test("routers_beside_the_kernel_forward_each_frame_right", |lab| {
+        // Only root may load the program of XDP.
+        let kinds: &[&str] = if lab.is_root() { &["xdp", "ovs"] } else { &["ovs"] };
+        kinds.iter().try_for_each(|kind| forwards(lab, kind))
+    })
+}

@@ -167,8 +167,8 @@ impl System {
     /// The system that `topology` makes between `ports`.
     ///
     /// # Errors
-    /// [`Unsuited`]: a number of ports that cannot be dealt, addresses of the links between the routers, labels, or internal peers with
-    /// `next_hop_self`.
+    /// [`Unsuited`]: a number of ports that cannot be dealt, addresses of the links between the routers, labels, or internal peers of the
+    /// tester.
     pub fn of(ports: &[PortConfig], topology: &Topology) -> Result<System, Unsuited> {
         let dealt = topology.deal(ports.len())?;
         core::refuse_addresses(ports)?;

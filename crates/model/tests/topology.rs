@@ -187,26 +187,24 @@ fn links_have_room_for_the_longest_packet_of_any_port() {
 
 #[test]
 fn every_router_has_a_session_with_every_other_one() {
-    for (bgp, next_hop_self) in [("bgp: {}", true), ("bgp: {internal: [p2]}", false)] {
-        let ports = ports(4, bgp);
-        let system = System::of(&ports, &chain(3)).unwrap();
-        for (index, router) in system.routers.iter().enumerate() {
-            let bgp = router.role.bgp.as_ref().unwrap();
-            assert_eq!(bgp.groups.len(), 2 * router.ports.len(), "peers of r{}", index + 1);
-            let others: Vec<_> = bgp.core.iter().map(|p| (p.number, p.family)).collect();
-            let expected = (1..=3).filter(|n| *n != index + 1).flat_map(|n| [(n, Family::Ipv4), (n, Family::Ipv6)]);
-            assert_eq!(others, expected.collect::<Vec<_>>());
-            for peer in &bgp.core {
-                assert_eq!(peer.next_hop_self, next_hop_self);
-                let back = system.routers[peer.number - 1].role.bgp.as_ref().unwrap();
-                assert!(back.core.iter().any(|b| (b.local, b.peer) == (peer.peer, peer.local)));
-                assert!(router.role.member.as_ref().unwrap().loopbacks.contains(&peer.local));
-            }
-            assert!(router.role.peers().all(|p| !bgp.core.iter().any(|c| c.peer == p)), "peers() are the tester's");
+    let ports = ports(4, "bgp: {}");
+    let system = System::of(&ports, &chain(3)).unwrap();
+    for (index, router) in system.routers.iter().enumerate() {
+        let bgp = router.role.bgp.as_ref().unwrap();
+        assert_eq!(bgp.groups.len(), 2 * router.ports.len(), "peers of r{}", index + 1);
+        let others: Vec<_> = bgp.core.iter().map(|p| (p.number, p.family)).collect();
+        let expected = (1..=3).filter(|n| *n != index + 1).flat_map(|n| [(n, Family::Ipv4), (n, Family::Ipv6)]);
+        assert_eq!(others, expected.collect::<Vec<_>>());
+        for peer in &bgp.core {
+            assert!(peer.next_hop_self);
+            let back = system.routers[peer.number - 1].role.bgp.as_ref().unwrap();
+            assert!(back.core.iter().any(|b| (b.local, b.peer) == (peer.peer, peer.local)));
+            assert!(router.role.member.as_ref().unwrap().loopbacks.contains(&peer.local));
         }
-        let ids: HashSet<_> = system.routers.iter().map(|r| r.role.member.as_ref().unwrap().router_id).collect();
-        assert_eq!(ids.len(), 3);
+        assert!(router.role.peers().all(|p| !bgp.core.iter().any(|c| c.peer == p)), "peers() are the tester's");
     }
+    let ids: HashSet<_> = system.routers.iter().map(|r| r.role.member.as_ref().unwrap().router_id).collect();
+    assert_eq!(ids.len(), 3);
 }
 
 #[test]
@@ -224,7 +222,7 @@ fn what_does_not_suit_is_refused_with_the_remedy() {
     let mut labels = four.clone();
     labels[2].labels = vec![LabelConfig { label: 100, out: vec![] }];
     refused(&labels, mesh(2), "`p3` has label entries", "leave");
-    refused(&ports(2, "bgp: {internal: [p2], next_hop_self: true}"), mesh(2), "`p2` are internal", "`next_hop_self`");
+    refused(&ports(2, "bgp: {internal: [p2]}"), mesh(2), "`p2` are internal", "leave `internal`");
     for (behind, block) in [("100.70.0.0", "100.64.0.0/10"), ("fd3c:91a7:5e2d:9::", "fd3c:91a7:5e2d::/48")] {
         let mut ports = four.clone();
         let behind: IpAddr = behind.parse().unwrap();

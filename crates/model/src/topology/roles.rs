@@ -18,12 +18,14 @@ pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
             remedy: "leave `labels` or `topology` out".into(),
         });
     }
-    let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(|bgp| bgp.is_internal() && bgp.next_hop_self);
+    let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(|bgp| bgp.is_internal());
     if let Some(port) = ports.iter().find(internal) {
         return Err(Unsuited {
-            what: format!("the peers of `{}` are internal and `next_hop_self` is on", port.name),
-            remedy: "leave `next_hop_self` out: a router of a system reflects what the others learned with the next hop of its origin"
-                .into(),
+            what: format!(
+                "the peers of `{}` are internal: they would see routes that several route reflectors passed, and the tester knows one",
+                port.name
+            ),
+            remedy: "leave `internal` or `topology` out".into(),
         });
     }
     Ok(())
@@ -132,8 +134,7 @@ fn bgp(whole: &BgpRole, own: Option<BgpRole>, topology: &Topology, router: usize
         family: *family,
         local: core::loopback(*family, router),
         peer: core::loopback(*family, other),
-        // Internal peers of the tester must see the next hop of the origin, as behind one router.
-        next_hop_self: !whole.groups.iter().any(|group| group.internal),
+        next_hop_self: true,
     };
     BgpRole {
         groups: own.map(|own| own.groups).unwrap_or_default(),

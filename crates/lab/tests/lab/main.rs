@@ -9,6 +9,7 @@ mod hosts;
 mod own;
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
+mod resets;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
 
@@ -82,6 +83,8 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "loop",
         "broken",
         "killed",
+        "reset-frr",
+        "reset-bird",
         "bgp-frr",
         "bgp-bird",
         "bgp-refused",
@@ -233,6 +236,8 @@ fn scenario(name: &str, work: &Path) -> Checked {
     }
     match name {
         "loop" => joined(&lab),
+        "reset-frr" => resets::reset(&mut lab, "frr", work),
+        "reset-bird" => resets::reset(&mut lab, "bird", work),
         "broken" => broken(&mut lab, work),
         "never-ready" => never_ready(&mut lab, work),
         "twice" => ["linux", "frr", "bird", "frr"].iter().try_for_each(|kind| {

@@ -9,6 +9,7 @@ mod hosts;
 mod own;
 #[path = "../../../model/tests/ports/mod.rs"]
 mod ports;
+mod resets;
 mod system;
 #[path = "../verdicts/mod.rs"]
 mod verdicts;
@@ -83,6 +84,8 @@ fn cases(root: bool) -> Vec<(&'static str, &'static str)> {
         "loop",
         "broken",
         "killed",
+        "reset-frr",
+        "reset-bird",
         "bgp-frr",
         "bgp-bird",
         "bgp-refused",
@@ -238,6 +241,8 @@ fn scenario(name: &str, work: &Path) -> Checked {
     }
     match name {
         "loop" => joined(&lab),
+        "reset-frr" => resets::reset(&mut lab, "frr", work),
+        "reset-bird" => resets::reset(&mut lab, "bird", work),
         "broken" => broken(&mut lab, work),
         "never-ready" => never_ready(&mut lab, work),
         "twice" => ["linux", "frr", "bird", "frr"].iter().try_for_each(|kind| {

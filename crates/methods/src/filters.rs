@@ -3,6 +3,8 @@
 //! The throughput is searched without filters and with each of them in the same test, so that drift of the machine between tests is
 //! in no share. Then all are offered the same load, which all bear: it gives latency, and shows that what must pass passes and nothing else.
 
+mod measured;
+
 use crate::Method;
 use crate::columns;
 use crate::filter_lists::{Case, Position, destination};
@@ -23,6 +25,7 @@ use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::traffic::{Header, Ipv4, Ipv6, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
+use measured::Measured;
 use std::time::Duration;
 
 /// The test.
@@ -147,59 +150,6 @@ const BARS: PlotSpec = PlotSpec {
     y: "fps per port",
     log_y: false,
 };
-
-/// What was found with one filter, or without.
-struct Measured {
-    case: Option<Case>,
-    throughput: Option<FrameRate>,
-    upper: Option<f64>,
-    /// Load in frames per second that it bears, if not without any loss.
-    borne: f64,
-    tester_limited: bool,
-    /// The highest load of the suite (`max_load`) was not enough.
-    capped: bool,
-    marks: Vec<String>,
-    trials: Vec<u64>,
-    latency: Option<TrialResult>,
-    /// Trial with frames to be permitted and frames to be denied, with its flows.
-    sorting: Option<(TrialResult, Vec<FlowSpec>)>,
-}
-
-impl Measured {
-    /// Latency of this percentile in µs: that of the slowest family.
-    fn latency_us(&self, percentile: f64) -> Option<f64> {
-        let groups = self.latency.iter().flat_map(|result| &result.groups);
-        groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
-    }
-
-    /// Did something else than the router end the search?
-    fn limited(&self) -> bool {
-        self.tester_limited || self.capped
-    }
-
-    /// Its throughput in % of that without filters; at least so much where the tester or the suite ended its search. Unknown where they
-    /// ended that without filters: more of the whole is less of a share.
-    fn share(&self, without: &Measured) -> Option<f64> {
-        let whole = without.throughput.filter(|whole| !without.limited() && whole.pps() > 0.0)?;
-        Some(self.throughput?.pps() / whole.pps() * 100.0)
-    }
-
-    /// Offered and received frames of the flows of a group.
-    fn counts(&self, group: &str) -> Option<(u64, u64)> {
-        let (result, _) = self.sorting.as_ref()?;
-        result.groups.iter().find(|counts| counts.group == group).map(|counts| (counts.offered, counts.received))
-    }
-
-    /// Frames that passed and should not have.
-    fn leaked(&self) -> Option<u64> {
-        self.case.and(self.counts(DENIED)).map(|(_, received)| received)
-    }
-
-    /// Frames that should have passed and did not.
-    fn permitted_lost(&self) -> Option<u64> {
-        self.counts(PERMITTED).map(|(offered, received)| offered - received)
-    }
-}
 
 impl Method for Filters {
     fn spec(&self) -> &'static TestSpec {

@@ -1,0 +1,59 @@
+//! What the test of filters found in one case, and what follows from it.
+
+use super::{DENIED, PERMITTED};
+use crate::filter_lists::Case;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::trial::{FlowSpec, TrialResult};
+
+/// What was found with one filter, or without.
+pub(super) struct Measured {
+    pub(super) case: Option<Case>,
+    pub(super) throughput: Option<FrameRate>,
+    pub(super) upper: Option<f64>,
+    /// Load in frames per second that it bears, if not without any loss.
+    pub(super) borne: f64,
+    pub(super) tester_limited: bool,
+    /// The highest load of the suite (`max_load`) was not enough.
+    pub(super) capped: bool,
+    pub(super) marks: Vec<String>,
+    pub(super) trials: Vec<u64>,
+    pub(super) latency: Option<TrialResult>,
+    /// Trial with frames to be permitted and frames to be denied, with its flows.
+    pub(super) sorting: Option<(TrialResult, Vec<FlowSpec>)>,
+}
+
+impl Measured {
+    /// Latency of this percentile in µs: that of the slowest family.
+    pub(super) fn latency_us(&self, percentile: f64) -> Option<f64> {
+        let groups = self.latency.iter().flat_map(|result| &result.groups);
+        groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
+    }
+
+    /// Did something else than the router end the search?
+    pub(super) fn limited(&self) -> bool {
+        self.tester_limited || self.capped
+    }
+
+    /// Its throughput in % of that without filters; at least so much where the tester or the suite ended its search. Unknown where they
+    /// ended that without filters: more of the whole is less of a share.
+    pub(super) fn share(&self, without: &Measured) -> Option<f64> {
+        let whole = without.throughput.filter(|whole| !without.limited() && whole.pps() > 0.0)?;
+        Some(self.throughput?.pps() / whole.pps() * 100.0)
+    }
+
+    /// Offered and received frames of the flows of a group.
+    pub(super) fn counts(&self, group: &str) -> Option<(u64, u64)> {
+        let (result, _) = self.sorting.as_ref()?;
+        result.groups.iter().find(|counts| counts.group == group).map(|counts| (counts.offered, counts.received))
+    }
+
+    /// Frames that passed and should not have.
+    pub(super) fn leaked(&self) -> Option<u64> {
+        self.case.and(self.counts(DENIED)).map(|(_, received)| received)
+    }
+
+    /// Frames that should have passed and did not.
+    pub(super) fn permitted_lost(&self) -> Option<u64> {
+        self.counts(PERMITTED).map(|(offered, received)| offered - received)
+    }
+}

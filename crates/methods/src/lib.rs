@@ -88,7 +88,8 @@ pub trait Method: Sync {
     /// The traffic patterns that it offers, of which the tester's own ceiling has to be known.
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         let sizes = FRAME_SIZES.find(params).unwrap_or_default();
-        sizes.into_iter().map(|size| Pattern::new(size, params)).collect()
+        let own = sizes.into_iter().map(|size| Pattern::new(size, params));
+        own.chain(route_traffic::load_patterns(self.spec(), params)).collect()
     }
 
     /// In what these parameters deviate from the source of the test ("trials of 1 s instead of 60 s (RFC 2544 section

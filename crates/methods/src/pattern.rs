@@ -8,7 +8,7 @@ use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::pattern::{Direction, Distribution, FamilyMix, PatternKey};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::size::PacketSize;
+use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 
@@ -119,10 +119,11 @@ impl Pattern {
         sum / self.families.iter().map(|family| weight(*family)).sum::<f64>().max(f64::MIN_POSITIVE)
     }
 
-    /// Size for people: `64 bytes`; a mix by its name; `imix with 15 % IPv6`.
+    /// Size for people: `64 bytes`; `IP packets of 40 bytes`; a mix by its name; `imix with 15 % IPv6`.
     pub fn size_text(&self) -> String {
         let size = match &self.size {
-            PacketSize::Fixed(_) => format!("{} bytes", self.size),
+            PacketSize::Fixed(FrameSize::Frame(bytes)) => format!("{bytes} bytes"),
+            PacketSize::Fixed(FrameSize::Ip(bytes)) => format!("IP packets of {bytes} bytes"),
             PacketSize::Mix { name, .. } => name.clone(),
         };
         match &self.mix {

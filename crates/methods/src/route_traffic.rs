@@ -12,7 +12,7 @@ use drophammer_model::outcome::Outcome;
 use drophammer_model::param::{Param, Percent};
 use drophammer_model::pattern::{Direction, Distribution};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::registry::ParamSpec;
+use drophammer_model::registry::{ParamSpec, TestSpec};
 use drophammer_model::routes::Routes;
 use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::suite::Params;
@@ -167,6 +167,28 @@ pub fn run(
     }
 }
 
+/// The traffic of whose throughput the load of a test is a share.
+fn load_pattern(family: Family, params: &Params) -> Pattern {
+    Pattern {
+        mix: None,
+        size: smallest(family),
+        families: vec![family],
+        direction: Direction::Unidirectional,
+        distribution: Distribution::NonMeshed,
+        routes: 0,
+        drain_s: DRAIN.seconds(params),
+    }
+}
+
+/// The patterns of which a test with these parameters searches the throughput for its load, so that the tester's ceiling has to be known;
+/// none where the rate is given, or the test has no such load.
+pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
+    let takes = |key: &str| spec.params.iter().any(|param| param.key == key);
+    let searches = takes(LOAD.spec().key) && takes(RATE.spec().key) && RATE.find(params).flatten().is_none();
+    let families = FAMILIES.find(params).unwrap_or_default();
+    families.into_iter().filter(|_| searches).map(|family| load_pattern(family, params)).collect()
+}
+
 /// The load of a test: `rate`, or `load` of the throughput from one port to another, which is searched if it is not known.
 ///
 /// # Errors
@@ -181,15 +203,7 @@ pub fn load(
         return Ok(rate);
     }
     let Percent(percent) = LOAD.get(params);
-    let pattern = Pattern {
-        mix: None,
-        size: smallest(family),
-        families: vec![family],
-        direction: Direction::Unidirectional,
-        distribution: Distribution::NonMeshed,
-        routes: 0,
-        drain_s: DRAIN.seconds(params),
-    };
+    let pattern = load_pattern(family, params);
     let throughput = known_throughput(bed, &pattern, params, outcome)?;
     let throughput = throughput.ok_or_else(|| {
         TestError::NotApplicable("the router has no throughput to take a share of; give `rate`".into())

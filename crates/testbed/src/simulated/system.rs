@@ -105,13 +105,6 @@ impl simulated::Device for ReferenceSystem {
 /// Ports that do not suit the topology, or sessions of BGP that it does not have.
 pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed: u64) -> Result<NetworkConfig, String> {
     let system = drophammer_model::topology::System::of(ports, topology).map_err(|e| e.to_string())?;
-    let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(drophammer_model::suite::PortBgp::is_internal);
-    if let Some(port) = ports.iter().find(internal) {
-        return Err(format!(
-            "the peers of `{}` are internal, which simulated routers do not reflect to each other",
-            port.name
-        ));
-    }
     let speaks = ports.iter().any(|port| port.bgp.is_some());
     if speaks && topology.shape == Shape::Chain && topology.routers > 2 {
         return Err(

@@ -86,20 +86,21 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
         return standing.text();
     }
     let any = |of: &dyn Fn(&Ranked) -> bool| figures.iter().any(|figure| of(figure));
+    let known = |figure: &Ranked| figure.entries[dut].is_known();
     if !grid::ranked_kind(view, dut) {
         "there is no other DUT of its sort to compare with".into()
     } else if let Some(why) = &view.no_ranks {
         why.clone()
+    } else if any(&known) && !any(&|figure| figure.entries[dut].rounds.len() > 1) {
+        "one round proves nothing".into()
     } else if any(&|figure| figure.entries[dut].refuted()) {
         "other trials contradict its figures".into()
     } else if any(&|figure| figure.entries[dut].doubtful()) {
         "frames were lost beside an idle processor".into()
-    } else if !any(&|figure| figure.entries[dut].is_known()) {
+    } else if !any(&known) {
         "the test gave no figure".into()
     } else if any(&|figure| figure.different_loads) {
         "the DUTs were measured at different loads".into()
-    } else if !any(&|figure| figure.entries[dut].rounds.len() > 1) {
-        "one round proves nothing".into()
     } else {
         "its figures cannot be compared with those of another DUT".into()
     }

@@ -4,9 +4,8 @@
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
 mod common;
-#[path = "../../lab/tests/verdicts/mod.rs"]
-mod verdicts;
 
+use common::program::verdicts::Verdicts;
 use common::{Memory, cell, read_suite, rows};
 use drophammer_lab::{Dut, Lab, LabOptions};
 use drophammer_methods::routing::TableChoice;
@@ -22,7 +21,6 @@ use drophammer_testbed::validity::HostTolerance;
 use drophammer_testbed::{Session, config, real};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use verdicts::Verdicts;
 
 type Checked = Result<(), String>;
 

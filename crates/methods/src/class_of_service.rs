@@ -391,7 +391,10 @@ fn write(
             BARS.reference(outcome, "expected", Point { x, y: expected, label, ..Point::default() });
         }
     }
-    if trial.first {
+    // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
+    if trial.first && rate > congestion.pps * (1.0 + EXCESS) {
+        note_of(outcome, pattern, "no figures: more left than the way out carries, so it was not overloaded");
+    } else if trial.first {
         rank(outcome, pattern, classes, result, rate, errors.into_iter().max_by(f64::total_cmp));
     }
 }
@@ -423,3 +426,66 @@ fn rank(
 
 /// Errors of shares that are closer together than this, in points, are no different.
 const LEAST_POINTS: f64 = 0.1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::suite::Profile;
+    use drophammer_model::trial::{Health, Validity};
+
+    /// A trial of a second at 150 % of 1,000 frames per second, of which so many arrive of each class in each bin of 25 offered ones.
+    fn written(arrived: u64) -> Outcome {
+        let params = Params::defaults(SPEC.params, Profile::Quick);
+        let classes = CLASSES.get(&params);
+        let bin = Bin { offered: 25, delivered: arrived, arrived };
+        let group = |class: &ServiceClass| GroupCounts {
+            group: class.name.clone(),
+            offered: 500,
+            received: arrived * BINS as u64,
+            lost: (25 - arrived) * BINS as u64,
+            bins: vec![bin.clone(); BINS],
+            ..GroupCounts::default()
+        };
+        let result = TrialResult {
+            trial: 1,
+            sending_s: 1.0,
+            receiving_s: 1.0,
+            elapsed_s: 1.0,
+            groups: classes.iter().map(group).collect(),
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            dut_counters: Default::default(),
+            senders: 1,
+            ways: vec![],
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
+            losses: Default::default(),
+        };
+        let pattern = Pattern {
+            size: "64".parse().unwrap(),
+            families: vec![drophammer_model::trial::Family::Ipv4],
+            mix: None,
+            direction: Direction::Unidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            drain_s: 0.1,
+        };
+        let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };
+        let mut outcome = Outcome::default();
+        let trial = Trial { percent: 150.0, first: true, result, bin_s: 1.0 / BINS as f64 };
+        write(&mut outcome, &pattern, &classes, &congestion, 1.0, &trial);
+        outcome
+    }
+
+    /// A loss of 0 would be no merit of a way out that was never too narrow.
+    #[test]
+    fn a_way_out_that_was_not_overloaded_has_no_figures() {
+        let all = written(25);
+        assert!(all.ranks.is_empty(), "{:?}", all.ranks);
+        assert!(all.notes.iter().any(|note| note.contains("more left than the way out carries")), "{:?}", all.notes);
+        let held_back = written(16);
+        assert_eq!(held_back.ranks.len(), 3, "{:?}", held_back.ranks);
+    }
+}

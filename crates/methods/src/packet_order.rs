@@ -7,12 +7,13 @@ mod onset;
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{DIRECTION, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
+use crate::parameters::{PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
     note_unfit, percent_of, trials, xy_of,
 };
+use crate::routed::with_routes;
 use crate::table::TableSpec;
 use crate::testbed::{PortView, TestError, Testbed};
 use crate::tester_ceiling::LoopOrder;
@@ -65,7 +66,8 @@ const TRIAL_DURATION: Param<Duration> =
 const REPEATS: Param<u32> = Param::new("repeats", "3", "3", "trials per load");
 
 /// What traffic is made of: as elsewhere, but for the sizes.
-const TRAFFIC_HERE: [ParamSpec; 5] = [FRAME_SIZES.spec(), TRAFFIC[1], TRAFFIC[2], TRAFFIC[3], DIRECTION.spec()];
+const TRAFFIC_HERE: [ParamSpec; 7] =
+    [FRAME_SIZES.spec(), TRAFFIC[1], TRAFFIC[2], TRAFFIC[3], TRAFFIC[4], TRAFFIC[5], TRAFFIC[6]];
 
 static SPEC: TestSpec = TestSpec {
     name: "packet_order",
@@ -166,11 +168,11 @@ impl Method for PacketOrder {
         );
         let loads = loads(params);
         let of = FRAME_SIZES.get(params).len() as u32 * loads.len() as u32;
-        for_each_pattern(bed, patterns(params), outcome, |bed, pattern, outcome, index| {
+        let each = |bed: &mut dyn Testbed, pattern: &Pattern, outcome: &mut Outcome, index: u32| {
             let limits = pattern.limits(bed);
             note_of(outcome, pattern, limits.statement());
             let whole = whole(bed, pattern, params, outcome, &limits)?;
-            let without = bed.loop_order(&pattern.key());
+            let without = bed.loop_order(&pattern.key().on_loop());
             note_of(outcome, pattern, loop_text(without));
             let (mut found, mut unfit) = (Vec::new(), Vec::new());
             let mut ended = Ok(());
@@ -208,7 +210,8 @@ impl Method for PacketOrder {
             write_onset(outcome, pattern, &found, ended.is_ok());
             ended?;
             if found.iter().all(|at| at.disagree.1 == 0) { Err(TestError::Unfit(unfit)) } else { Ok(()) }
-        })
+        };
+        with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns(params), outcome, each))
     }
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {

@@ -79,6 +79,20 @@ fn a_session_that_ends_during_the_test_is_told() {
     assert!(record.outcome.notes.iter().any(|note| note.contains("went down")), "{:?}", record.outcome.notes);
 }
 
+/// A test with frame sizes of its own goes the same way.
+#[test]
+fn order_is_looked_at_over_the_same_routes() {
+    let test = "  - packet_order: {frame_sizes: [128], distribution: fully_meshed, routes: 402, loads: [10], repeats: 1, pause: 1 ms}\n";
+    let memory = run_all("", 4, "{families: [ipv4]}", test);
+    let record = memory.tests()[0];
+    assert_eq!(record.status, TestStatus::Completed, "{:?}", record.outcome.notes);
+    assert_eq!(table(&record.outcome), [[402.0, 4.0, 1_206.0, 100.0, 100.0, 0.0]]);
+    let trial = memory.trials().into_iter().rfind(|t| t.test == "packet_order").unwrap();
+    assert_eq!((trial.spec.flows.len(), trial.result.ways.len()), (12, 12));
+    let aimed: u64 = trial.spec.flows.iter().map(|flow| u64::from(flow.destinations.count())).sum();
+    assert_eq!(aimed, 3 * 402);
+}
+
 /// The next test has its frames aimed at hosts again.
 #[test]
 fn routes_are_gone_after_the_test() {

@@ -443,7 +443,7 @@ mod tests {
             offered: 500,
             received: arrived * BINS as u64,
             lost: (25 - arrived) * BINS as u64,
-            bins: vec![bin.clone(); BINS],
+            bins: vec![bin; BINS],
             ..GroupCounts::default()
         };
         let result = TrialResult {

@@ -47,6 +47,12 @@ pub trait DutKind: Sync {
         RouterRole { bgp, ..role.clone() }
     }
 
+    /// The role as the namespace's kernel plays it at the links, where the router is one of a system: without addresses where it shall have nothing to do with
+    /// them.
+    fn of_kernel(&self, role: &RouterRole) -> RouterRole {
+        role.clone()
+    }
+
     /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts no DUT.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 use crate::cpu;
 use crate::dut::READY;
 use crate::dut::{TesterInterface, Where};
+use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router::dut_interface;
@@ -19,7 +20,6 @@ use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -64,17 +64,6 @@ pub struct Program {
 const ANSWER: Duration = Duration::from_secs(5);
 /// Frames that a tap holds for its reader, as many as the kernel's default.
 const TAP_QUEUE: u32 = 1000;
-
-/// The links of a program that runs.
-enum Ends {
-    Veth(Topology),
-    /// `cpu` is the device's processor where it is not the tester's as well.
-    Tap {
-        tester: Netns,
-        interfaces: Vec<TesterInterface>,
-        cpu: Option<usize>,
-    },
-}
 
 /// A program that is up.
 pub struct ProgramDut {
@@ -127,7 +116,7 @@ impl ProgramDut {
             name: dut.name.clone(),
             kind: program.kind.name.into(),
             version: program.version,
-            confinement: format!("a process on processor {cpu}; {}", ends.confinement()),
+            confinement: format!("a process on processor {cpu}; {}", confinement(&ends)),
             config: config.into_iter().collect(),
             simulated: program.kind.capabilities.simulated,
             ..DutRecord::default()
@@ -174,6 +163,13 @@ impl ProgramDut {
     }
 }
 
+fn confinement(ends: &Ends) -> &str {
+    match ends {
+        Ends::Veth(topology) => topology.confinement(),
+        Ends::Tap { .. } => "it reads the far ends of taps, whose near ends are the tester's interfaces",
+    }
+}
+
 /// Says a line to whoever listens on `socket` and returns the line of JSON that it answers.
 pub(crate) fn question(socket: &Path, line: &str) -> std::io::Result<Value> {
     let mut stream = UnixStream::connect(socket)?;
@@ -182,33 +178,6 @@ pub(crate) fn question(socket: &Path, line: &str) -> std::io::Result<Value> {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     Ok(serde_json::from_str(&answer)?)
-}
-
-impl Ends {
-    /// Where the program runs.
-    fn netns(&self) -> &Netns {
-        match self {
-            Ends::Veth(topology) => topology.netns(),
-            Ends::Tap { tester, .. } => tester,
-        }
-    }
-
-    fn confinement(&self) -> &str {
-        match self {
-            Ends::Veth(topology) => topology.confinement(),
-            Ends::Tap { .. } => "it reads the far ends of taps, whose near ends are the tester's interfaces",
-        }
-    }
-
-    fn link_not_up(&self) -> Option<String> {
-        match self {
-            Ends::Veth(topology) => topology.link_not_up(),
-            Ends::Tap { tester, interfaces, .. } => {
-                let carrier = |name: &str| fs::read_to_string(tester.sys(&format!("class/net/{name}/carrier")));
-                interfaces.iter().map(|i| i.name.clone()).find(|name| !carrier(name).is_ok_and(|c| c.trim() == "1"))
-            }
-        }
-    }
 }
 
 /// Lines of ip(8) that set the tester's ends of taps up, with room for as many tags as the role has.
@@ -233,10 +202,7 @@ pub fn flatten(name: &str, value: &Value, to: &mut BTreeMap<String, u64>) {
 
 impl Dut for ProgramDut {
     fn interfaces(&self) -> &[TesterInterface] {
-        match &self.ends {
-            Ends::Veth(topology) => topology.interfaces(),
-            Ends::Tap { interfaces, .. } => interfaces,
-        }
+        self.ends.interfaces()
     }
 
     fn record(&self) -> DutRecord {
@@ -262,18 +228,12 @@ impl Dut for ProgramDut {
     }
 
     fn cpu_time(&mut self) -> Option<Duration> {
-        let own = probe::process_time(self.daemon.pid())?;
-        match &self.ends {
-            Ends::Veth(topology) => Some(topology.cpu_time()? + own),
-            Ends::Tap { .. } => Some(own),
-        }
+        Some(self.ends.cpu_time()? + probe::process_time(self.daemon.pid())?)
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
         let mut threads = probe::process_threads(self.daemon.pid())?;
-        if let Ends::Veth(topology) = &self.ends {
-            threads.extend(topology.threads()?);
-        }
+        threads.extend(self.ends.threads()?);
         Some(threads)
     }
 
@@ -302,31 +262,18 @@ impl Dut for ProgramDut {
     }
 
     fn processor(&self) -> Option<usize> {
-        match &self.ends {
-            Ends::Veth(topology) => topology.processor(),
-            Ends::Tap { cpu, .. } => *cpu,
-        }
+        self.ends.processor()
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        let mut counters = BTreeMap::new();
-        match &self.ends {
-            Ends::Veth(topology) => counters = topology.counters()?,
-            Ends::Tap { tester, interfaces, .. } => {
-                interfaces.iter().try_for_each(|i| probe::interface(tester, &i.name, &mut counters))?;
-            }
-        }
+        let mut counters = self.ends.counters()?;
         let told = self.ask("counters")?;
         flatten("", &told, &mut counters);
         Ok(counters)
     }
 
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
-        match &self.ends {
-            Ends::Veth(topology) => topology.lost_by_tester().map(Some),
-            // The tester's port counts what the tap received and the port did not get.
-            Ends::Tap { .. } => Ok(None),
-        }
+        self.ends.lost_by_tester()
     }
 
     fn drops_at_tester_tx_are_dut(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The role of a router in the words of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes.
 
 use crate::{LabError, Netns};
-use drophammer_model::role::{Place, RouterRole, StaticRoute};
+use drophammer_model::role::{LabelRoute, Place, RouterRole, StaticRoute};
 use drophammer_model::suite::VlanTag;
 use drophammer_model::trial::Family;
 use serde_json::Value;
@@ -51,6 +51,23 @@ pub(crate) fn prefix_of(route: &StaticRoute) -> String {
 /// Lines of ip(8) that give the DUT the routes.
 pub(crate) fn route_lines(role: &RouterRole) -> Vec<String> {
     role.routes.iter().map(|route| format!("route add {}", route_text(role, route))).collect()
+}
+
+/// Lines of ip(8) for the family `mpls` that give the DUT its label entries. The kernel takes `as` for labels in the place of the one that
+/// came, and takes the label off without it.
+pub(crate) fn label_lines(role: &RouterRole) -> Vec<String> {
+    let line = |entry: &LabelRoute| {
+        let out: Vec<String> = entry.out.iter().map(u32::to_string).collect();
+        let out = if out.is_empty() { String::new() } else { format!(" as {}", out.join("/")) };
+        let family = if entry.via.is_ipv4() { "inet" } else { "inet6" };
+        format!("route add {}{out} via {family} {} dev {}", entry.label, entry.via, interface_at(role, entry.at))
+    };
+    role.labels.iter().map(line).collect()
+}
+
+/// The label entries as a configuration file, `(name, text)`; `None` for a role without any.
+pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
+    (!role.labels.is_empty()).then(|| ("labels.ip".into(), label_lines(role).join("\n") + "\n"))
 }
 
 /// A route as ip(8) takes it. The kernel uses the one with the lowest metric whose interface is up.
@@ -184,6 +201,26 @@ mod tests {
             at: Place { port: 0, vlan: None },
             rank: 0,
         }
+    }
+
+    #[test]
+    fn labels_are_swapped_pushed_and_taken_off() {
+        let mut role = RouterRole::of(&with_vlans(two_ports()));
+        assert_eq!(labels_file(&role), None);
+        let entry =
+            |label, out: &[u32], via: &str, at| LabelRoute { label, out: out.into(), via: via.parse().unwrap(), at };
+        let [first, second] = [0, 1].map(|port| Place { port, vlan: None });
+        role.labels = vec![
+            entry(100, &[200], "198.18.1.2", first),
+            entry(101, &[201, 301], "198.18.1.2", first),
+            entry(102, &[], "2001:2:0:1::2", second),
+        ];
+        let lines = [
+            "route add 100 as 200 via inet 198.18.1.2 dev d0",
+            "route add 101 as 201/301 via inet 198.18.1.2 dev d0",
+            "route add 102 via inet6 2001:2:0:1::2 dev d1",
+        ];
+        assert_eq!(labels_file(&role).unwrap().1.lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]

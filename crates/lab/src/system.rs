@@ -78,7 +78,7 @@ pub fn bring_up(
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
     check(kind, dut, &system)?;
-    let core = CoreLinks::make(lab, dut, &system)?;
+    let core = CoreLinks::make(kind, lab, dut, &system)?;
     let started = start(kind, lab, dut, &system, work_dir, stop);
     // What has not been started because of an error has no use.
     lab.set_sites(BTreeMap::new());
@@ -418,9 +418,9 @@ mod tests {
     #[test]
     fn kinds_in_namespaces_alone_can_be_several() {
         let several: Vec<_> = kinds::KINDS.iter().filter(|k| k.capabilities().systems).map(|k| k.spec().name).collect();
-        assert_eq!(several, ["linux", "frr", "bird", "openbgpd"]);
-        let refused = find("uml").unwrap().check(
-            &DutConfig { name: "m".into(), kind: "uml".into(), params: Params::default(), topology: None },
+        assert_eq!(several, ["linux", "frr", "bird", "openbgpd", "ovs", "uml"]);
+        let refused = find("xdp").unwrap().check(
+            &DutConfig { name: "m".into(), kind: "xdp".into(), params: Params::default(), topology: None },
             &role(false),
         );
         assert!(refused.unwrap_err().to_string().contains("`systems`"));

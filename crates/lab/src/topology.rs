@@ -5,7 +5,7 @@ use crate::dut::{TesterInterface, Where};
 use crate::probe::ThreadTimes;
 use crate::router::{address_lines, dut_interface, vlan_lines};
 use crate::{Lab, LabError, Netns, probe};
-use drophammer_model::role::{Interface, RouterRole};
+use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,6 +82,28 @@ pub(crate) fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Resul
     interfaces
         .iter()
         .try_for_each(|name| netns.output("ethtool", "ethtool", &["-K", name, "gro", "off"], None).map(drop))
+}
+
+/// The role for the links of a DUT that does everything itself: the kernel has nothing to do with them.
+pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
+    let bare = |interface: &Interface| Interface { addresses: Vec::new(), ..interface.clone() };
+    let (interfaces, routes, bgp) = (role.interfaces.iter().map(bare).collect(), Vec::new(), None);
+    let member = role.member.clone().map(|member| Member { loopbacks: Vec::new(), ..member });
+    RouterRole { interfaces, routes, bgp, member, ..role.clone() }
+}
+
+/// Keeps the kernel out of the first `count` links of a namespace: a copy of each frame goes to it as well as to who reads the links, and it must
+/// not forward or answer a second time.
+pub(crate) fn silence(netns: &Netns, count: usize) -> Result<(), LabError> {
+    let links: Vec<_> = (0..count).map(dut_interface).collect();
+    let lines: Vec<_> = links.iter().map(|d| format!("link set {d} arp off multicast off")).collect();
+    netns.ip(&lines)?;
+    let mut settings: Vec<_> = links.iter().map(|d| (format!("net/ipv4/conf/{d}/forwarding"), "0")).collect();
+    if Path::new("/proc/sys/net/ipv6").exists() {
+        settings.extend(links.iter().map(|d| (format!("net/ipv6/conf/{d}/disable_ipv6"), "1")));
+    }
+    netns.sysctl(&settings)?;
+    keep_segments_apart(netns, &links)
 }
 
 impl Topology {

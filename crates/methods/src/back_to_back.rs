@@ -7,7 +7,9 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
+use crate::parameters::{
+    FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, stdev};
 use crate::table::TableSpec;
@@ -39,7 +41,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Back-to-back frames",
     summary: "longest burst at the highest rate that is forwarded without loss, and the buffer time behind it",
     source: "RFC 9004, RFC 2544 section 26.4",
-    params: params![&TRAFFIC, &[REPEATS.spec(), MAX_BURST.spec(), STEP.spec(), VERIFY.spec()], &SEARCH],
+    params: params![&TRAFFIC, &LABELLED, &[REPEATS.spec(), MAX_BURST.spec(), STEP.spec(), VERIFY.spec()], &SEARCH],
     figures: &[FigureSpec {
         key: "back_to_back_{size}_frames",
         help: "average back-to-back value per sending port in frames",

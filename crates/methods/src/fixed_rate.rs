@@ -402,6 +402,7 @@ mod tests {
             ipv4: None,
             ipv6: None,
             vlans: vec![],
+            labels: Vec::new(),
             routed: Default::default(),
         };
         vec![port("p1"), port("p2")]

@@ -4,7 +4,7 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{
-    AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+    AFTER_TRIAL, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
@@ -32,7 +32,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Forwarding rate at maximum load",
     summary: "what the router still forwards when it is offered as much as the line or the tester can",
     source: "RFC 2285 section 3.6.2, RFC 2889 section 5.6",
-    params: params![&TRAFFIC, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
+    params: params![&TRAFFIC, &LABELLED, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[FigureSpec {
         key: "forwarding_rate_{size}_pps",
         help: "forwarding rate per sending port at maximum offered load in fps, mean",

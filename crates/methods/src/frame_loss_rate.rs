@@ -4,7 +4,9 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::parameters::{
+    AFTER_TRIAL, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
+};
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
 };
@@ -36,7 +38,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Frame loss rate",
     summary: "share of frames lost from the highest load downwards until two loads in a row lose nothing",
     source: "RFC 2544 section 26.3",
-    params: params![&TRAFFIC, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
+    params: params![&TRAFFIC, &LABELLED, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[FigureSpec { key: "frame_loss_{size}_percent", help: "share of frames lost at the highest load in %" }],
     needs: &[],
 };

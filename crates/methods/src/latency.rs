@@ -5,7 +5,9 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
+use crate::parameters::{
+    FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+};
 use crate::pattern::Pattern;
 use crate::report::{
     PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
@@ -43,7 +45,12 @@ static SPEC: TestSpec = TestSpec {
     title: "Latency",
     summary: "latency of every frame at shares of the throughput: minimum, median, percentiles, maximum",
     source: "RFC 8219 section 7.2, RFC 2544 section 26.2",
-    params: params![&TRAFFIC, &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
+    params: params![
+        &TRAFFIC,
+        &LABELLED,
+        &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()],
+        &SEARCH
+    ],
     figures: &[
         FigureSpec {
             key: "latency_{size}_median_us",

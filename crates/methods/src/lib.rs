@@ -23,6 +23,7 @@ mod flood;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod idle_traffic;
+mod labelled;
 pub mod latency;
 pub mod link_failover;
 pub mod longest_match;

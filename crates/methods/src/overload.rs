@@ -7,7 +7,7 @@
 use crate::Method;
 use crate::columns;
 use crate::flood::at_maximum;
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
+use crate::parameters::{FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, params, shorter};
 use crate::pattern::{Limits, Pattern, TESTER_LIMITED_SHARE};
 use crate::report::{PlotSpec, for_each_size, higher, median, note, note_of, note_unfit, percent_of};
 use crate::table::TableSpec;
@@ -47,6 +47,7 @@ static SPEC: TestSpec = TestSpec {
     source: "Bradner 1989; RFC 2544 section 26.1, RFC 2285 section 3.6.2",
     params: params![
         &TRAFFIC,
+        &LABELLED,
         &[EXCESS.spec(), TRIAL_DURATION.spec(), MANAGEMENT.spec(), INTERVAL.spec(), AFTERWARDS.spec()],
         &SEARCH,
     ],

@@ -7,7 +7,7 @@ mod onset;
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
+use crate::parameters::{LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, params, shorter};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, extremes, for_each_pattern, loss_percent, lower_by_difference, note, note_of,
@@ -74,7 +74,12 @@ static SPEC: TestSpec = TestSpec {
     title: "Packet order",
     summary: "share of the frames that arrive out of order at each load, and the load at which that begins",
     source: "RFC 4737 sections 3, 4.2 and 5; core router test of 2001 (packet ordering)",
-    params: params![&TRAFFIC_HERE, &[LOADS.spec(), LOAD_OF.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH,],
+    params: params![
+        &TRAFFIC_HERE,
+        &LABELLED,
+        &[LOADS.spec(), LOAD_OF.spec(), TRIAL_DURATION.spec(), REPEATS.spec()],
+        &SEARCH,
+    ],
     figures: &[
         FigureSpec {
             key: "reordering_begins_{size}_percent",

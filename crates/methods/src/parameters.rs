@@ -3,7 +3,7 @@
 use crate::route_traffic;
 use crate::routed::ROUTES;
 use drophammer_model::param::{Param, Percent};
-use drophammer_model::pattern::{Direction, Distribution};
+use drophammer_model::pattern::{Direction, Distribution, LabelOperation};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::registry::ParamSpec;
 use drophammer_model::size::PacketSize;
@@ -46,6 +46,18 @@ pub const DISTRIBUTION: Param<Distribution> = Param::new(
     "non_meshed",
     "non_meshed",
     "between which ports frames go: those of pairs, or every port and every other one (RFC 2285 section 3.3)",
+);
+/// `labels`
+pub const LABELS: Param<Option<LabelOperation>> = Param::optional(
+    "labels",
+    "frames carry MPLS labels, with which the router does this by the entries `labels` of the receiving ports (RFC 5695); without it there are none",
+);
+/// `label_stack`
+pub const LABEL_STACK: Param<u32> = Param::new(
+    "label_stack",
+    "1",
+    "1",
+    "labels of each frame, 1 to 8, where `labels` is given; they come on top of the frame size",
 );
 /// `goal`
 pub const GOAL: Param<Goal> =
@@ -109,6 +121,8 @@ pub const TRAFFIC: [ParamSpec; 7] = [
     DISTRIBUTION.spec(),
     ROUTES.spec().needing(route_traffic::NEEDS),
 ];
+/// And in those whose frames may carry labels.
+pub const LABELLED: [ParamSpec; 2] = [LABELS.spec(), LABEL_STACK.spec()];
 /// What every trial ends with.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 /// Parameters of a test that needs to know the throughput.

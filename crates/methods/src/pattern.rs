@@ -1,14 +1,15 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
-use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE};
+use crate::labelled;
+use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS};
 use crate::routed;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
-use drophammer_model::pattern::{Direction, Distribution, FamilyMix, PatternKey};
+use drophammer_model::pattern::{Direction, Distribution, FamilyMix, Labels, MAX_LABELS, PatternKey};
 use drophammer_model::quantity::FrameRate;
-use drophammer_model::size::{FrameSize, PacketSize};
+use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 
@@ -47,8 +48,18 @@ pub struct Pattern {
     pub distribution: Distribution,
     /// BGP routes that the destinations are in, over all ports and for each family; 0 for hosts of the networks behind the ports.
     pub routes: u32,
+    /// MPLS labels of the frames, on top of their size.
+    pub labels: Option<Labels>,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
     pub drain_s: f64,
+}
+
+/// The labels that parameters ask for.
+pub fn labels(params: &Params) -> Option<Labels> {
+    let operation = LABELS.find(params).flatten()?;
+    // Too many are refused when flows are made of them.
+    let sent = LABEL_STACK.find(params).map_or(1, |sent| u8::try_from(sent).unwrap_or(u8::MAX));
+    Some(Labels { operation, sent })
 }
 
 impl Pattern {
@@ -62,6 +73,7 @@ impl Pattern {
             direction: DIRECTION.get(params),
             distribution: DISTRIBUTION.find(params).unwrap_or_default(),
             routes: routed::routes(params),
+            labels: labels(params),
             drain_s: DRAIN.seconds(params),
         };
         match (share, ipv6_size) {
@@ -92,6 +104,7 @@ impl Pattern {
             distribution: self.distribution,
             // As a trial has them: of each family.
             routes: self.routes * self.families.len() as u32,
+            labels: self.labels,
         }
     }
 
@@ -126,21 +139,42 @@ impl Pattern {
             PacketSize::Fixed(FrameSize::Ip(bytes)) => format!("IP packets of {bytes} bytes"),
             PacketSize::Mix { name, .. } => name.clone(),
         };
+        let size = match &self.labels {
+            Some(labels) => format!("{size} and {labels}"),
+            None => size,
+        };
         match &self.mix {
             Some(mix) => format!("{size} with {} % IPv6", mix.percent(Family::Ipv6)),
             None => size,
         }
     }
 
-    /// Mean frame size over all families in bytes, FCS included. IPv6 frames may be larger than asked for.
+    /// Mean size of the frames that are sent over all families in bytes, FCS and labels included. IPv6 frames may be larger than asked for.
     pub fn frame_bytes(&self) -> f64 {
-        self.mean(|family| self.size_of(family).mean_frame_bytes(family == Family::Ipv6))
+        self.mean(|family| self.bytes_of(family).1)
+    }
+
+    /// Mean bytes of the frames of a family from the labels to the end of the IP packet, and of the whole frames, FCS included.
+    fn bytes_of(&self, family: Family) -> (f64, f64) {
+        let round = self.size_of(family).round();
+        let packet = |size: &FrameSize| size.ip_bytes(family == Family::Ipv6) + self.label_bytes();
+        let frame = |size: &FrameSize| (packet(size) + ETHERNET_OVERHEAD).max(MIN_FRAME);
+        let mean = |bytes: &dyn Fn(&FrameSize) -> u16| {
+            round.iter().map(|size| f64::from(bytes(size))).sum::<f64>() / round.len() as f64
+        };
+        (mean(&packet), mean(&frame))
+    }
+
+    /// Bytes of labels in each frame.
+    fn label_bytes(&self) -> u16 {
+        self.labels.map_or(0, Labels::bytes)
     }
 
     /// The same as the tester's own ceiling is measured with: [`PatternKey::on_loop`].
     #[must_use]
     pub fn on_loop(&self) -> Pattern {
-        Pattern { distribution: Distribution::NonMeshed, routes: 0, ..self.clone() }
+        let PatternKey { distribution, routes, labels, .. } = self.key().on_loop();
+        Pattern { distribution, routes, labels, ..self.clone() }
     }
 
     /// Which port sends to which.
@@ -172,10 +206,19 @@ impl Pattern {
             let why = "fully meshed traffic is sent by every port; leave `direction: unidirectional` out";
             return Err(TestError::NotApplicable(why.into()));
         }
+        if self.labels.is_some() && self.mix.is_some() {
+            let why = "frames with labels are of one family, or half of each; leave `ipv6_share` out";
+            return Err(TestError::NotApplicable(why.into()));
+        }
+        if let Some(labels) = self.labels.filter(|labels| !(1..=MAX_LABELS).contains(&labels.sent)) {
+            let why = format!("`label_stack` is 1 to {MAX_LABELS}, not {}", labels.sent);
+            return Err(TestError::NotApplicable(why));
+        }
         let mut flows = Vec::new();
         for (from, to) in self.pairs(ports.len()) {
             for family in &self.families {
-                let needed = u32::from(self.size_of(*family).largest_ip_bytes(*family == Family::Ipv6));
+                let packet = self.size_of(*family).largest_ip_bytes(*family == Family::Ipv6);
+                let needed = u32::from(packet + self.label_bytes());
                 let addressing = |port: &PortView| {
                     if needed > port.mtu {
                         let why = format!(
@@ -194,13 +237,14 @@ impl Pattern {
                 // While no routes are behind a port, flows are made only to see whether they can be.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
-                flows.push(match &self.mix {
-                    Some(mix) => {
+                match (&self.mix, self.labels) {
+                    (Some(mix), _) => {
                         let size = (*family == Family::Ipv6).then(|| mix.ipv6_size.clone());
-                        FlowSpec { weight: mix.percent(*family), size, ..flow }
+                        flows.push(FlowSpec { weight: mix.percent(*family), size, ..flow });
                     }
-                    None => flow,
-                });
+                    (None, Some(labels)) => flows.extend(labelled::flows(&flow, &self.size, labels, &ports[to])?),
+                    (None, None) => flows.push(flow),
+                }
             }
         }
         if flows.is_empty() {
@@ -261,8 +305,8 @@ impl Pattern {
     /// Mean bytes that a frame takes of a line, all overhead included.
     fn line_bytes(&self, medium: Medium) -> f64 {
         self.mean(|family| {
-            let (v6, size) = (family == Family::Ipv6, self.size_of(family));
-            medium.line_bytes(size.mean_ip_bytes(v6), size.mean_frame_bytes(v6))
+            let (packet, frame) = self.bytes_of(family);
+            medium.line_bytes(packet, frame)
         })
     }
 }

@@ -5,7 +5,9 @@
 use crate::Method;
 use crate::columns;
 use crate::episodes::{Episode, bins, episodes};
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
+use crate::parameters::{
+    FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
 use crate::route_tests::CONFORMANT;
@@ -38,6 +40,7 @@ static SPEC: TestSpec = TestSpec {
     source: "RFC 2544 section 26.5",
     params: params![
         &TRAFFIC,
+        &LABELLED,
         &[OVERLOAD_DURATION.spec(), RECOVERY_DURATION.spec(), REPEATS.spec(), BIN.spec()],
         &SEARCH,
     ],

@@ -11,7 +11,7 @@ use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::reset::{Reset, ResetSeen};
-use drophammer_model::suite::{Addressing, FlowConfig};
+use drophammer_model::suite::{Addressing, FlowConfig, LabelConfig};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub struct PortView {
     pub ipv6: Option<Addressing>,
     /// VLAN identifiers of each sub-interface, the outermost first.
     pub vlans: Vec<Vec<u16>>,
+    /// What the DUT does with labels of frames that leave by this port.
+    pub labels: Vec<LabelConfig>,
     /// What frames to this port aim at in place of the hosts of the network behind it; see [`Testbed::aim`].
     pub routed: BTreeMap<Family, Targets>,
 }

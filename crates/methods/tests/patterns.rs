@@ -5,10 +5,11 @@ mod common;
 use common::{Fake, method, params};
 use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{TestError, Testbed};
-use drophammer_model::pattern::{Distribution, PatternKey};
+use drophammer_model::pattern::{Distribution, LabelOperation, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{RouteRange, Routes};
-use drophammer_model::suite::ParamValue;
+use drophammer_model::suite::{LabelConfig, ParamValue};
+use drophammer_model::traffic::HeaderKind;
 use drophammer_model::trial::{Family, Load, Targets};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,4 +109,73 @@ fn frames_aim_at_the_routes_behind_a_port() {
     // Between two ports a full mesh is a pair.
     let pair = PatternKey { distribution: Distribution::NonMeshed, ..pattern.key() };
     assert_eq!((PatternKey::of(&spec), pair.routes), (pair, 100));
+}
+
+fn with_labels(operation: &str, stack: u64, rest: &[(&str, ParamValue)]) -> Pattern {
+    let labels = [("labels", ParamValue::Text(operation.into())), ("label_stack", ParamValue::Count(stack))];
+    Pattern::new("64".parse().unwrap(), &params(method("throughput"), false, &[&labels[..], rest].concat()))
+}
+
+#[test]
+fn labels_come_on_top_of_the_frame() {
+    let mut bed = Fake::new();
+    let entry = |label, out: &[u32]| LabelConfig { label, out: out.into() };
+    bed.ports[0].labels = vec![entry(300, &[400, 401]), entry(301, &[])];
+    bed.ports[1].labels = vec![entry(100, &[200]), entry(101, &[]), entry(102, &[202])];
+    for stack in 1..=3_u8 {
+        // Two entries of the second port swap, and share what goes there.
+        for (operation, flows, arriving) in [("swap", 3, [1, 2]), ("pop", 2, [0, 0]), ("keep", 2, [1, 1])] {
+            let pattern = with_labels(operation, stack.into(), &[]);
+            let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
+            assert_eq!(PatternKey::of(&spec), pattern.key(), "{operation}, {stack}");
+            assert_eq!(spec.flows.len(), flows);
+            let below = usize::from(stack) - 1;
+            for flow in &spec.flows {
+                let labels = flow.headers.iter().filter(|header| header.kind() == HeaderKind::Mpls).count();
+                assert_eq!(labels, usize::from(stack));
+                let arrives = &flow.arrives.as_ref().unwrap().labels;
+                let first = if operation == "keep" { 1 } else { arriving[1 - flow.to] };
+                assert_eq!(arrives.len(), first + below, "{operation}, {stack}: {arrives:?}");
+                assert_eq!(flow.size, Some((64 + 4 * u16::from(stack)).to_string().parse().unwrap()));
+            }
+            let to_second: f64 = spec.flows.iter().filter(|flow| flow.to == 1).map(|flow| flow.weight).sum();
+            assert_eq!(to_second, 1.0);
+            assert_eq!(pattern.frame_bytes(), 64.0 + 4.0 * f64::from(stack));
+            let line = 1e9 / (8.0 * (84.0 + 4.0 * f64::from(stack)));
+            assert!((pattern.limits(&mut bed as &mut dyn Testbed).line.pps() - line).abs() < 1e-6);
+            assert_eq!(pattern.on_loop().labels.unwrap().operation, LabelOperation::Keep);
+            assert_eq!(pattern.on_loop().key(), pattern.key().on_loop());
+        }
+    }
+    let swapped = &with_labels("swap", 2, &[]).flows(&bed.ports).unwrap()[0];
+    let arrives = &swapped.arrives.as_ref().unwrap().labels;
+    let seen: Vec<_> = arrives.iter().map(|label| (label.label.get(), label.ttl)).collect();
+    assert_eq!(seen, [(200, Some(63)), (1_000, Some(64))], "the router counts down the outermost alone");
+    assert_eq!(with_labels("pop", 1, &[]).size_text(), "64 bytes and 1 label, pop");
+}
+
+#[test]
+fn labels_need_entries_room_and_one_family_at_a_time() {
+    let mut bed = Fake::new();
+    let refused = |pattern: Pattern, bed: &Fake| match pattern.flows(&bed.ports) {
+        Err(TestError::NotApplicable(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let why = refused(with_labels("swap", 1, &[]), &bed);
+    assert!(
+        why.contains("port p2 has no label entry") && why.contains("`labels: [{label: 100, out: [200]}]`"),
+        "{why}"
+    );
+    bed.ports[1].labels = vec![LabelConfig { label: 100, out: vec![200] }];
+    let one_way = ("direction", ParamValue::Text("unidirectional".into()));
+    assert!(with_labels("swap", 1, std::slice::from_ref(&one_way)).flows(&bed.ports).is_ok());
+    assert!(refused(with_labels("pop", 1, std::slice::from_ref(&one_way)), &bed).contains("`labels: [{label: 101}]`"));
+    let long = Pattern { size: "1518".parse().unwrap(), ..with_labels("swap", 2, std::slice::from_ref(&one_way)) };
+    assert!(refused(long, &bed).contains("an MTU of 1508"));
+    for stack in [0, 9, 300] {
+        let why = refused(with_labels("swap", stack, std::slice::from_ref(&one_way)), &bed);
+        assert!(why.contains("`label_stack` is 1 to 8"), "{why}");
+    }
+    let share = ("ipv6_share", ParamValue::Number(15.0));
+    assert!(refused(with_labels("swap", 1, &[one_way, both(), share]), &bed).contains("leave `ipv6_share` out"));
 }

@@ -1,7 +1,9 @@
 //! What a traffic pattern is known by: frame size, IP versions, direction, distribution over the ports, destinations.
 
 use crate::size::PacketSize;
+use crate::traffic::{Field, Header, HeaderKind};
 use crate::trial::{Family, FlowSpec, PortIndex, Targets, TrialSpec};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -24,6 +26,65 @@ crate::choice! {
         NonMeshed = "non_meshed",
         /// From every port to every other one, to each as many (RFC 2285 section 3.3.3).
         FullyMeshed = "fully_meshed",
+    }
+}
+
+crate::choice! {
+    /// What the DUT does with the outermost label of each frame (RFC 3031 section 3.10, RFC 5695 section 6.1).
+    pub enum LabelOperation {
+        /// Nothing: frames arrive as they were sent. A loop without DUT does that.
+        Keep = "keep",
+        /// Other labels take its place.
+        Swap = "swap",
+        /// It is taken off.
+        Pop = "pop",
+    }
+}
+
+/// Most labels of a frame.
+pub const MAX_LABELS: u8 = 8;
+/// Bytes of a label.
+pub const LABEL_BYTES: u16 = 4;
+
+/// The MPLS labels of a pattern's frames. They come on top of the frame size (RFC 5695 section 4.1.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels {
+    /// What becomes of the outermost.
+    pub operation: LabelOperation,
+    /// How many a frame is sent with, 1 to [`MAX_LABELS`].
+    pub sent: u8,
+}
+
+impl Labels {
+    /// Bytes that they take.
+    pub fn bytes(self) -> u16 {
+        u16::from(self.sent) * LABEL_BYTES
+    }
+
+    /// Those of a flow's frames; `None` where they have none.
+    fn of(flow: &FlowSpec) -> Option<Labels> {
+        let labels = |headers: &[Header]| headers.iter().filter(|h| h.kind() == HeaderKind::Mpls).count();
+        let sent = u8::try_from(labels(&flow.headers)).ok().filter(|sent| *sent > 0)?;
+        let arrives = flow.arrives.as_ref().map_or(&[][..], |arrives| &arrives.labels);
+        let first = flow.headers.iter().find_map(|header| match header {
+            Header::Mpls(mpls) => Some(&mpls.label),
+            _ => None,
+        });
+        let kept = arrives.first().zip(first).is_some_and(|(arrives, sent)| Field::from(arrives.label) == *sent);
+        let operation = match arrives.len().cmp(&usize::from(sent)) {
+            Ordering::Less => LabelOperation::Pop,
+            Ordering::Equal if kept => LabelOperation::Keep,
+            Ordering::Equal | Ordering::Greater => LabelOperation::Swap,
+        };
+        Some(Labels { operation, sent })
+    }
+}
+
+/// `1 label, swap`
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.sent == 1 { "" } else { "s" };
+        write!(f, "{} label{plural}, {}", self.sent, self.operation)
     }
 }
 
@@ -65,6 +126,8 @@ pub struct PatternKey {
     pub distribution: Distribution,
     /// BGP routes that the destinations are in, over all ports; 0 where they are hosts of the networks behind the ports.
     pub routes: u32,
+    /// MPLS labels of the frames.
+    pub labels: Option<Labels>,
 }
 
 impl PatternKey {
@@ -72,7 +135,8 @@ impl PatternKey {
     /// tester has to do for a frame.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
-        PatternKey { distribution: Distribution::NonMeshed, routes: 0, ..self.clone() }
+        let labels = self.labels.map(|labels| Labels { operation: LabelOperation::Keep, ..labels });
+        PatternKey { distribution: Distribution::NonMeshed, routes: 0, labels, ..self.clone() }
     }
 
     /// The pattern that a trial offers. Fully meshed traffic between two ports is that of a pair.
@@ -86,7 +150,10 @@ impl PatternKey {
         let answered = |flow: &FlowSpec| spec.flows.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
         let both = spec.flows.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
-        let ipv6 = spec.flows.iter().find(|flow| flow.family == Family::Ipv6 && flow.size.is_some());
+        let labels = spec.flows.first().and_then(Labels::of);
+        // Flows with labels have a size of their own because of these.
+        let own_size = |flow: &&FlowSpec| flow.family == Family::Ipv6 && flow.size.is_some() && labels.is_none();
+        let ipv6 = spec.flows.iter().find(own_size);
         let mix = ipv6.and_then(|flow| {
             let own = || spec.flows.iter().filter(|other| other.from == flow.from);
             let share = flow.weight / own().map(|flow| flow.weight).sum::<f64>();
@@ -101,7 +168,8 @@ impl PatternKey {
                 behind.insert((flow.to, flow.family), *count);
             }
         }
-        PatternKey { size: spec.size.clone(), families, mix, direction, distribution, routes: behind.values().sum() }
+        let (size, routes) = (spec.size.clone(), behind.values().sum());
+        PatternKey { size, families, mix, direction, distribution, routes, labels }
     }
 }
 
@@ -119,6 +187,9 @@ impl fmt::Display for PatternKey {
         }
         if self.routes > 0 {
             write!(f, "/{} routes", self.routes)?;
+        }
+        if let Some(labels) = &self.labels {
+            write!(f, "/{labels}")?;
         }
         Ok(())
     }
@@ -148,6 +219,7 @@ mod tests {
             direction,
             distribution: Distribution::NonMeshed,
             routes: 0,
+            labels: None,
         };
         assert_eq!(key.to_string(), "imix/ipv4+ipv6/unidirectional");
         key.mix = FamilyMix::new(15.0, "512".parse().unwrap());

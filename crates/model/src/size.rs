@@ -218,6 +218,24 @@ impl PacketSize {
         }
     }
 
+    /// The same frames with so many bytes of tags or labels on top. A size of IP packets says nothing of what is before them.
+    #[must_use]
+    pub fn with_tags(&self, bytes: u16) -> PacketSize {
+        let longer = |size: FrameSize| match size {
+            FrameSize::Frame(frame) => FrameSize::Frame(frame + bytes),
+            FrameSize::Ip(_) => size,
+        };
+        match self {
+            PacketSize::Fixed(size) => PacketSize::Fixed(longer(*size)),
+            PacketSize::Mix { parts, .. } if parts.iter().all(|(size, _)| longer(*size) == *size) => self.clone(),
+            PacketSize::Mix { parts, .. } => {
+                let parts: Vec<_> = parts.iter().map(|(size, count)| (longer(*size), *count)).collect();
+                let words: Vec<_> = parts.iter().map(|(size, count)| format!("{count}x{size}")).collect();
+                PacketSize::Mix { name: format!("imix:{}", words.join(",")), parts }
+            }
+        }
+    }
+
     /// Mean frame size on the line, FCS included, preamble and gap not.
     pub fn mean_frame_bytes(&self, ipv6: bool) -> f64 {
         match self {
@@ -251,6 +269,14 @@ mod tests {
         assert_eq!((size.ip_bytes(false), size.frame_bytes(false)), (40, 64));
         assert_eq!((size.ip_bytes(true), size.frame_bytes(true)), (60, 78));
         assert_eq!(FrameSize::Frame(64).ip_bytes(false), 46);
+    }
+
+    #[test]
+    fn tags_come_on_top_of_frames_and_not_of_packets() {
+        let with = |text: &str| text.parse::<PacketSize>().unwrap().with_tags(8);
+        assert_eq!(with("64"), "72".parse().unwrap());
+        assert_eq!((with("ip40").to_string(), with("imix-2001").to_string()), ("ip40".into(), "imix-2001".into()));
+        assert_eq!(with("imix"), "imix:7x72,4x520,1x1526".parse().unwrap());
     }
 
     #[test]

@@ -152,7 +152,7 @@ pub struct SystemRouter {
 /// Routes between routers are static, and a router sees only links of its own. In a mesh of three and more it sends around a link that is
 /// down, by one of [`ALTERNATIVES`] other routers. So traffic goes on while one link is down, while several are that have no router in
 /// common, and while up to [`ALTERNATIVES`] links of one router are, if it has another. With other sets of broken links packets may be
-/// lost, or go in circles until their TTL is used up. A chain, or a mesh of two, has one way only.
+/// lost, or go in circles until their TTL is used up. A chain, or a mesh of two, has one way only, and so has a packet with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// How the routers are joined.
@@ -167,7 +167,7 @@ impl System {
     /// The system that `topology` makes between `ports`.
     ///
     /// # Errors
-    /// [`Unsuited`]: a number of ports that cannot be dealt, addresses of the links between the routers, labels, or internal peers of the
+    /// [`Unsuited`]: a number of ports that cannot be dealt, addresses of the links between the routers, or internal peers of the
     /// tester.
     pub fn of(ports: &[PortConfig], topology: &Topology) -> Result<System, Unsuited> {
         let dealt = topology.deal(ports.len())?;

@@ -5,7 +5,7 @@ mod common;
 
 use common::suite;
 use drophammer_model::capabilities::Need;
-use drophammer_model::role::{Place, StaticRoute};
+use drophammer_model::role::{Place, RouterRole, StaticRoute};
 use drophammer_model::suite::{LabelConfig, PortConfig};
 use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, Shape, System, Topology};
 use drophammer_model::trial::Family;
@@ -208,6 +208,38 @@ fn every_router_has_a_session_with_every_other_one() {
 }
 
 #[test]
+fn packets_keep_their_label_until_they_are_at_the_router_of_the_entry() {
+    let mut ports = ports(4, "");
+    ports[0].labels = vec![LabelConfig { label: 100, out: vec![] }];
+    ports[3].labels = vec![LabelConfig { label: 101, out: vec![201] }];
+    for topology in [mesh(4), chain(4)] {
+        let system = System::of(&ports, &topology).unwrap();
+        for (entry, port) in [(100, 0), (101, 3)] {
+            let end = system.edge(port).unwrap();
+            for start in 0..4 {
+                let (mut at, mut passed) = (start, 0);
+                loop {
+                    let role = &system.routers[at].role;
+                    let entries: Vec<_> = role.labels.iter().filter(|e| e.label == entry).collect();
+                    assert_eq!(entries.len(), 1, "{topology}: router {at}");
+                    if at == end.0 {
+                        assert_eq!((entries[0].at.port, &entries[0].out), (end.1, &ports[port].labels[0].out));
+                        break;
+                    }
+                    assert_eq!(entries[0].out, [entry], "unchanged on the way");
+                    let owns = |role: &RouterRole| {
+                        role.interfaces.iter().any(|i| i.addresses.iter().any(|a| a.address == entries[0].via))
+                    };
+                    at = system.routers.iter().position(|router| owns(&router.role)).expect("the next hop is a router");
+                    passed += 1;
+                    assert!(passed < 4, "{topology}: a circle");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_does_not_suit_is_refused_with_the_remedy() {
     let refused = |ports: &[PortConfig], topology: Topology, what: &str, remedy: &str| {
         let unsuited = System::of(ports, &topology).unwrap_err();
@@ -219,9 +251,6 @@ fn what_does_not_suit_is_refused_with_the_remedy() {
     refused(&four, mesh(65), "65 routers", "2 to 64");
     refused(&four, chain(1), "1 routers", "leave `topology` out");
     refused(&four[..3], chain(2), "3 ports for a chain", "2 or 4 ports");
-    let mut labels = four.clone();
-    labels[2].labels = vec![LabelConfig { label: 100, out: vec![] }];
-    refused(&labels, mesh(2), "`p3` has label entries", "leave");
     refused(&ports(2, "bgp: {internal: [p2]}"), mesh(2), "`p2` are internal", "leave `internal`");
     for (behind, block) in [("100.70.0.0", "100.64.0.0/10"), ("fd3c:91a7:5e2d:9::", "fd3c:91a7:5e2d::/48")] {
         let mut ports = four.clone();

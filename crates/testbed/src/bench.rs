@@ -14,7 +14,7 @@ use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
-use drophammer_model::traffic::{Header, HeaderKind};
+use drophammer_model::traffic::{Arriving, Header, HeaderKind};
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
@@ -119,6 +119,7 @@ impl<'a> Bench<'a> {
                 ipv4: p.ipv4.clone(),
                 ipv6: p.ipv6.clone(),
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
+                labels: p.labels.clone(),
                 routed: BTreeMap::new(),
             })
             .collect();
@@ -319,19 +320,16 @@ impl<'a> Bench<'a> {
         self.conclude(spec, outcome, attempt)
     }
 
-    /// The trial through this device: a TTL or hop limit that must arrive is that behind one router, and one less for each further one.
+    /// The trial through this device: a TTL that must arrive is that behind one router, and one less for each further one.
     fn through<'s>(&self, spec: &'s TrialSpec) -> Cow<'s, TrialSpec> {
         let mut spec = Cow::Borrowed(spec);
         for flow in 0..spec.flows.len() {
             let FlowSpec { from, to, headers, arrives, .. } = &spec.flows[flow];
             let further = self.device.hops(*from, *to).saturating_sub(1) as u8;
-            // What is in a tunnel keeps its TTL, whatever routers the tunnel passes.
-            let is_ip = |header: &&Header| matches!(header.kind(), HeaderKind::Ipv4 | HeaderKind::Ipv6);
-            let inside = headers.iter().filter(is_ip).count() > 1;
-            let ttl = arrives.as_ref().and_then(|arrives| arrives.ttl).filter(|_| further > 0 && !inside);
-            if let (Some(ttl), Some(arrives)) = (ttl, &mut spec.to_mut().flows[flow].arrives) {
-                arrives.ttl = Some(ttl.saturating_sub(further));
-            }
+            let Some(behind) = arrives.as_ref().filter(|_| further > 0) else { continue };
+            let mut behind = behind.clone();
+            further_on(&mut behind, headers, further);
+            spec.to_mut().flows[flow].arrives = Some(behind);
         }
         spec
     }
@@ -456,4 +454,19 @@ impl<'a> Bench<'a> {
         }));
         self.observer.record(&record).map_err(TestError::Store)
     }
+}
+/// What must arrive behind so many further routers. They count down the TTL of what is outermost: of the labels that the last of them gave, of
+/// the one that it laid bare (uniform model, RFC 3443), or of the packet. What is in a tunnel or under a label keeps its TTL.
+fn further_on(arrives: &mut Arriving, headers: &[Header], further: u8) {
+    let count_down = |ttl: &mut Option<u8>| *ttl = ttl.map(|ttl| ttl.saturating_sub(further));
+    let of = |kinds: &[HeaderKind]| headers.iter().filter(|header| kinds.contains(&header.kind())).count();
+    if arrives.labels.is_empty() {
+        if of(&[HeaderKind::Ipv4, HeaderKind::Ipv6]) == 1 {
+            count_down(&mut arrives.ttl);
+        }
+        return;
+    }
+    let below = of(&[HeaderKind::Mpls]).saturating_sub(1);
+    let given = arrives.labels.len().saturating_sub(below).max(1);
+    arrives.labels.iter_mut().take(given).for_each(|label| count_down(&mut label.ttl));
 }

@@ -65,7 +65,7 @@ impl TestSetup<'_> {
         let done = over?;
         back?;
         let lost = losses(self).iter().zip(&before).filter(|(now, then)| now > then).count() as u64;
-        let mut seen = self.seen(reset, &waiting, begun, done, lost);
+        let mut seen = self.seen(reset, port, &waiting, begun, done, lost);
         let mut families: Vec<Family> = spec.flows.iter().map(|flow| flow.family).collect();
         families.dedup();
         match self.await_forwarding(&families) {
@@ -80,6 +80,7 @@ impl TestSetup<'_> {
     fn seen(
         &self,
         reset: &Reset,
+        port: PortIndex,
         waiting: &Waiting<'_>,
         begun: Instant,
         done: Option<ResetDone>,
@@ -95,7 +96,7 @@ impl TestSetup<'_> {
         ResetSeen {
             what: match (&done, link) {
                 (Some(done), _) => done.what.clone(),
-                (None, true) => format!("the link of port {}", self.routing.bench.views.len()),
+                (None, true) => format!("the link of port {}", self.routing.bench.views[port].name),
                 (None, false) => String::new(),
             },
             began_s: began.0 as f64 / 1e9,

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 pub use drophammer_lab::kinds::xdp::SUBCOMMAND;
 
-/// A question comes at once, or its asker is gone.
-const QUESTION: Duration = Duration::from_millis(100);
+/// A question comes at once. A busy machine may hold its asker up; one that is gone is noticed without this.
+const QUESTION: Duration = Duration::from_secs(5);
 
 /// Is the fast path until something ends the process: `SOCKET INTERFACE...`.
 ///

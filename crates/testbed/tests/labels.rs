@@ -42,7 +42,7 @@ fn spec(flow: &FlowConfig) -> FlowSpec {
 }
 
 /// Runs all flows of a suite; returns also what the device did.
-fn run(suite: &Suite, faults: Faults) -> (TrialResult, Truth) {
+fn flows_through(suite: &Suite, faults: Faults) -> (TrialResult, Truth) {
     with_bed(
         suite,
         &[Family::Ipv4, Family::Ipv6],
@@ -110,7 +110,7 @@ fn labels_are_swapped_pushed_and_taken_off() {
     ];
     let suite = labelled(&flows);
     assert!(RouterRole::of(&suite.ports).needs().contains(&Need::Mpls));
-    let (result, truth) = run(&suite, Faults::default());
+    let (result, truth) = flows_through(&suite, Faults::default());
     for group in &result.groups {
         assert_eq!((group.received, &group.deviations), (FRAMES, &BTreeMap::new()), "{}", group.group);
     }
@@ -125,7 +125,7 @@ fn unknown_labels_and_labels_of_the_last_hop_are_dropped() {
         ("unknown", "{mpls: {label: 99}}, ipv4, udp", "labels: [{label: 99}]"),
         ("old", "{mpls: {label: 100, ttl: 1}}, ipv4, udp", "labels: [{label: 200}]"),
     ];
-    let (result, truth) = run(&labelled(&flows), Faults::default());
+    let (result, truth) = flows_through(&labelled(&flows), Faults::default());
     assert_eq!((result.received(), truth.dropped.no_label, truth.dropped.ttl), (0, FRAMES, FRAMES));
 }
 
@@ -143,16 +143,93 @@ fn each_deviation_of_labels_is_found_by_its_kind() {
     for flow in [SWAP, STACK] {
         for change in labels {
             let fault = Encapsulation { every: 20, change };
-            let (result, truth) = run(&labelled(&[flow]), Faults { encapsulation: Some(fault), ..Faults::default() });
+            let (result, truth) =
+                flows_through(&labelled(&[flow]), Faults { encapsulation: Some(fault), ..Faults::default() });
             let group = &result.groups[0];
             assert_eq!(truth.encapsulation, FRAMES / 20, "{}: {change}", group.group);
             assert_eq!(group.deviations, BTreeMap::from([(change, FRAMES / 20)]), "{}", group.group);
             assert_eq!((group.lost, group.deviating_copies), (FRAMES / 20, 0), "{}: {change}", group.group);
             kinds.insert(change);
         }
-        let (result, truth) = run(&labelled(&[flow]), Faults { ttl_kept_every: 10, ..Faults::default() });
+        let (result, truth) = flows_through(&labelled(&[flow]), Faults { ttl_kept_every: 10, ..Faults::default() });
         assert_eq!(truth.ttl_kept, FRAMES / 10);
         assert_eq!(result.groups[0].deviations, BTreeMap::from([(Deviation::LabelTtl, FRAMES / 10)]));
     }
     assert_eq!(kinds, labels.into());
+}
+
+/// A suite of `throughput` over labels through a device of 20,000 frames per second with these faults.
+fn searched(operation: &str, stack: u32, faults: &str) -> Memory {
+    let text = format!(
+        "suite: labels\nseed: 11\nduts:\n  - {{name: box, kind: reference, capacity: 20 kfps, buffer: 100{faults}}}\nports:\n  \
+         - {{name: p1, speed: 100 Mbit/s}}\n  \
+         - {{name: p2, speed: 100 Mbit/s, labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}]}}\n\
+         defaults: {{direction: unidirectional, pause: 1 ms}}\n\
+         tests:\n  - throughput: {{frame_sizes: [128], labels: {operation}, label_stack: {stack}}}\n"
+    );
+    let mut memory = Memory::default();
+    run(&read_suite_in_rounds(&text, Some(1)), &mut memory).unwrap();
+    memory
+}
+
+#[test]
+fn the_rate_of_label_switching_is_that_of_the_device() {
+    for (operation, stack) in [("swap", 1), ("swap", 3), ("pop", 1), ("pop", 2)] {
+        let memory = searched(operation, stack, "");
+        let outcome = memory.outcome("throughput");
+        let found = cell(outcome, "throughput", 0, "throughput_pps").unwrap();
+        assert!((19_400.0..=20_000.0).contains(&found), "{operation} of {stack}: {found}");
+        // Labels come on top of the frame.
+        let line = cell(outcome, "throughput", 0, "theoretical_pps").unwrap();
+        assert!((line - 1e8 / (8.0 * (148.0 + 4.0 * f64::from(stack)))).abs() < 1e-6, "{line}");
+    }
+}
+
+#[test]
+fn a_router_that_forgets_the_ttl_of_labels_has_no_throughput_and_is_named() {
+    let memory = searched("swap", 1, ", ttl_kept_every: 50");
+    assert_eq!(cell(memory.outcome("throughput"), "throughput", 0, "throughput_pps"), None);
+    let trials = memory.trials();
+    let trials = trials.iter().filter(|trial| trial.test == "throughput");
+    for trial in trials {
+        let group = &trial.result.groups[0];
+        assert!(group.deviations.keys().eq([&Deviation::LabelTtl]), "{:?}", group.deviations);
+    }
+}
+
+/// `labels` for tests on a mesh of four routers with three ports each, and chains of three: every path between two ports is label-switched.
+fn switched(topology: &str, faults: &str) -> Memory {
+    let ports: String = (1..=12)
+        .map(|n| {
+            format!(
+                "  - {{name: p{n}, speed: 10 Mbit/s, ipv6: off, labels: [{{label: {}, out: [{}]}}]}}\n",
+                100 + n,
+                200 + n
+            )
+        })
+        .collect();
+    let text = format!(
+        "suite: paths\nseed: 11\nduts:\n  - {{name: box, kind: reference, topology: {{{topology}}}{faults}}}\nports:\n{ports}\
+         defaults: {{pause: 1 ms, distribution: fully_meshed}}\n\
+         tests:\n  - forwarding_rate: {{frame_sizes: [64], labels: swap, label_stack: 2, trial_duration: 100 ms}}\n"
+    );
+    let mut memory = Memory::default();
+    run(&read_suite_in_rounds(&text, Some(1)), &mut memory).unwrap();
+    memory
+}
+
+#[test]
+fn paths_through_several_routers_are_switched_by_label() {
+    for topology in ["mesh: 4", "chain: 3"] {
+        let memory = switched(topology, "");
+        let trials = memory.trials();
+        let trial = &trials.iter().find(|trial| trial.test == "forwarding_rate").unwrap().result;
+        let group = &trial.groups[0];
+        assert!(group.offered > 100_000 / 10, "{topology}: {}", group.offered);
+        assert_eq!((group.received, &group.deviations), (group.offered, &BTreeMap::new()), "{topology}");
+    }
+    let memory = switched("mesh: 4", ", ttl_kept_every: 10");
+    let trials = memory.trials();
+    let trial = &trials.iter().find(|trial| trial.test == "forwarding_rate").unwrap().result;
+    assert!(trial.groups[0].deviations[&Deviation::LabelTtl] > 0, "{:?}", trial.groups[0].deviations);
 }

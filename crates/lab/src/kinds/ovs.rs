@@ -9,7 +9,7 @@ mod flows;
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::router::{dut_interface, prefix_of};
-use crate::topology::keep_segments_apart;
+use crate::topology::{links_only, silence};
 use crate::{Dut, DutKind, Lab, LabError, process};
 use drophammer_model::capabilities::{Capabilities, Counters};
 use drophammer_model::registry::KindSpec;
@@ -29,10 +29,13 @@ const SCHEMAS: [&str; 2] =
 /// Package of database and switch.
 const SWITCH: &str = "openvswitch-switch";
 
+/// Labels that the switch can tell apart in a packet.
+const MOST_LABELS: usize = 3;
+
 static SPEC: KindSpec = KindSpec {
     name: "ovs",
     summary: "Open vSwitch in user space: static OpenFlow flows forward, the kernel answers for the router's addresses",
-    capabilities: Capabilities { counters: &[Counters::Interfaces], ..Capabilities::ROUTER },
+    capabilities: Capabilities { mpls: true, systems: true, counters: &[Counters::Interfaces], ..Capabilities::ROUTER },
     needs: &[
         ("ovs-vswitchd", SWITCH),
         ("ovsdb-server", SWITCH),
@@ -67,7 +70,7 @@ fn bridge(role: &RouterRole) -> Vec<String> {
             flows::link_number(i),
             flows::kernel_number(i),
             interface.mtu,
-            flows::mac(i),
+            flows::mac(role, i),
         );
     }
     words.split_whitespace().map(str::to_owned).collect()
@@ -86,31 +89,10 @@ fn kernel_lines(role: &RouterRole) -> Vec<String> {
         lines
     };
     let interfaces = role.interfaces.iter().enumerate().flat_map(interface);
-    let routes = role
-        .routes
-        .iter()
-        .map(|r| format!("route add {} via {} dev {}", prefix_of(r), r.via, flows::kernel_interface(r.at.port)));
+    let best = role.routes.iter().filter(|route| route.rank == 0);
+    let routes =
+        best.map(|r| format!("route add {} via {} dev {}", prefix_of(r), r.via, flows::kernel_interface(r.at.port)));
     interfaces.chain(routes).collect()
-}
-
-/// Keeps the kernel out of the links: a copy of each frame goes to it as well as to the switch, and it must not forward or answer a second
-/// time. It drops the copies at once, because their address is that of the internal port, not of the link.
-fn silence(router: &NamespaceDut, role: &RouterRole) -> Result<(), LabError> {
-    let links: Vec<_> = (0..role.interfaces.len()).map(dut_interface).collect();
-    let lines: Vec<_> = links.iter().map(|d| format!("link set {d} arp off multicast off")).collect();
-    router.netns().ip(&lines)?;
-    let mut settings: Vec<_> = links.iter().map(|d| (format!("net/ipv4/conf/{d}/forwarding"), "0")).collect();
-    if Path::new("/proc/sys/net/ipv6").exists() {
-        settings.extend(links.iter().map(|d| (format!("net/ipv6/conf/{d}/disable_ipv6"), "1")));
-    }
-    router.netns().sysctl(&settings)?;
-    keep_segments_apart(router.netns(), &links)
-}
-
-/// The role for the links: the kernel has nothing to do with them.
-fn links_only(role: &RouterRole) -> RouterRole {
-    let bare = |interface: &Interface| Interface { addresses: Vec::new(), ..interface.clone() };
-    RouterRole { interfaces: role.interfaces.iter().map(bare).collect(), routes: Vec::new(), ..role.clone() }
 }
 
 impl DutKind for Ovs {
@@ -118,7 +100,23 @@ impl DutKind for Ovs {
         &SPEC
     }
 
-    fn configuration(&self, _dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+    fn of_kernel(&self, role: &RouterRole) -> RouterRole {
+        links_only(role)
+    }
+
+    fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
+        let unusable = |what: String, remedy: &str| {
+            Err(LabError::Unusable { what: format!("`{}` {what}", dut.name), remedy: remedy.into() })
+        };
+        if let Some(entry) = role.labels.iter().find(|entry| entry.out.len() > MOST_LABELS) {
+            let what = format!("cannot give a packet the {} labels of entry {}", entry.out.len(), entry.label);
+            return unusable(what, &format!("Open vSwitch knows {MOST_LABELS} labels of a packet at most"));
+        }
+        let popped = role.labels.iter().find(|entry| entry.out.is_empty());
+        if let Some(entry) = popped.filter(|_| flows::of_one_family(role).is_none()) {
+            let what = format!("cannot take label {} off: nothing says whether IPv4 or IPv6 is behind it", entry.label);
+            return unusable(what, "write `ipv4: off` or `ipv6: off` on all ports");
+        }
         let slow_path = kernel_lines(role).join("\n") + "\n";
         Ok(vec![("flows.txt".into(), flows::render(role)), ("slow-path.ip".into(), slow_path)])
     }
@@ -141,7 +139,7 @@ impl DutKind for Ovs {
         let run = lab.shared().fresh_state(&dut.name)?;
         let mut router = NamespaceDut::links(lab, dut, &SPEC, &links_only(role), version)?;
         let files = router.keep(work_dir, &run, role, &|role| self.configuration(dut, role))?;
-        silence(&router, role)?;
+        silence(router.netns(), role.interfaces.len())?;
 
         let socket = |name: &str| run.join(name);
         let database = format!("unix:{}", socket("db.sock").display());

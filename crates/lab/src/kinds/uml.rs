@@ -8,7 +8,8 @@ mod dut;
 pub mod guest;
 
 use super::frr;
-use crate::{Dut, DutKind, Lab, LabError, configuration, process, router};
+use crate::topology::links_only;
+use crate::{Dut, DutKind, Lab, LabError, Links, configuration, process, router};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
@@ -26,6 +27,8 @@ static SPEC: KindSpec = KindSpec {
         bgp_protection: true,
         vlans: Vlans::Own,
         vlan_tags: 2,
+        mpls: true,
+        systems: true,
         counters: &[Counters::Interfaces, Counters::Ip],
         ..Capabilities::ROUTER
     },
@@ -34,6 +37,7 @@ static SPEC: KindSpec = KindSpec {
         ("modprobe", "kmod"),
         ("ip", "iproute2"),
         ("ethtool", "ethtool"),
+        ("ss", "iproute2"),
         ("zebra", "frr"),
         ("staticd", "frr"),
     ],
@@ -45,6 +49,13 @@ static SPEC: KindSpec = KindSpec {
             "frr",
             "frr",
             "who puts routes into the kernel: FRR (zebra, staticd, bgpd), or ip(8) and nobody for BGP",
+        ),
+        ParamSpec::new(
+            "links",
+            ParamKind::Choice(&["tap", "veth"]),
+            "tap",
+            "tap",
+            "what joins it to the tester: taps, or veth pairs that it reads by packet sockets, without VLANs; routers of a `topology` have the latter",
         ),
         configuration::CONFIG,
         configuration::TEMPLATE,
@@ -67,6 +78,8 @@ struct Job {
     own: bool,
     /// Modules of the guest's kernel.
     modules: String,
+    /// Its ports are packet sockets, which take no frame that is for the line to finish.
+    raw: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,9 +99,19 @@ fn routing(dut: &DutConfig) -> Routing {
     }
 }
 
+/// What joins a guest to the tester.
+fn links(dut: &DutConfig, role: &RouterRole) -> Links {
+    let veth = role.member.is_some() || dut.params.text("links").as_deref() == Some("veth");
+    if veth { Links::Veth } else { Links::Tap }
+}
+
 impl DutKind for Uml {
     fn spec(&self) -> &'static KindSpec {
         &SPEC
+    }
+
+    fn of_kernel(&self, role: &RouterRole) -> RouterRole {
+        links_only(role)
     }
 
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
@@ -98,18 +121,31 @@ impl DutKind for Uml {
             let what = format!("`{}` has {memory} MiB of memory, in which its kernel does not start", dut.name);
             return unusable(what, &format!("write `memory: {LEAST_MEMORY}` or more"));
         }
-        match routing(dut) {
-            Routing::Frr => frr::files(dut, role),
-            Routing::Static if configuration::is_own(dut) => unusable(
-                format!("`{}` has a configuration file and nobody to read it", dut.name),
-                "remove `routing: static`",
-            ),
-            Routing::Static if role.bgp.is_some() => unusable(
-                format!("`{}` with `routing: static` speaks no BGP, but the suite has `bgp:`", dut.name),
-                "remove `routing: static`",
-            ),
-            Routing::Static => Ok(vec![router::routes_file(role)]),
+        if links(dut, role) == Links::Veth && role.places().any(|(_, tags, _)| !tags.is_empty()) {
+            let what = format!(
+                "`{}` has VLANs, whose tags this machine's kernel takes off in front of packet sockets",
+                dut.name
+            );
+            return unusable(what, "leave `vlans` out, or `links: veth` and `topology`");
         }
+        let mut files = match routing(dut) {
+            Routing::Frr => frr::files(dut, role)?,
+            Routing::Static if configuration::is_own(dut) => {
+                return unusable(
+                    format!("`{}` has a configuration file and nobody to read it", dut.name),
+                    "remove `routing: static`",
+                );
+            }
+            Routing::Static if role.bgp.is_some() => {
+                return unusable(
+                    format!("`{}` with `routing: static` speaks no BGP, but the suite has `bgp:`", dut.name),
+                    "remove `routing: static`",
+                );
+            }
+            Routing::Static => vec![router::routes_file(role)],
+        };
+        files.extend(router::labels_file(role));
+        Ok(files)
     }
 
     fn start(
@@ -128,9 +164,10 @@ impl DutKind for Uml {
             files: self.configuration(dut, role)?,
             own: configuration::is_own(dut),
             modules: dut::modules()?,
+            raw: links(dut, role) == Links::Veth,
         };
         let kept = self.configuration(dut, &role.without_secrets())?;
-        let boot = Boot { kernel: &kernel, memory: memory(dut), job, kept };
+        let boot = Boot { kernel: &kernel, memory: memory(dut), job, links: links(dut, role), kept };
         UmlDut::bring_up(lab, dut, boot, work_dir, stop).map(|dut| Box::new(dut) as Box<dyn Dut>)
     }
 }
@@ -143,6 +180,7 @@ fn memory(dut: &DutConfig) -> u64 {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
+    use drophammer_model::role::{LabelRoute, Place};
     use drophammer_model::suite::{ParamValue, Params};
 
     fn dut(params: &[(&str, ParamValue)]) -> DutConfig {
@@ -163,6 +201,18 @@ mod tests {
     }
 
     #[test]
+    fn label_entries_stand_beside_the_routes() {
+        let mut role = RouterRole::of(&two_ports());
+        let at = Place { port: 1, vlan: None };
+        role.labels = vec![LabelRoute { label: 100, out: vec![200], via: "198.19.1.2".parse().unwrap(), at }];
+        for fixed in [&[][..], &[("routing", ParamValue::Text("static".into()))]] {
+            let files = Uml.configuration(&dut(fixed), &role).unwrap();
+            let wanted = ("labels.ip".to_owned(), "route add 100 as 200 via inet 198.19.1.2 dev d1\n".to_owned());
+            assert_eq!(files.last(), Some(&wanted));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_the_remedy() {
         let refused = |params: &[(&str, ParamValue)]| {
             Uml.check(&dut(params), &RouterRole::of(&two_ports_with_bgp(1))).unwrap_err().to_string()
@@ -180,7 +230,8 @@ mod tests {
     fn the_guest_is_told_everything_by_its_file() {
         let role = RouterRole::of(&with_vlans(two_ports_with_bgp(2)));
         let files = vec![("frr.conf".into(), "hostname x\n".into())];
-        let job = Job { routing: Routing::Frr, role, files, own: false, modules: "/usr/lib/uml/modules".into() };
+        let job =
+            Job { routing: Routing::Frr, role, files, own: false, modules: "/usr/lib/uml/modules".into(), raw: false };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
     }

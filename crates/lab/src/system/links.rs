@@ -7,7 +7,7 @@
 use crate::router::dut_interface;
 use crate::topology::{Topology, operational};
 use crate::wait::{self, Look};
-use crate::{Lab, LabError, Netns};
+use crate::{DutKind, Lab, LabError, Netns};
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::role::Interface;
 use drophammer_model::suite::DutConfig;
@@ -43,7 +43,12 @@ pub(super) fn router_name(dut: &DutConfig, index: usize) -> String {
 
 impl CoreLinks {
     /// Makes the namespaces of all routers with their links to the tester and to each other, ready for the routers to be started.
-    pub(super) fn make(lab: &mut Lab, dut: &DutConfig, system: &System) -> Result<CoreLinks, LabError> {
+    pub(super) fn make(
+        kind: &dyn DutKind,
+        lab: &mut Lab,
+        dut: &DutConfig,
+        system: &System,
+    ) -> Result<CoreLinks, LabError> {
         let mut sites = Vec::new();
         for (index, router) in system.routers.iter().enumerate() {
             let edges = &router.role.interfaces[..router.ports.len()];
@@ -56,7 +61,7 @@ impl CoreLinks {
             made.join(lab, link, &system.routers[link.ends[0].router].role.interfaces[link.ends[0].interface])?;
         }
         for (site, router) in sites.iter_mut().zip(&system.routers) {
-            site.finish(lab, &router.role)?;
+            site.finish(lab, &kind.of_kernel(&router.role))?;
         }
         for link in &system.links {
             for end in link.ends {

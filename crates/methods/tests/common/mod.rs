@@ -83,6 +83,7 @@ impl Fake {
             ipv4: Some(addresses(Family::Ipv4, n)),
             ipv6: Some(addresses(Family::Ipv6, n)),
             vlans: vec![],
+            labels: Vec::new(),
             routed: Default::default(),
         };
         Fake {
@@ -362,6 +363,7 @@ pub fn pattern(size: &str) -> PatternKey {
         direction,
         distribution: Distribution::default(),
         routes: 0,
+        labels: None,
     }
 }
 

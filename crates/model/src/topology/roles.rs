@@ -2,8 +2,8 @@
 
 use super::core::{self, CoreLink, address, loopback, network, router_id};
 use super::{Topology, Unsuited};
-use crate::role::{BgpRole, CorePeer, Interface, Member, Place, RouterRole, StaticRoute};
-use crate::suite::PortConfig;
+use crate::role::{BgpRole, CorePeer, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute};
+use crate::suite::{LabelConfig, PortConfig};
 use crate::trial::Family;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -12,12 +12,6 @@ const FAMILIES: [Family; 2] = [Family::Ipv4, Family::Ipv6];
 
 /// Refuses what one router can do and several together cannot.
 pub(super) fn refuse_impossible(ports: &[PortConfig]) -> Result<(), Unsuited> {
-    if let Some(port) = ports.iter().find(|port| !port.labels.is_empty()) {
-        return Err(Unsuited {
-            what: format!("`{}` has label entries, which the routers of a system do not pass on", port.name),
-            remedy: "leave `labels` or `topology` out".into(),
-        });
-    }
     let internal = |port: &&PortConfig| port.bgp.as_ref().is_some_and(|bgp| bgp.is_internal());
     if let Some(port) = ports.iter().find(internal) {
         return Err(Unsuited {
@@ -58,6 +52,11 @@ pub(super) fn roles(
                     let targets = targets(&ports[dealt[other].clone()], *family, other);
                     role.routes.extend(routes(topology, links, *family, (router, other), &targets));
                 }
+            }
+            for other in (0..topology.routers).filter(|other| *other != router) {
+                let entries = ports[dealt[other].clone()].iter().flat_map(|port| &port.labels);
+                role.labels
+                    .extend(entries.filter_map(|entry| label_path(topology, links, &families, (router, other), entry)));
             }
             role.bgp = whole.as_ref().map(|whole| bgp(whole, role.bgp.take(), topology, router));
             role
@@ -105,14 +104,8 @@ fn routes(
     (at, to): (usize, usize),
     targets: &[(IpAddr, u8)],
 ) -> Vec<StaticRoute> {
-    let hop = |neighbour: usize| {
-        let joins = |link: &CoreLink| link.beyond(at) == Some(neighbour);
-        let number = links.iter().position(joins)?;
-        let link = links[number];
-        let end = link.ends.iter().position(|end| end.router == neighbour)?;
-        Some((address(family, number, end).address, link.end_at(at)?.interface))
-    };
-    let hops: Vec<_> = topology.next(at, to).into_iter().filter_map(hop).collect();
+    let neighbours = topology.next(at, to).into_iter();
+    let hops: Vec<_> = neighbours.filter_map(|neighbour| hop(links, family, at, neighbour)).collect();
     let route = |prefix: (IpAddr, u8)| {
         hops.iter().enumerate().map(move |(rank, (via, port))| StaticRoute {
             prefix,
@@ -122,6 +115,27 @@ fn routes(
         })
     };
     targets.iter().flat_map(|prefix| route(*prefix)).collect()
+}
+
+/// One hop of a label-switched path (RFC 3031 section 3.15) from router `at` to the router `to`, whose entry does what the suite says: packets keep
+/// their label until they are there. There is one way; no alternative takes over while a link is down.
+fn label_path(
+    topology: &Topology,
+    links: &[CoreLink],
+    families: &[Family],
+    (at, to): (usize, usize),
+    entry: &LabelConfig,
+) -> Option<LabelRoute> {
+    let (via, port) = hop(links, *families.first()?, at, *topology.next(at, to).first()?)?;
+    Some(LabelRoute { label: entry.label, out: vec![entry.label], via, at: Place { port, vlan: None } })
+}
+
+/// Address of a neighbour of router `at`, and the interface that leads to it.
+fn hop(links: &[CoreLink], family: Family, at: usize, neighbour: usize) -> Option<(IpAddr, usize)> {
+    let number = links.iter().position(|link| link.beyond(at) == Some(neighbour))?;
+    let link = links[number];
+    let end = link.ends.iter().position(|end| end.router == neighbour)?;
+    Some((address(family, number, end).address, link.end_at(at)?.interface))
 }
 
 /// BGP of one router: its own peers of `own`, and a session with every other router for each family of the `whole` system.

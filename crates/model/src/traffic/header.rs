@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// TTL and hop limit where nothing is said.
-const HOP_LIMIT: u8 = 64;
+pub const HOP_LIMIT: u8 = 64;
 /// Source port where nothing is said: the first dynamic port (RFC 6335).
 const SOURCE_PORT: u16 = 49_152;
 /// Destination port where nothing is said: discard (RFC 863).

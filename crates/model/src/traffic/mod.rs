@@ -18,7 +18,7 @@ mod value;
 pub use arriving::{Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Deviation};
 pub use field::{AnyField, Field, FieldError};
 pub use header::{
-    DISCARD, Ethernet, Extension, Gre, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,
+    DISCARD, Ethernet, Extension, Gre, HOP_LIMIT, Header, HeaderKind, IcmpEcho, Ipv4, Ipv6, Mpls, Raw, Tcp, Udp, Vlan,
 };
 pub use names::FieldName;
 pub use value::{Bits, FieldValue, Octets};

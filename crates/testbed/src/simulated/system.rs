@@ -15,7 +15,7 @@ use drophammer_model::suite::{DutConfig, PortConfig};
 use drophammer_model::topology::{CoreLinkName, Shape, SystemRouter, Topology};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
-use drophammer_reference::{BgpPeer, Config, Faults, Network, NetworkConfig, RankedRoute, Route, Router};
+use drophammer_reference::{BgpPeer, Config, Faults, LabelRoute, Network, NetworkConfig, RankedRoute, Route, Router};
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
 use serde_json::Value;
@@ -168,6 +168,14 @@ fn add_core(one: &mut Config, router: &SystemRouter) {
     let shift = |port: &mut usize| *port += if *port >= edges { core } else { 0 };
     one.routes.iter_mut().for_each(|route| shift(&mut route.port));
     one.bgp.iter_mut().flat_map(|bgp| &mut bgp.peers).for_each(|peer| shift(&mut peer.port));
+    one.labels.iter_mut().for_each(|entry| shift(&mut entry.port));
+    let beyond = router.role.labels.iter().filter(|entry| entry.at.port >= edges);
+    one.labels.extend(beyond.map(|entry| LabelRoute {
+        label: entry.label,
+        out: entry.out.clone(),
+        port: entry.at.port,
+        next_hop: entry.via,
+    }));
 }
 
 /// Routes by way of the other routers.

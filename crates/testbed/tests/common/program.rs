@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use super::{Memory, read_suite};
+use drophammer_lab::kinds::uml::guest;
 use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::environment::Environment;
 use drophammer_testbed::{Run, device, run_suite, xdp_router};
@@ -15,13 +16,14 @@ pub mod verdicts;
 /// Attempts: another program may hold the tester up until a figure is spoilt.
 const TRIES: usize = 3;
 
-/// If this process was started as a reference device, or as the fast path of one of kind `xdp`, is it until its end; `None` otherwise.
+/// If this process was started as a reference device, as the fast path of one of kind `xdp`, or as a guest, is it until its end; `None` otherwise.
 pub fn as_device() -> Option<ExitCode> {
     let args: Vec<_> = std::env::args_os().skip(1).collect();
     let first = args.first()?;
     let run: fn(&[std::ffi::OsString]) -> Result<(), String> = match first.to_str()? {
         device::SUBCOMMAND => device::run,
         xdp_router::SUBCOMMAND => xdp_router::run,
+        guest::SUBCOMMAND => guest::run,
         _ => return None,
     };
     Some(match run(&args[1..]) {

@@ -1,6 +1,6 @@
 //! What Open vSwitch and the sockets of its links count.
 
-use crate::{LabError, Netns, process, slow_path};
+use crate::{LabError, Netns, packet_sockets, process, slow_path};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) fn read(netns: &Netns, run: &Path, to: &mut BTreeMap<String, u64>) ->
     ports(&ask("ovs-ofctl", super::COMMON, &["-O", super::OPENFLOW, "dump-ports", &bridge])?, to);
     let target = run.join(super::CONTROL).display().to_string();
     lookups(&ask("ovs-appctl", super::COMMON, &["--target", &target, "dpctl/show"])?, to);
-    sockets(&ask("ss", "iproute2", &["--packet", "--all", "--numeric", "--memory", "--no-header"])?, to);
+    to.extend(packet_sockets::dropped(netns)?.into_iter().map(|(link, n)| (format!("ovs.{link}.socket_dropped"), n)));
     Ok(())
 }
 
@@ -52,28 +52,6 @@ fn lookups(text: &str, to: &mut BTreeMap<String, u64>) {
     to.extend(words.filter_map(|(key, value)| Some((format!("ovs.lookups_{key}"), value.parse().ok()?))));
 }
 
-/// Frames for which the packet sockets of the links had no room, of ss(8): the last field of `skmem:(r0,...,d12)` behind `*:d0`.
-fn sockets(text: &str, to: &mut BTreeMap<String, u64>) {
-    let of_link = |word: &str| {
-        let name = word.strip_prefix("*:")?;
-        name.strip_prefix('d')?.parse::<u16>().ok()?;
-        Some(name.to_owned())
-    };
-    let mut link = None;
-    for word in text.split_whitespace() {
-        if word.starts_with("p_") {
-            // The next socket.
-            link = None;
-        } else if let Some(name) = of_link(word) {
-            link = Some(name);
-        } else if let (Some(name), Some(memory)) = (&link, word.strip_prefix("skmem:(")) {
-            let dropped =
-                memory.trim_end_matches(')').split(',').find_map(|field| field.strip_prefix('d')?.parse().ok());
-            *to.entry(format!("ovs.{name}.socket_dropped")).or_default() += dropped.unwrap_or(0u64);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,15 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn lookups_and_drops_of_sockets_are_found() {
+    fn lookups_are_found() {
         let text = "netdev@ovs-netdev:\n  lookups: hit:2806 missed:410 lost:7\n  flows: 410\n  port 1: d0\n";
         let expected = [("ovs.lookups_hit", 2806), ("ovs.lookups_lost", 7), ("ovs.lookups_missed", 410)];
         assert_eq!(of(lookups, text), expected.map(|(name, n)| (name.to_owned(), n)));
-        let text = "p_raw UNCONN 0 0 *:d1 * skmem:(r0,rb212992,t0,tb212992,f0,w0,o176,bl0,d12)\n\
-                    p_raw UNCONN 0 0 [0]:* * skmem:(r0,rb1,t0,tb1,f0,w0,o0,bl0,d5)\n\
-                    p_raw UNCONN 0 0 *:dummy0 * skmem:(r0,d9)\n\
-                    p_raw UNCONN 0 0 *:d0 *\n\t skmem:(r0,rb1,d0)\n";
-        let expected = [("ovs.d0.socket_dropped", 0), ("ovs.d1.socket_dropped", 12)];
-        assert_eq!(of(sockets, text), expected.map(|(name, n)| (name.to_owned(), n)));
     }
 }

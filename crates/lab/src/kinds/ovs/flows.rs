@@ -8,8 +8,11 @@
 //! - 1: the routes, where the priority is the length of the prefix. Registers get the next hop and the way out.
 //! - 2: the neighbours, learned. Each sets the destination of the frame.
 //! - 3: a frame that has still the router's own address has no known neighbour and goes to the kernel. All others leave.
+//!
+//! Packets with labels follow the static entries of the role in table 1. They keep their labels on the way, so their neighbours are in tables of
+//! their own: 4 and 5 have the neighbours of IPv4 and IPv6 for packets of any kind. The kernel knows no labels: what goes to it is dropped there.
 
-use drophammer_model::role::{InterfaceAddress, Place, RouterRole};
+use drophammer_model::role::{InterfaceAddress, LabelRoute, Place, RouterRole};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -17,8 +20,12 @@ use std::net::IpAddr;
 const OUT: &str = "NXM_NX_REG4[0..15]";
 /// Register with the internal port of the side on which a packet came.
 const KERNEL: &str = "NXM_NX_REG5[0..15]";
+/// Register with the TTL of a label that is taken off.
+const TTL: &str = "NXM_NX_REG6[0..7]";
 /// The table of the routes.
 pub(super) const ROUTES: usize = 1;
+/// The tables of the neighbours of IPv4 and of IPv6 for packets with labels.
+const LABELLED: [usize; 2] = [4, 5];
 /// Internal ports have the number of their link and this.
 const INTERNAL: usize = 1000;
 /// What is more specific than any route.
@@ -39,23 +46,26 @@ pub(super) fn kernel_interface(i: usize) -> String {
     format!("i{i}")
 }
 
-/// MAC address of the router at port `i`: a local one, which the flows must know before the interface is there.
-pub(super) fn mac(i: usize) -> String {
-    format!("02:6f:76:73:{:02x}:{:02x}", i >> 8, i & 0xff)
+/// MAC address of the router at port `i`: a local one, which the flows must know before the interface is there. Those of a system
+/// have others each, because they are neighbours.
+pub(super) fn mac(role: &RouterRole, i: usize) -> String {
+    let router = role.member.as_ref().map_or(0x73, |member| member.number);
+    format!("02:6f:76:{router:02x}:{:02x}:{:02x}", i >> 8, i & 0xff)
 }
 
 /// The flows of a role, one per line.
 pub(super) fn render(role: &RouterRole) -> String {
     let mut text = String::new();
     for i in 0..role.interfaces.len() {
-        sides(&mut text, i);
-        leave(&mut text, i);
+        sides(&mut text, role, i);
+        leave(&mut text, role, i);
     }
     own(&mut text, role);
     for (i, interface) in role.interfaces.iter().enumerate() {
         interface.addresses.iter().for_each(|a| on_link(&mut text, i, a));
     }
-    for route in &role.routes {
+    // Nobody would tell the switch to take the next best.
+    for route in role.routes.iter().filter(|route| route.rank == 0) {
         let (key, register) = words(route.via);
         let (address, length) = route.prefix;
         let to = format!("set_field:{}->{register}", number(route.via));
@@ -67,6 +77,7 @@ pub(super) fn render(role: &RouterRole) -> String {
             &format!("{to},{}", way_out(route.at)),
         );
     }
+    role.labels.iter().for_each(|entry| exchange(&mut text, role, entry));
     // What no route leads to, and what is no IP.
     flow(&mut text, 1, 0, "", &format!("output:{KERNEL}"));
     text
@@ -94,17 +105,21 @@ fn way_out(at: Place) -> String {
     format!("load:{}->{OUT},resubmit(,2),resubmit(,3)", link_number(at.port))
 }
 
-/// What comes from the two sides of a port.
-fn sides(text: &mut String, i: usize) {
-    let (link, kernel, mac) = (link_number(i), kernel_number(i), mac(i));
+/// What comes from the two sides of a port. Where the role has labels, neighbours are learned for packets that carry some too.
+fn sides(text: &mut String, role: &RouterRole, i: usize) {
+    let (link, kernel, mac, labels) = (link_number(i), kernel_number(i), mac(role, i), !role.labels.is_empty());
     flow(text, 0, 1, &format!("in_port={kernel}"), &format!("output:{link}"));
     // A neighbour is known by who tells of it, at the link on which it did.
-    let learn = |next_hop: &str, address: &str| {
-        format!(
-            "learn(table=2,priority=1,{next_hop},{OUT}=NXM_OF_IN_PORT[],load:{address}->NXM_OF_ETH_DST[]),output:{kernel}"
-        )
+    let learn = |ether_type: &str, labelled: usize, next_hop: &str, address: &str| {
+        let table = |table: usize, ether_type: &str| {
+            format!(
+                "learn(table={table},priority=1,{ether_type}{next_hop},{OUT}=NXM_OF_IN_PORT[],load:{address}->NXM_OF_ETH_DST[]),"
+            )
+        };
+        let of_labels = if labels { table(labelled, "") } else { String::new() };
+        format!("{}{of_labels}output:{kernel}", table(2, ether_type))
     };
-    let v4 = learn("eth_type=0x800,NXM_NX_REG0[]=NXM_OF_ARP_SPA[]", "NXM_NX_ARP_SHA[]");
+    let v4 = learn("eth_type=0x800,", LABELLED[0], "NXM_NX_REG0[]=NXM_OF_ARP_SPA[]", "NXM_NX_ARP_SHA[]");
     flow(text, 0, 3, &format!("in_port={link},arp"), &v4);
     for (kind, who, option, field) in [
         (135, "NXM_NX_IPV6_SRC[]", "nd_sll", "NXM_NX_ND_SLL[]"),
@@ -114,7 +129,7 @@ fn sides(text: &mut String, i: usize) {
         // field of zeros says.
         let message = format!("in_port={link},icmp6,nw_ttl=255,icmp_type={kind},icmp_code=0");
         flow(text, 0, 5, &format!("{message},{option}=00:00:00:00:00:00"), &format!("output:{kernel}"));
-        flow(text, 0, 4, &message, &learn(&format!("eth_type=0x86dd,NXM_NX_XXREG0[]={who}"), field));
+        flow(text, 0, 4, &message, &learn("eth_type=0x86dd,", LABELLED[1], &format!("NXM_NX_XXREG0[]={who}"), field));
     }
     flow(text, 0, 2, &format!("in_port={link},dl_dst={mac}"), &format!("load:{kernel}->{KERNEL},resubmit(,1)"));
     // To a group, all included. Frames to other stations match nothing and are dropped.
@@ -123,15 +138,53 @@ fn sides(text: &mut String, i: usize) {
 }
 
 /// What leaves by a port, or goes to the kernel because it has still the address with which it came.
-fn leave(text: &mut String, i: usize) {
-    let (link, mac) = (link_number(i), mac(i));
+fn leave(text: &mut String, role: &RouterRole, i: usize) {
+    let (link, mac, labels) = (link_number(i), mac(role, i), !role.labels.is_empty());
     flow(text, 3, 3, &format!("dl_dst={mac}"), &format!("output:{KERNEL}"));
-    for family in ["ip", "ipv6"] {
-        let actions = |port: &str| format!("set_field:{mac}->eth_src,dec_ttl,output:{port}");
+    // The TTL of a label is counted down where the label is exchanged.
+    let kinds = [("ip", "dec_ttl,"), ("ipv6", "dec_ttl,"), ("mpls", "")];
+    for (family, count_down) in &kinds[..if labels { 3 } else { 2 }] {
+        let actions = |port: &str| format!("set_field:{mac}->eth_src,{count_down}output:{port}");
         // OpenFlow sends nothing back where it came from unless it is told so.
         flow(text, 3, 2, &format!("{family},reg4={link},in_port={link}"), &actions("in_port"));
         flow(text, 3, 1, &format!("{family},reg4={link}"), &actions(&link.to_string()));
     }
+}
+
+/// What becomes of packets whose outermost label is that of the entry. New labels have TTL and traffic class of the one before, and a packet
+/// whose last label is taken off has its TTL (uniform model, RFC 3443). The switch drops packets whose TTL ends.
+fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute) {
+    let (_, register) = words(entry.via);
+    let labelled = LABELLED[usize::from(entry.via.is_ipv6())];
+    let next_hop = format!("set_field:{}->{register},load:{}->{OUT}", number(entry.via), link_number(entry.at.port));
+    let mut add = |kind: &str, bottom: &str, what: &str, neighbours: usize| {
+        let matches = format!("{kind},mpls_label={}{bottom}", entry.label);
+        let actions = format!("{what},{next_hop},resubmit(,{neighbours}),resubmit(,3)");
+        flow(text, 1, BEFORE_ROUTES, &matches, &actions);
+    };
+    match entry.out.split_last() {
+        Some((innermost, others)) => {
+            let push = |label: &u32| format!(",push_mpls:0x8847,set_field:{label}->mpls_label");
+            let pushed: String = others.iter().rev().map(push).collect();
+            add("mpls", "", &format!("dec_mpls_ttl,set_field:{innermost}->mpls_label{pushed}"), labelled);
+        }
+        None => {
+            let keep = format!("dec_mpls_ttl,move:NXM_NX_MPLS_TTL[]->{TTL}");
+            add("mpls", ",mpls_bos=0", &format!("{keep},pop_mpls:0x8847,move:{TTL}->NXM_NX_MPLS_TTL[]"), labelled);
+            // Table 3 counts the TTL of a packet down.
+            let keep = format!("move:NXM_NX_MPLS_TTL[]->{TTL}");
+            let ether_type = if of_one_family(role) == Some(false) { "0x86dd" } else { "0x0800" };
+            let what = format!("{keep},pop_mpls:{ether_type},move:{TTL}->NXM_NX_IP_TTL[]");
+            add("mpls", ",mpls_bos=1", &what, 2);
+        }
+    }
+}
+
+/// Do all addresses of the role belong to IPv4 (true) or IPv6 (false)? `None` if there are both: then nothing in a label says what is behind it.
+pub(super) fn of_one_family(role: &RouterRole) -> Option<bool> {
+    let mut addresses = role.interfaces.iter().flat_map(|i| &i.addresses).map(|a| a.address.is_ipv4());
+    let first = addresses.next()?;
+    addresses.all(|ipv4| ipv4 == first).then_some(first)
 }
 
 /// What is the router's own, and what only its kernel can answer.
@@ -202,6 +255,40 @@ mod tests {
             assert_eq!(priority(flow), length + 1, "{flow}");
             assert!(priority(flow) < BEFORE_ROUTES);
         }
+    }
+
+    #[test]
+    fn labels_are_exchanged_with_neighbours_of_their_own() {
+        let mut role = RouterRole::of(&two_ports());
+        let at = Place { port: 1, vlan: None };
+        let entry = |label, out: &[u32]| LabelRoute { label, out: out.into(), via: "198.19.1.2".parse().unwrap(), at };
+        role.labels = vec![entry(100, &[200]), entry(101, &[201, 202, 203]), entry(102, &[])];
+        let flows: Vec<String> = render(&role).lines().map(str::to_owned).collect();
+        let to = "set_field:0xc6130102->reg0,load:2->NXM_NX_REG4[0..15]";
+        let swap = format!(
+            "table=1,priority=1000,mpls,mpls_label=100,actions=dec_mpls_ttl,set_field:200->mpls_label,{to},resubmit(,4),resubmit(,3)"
+        );
+        let push = format!(
+            "table=1,priority=1000,mpls,mpls_label=101,actions=dec_mpls_ttl,set_field:203->mpls_label,push_mpls:0x8847,\
+             set_field:202->mpls_label,push_mpls:0x8847,set_field:201->mpls_label,{to},resubmit(,4),resubmit(,3)"
+        );
+        let pop = format!(
+            "table=1,priority=1000,mpls,mpls_label=102,mpls_bos=1,actions=move:NXM_NX_MPLS_TTL[]->NXM_NX_REG6[0..7],\
+             pop_mpls:0x0800,move:NXM_NX_REG6[0..7]->NXM_NX_IP_TTL[],{to},resubmit(,2),resubmit(,3)"
+        );
+        for wanted in [swap, push, pop] {
+            assert!(flows.contains(&wanted), "{wanted}\n{}", flows.join("\n"));
+        }
+        let learned = flows.iter().find(|flow| flow.starts_with("table=0,priority=3,in_port=1,arp,")).unwrap();
+        assert!(learned.contains("learn(table=4,priority=1,NXM_NX_REG0[]=NXM_OF_ARP_SPA[],"), "{learned}");
+        assert!(flows.contains(
+            &"table=3,priority=1,mpls,reg4=2,actions=set_field:02:6f:76:73:00:01->eth_src,output:2".to_owned()
+        ));
+    }
+
+    #[test]
+    fn without_labels_nothing_is_said_of_them() {
+        assert!(flows().iter().all(|flow| !flow.contains("mpls") && !flow.contains("learn(table=4")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Questions to a guest: one line per connection, answered by one line of JSON.
 
-use crate::LabError;
+use crate::{LabError, Netns};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// The tap of the management network, and its interface in the guest.
 pub(super) const INTERFACE: &str = "m0";
-/// The tester's address on it. Suites refuse link-local addresses, so no port can have this network.
+/// The lab's address on it. Suites refuse link-local addresses, so no port can have this network.
 pub(super) const TESTER: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 1);
 /// The guest's address on it.
 pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(169, 254, 77, 2);
@@ -32,15 +32,19 @@ pub(super) fn refusal(why: &str) -> Value {
     json!({ "error": why })
 }
 
-/// Asks a guest that is up, which may be busy with forwarding for a while. `alive` fails as soon as the guest has ended, and nobody
-/// waits for the dead.
+/// Asks the guest whose management network is in the namespace `home`. It is up, and may be busy with forwarding for a while. `alive` fails as soon as the guest has ended, and
+/// nobody waits for the dead.
 ///
 /// # Errors
 /// Those of `alive`; [`LabError::Io`] when the guest does not answer, [`LabError::Unusable`] with what it says against the question.
-pub(super) fn ask(question: &str, mut alive: impl FnMut() -> Result<(), LabError>) -> Result<Value, LabError> {
+pub(super) fn ask(
+    home: &Netns,
+    question: &str,
+    mut alive: impl FnMut() -> Result<(), LabError>,
+) -> Result<Value, LabError> {
     let start = Instant::now();
     loop {
-        match ask_once(question, &mut alive) {
+        match ask_once(home, question, &mut alive) {
             Err(LabError::Io { source, .. }) if source.kind() == ErrorKind::TimedOut && start.elapsed() < BUSY => {
                 alive()?;
             }
@@ -54,9 +58,14 @@ pub(super) fn ask(question: &str, mut alive: impl FnMut() -> Result<(), LabError
 ///
 /// # Errors
 /// Those of [`ask`].
-pub(super) fn ask_once(question: &str, mut alive: impl FnMut() -> Result<(), LabError>) -> Result<Value, LabError> {
+pub(super) fn ask_once(
+    home: &Netns,
+    question: &str,
+    mut alive: impl FnMut() -> Result<(), LabError>,
+) -> Result<Value, LabError> {
     let failed = |e: std::io::Error| LabError::io("the guest does not answer")(e);
-    let mut stream = TcpStream::connect_timeout(&SocketAddr::from((GUEST, PORT)), CONNECT).map_err(failed)?;
+    let connect = || TcpStream::connect_timeout(&SocketAddr::from((GUEST, PORT)), CONNECT);
+    let mut stream = home.run(connect)?.map_err(failed)?;
     stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
     stream.write_all(format!("{question}\n").as_bytes()).map_err(failed)?;
     let (start, mut reader, mut line) = (Instant::now(), BufReader::new(stream), Vec::new());

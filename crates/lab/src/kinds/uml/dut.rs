@@ -2,12 +2,14 @@
 
 use super::{Job, Routing, SPEC, agent};
 use crate::dut::{TesterInterface, Where};
+use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
-use crate::topology::tester_interface;
+use crate::router::dut_interface;
+use crate::topology::{Topology, silence, tester_interface};
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Netns, bgp, configuration, confine, cpu, probe};
+use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
@@ -38,6 +40,8 @@ pub(super) struct Boot<'a> {
     /// In MiB.
     pub(super) memory: u64,
     pub(super) job: Job,
+    /// What joins it to the tester.
+    pub(super) links: Links,
     /// Its configuration files without secrets, to be kept.
     pub(super) kept: Vec<(String, String)>,
 }
@@ -45,9 +49,7 @@ pub(super) struct Boot<'a> {
 /// A guest that is up.
 pub(super) struct UmlDut {
     daemon: Option<Daemon>,
-    tester: Netns,
-    interfaces: Vec<TesterInterface>,
-    cpu: Option<usize>,
+    ends: Ends,
     record: DutRecord,
     routing: Routing,
 }
@@ -75,12 +77,13 @@ pub(super) fn modules() -> Result<String, LabError> {
 impl UmlDut {
     /// Starts a guest and returns when it plays its role.
     pub(super) fn bring_up(
-        lab: &Lab,
+        lab: &mut Lab,
         dut: &DutConfig,
         boot: Boot,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<UmlDut, LabError> {
+        let ends = ends(lab, dut, &boot)?;
         let shared = lab.shared();
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
@@ -93,9 +96,8 @@ impl UmlDut {
             serde_json::to_string_pretty(job).map_err(|e| LabError::file("write", &told)(std::io::Error::from(e)))?;
         configuration::write_private(&told, &text)?;
 
-        let tester = Netns::tester(shared)?;
         let ports = job.role.interfaces.len();
-        let mut command = tester.command(&init);
+        let mut command = ends.netns().command(&init);
         command.args([super::guest::SUBCOMMAND, super::guest::KERNEL]).arg(boot.kernel).arg(&told);
         // The guest's memory is a file without name there: the lab's tmpfs, whatever the host has in /dev/shm.
         command.env("TMPDIR", &state).current_dir(&state);
@@ -104,30 +106,31 @@ impl UmlDut {
         command.args(["con=null", "con0=null,fd:1", "ssl=null", "umid=guest"]);
         command.arg(format!("uml_dir={}/", state.display()));
         for (i, interface) in job.role.interfaces.iter().enumerate() {
-            command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
+            let (transport, name) = match &ends {
+                Ends::Veth(_) => ("raw", dut_interface(i)),
+                Ends::Tap { .. } => ("tap", tester_interface(i)),
+            };
+            command.arg(format!("vec{i}:transport={transport},ifname={name},mtu={}", interface.mtu));
         }
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
         command.arg(format!("init={}", init.display()));
         let cpu = shared.cpus.dut;
-        let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
         let record = DutRecord {
             name: dut.name.clone(),
             kind: SPEC.name.into(),
             confinement: format!(
-                "User Mode Linux with {} MiB, a process on processor {cpu}; its ports are the far ends of taps, whose near ends are \
-                 the tester's interfaces",
-                boot.memory
+                "User Mode Linux with {} MiB, a process on processor {cpu}; {}",
+                boot.memory,
+                confinement(&ends)
             ),
             config: boot.kept.into_iter().collect(),
             ..DutRecord::default()
         };
-        let interfaces = (0..ports).map(interface).collect();
-        let alone = shared.cpus.separate().then_some(cpu);
-        let mut up = UmlDut { daemon: None, tester, interfaces, cpu: alone, record, routing: job.routing };
+        let mut up = UmlDut { daemon: None, ends, record, routing: job.routing };
         let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
         up.make_taps(&job.role)?;
-        up.daemon = Some(up.tester.run(|| {
+        up.daemon = Some(up.ends.netns().run(|| {
             cpu::pin(0, cpu)?;
             Daemon::start("uml", command, work_dir)
         })??);
@@ -147,30 +150,37 @@ impl UmlDut {
         Ok(up)
     }
 
-    /// Makes the taps and sets the tester's ends up, before the guest takes them: its driver gives an interface up for ever when
+    /// Makes the taps and sets the near ends up, before the guest takes them: its driver gives an interface up for ever when
     /// something that it sends is refused, as a tap refuses while it is down.
     fn make_taps(&self, role: &RouterRole) -> Result<(), LabError> {
         let mut lines: Vec<String> = self.taps().map(|name| format!("tuntap add dev {name} mode tap")).collect();
-        lines.extend(tap_lines(&self.interfaces, role));
+        if let Ends::Tap { interfaces, .. } = &self.ends {
+            lines.extend(tap_lines(interfaces, role));
+        }
         lines.push(format!("address add {}/{} dev {}", agent::TESTER, agent::PREFIX, agent::INTERFACE));
         lines.push(format!("link set {} up", agent::INTERFACE));
-        self.tester.ip(&lines)?;
+        let home = self.ends.netns();
+        home.ip(&lines)?;
         // The guest passes on what a tap leaves for it to finish, checksums and segmentation, as if it were whole.
-        self.interfaces.iter().try_for_each(|interface| {
-            self.tester.output("ethtool", "ethtool", &["-K", &interface.name, "tx", "off"], None).map(drop)
-        })
+        let ports = self.taps().filter(|name| *name != agent::INTERFACE);
+        ports.map(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop)).collect()
     }
 
+    /// All taps, that of the management network last.
     fn taps(&self) -> impl Iterator<Item = &str> {
-        self.interfaces.iter().map(|i| i.name.as_str()).chain([agent::INTERFACE])
+        let ports = match &self.ends {
+            Ends::Tap { interfaces, .. } => &interfaces[..],
+            Ends::Veth(_) => &[],
+        };
+        ports.iter().map(|i| i.name.as_str()).chain([agent::INTERFACE])
     }
 
     /// Waits until the guest says that it plays its role. Returns the release of its kernel.
     fn await_guest(&mut self, limit: Duration, stop: &dyn Fn() -> bool) -> Result<String, LabError> {
         // Looking takes the guest's processor, the longer the more routes it has: a fifth of the time at most.
         let (mut next, mut last) = (Instant::now(), String::new());
-        let look = |dut: &UmlDut| match agent::ask_once("ready", || Ok(())) {
-            Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.link_not_up()) {
+        let look = |dut: &UmlDut| match agent::ask_once(dut.ends.netns(), "ready", || Ok(())) {
+            Ok(told) => Ok(match (told.get("waiting").and_then(Value::as_str), dut.ends.link_not_up()) {
                 (Some(why), _) => Look::NotYet(why.to_owned()),
                 (None, Some(link)) => Look::NotYet(format!("{link} has no carrier")),
                 (None, None) => Look::Ready(told.get("kernel").and_then(Value::as_str).unwrap_or_default().to_owned()),
@@ -191,8 +201,8 @@ impl UmlDut {
             Ok(found)
         });
         ready.map_err(|e| {
-            let logs =
-                agent::ask_once("logs", || Ok(())).ok().and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
+            let told = agent::ask_once(self.ends.netns(), "logs", || Ok(())).ok();
+            let logs = told.and_then(|told| Some(told.get("logs")?.as_str()?.to_owned()));
             e.with_log(&logs.unwrap_or_default())
         })
     }
@@ -225,16 +235,10 @@ impl UmlDut {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?.split_whitespace().next()?.parse().ok()
     }
 
-    fn link_not_up(&self) -> Option<String> {
-        let carrier = |name: &str| fs::read_to_string(self.tester.sys(&format!("class/net/{name}/carrier")));
-        // One that the tester has switched off has no carrier to be read, and is not the DUT's doing.
-        let without = |name: &String| carrier(name).is_ok_and(|c| c.trim() != "1");
-        self.interfaces.iter().map(|i| i.name.clone()).find(without)
-    }
-
     /// Asks the guest, for as long as it lives.
     fn ask(&mut self, question: &str) -> Result<Value, LabError> {
-        agent::ask(question, || self.check_process())
+        let UmlDut { daemon, ends, .. } = self;
+        agent::ask(ends.netns(), question, || daemon.as_mut().map_or(Ok(()), Daemon::check))
     }
 
     /// Numbers that the guest tells by name.
@@ -249,9 +253,48 @@ impl UmlDut {
             // The process leads a group; guests' processes are its children and do not all end with it.
             let _ = killpg(Pid::from_raw(daemon.pid().cast_signed()), Signal::SIGKILL);
         }
-        let there = |name: &&str| self.tester.sys(&format!("class/net/{name}")).exists();
+        let home = self.ends.netns();
+        let there = |name: &&str| home.sys(&format!("class/net/{name}")).exists();
         let lines: Vec<_> = self.taps().filter(there).map(|name| format!("link del {name}")).collect();
-        if lines.is_empty() { Ok(()) } else { self.tester.ip_unheld(&lines) }
+        if lines.is_empty() { Ok(()) } else { home.ip_unheld(&lines) }
+    }
+}
+
+/// What the counters of a guest's links outside of it begin with.
+const OUTSIDE: &str = "outside.";
+
+/// Counters of a namespace that holds nothing but the links of a guest: the far ends of these have names that the guest's own interfaces have too, and what its
+/// kernel counts of IP is nothing of the guest's.
+fn outside(counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let is_ip = |name: &str| name.starts_with("ip.") || name.starts_with("ip6.");
+    let far = |name: &str| name.strip_prefix('d').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let kept = counters.into_iter().filter(|(name, _)| !is_ip(name));
+    kept.map(|(name, value)| (if far(&name) { format!("{OUTSIDE}{name}") } else { name }, value)).collect()
+}
+
+/// Makes what joins a guest to the tester, and to other routers where it is one of a system.
+fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabError> {
+    let role = &boot.job.role;
+    if let Some(topology) = lab.take_site(&dut.name) {
+        silence(topology.netns(), role.interfaces.len())?;
+        return Ok(Ends::Veth(topology));
+    }
+    match boot.links {
+        Links::Veth => Topology::bare(lab, &dut.name, role).map(Ends::Veth),
+        Links::Tap => {
+            let shared = lab.shared();
+            let interface = |i| TesterInterface { name: tester_interface(i), netns: Where::Tester, dut_mac: None };
+            let interfaces = (0..role.interfaces.len()).map(interface).collect();
+            let cpu = shared.cpus.separate().then_some(shared.cpus.dut);
+            Ok(Ends::Tap { tester: Netns::tester(shared)?, interfaces, cpu })
+        }
+    }
+}
+
+fn confinement(ends: &Ends) -> String {
+    match ends {
+        Ends::Veth(topology) => format!("it reads veth links by packet sockets; {}", topology.confinement()),
+        Ends::Tap { .. } => "its ports are the far ends of taps, whose near ends are the tester's interfaces".into(),
     }
 }
 
@@ -263,7 +306,7 @@ impl Drop for UmlDut {
 
 impl Dut for UmlDut {
     fn interfaces(&self) -> &[TesterInterface] {
-        &self.interfaces
+        self.ends.interfaces()
     }
 
     fn record(&self) -> DutRecord {
@@ -272,7 +315,7 @@ impl Dut for UmlDut {
 
     fn check(&mut self) -> Result<(), LabError> {
         self.check_process()?;
-        if let Some(link) = self.link_not_up() {
+        if let Some(link) = self.ends.link_not_up() {
             return Err(LabError::Unusable {
                 what: format!("{link} of the DUT lost its carrier"),
                 remedy: "see the logs of the DUT in the folder of the run".into(),
@@ -281,13 +324,15 @@ impl Dut for UmlDut {
         self.ask("check").map(drop)
     }
 
-    /// Of the whole guest, kernel and daemons.
+    /// Of the whole guest, kernel and daemons, and of the work at its links.
     fn cpu_time(&mut self) -> Option<Duration> {
-        probe::tree_time(self.pid()?)
+        Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
-        Some(probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_threads).flatten().collect())
+        let mut threads = self.ends.threads()?;
+        threads.extend(probe::family_tree(self.pid()?).into_iter().filter_map(probe::process_threads).flatten());
+        Some(threads)
     }
 
     /// As the guest's kernel counts it.
@@ -309,14 +354,23 @@ impl Dut for UmlDut {
     }
 
     fn processor(&self) -> Option<usize> {
-        self.cpu
+        self.ends.processor()
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, LabError> {
-        let mut counters = BTreeMap::new();
-        self.interfaces.iter().try_for_each(|i| probe::interface(&self.tester, &i.name, &mut counters))?;
+        let mut counters = self.ends.counters()?;
+        if let Ends::Veth(topology) = &self.ends {
+            counters = outside(counters);
+            let dropped = packet_sockets::dropped(topology.netns())?;
+            counters
+                .extend(dropped.into_iter().map(|(link, frames)| (format!("{OUTSIDE}{link}.socket_dropped"), frames)));
+        }
         flatten("", &self.ask("counters")?, &mut counters);
         Ok(counters)
+    }
+
+    fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {
+        self.ends.lost_by_tester()
     }
 
     fn drops_at_tester_tx_are_dut(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::process::{self, Daemon};
 use crate::topology::{ROUTER, ROUTER_IPV6};
 use crate::wait::{self, Look};
 use crate::{LabError, bgp, mounts, netns, probe, router};
+use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -107,6 +108,10 @@ impl Guest {
         modules(&job)?;
         sysctls()?;
         ip(&interfaces(&job))?;
+        if job.raw {
+            whole_frames(job.role.interfaces.len())?;
+        }
+        labels(&job.role)?;
         let mut guest = Guest { job, daemons: Vec::new() };
         match guest.job.routing {
             Routing::Static => ip(&router::route_lines(&guest.job.role))?,
@@ -248,7 +253,9 @@ fn modules(job: &Job) -> Result<(), LabError> {
     let places = || job.role.places();
     let ipv6 = places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()));
     let vlans = places().any(|(_, tags, _)| !tags.is_empty());
-    for (_, module) in [(ipv6, "ipv6"), (vlans, "8021q")].iter().filter(|(wanted, _)| *wanted) {
+    let labels = !job.role.labels.is_empty();
+    for (_, module) in [(ipv6, "ipv6"), (vlans, "8021q"), (labels, "mpls_router")].iter().filter(|(wanted, _)| *wanted)
+    {
         let mut load = command(&process::find("modprobe", "kmod")?);
         load.arg("-d").arg(&folder).arg(module);
         process::output(load, None)?;
@@ -256,13 +263,35 @@ fn modules(job: &Job) -> Result<(), LabError> {
     Ok(())
 }
 
+fn write_sysctl(key: &str, value: &str) -> Result<(), LabError> {
+    let path = Path::new("/proc/sys").join(key);
+    fs::write(&path, value).map_err(LabError::file("write", &path))
+}
+
+/// Lets the kernel give out frames that are whole, with checksums and of the length that the link takes.
+fn whole_frames(ports: usize) -> Result<(), LabError> {
+    (0..ports).map(router::dut_interface).try_for_each(|name| {
+        let mut set = command(&process::find("ethtool", "ethtool")?);
+        set.args(["-K", &name, "tx", "off", "sg", "off", "tso", "off", "gso", "off", "gro", "off"]);
+        process::output(set, None).map(drop)
+    })
+}
+
+/// Gives the kernel the label entries, and lets it take labels at every interface.
+fn labels(role: &RouterRole) -> Result<(), LabError> {
+    let Some(highest) = role.labels.iter().map(|entry| entry.label).max() else { return Ok(()) };
+    write_sysctl("net/mpls/platform_labels", &(highest + 1).to_string())?;
+    for (at, _, _) in role.places() {
+        // A dot in the name of an interface is a slash in that of its folder.
+        let interface = router::interface_at(role, at).replace('.', "/");
+        write_sysctl(&format!("net/mpls/conf/{interface}/input"), "1")?;
+    }
+    ip_batch(&["-f", "mpls", "-batch", "-"], &router::label_lines(role))
+}
+
 fn sysctls() -> Result<(), LabError> {
     let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6[..] } else { &[] };
-    let write = |key: &str, value: &str| {
-        let path = Path::new("/proc/sys").join(key);
-        fs::write(&path, value).map_err(LabError::file("write", &path))
-    };
-    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write(key, value))?;
+    ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write_sysctl(key, value))?;
     // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add routes, those of
     // their link-local addresses, after the guest is ready.
     for (key, value) in ipv6 {
@@ -270,7 +299,7 @@ fn sysctls() -> Result<(), LabError> {
         for interface in fs::read_dir(IPV6_INTERFACES).into_iter().flatten().flatten() {
             let name = interface.file_name().to_string_lossy().into_owned();
             if name.starts_with(KERNEL_INTERFACE) {
-                write(&format!("net/ipv6/conf/{name}/{setting}"), value)?;
+                write_sysctl(&format!("net/ipv6/conf/{name}/{setting}"), value)?;
             }
         }
     }
@@ -305,19 +334,23 @@ fn ip_command(arguments: &[&str]) -> Result<Command, LabError> {
 }
 
 fn ip(lines: &[String]) -> Result<(), LabError> {
-    process::output(ip_command(&["-batch", "-"])?, Some(&(lines.join("\n") + "\n"))).map(drop)
+    ip_batch(&["-batch", "-"], lines)
+}
+
+fn ip_batch(arguments: &[&str], lines: &[String]) -> Result<(), LabError> {
+    process::output(ip_command(arguments)?, Some(&(lines.join("\n") + "\n"))).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{two_ports, with_vlans};
-    use drophammer_model::role::RouterRole;
 
     #[test]
     fn the_last_interface_of_the_kernel_is_that_of_the_questions() {
         let role = RouterRole::of(&with_vlans(two_ports()));
-        let job = Job { routing: Routing::Static, role, files: Vec::new(), own: false, modules: String::new() };
+        let job =
+            Job { routing: Routing::Static, role, files: Vec::new(), own: false, modules: String::new(), raw: false };
         let lines = interfaces(&job);
         let place = |line: &str| lines.iter().position(|l| l == line).unwrap_or_else(|| panic!("{line} in {lines:?}"));
         assert!(place("link set vec1 name d1") < place("link set vec2 name m0"));

@@ -1,0 +1,78 @@
+//! Flows with MPLS labels (RFC 3032), by what the DUT does with the outermost one.
+
+use crate::testbed::{PortView, TestError};
+use drophammer_model::pattern::{LabelOperation, Labels};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::LabelConfig;
+use drophammer_model::traffic::{Arriving, ArrivingLabel, Bits, Field, HOP_LIMIT, Header, Ipv4, Ipv6, Mpls, Udp};
+use drophammer_model::trial::{Family, FlowSpec};
+
+/// Inner labels, which the DUT does not look at: the one at the bottom of the stack, and those above it in order. RFC 3032 section 2.1 reserves
+/// those below 16.
+const INNER: u32 = 1_000;
+/// The outermost label where the DUT has no entries.
+const KEPT: u32 = 16;
+
+/// `flow` with labels, once for each entry of the port `to` that does `labels.operation`: each takes the same share. All packets have
+/// the size that they have without labels.
+///
+/// # Errors
+/// [`TestError::NotApplicable`] where the port has no such entry.
+pub(crate) fn flows(
+    flow: &FlowSpec,
+    size: &PacketSize,
+    labels: Labels,
+    to: &PortView,
+) -> Result<Vec<FlowSpec>, TestError> {
+    let one = |outermost: u32, out: Option<&[u32]>| FlowSpec {
+        headers: headers(flow.family, outermost, labels.sent),
+        arrives: Some(arriving(outermost, out, labels.sent)),
+        size: Some(size.with_tags(labels.bytes())),
+        ..flow.clone()
+    };
+    if labels.operation == LabelOperation::Keep {
+        return Ok(vec![one(KEPT, None)]);
+    }
+    let wanted = |entry: &&LabelConfig| (labels.operation == LabelOperation::Pop) == entry.out.is_empty();
+    let entries: Vec<&LabelConfig> = to.labels.iter().filter(wanted).collect();
+    if entries.is_empty() {
+        let example = if labels.operation == LabelOperation::Pop { "{label: 101}" } else { "{label: 100, out: [200]}" };
+        let why = format!(
+            "port {} has no label entry for `labels: {}`; give it one: `labels: [{example}]`",
+            to.name, labels.operation
+        );
+        return Err(TestError::NotApplicable(why));
+    }
+    let share = flow.weight / entries.len() as f64;
+    Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
+}
+
+/// The outermost label and those below it, then the packet.
+fn headers(family: Family, outermost: u32, sent: u8) -> Vec<Header> {
+    let label = |label: u32| Header::Mpls(Mpls { label: Field::from(Bits::new(label)), ..Mpls::default() });
+    let packet = match family {
+        Family::Ipv4 => Header::Ipv4(Ipv4::default()),
+        Family::Ipv6 => Header::Ipv6(Ipv6::default()),
+    };
+    let labels = std::iter::once(outermost).chain(inner(sent));
+    labels.map(label).chain([packet, Header::Udp(Udp::default())]).collect()
+}
+
+/// Labels below the outermost, the bottom one last.
+fn inner(sent: u8) -> impl Iterator<Item = u32> {
+    (0..u32::from(sent) - 1).rev().map(|place| INNER + place)
+}
+
+/// The labels that must arrive: those of `out` in the place of the outermost with a TTL that one router has counted down, the others as they were
+/// sent. Without `out` all are as sent. Where the outermost is taken off, the TTL of what comes to light depends on the model that the DUT follows (RFC
+/// 3443), so it is not compared.
+fn arriving(outermost: u32, out: Option<&[u32]>, sent: u8) -> Arriving {
+    let label = |label: u32, ttl: Option<u8>| ArrivingLabel { label: Bits::new(label), tc: None, ttl };
+    let (instead, ttl, below) = match out {
+        None => (&[outermost][..], Some(HOP_LIMIT), Some(HOP_LIMIT)),
+        Some([]) => (&[][..], None, None),
+        Some(out) => (out, Some(HOP_LIMIT - 1), Some(HOP_LIMIT)),
+    };
+    let labels = instead.iter().map(|new| label(*new, ttl));
+    Arriving { labels: labels.chain(inner(sent).map(|old| label(old, below))).collect(), ..Arriving::default() }
+}

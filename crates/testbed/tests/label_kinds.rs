@@ -1,0 +1,85 @@
+//! Routers that forward by labels: User Mode Linux and Open vSwitch, by themselves and two in a chain. Labels are swapped, pushed and taken off with the right TTL, and what a
+//! router does with the traffic class is found.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness; and a guest is this program once more.
+
+mod common;
+
+use common::program::{as_device, one_test, run_in_lab};
+use drophammer_lab::Lab;
+use drophammer_model::traffic::Deviation;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+/// Frames of each flow.
+const FRAMES: u64 = 100;
+/// The flow whose packets ask for their traffic class.
+const CLASS: &str = "class";
+
+/// `dut` is what a DUT has beside its name.
+fn suite(dut: &str) -> String {
+    let flow = |(name, headers, arrives): &(&str, &str, &str)| {
+        format!(
+            "  - {{name: {name}, from: p1, to: p2, size: 128, rate: 200 fps, frames: {FRAMES}, headers: [{headers}, ipv4, udp], \
+             arrives: {{{arrives}}}}}\n"
+        )
+    };
+    let flows = [
+        ("swap", "{mpls: {label: 100, ttl: 40}}", "labels: [{label: 200, ttl: 39}], ttl: 64"),
+        (
+            "push",
+            "{mpls: {label: 102, ttl: 40}}, {mpls: {label: 55, ttl: 9}}",
+            "labels: [{label: 300, ttl: 39}, {label: 301, ttl: 39}, {label: 55, ttl: 9}], ttl: 64",
+        ),
+        ("pop", "{mpls: {label: 101, ttl: 30}}", "ttl: 29"),
+        ("pop-one", "{mpls: {label: 101, ttl: 30}}, {mpls: {label: 55}}", "labels: [{label: 55, ttl: 29}], ttl: 64"),
+        (CLASS, "{mpls: {label: 100, tc: 5}}", "labels: [{label: 200, tc: 5, ttl: 63}], ttl: 64"),
+        // A router must forward neither.
+        ("unknown", "{mpls: {label: 99}}", "labels: [{label: 99}]"),
+        ("ends", "{mpls: {label: 100, ttl: 1}}", "labels: [{label: 200}]"),
+    ];
+    let flows: String = flows.iter().map(flow).collect();
+    format!(
+        "suite: labels\nprofile: quick\nrounds: 1\nduts: [{{name: box, {dut}}}]\n\
+         ports:\n  - {{name: p1, speed: 100 Mbit/s, ipv6: off}}\n  - {{name: p2, speed: 100 Mbit/s, ipv6: off, \
+         labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}]}}\nflows:\n{flows}\
+         tests: [{{fixed_rate: {{trial_duration: 600 ms, drain: 500 ms, pause: 1 ms}}}}]\n"
+    )
+}
+
+fn forwards(lab: &mut Lab, dut: &str, keeps_class: bool) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let memory = run_in_lab(lab, &suite(dut), folder.path())?;
+    let status =
+        || format!("{dut}: {:?}", memory.tests().iter().map(|t| (&t.status, &t.outcome.notes)).collect::<Vec<_>>());
+    let trials = memory.trials();
+    let trial = trials.iter().find(|trial| trial.result.groups.iter().any(|g| g.group == CLASS)).ok_or_else(status)?;
+    for flow in &trial.result.groups {
+        let (received, deviations) = match flow.group.as_str() {
+            "unknown" | "ends" => (0, BTreeMap::new()),
+            CLASS if !keeps_class => (0, BTreeMap::from([(Deviation::LabelTc, FRAMES)])),
+            _ => (FRAMES, BTreeMap::new()),
+        };
+        let right = flow.offered == FRAMES && flow.received == received && flow.deviations == deviations;
+        if !right || flow.stray + flow.corrupted + flow.duplicated > 0 {
+            return Err(format!("{dut}: {received} of {FRAMES} were to arrive with {deviations:?}: {flow:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = as_device() {
+        return code;
+    }
+    one_test("routers_exchange_labels_as_they_should", |lab| {
+        for links in ["", ", topology: {chain: 2}"] {
+            forwards(lab, &format!("kind: ovs{links}"), true)?;
+        }
+        // Linux gives every label that it adds or swaps the traffic class 0.
+        for links in ["", ", links: veth", ", topology: {chain: 2}"] {
+            forwards(lab, &format!("kind: uml, routing: static, memory: 96{links}"), false)?;
+        }
+        Ok(())
+    })
+}

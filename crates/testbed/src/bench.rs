@@ -173,7 +173,7 @@ impl<'a> Bench<'a> {
                 other => other?,
             }
         }
-        let probe = learning(&self.ports, families);
+        let probe = learning(&self.ports, families, &self.long_ways());
         if probe.flows.is_empty() {
             return self.device.forwards().map_err(failed);
         }
@@ -298,6 +298,13 @@ impl<'a> Bench<'a> {
         let seen = self.rig.hosts.observed(now);
         served?;
         Ok(seen)
+    }
+
+    /// From which port to which frames pass several routers, but for those of a pair.
+    fn long_ways(&self) -> Vec<(usize, usize)> {
+        let ports = self.ports.len();
+        let all = (0..ports).flat_map(|from| (0..ports).map(move |to| (from, to)));
+        all.filter(|(from, to)| from / 2 != to / 2 && self.device.hops(*from, *to) > 1).collect()
     }
 
     fn begin_observation(&mut self, extra: Vec<drophammer_rig::Extra>) {

@@ -6,6 +6,7 @@
 mod agent;
 mod dut;
 pub mod guest;
+mod processor;
 
 use super::frr;
 use crate::topology::links_only;
@@ -62,6 +63,8 @@ static SPEC: KindSpec = KindSpec {
     ],
 };
 
+/// The program that is the guest's kernel.
+const KERNEL: &str = "linux.uml";
 /// Least memory of a guest, in MiB.
 const LEAST_MEMORY: u64 = 64;
 
@@ -87,6 +90,12 @@ struct Job {
 enum Routing {
     Frr,
     Static,
+}
+
+/// Why guests cannot run on this machine's processor; `None` where they can, or where there is no kernel for them.
+pub fn unfit_processor() -> Option<String> {
+    let kernel = process::find(KERNEL, "user-mode-linux").ok()?;
+    processor::refuse_unsaved_registers(&kernel).err().map(|e| e.to_string())
 }
 
 /// Kind `uml`.
@@ -156,7 +165,8 @@ impl DutKind for Uml {
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Box<dyn Dut>, LabError> {
-        let kernel = process::find("linux.uml", "user-mode-linux")?;
+        let kernel = process::find(KERNEL, "user-mode-linux")?;
+        processor::refuse_unsaved_registers(&kernel)?;
         dut::refuse_without_taps()?;
         let job = Job {
             routing: routing(dut),

@@ -10,7 +10,7 @@ mod peers;
 mod vlans;
 
 use common::program::verdicts::Verdicts;
-use drophammer_lab::kinds::uml::guest;
+use drophammer_lab::kinds::uml::{self, guest};
 use drophammer_lab::{Lab, LabOptions};
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -35,8 +35,12 @@ fn main() -> ExitCode {
     }
     let filter = args.iter().map(|a| a.to_string_lossy()).find(|a| !a.starts_with('-')).unwrap_or_default();
     let mut verdicts = Verdicts::begin();
+    let unfit = uml::unfit_processor();
     for (name, _) in SCENARIOS {
-        if !name.contains(&*filter) {
+        if let Some(why) = &unfit {
+            println!("    {name} is left out: {why}");
+            verdicts.leave_out(1);
+        } else if !name.contains(&*filter) {
             verdicts.leave_out(1);
         } else if args.iter().any(|a| a == "--list") {
             println!("{name}: test");

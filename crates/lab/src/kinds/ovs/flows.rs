@@ -166,7 +166,10 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute) {
         Some((innermost, others)) => {
             let push = |label: &u32| format!(",push_mpls:0x8847,set_field:{label}->mpls_label");
             let pushed: String = others.iter().rev().map(push).collect();
-            add("mpls", "", &format!("dec_mpls_ttl,set_field:{innermost}->mpls_label{pushed}"), labelled);
+            // What the datapath has learned of a packet writes the whole entry, the bottom of the stack included: one of its own for each.
+            for bottom in [",mpls_bos=0", ",mpls_bos=1"] {
+                add("mpls", bottom, &format!("dec_mpls_ttl,set_field:{innermost}->mpls_label{pushed}"), labelled);
+            }
         }
         None => {
             let keep = format!("dec_mpls_ttl,move:NXM_NX_MPLS_TTL[]->{TTL}");
@@ -266,10 +269,10 @@ mod tests {
         let flows: Vec<String> = render(&role).lines().map(str::to_owned).collect();
         let to = "set_field:0xc6130102->reg0,load:2->NXM_NX_REG4[0..15]";
         let swap = format!(
-            "table=1,priority=1000,mpls,mpls_label=100,actions=dec_mpls_ttl,set_field:200->mpls_label,{to},resubmit(,4),resubmit(,3)"
+            "table=1,priority=1000,mpls,mpls_label=100,mpls_bos=1,actions=dec_mpls_ttl,set_field:200->mpls_label,{to},resubmit(,4),resubmit(,3)"
         );
         let push = format!(
-            "table=1,priority=1000,mpls,mpls_label=101,actions=dec_mpls_ttl,set_field:203->mpls_label,push_mpls:0x8847,\
+            "table=1,priority=1000,mpls,mpls_label=101,mpls_bos=0,actions=dec_mpls_ttl,set_field:203->mpls_label,push_mpls:0x8847,\
              set_field:202->mpls_label,push_mpls:0x8847,set_field:201->mpls_label,{to},resubmit(,4),resubmit(,3)"
         );
         let pop = format!(

@@ -22,6 +22,7 @@ pub mod fixed_rate;
 mod flood;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
+pub mod head_of_line_blocking;
 pub mod idle_traffic;
 pub mod latency;
 pub mod link_failover;
@@ -114,6 +115,7 @@ pub static METHODS: &[&dyn Method] = &[
     &packet_order::PacketOrder,
     &filters::Filters,
     &class_of_service::ClassOfService,
+    &head_of_line_blocking::HeadOfLineBlocking,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,
     &counter_accuracy::CounterAccuracy,

@@ -45,6 +45,10 @@ pub struct Faults {
     pub reorder: Option<Reorder>,
     /// Become slow.
     pub sag: Option<Sag>,
+    /// Have a queue of so many frames at the way in of each port, out of which a frame goes when the line to which it is bound has room in its buffer,
+    /// rather than be dropped there: those behind it wait, whatever line they are bound to, and those that find the queue full are dropped. Lines with a
+    /// speed and without classes alone, which take frames in their order of arrival; 0 for none.
+    pub input_queue: usize,
     /// Speak unasked.
     pub own_frames: Option<OwnFrames>,
     /// Forward every n-th frame that its filter denies.
@@ -84,6 +88,7 @@ impl Faults {
             hold,
             reorder,
             sag: _,
+            input_queue: _,
             own_frames: _,
             filter_leak_every: _,
             filter_deny_every: _,

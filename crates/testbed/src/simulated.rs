@@ -194,7 +194,8 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     };
     for (index, port) in ports.iter().enumerate() {
         let mut at = drophammer_reference::PortConfig::new(MacAddr::local(0xd0_0000_0000 | index as u64));
-        at.mtu = port.mtu;
+        (at.mtu, at.speed) = (port.mtu, p.speed("line_speed"));
+        at.egress_buffer = p.count("line_buffer").map_or(at.egress_buffer, |frames| frames as usize);
         for a in [&port.ipv4, &port.ipv6].into_iter().flatten() {
             match a.dut {
                 IpAddr::V4(dut) => at.ipv4 = Some((dut, a.prefix_len)),
@@ -330,6 +331,7 @@ fn faults(p: &Params) -> Faults {
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
+        input_queue: every("input_queue").unwrap_or(0) as usize,
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         filter_leak_every: every("filter_leak_every").unwrap_or(0),
         filter_deny_every: every("filter_deny_every").unwrap_or(0),

@@ -46,6 +46,7 @@ cases![
     drops,
     filters,
     classes,
+    congestion,
     systems,
     copies_and_strays,
     wrong_frames,

@@ -208,6 +208,7 @@ impl Method for ClassOfService {
             direction: Direction::Unidirectional,
             distribution: Distribution::NonMeshed,
             routes: 0,
+            modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         });
         for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
@@ -458,6 +459,7 @@ mod tests {
             dut_counters: Default::default(),
             senders: 1,
             ways: vec![],
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
@@ -470,6 +472,7 @@ mod tests {
             direction: Direction::Unidirectional,
             distribution: Distribution::NonMeshed,
             routes: 0,
+            modifier: Default::default(),
             drain_s: 0.1,
         };
         let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };

@@ -124,6 +124,7 @@ impl Bed {
             mix: None,
             distribution: Distribution::NonMeshed,
             routes: 0,
+            modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };
         let found = Bed {

@@ -131,6 +131,7 @@ impl Method for HeadOfLineBlocking {
             direction: Direction::Unidirectional,
             distribution: Distribution::NonMeshed,
             routes: 0,
+            modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };
         FRAME_SIZES.get(params).into_iter().map(pattern).collect()

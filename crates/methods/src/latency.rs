@@ -5,7 +5,8 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
+use crate::modifiers;
+use crate::parameters::{MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{
     PlotSpec, for_each_size, is_overloaded, lower, mean, median, note, note_of, note_unfit, percent_of, trials, xy,
@@ -43,7 +44,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Latency",
     summary: "latency of every frame at shares of the throughput: minimum, median, percentiles, maximum",
     source: "RFC 8219 section 7.2, RFC 2544 section 26.2",
-    params: params![&TRAFFIC, &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
+    params: params![&TRAFFIC, &MODIFIED, &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
     figures: &[
         FigureSpec {
             key: "latency_{size}_median_us",
@@ -149,7 +150,7 @@ impl Method for Latency {
                 let rate = step.rate;
                 let number = index * steps.len() as u32 + at as u32;
                 let what = format!("latency, {} at {}", pattern.size_text(), step.label);
-                bed.progress(&what, number, (FRAME_SIZES.get(params).len() * steps.len()) as u32);
+                bed.progress(&what, number, (modifiers::count(params) * steps.len()) as u32);
                 let mut results = Vec::new();
                 let stopped = (0..repeats).try_for_each(|repeat| {
                     let purpose = format!("latency {}: {}, trial {}", pattern.size, step.purpose(), repeat + 1);
@@ -182,7 +183,7 @@ impl Method for Latency {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.2))
     }
 

@@ -29,6 +29,7 @@ pub mod link_failover;
 pub mod longest_match;
 pub mod mixed_families;
 pub mod mlrsearch;
+pub mod modifiers;
 pub mod overload;
 pub mod packet_order;
 pub mod parameters;

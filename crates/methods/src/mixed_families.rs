@@ -148,6 +148,7 @@ fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
                     direction: DIRECTION.get(params),
                     distribution: Distribution::NonMeshed,
                     routes: 0,
+                    modifier: Default::default(),
                     drain_s: DRAIN.seconds(params),
                 };
                 (share, pattern.mixed(share, Some(ipv6_size.clone())))

@@ -293,6 +293,7 @@ fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind)
         direction: Direction::Unidirectional,
         distribution: Distribution::NonMeshed,
         routes: 0,
+        modifier: Default::default(),
         drain_s: DRAIN.seconds(params),
     };
     let purpose = format!("{} reset, {family}", kind.word());

@@ -176,6 +176,7 @@ fn load_pattern(family: Family, params: &Params) -> Pattern {
         direction: Direction::Unidirectional,
         distribution: Distribution::NonMeshed,
         routes: 0,
+        modifier: Default::default(),
         drain_s: DRAIN.seconds(params),
     }
 }

@@ -5,7 +5,8 @@
 use crate::Method;
 use crate::columns;
 use crate::episodes::{Episode, bins, episodes};
-use crate::parameters::{FRAME_SIZES, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
+use crate::modifiers;
+use crate::parameters::{MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
 use crate::route_tests::CONFORMANT;
@@ -38,6 +39,7 @@ static SPEC: TestSpec = TestSpec {
     source: "RFC 2544 section 26.5",
     params: params![
         &TRAFFIC,
+        &MODIFIED,
         &[OVERLOAD_DURATION.spec(), RECOVERY_DURATION.spec(), REPEATS.spec(), BIN.spec()],
         &SEARCH,
     ],
@@ -145,7 +147,7 @@ impl Method for SystemRecovery {
             let mut results: Vec<TrialResult> = Vec::new();
             let stopped = (0..repeats).try_for_each(|repeat| {
                 let what = format!("system recovery, {}", pattern.size_text());
-                bed.progress(&what, index * repeats + repeat, FRAME_SIZES.get(params).len() as u32 * repeats);
+                bed.progress(&what, index * repeats + repeat, modifiers::count(params) as u32 * repeats);
                 let purpose = format!("system recovery {}: trial {}", pattern.size, repeat + 1);
                 let load = Load::Steps { steps: steps.clone() };
                 let mut spec = pattern.trial(bed.ports(), purpose, load, overload_s + recovery_s)?;
@@ -165,7 +167,7 @@ impl Method for SystemRecovery {
 
     fn estimate_known(&self, params: &Params) -> Duration {
         let trial_s = OVERLOAD_DURATION.seconds(params) + RECOVERY_DURATION.seconds(params);
-        let trials = f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(trial_s * trials + beside_s(params, trials, 1.0))
     }
 

@@ -5,7 +5,7 @@
 use crate::Method;
 use crate::columns;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
-use crate::parameters::{self, FRAME_SIZES, TRAFFIC, common_deviations};
+use crate::parameters::{self, FRAME_SIZES, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, xy_of};
 use crate::table::TableSpec;
@@ -34,6 +34,7 @@ static SPEC: TestSpec = TestSpec {
     source: "RFC 2544 section 26.1, RFC 9971",
     params: parameters::params![
         &TRAFFIC,
+        &MODIFIED,
         &[parameters::GOAL.spec(), parameters::FINAL_TRIAL.spec(), parameters::WIDTH.spec(), PDR.spec()],
         &[parameters::MAX_LOAD.spec(), parameters::SEARCH_MAX.spec()],
         &parameters::AFTER_TRIAL,

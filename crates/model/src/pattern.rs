@@ -1,5 +1,6 @@
 //! What a traffic pattern is known by: frame size, IP versions, direction, distribution over the ports, destinations.
 
+use crate::modifier::Modifier;
 use crate::size::PacketSize;
 use crate::trial::{Family, FlowSpec, PortIndex, Targets, TrialSpec};
 use std::collections::BTreeMap;
@@ -65,43 +66,52 @@ pub struct PatternKey {
     pub distribution: Distribution,
     /// BGP routes that the destinations are in, over all ports; 0 where they are hosts of the networks behind the ports.
     pub routes: u32,
+    /// What is sent beside.
+    pub modifier: Modifier,
 }
 
 impl PatternKey {
     /// The pattern with which the tester's own ceiling is measured. A loop joins ports in pairs and has no routers, and neither changes what the
-    /// tester has to do for a frame.
+    /// tester has to do for a frame; nor does what is sent beside.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
-        PatternKey { distribution: Distribution::NonMeshed, routes: 0, ..self.clone() }
+        PatternKey {
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            modifier: Modifier::None,
+            ..self.clone()
+        }
     }
 
     /// The pattern that a trial offers. Fully meshed traffic between two ports is that of a pair.
     pub fn of(spec: &TrialSpec) -> PatternKey {
+        let tested: Vec<&FlowSpec> = spec.flows.iter().filter(|flow| !flow.background).collect();
         let mut families: Vec<Family> = Vec::new();
-        for flow in &spec.flows {
+        for flow in &tested {
             if !families.contains(&flow.family) {
                 families.push(flow.family);
             }
         }
-        let answered = |flow: &FlowSpec| spec.flows.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
-        let both = spec.flows.iter().all(answered);
+        let answered = |flow: &&FlowSpec| tested.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
+        let both = tested.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
-        let ipv6 = spec.flows.iter().find(|flow| flow.family == Family::Ipv6 && flow.size.is_some());
+        let ipv6 = tested.iter().find(|flow| flow.family == Family::Ipv6 && flow.size.is_some());
         let mix = ipv6.and_then(|flow| {
-            let own = || spec.flows.iter().filter(|other| other.from == flow.from);
+            let own = || tested.iter().filter(|other| other.from == flow.from);
             let share = flow.weight / own().map(|flow| flow.weight).sum::<f64>();
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
-        let meshed = |flow: &FlowSpec| spec.flows.iter().any(|other| other.from == flow.from && other.to != flow.to);
+        let meshed = |flow: &&FlowSpec| tested.iter().any(|other| other.from == flow.from && other.to != flow.to);
         let distribution =
-            if spec.flows.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
+            if tested.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
         let mut behind: BTreeMap<(PortIndex, Family), u32> = BTreeMap::new();
-        for flow in &spec.flows {
+        for flow in &tested {
             if let Targets::Routes { count, .. } = &flow.destinations {
                 behind.insert((flow.to, flow.family), *count);
             }
         }
-        PatternKey { size: spec.size.clone(), families, mix, direction, distribution, routes: behind.values().sum() }
+        let (routes, modifier) = (behind.values().sum(), Modifier::of_frames(spec));
+        PatternKey { size: spec.size.clone(), families, mix, direction, distribution, routes, modifier }
     }
 }
 
@@ -119,6 +129,9 @@ impl fmt::Display for PatternKey {
         }
         if self.routes > 0 {
             write!(f, "/{} routes", self.routes)?;
+        }
+        if self.modifier != Modifier::None {
+            write!(f, "/{}", self.modifier)?;
         }
         Ok(())
     }
@@ -148,12 +161,14 @@ mod tests {
             direction,
             distribution: Distribution::NonMeshed,
             routes: 0,
+            modifier: Modifier::None,
         };
         assert_eq!(key.to_string(), "imix/ipv4+ipv6/unidirectional");
         key.mix = FamilyMix::new(15.0, "512".parse().unwrap());
         assert_eq!(key.to_string(), "imix/ipv4+ipv6(15 % of 512)/unidirectional");
-        let meshed = PatternKey { distribution: Distribution::FullyMeshed, routes: 200_000, ..key.clone() };
-        assert_eq!(meshed.to_string(), format!("{key}/fully_meshed/200000 routes"));
+        let (distribution, modifier) = (Distribution::FullyMeshed, Modifier::Broadcast);
+        let meshed = PatternKey { distribution, routes: 200_000, modifier, ..key.clone() };
+        assert_eq!(meshed.to_string(), format!("{key}/fully_meshed/200000 routes/broadcast"));
         assert_eq!(meshed.on_loop(), key);
         assert_eq!(key.mix.map(|mix| (mix.percent(Family::Ipv4), mix.percent(Family::Ipv6))), Some((85.0, 15.0)));
     }

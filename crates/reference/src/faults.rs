@@ -49,6 +49,10 @@ pub struct Faults {
     /// rather than be dropped there: those behind it wait, whatever line they are bound to, and those that find the queue full are dropped. Lines with a
     /// speed and without classes alone, which take frames in their order of arrival; 0 for none.
     pub input_queue: usize,
+    /// Serve each broadcast frame of a type that it does not know, before it ignores it, as long as so many frames.
+    pub broadcast_services: u64,
+    /// Send such frames out of the next port, the first being next to the last.
+    pub broadcast_flooded: bool,
     /// Speak unasked.
     pub own_frames: Option<OwnFrames>,
     /// Forward every n-th frame that its filter denies.
@@ -89,6 +93,8 @@ impl Faults {
             reorder,
             sag: _,
             input_queue: _,
+            broadcast_services: _,
+            broadcast_flooded: _,
             own_frames: _,
             filter_leak_every: _,
             filter_deny_every: _,

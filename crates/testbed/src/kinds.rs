@@ -182,6 +182,18 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "each port has one queue of so many frames that wait until the line of the first of them has room",
         ),
+        ParamSpec::optional(
+            "broadcast_services",
+            ParamKind::Count,
+            "a broadcast frame of a type that it does not know takes the service of so many frames",
+        ),
+        ParamSpec::new(
+            "broadcast_flooded",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "sends such broadcast frames out of the next port",
+        ),
         ParamSpec::new(
             "boot_time",
             ParamKind::Duration,

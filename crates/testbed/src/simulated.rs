@@ -331,6 +331,8 @@ fn faults(p: &Params) -> Faults {
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
+        broadcast_services: every("broadcast_services").unwrap_or(0),
+        broadcast_flooded: p.flag("broadcast_flooded").unwrap_or(false),
         input_queue: every("input_queue").unwrap_or(0) as usize,
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         filter_leak_every: every("filter_leak_every").unwrap_or(0),

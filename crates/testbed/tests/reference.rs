@@ -65,6 +65,7 @@ fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialS
         direction: Direction::Bidirectional,
         distribution: Distribution::NonMeshed,
         routes: 0,
+        modifier: Default::default(),
         drain_s: 2.0,
     };
     let mut spec = pattern.trial(bed.ports(), "known".into(), load, duration_s).unwrap();

@@ -164,6 +164,7 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
                 direction: Direction::Unidirectional,
                 distribution: Distribution::NonMeshed,
                 routes: 0,
+                modifier: Default::default(),
                 drain_s: 0.3,
             };
             let load = Load::Constant { rate_pps: case.rate_pps };

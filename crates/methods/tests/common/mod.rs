@@ -224,6 +224,7 @@ impl Fake {
             dut_counters: Default::default(),
             senders: senders.len() as u32,
             ways: Vec::new(),
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
@@ -362,6 +363,7 @@ pub fn pattern(size: &str) -> PatternKey {
         direction,
         distribution: Distribution::default(),
         routes: 0,
+        modifier: Default::default(),
     }
 }
 

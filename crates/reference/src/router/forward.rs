@@ -92,6 +92,7 @@ impl Router {
                 false
             }
             ethertype::MPLS if !group && !self.labels.is_empty() => self.take_labelled(now, interface, frame),
+            _ if group && self.suffers_broadcast(now, port, frame) => false,
             _ => {
                 self.truth.ignored += 1;
                 false

@@ -3,12 +3,32 @@
 use super::Router;
 use crate::pool::Slot;
 use drophammer_model::Instant;
+use drophammer_wire::frame::Frame;
 
 impl Router {
     pub(super) fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
         *cause(&mut self.truth.dropped) += 1;
         self.truth.queued -= 1;
         self.pool.release(slot);
+    }
+
+    /// Does what the faults say with a frame to a group that has a type which the device does not know. True if the frame is forwarded.
+    pub(super) fn suffers_broadcast(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
+        for _ in 0..self.faults.broadcast_services {
+            // One that finds the buffer full takes no time.
+            let _ = self.server.offer(now, 0);
+        }
+        if !self.faults.broadcast_flooded {
+            return false;
+        }
+        let next = (port + 1) % self.ports.len();
+        self.truth.transit += 1;
+        self.truth.queued += 1;
+        let slot = self.pool.adopt(frame);
+        if let Some(at) = self.line(port, next, now, slot) {
+            self.departures.schedule_other(at, next, slot, true);
+        }
+        true
     }
 
     #[inline]

@@ -194,6 +194,7 @@ pub fn one_way(size: &str) -> PatternKey {
         direction,
         distribution: Distribution::default(),
         routes: 0,
+        modifier: Default::default(),
     }
 }
 

@@ -281,7 +281,7 @@ fn write(
         trials,
         marks,
     );
-    let label = Some(pattern.size.to_string());
+    let label = Some(pattern.label());
     let bar = Point { x, y: average, label, range: Some((least, most)), trial: None };
     PLOT.curve(outcome, "back-to-back frames", bar);
     let key = format!("back_to_back_{}_frames", pattern.size);

@@ -158,7 +158,7 @@ impl Method for ForwardingRate {
                 marks,
             );
             let bar =
-                |y, range| Point { x: f64::from(index), y, label: Some(pattern.size.to_string()), range, trial: None };
+                |y, range| Point { x: f64::from(index), y, label: Some(pattern.label()), range, trial: None };
             BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
             BARS.curve(outcome, "offered", bar(mean(&offered_loads), None));
             BARS.curve(outcome, "forwarded", bar(average, Some((least, most))));

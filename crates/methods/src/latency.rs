@@ -322,7 +322,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
         // One group needs no name: all frames are in it.
         let name =
             if first.groups.len() > 1 { format!("{}, {group}", pattern.size_text()) } else { pattern.size_text() };
-        let label = Some(format!("{} at {}", pattern.size, step.label));
+        let label = Some(format!("{} at {}", pattern.label(), step.label));
         let range = Some((figures.min, figures.max));
         let series = if first.groups.len() > 1 { group.as_str() } else { "latency" };
         RANGES.curve(outcome, series, Point { x, y: figures.mean, label, range, trial: None });

@@ -48,6 +48,7 @@ pub mod routed;
 pub mod routes_sent;
 pub mod routing;
 pub mod selftest;
+pub mod soak;
 pub mod system_recovery;
 pub mod table;
 pub mod testbed;
@@ -113,6 +114,7 @@ pub static METHODS: &[&dyn Method] = &[
     &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
     &overload::Overload,
+    &soak::Soak,
     &packet_order::PacketOrder,
     &filters::Filters,
     &class_of_service::ClassOfService,

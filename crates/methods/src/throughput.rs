@@ -195,7 +195,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
         searched.trials.iter().map(|t| t.trial),
         marks,
     );
-    let label = Some(pattern.size.to_string());
+    let label = Some(pattern.label());
     let bar = |y: f64, range| Point { x, y, label: label.clone(), range, trial: None };
     BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
     if let Some(ceiling) = limits.ceiling {

@@ -65,7 +65,7 @@ pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
 pub use drophammer_model::filter::{FilterDirection, FilterList, FilterRule};
 pub use faults::{
-    BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY,
+    Ageing, BgpFaults, ClassFaults, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, ManagementFault, Misroute, NOBODY,
     OwnFrames, REORDER_LIMIT, Reorder, Sag, WrongFrame, WrongNextHop,
 };
 pub use interfaces::SubInterface;

@@ -178,6 +178,12 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "frames per second that it forwards from then on",
         ),
         ParamSpec::optional(
+            "ageing_delay",
+            ParamKind::Duration,
+            "its delay grows by so much in each second after it was found to forward",
+        ),
+        ParamSpec::optional("ageing_memory", ParamKind::Count, "its memory grows by so many bytes in each second"),
+        ParamSpec::optional(
             "input_queue",
             ParamKind::Count,
             "each port has one queue of so many frames that wait until the line of the first of them has room",

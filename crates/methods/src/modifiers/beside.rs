@@ -255,6 +255,14 @@ impl Testbed for Beside<'_> {
         self.bed.reset_trial(spec, reset, port, attempt)
     }
 
+    fn now_s(&mut self) -> Option<f64> {
+        self.bed.now_s()
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.bed.memory()
+    }
+
     fn known(&mut self) -> &mut Known {
         self.bed.known()
     }

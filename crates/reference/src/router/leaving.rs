@@ -1,11 +1,17 @@
 //! From the server to the line.
 
 use super::Router;
+use crate::faults::Faults;
 use crate::pool::Slot;
 use drophammer_model::Instant;
 use drophammer_wire::frame::Frame;
 
 impl Router {
+    /// What it does wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
     pub(super) fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
         *cause(&mut self.truth.dropped) += 1;
         self.truth.queued -= 1;
@@ -33,7 +39,8 @@ impl Router {
 
     #[inline]
     pub(super) fn ready(&mut self, end: Instant) -> Instant {
-        let ready = end + self.delay;
+        let aged = self.faults.ageing.map_or(0, |ageing| ageing.delay_ns(end));
+        let ready = Instant((end + self.delay).0.saturating_add(aged));
         if self.jitter.is_zero() {
             return ready;
         }

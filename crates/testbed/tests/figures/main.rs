@@ -47,6 +47,8 @@ cases![
     filters,
     classes,
     congestion,
+    soak,
+    modifiers,
     systems,
     copies_and_strays,
     wrong_frames,

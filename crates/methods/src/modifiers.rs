@@ -46,7 +46,7 @@ pub fn count(params: &Params) -> usize {
 }
 
 /// Adds to `name` of a pattern what is beside it: `64 bytes beside 1 % broadcast frames`.
-pub(crate) fn beside(name: String, modifier: Modifier) -> String {
+pub(crate) fn named(name: String, modifier: Modifier) -> String {
     match modifier {
         Modifier::None => name,
         Modifier::Broadcast => format!("{name} beside 1 % broadcast frames"),

@@ -107,7 +107,7 @@ impl Pattern {
             Some(mix) => format!("{} % {family}", mix.percent(*family)),
             None => family.to_string(),
         };
-        modifiers::beside(self.families.iter().map(of).collect::<Vec<_>>().join("+"), self.modifier)
+        modifiers::named(self.families.iter().map(of).collect::<Vec<_>>().join("+"), self.modifier)
     }
 
     /// Size of the frames of a family.
@@ -136,7 +136,7 @@ impl Pattern {
             Some(mix) => format!("{size} with {} % IPv6", mix.percent(Family::Ipv6)),
             None => size,
         };
-        modifiers::beside(frames, self.modifier)
+        modifiers::named(frames, self.modifier)
     }
 
     /// The same in short, for figures: `64`; `64_broadcast`.

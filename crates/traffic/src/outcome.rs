@@ -64,7 +64,9 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
     let numbered = groups.into_iter().enumerate();
     let (background, groups): (Vec<_>, Vec<_>) = numbered.partition(|(group, _)| trial.background.contains(group));
-    let counts = |groups: Vec<(usize, GroupCounts)>| groups.into_iter().map(|(_, counts)| counts).collect();
+    let counts = |groups: Vec<(usize, GroupCounts)>| -> Vec<GroupCounts> {
+        groups.into_iter().map(|(_, counts)| counts).collect()
+    };
     let unsent = if trial.maximum { 0 } else { senders.iter().map(|s| s.unsent).sum() };
     let sending_ns = senders.iter().map(|s| s.sending_ns).max().unwrap_or(0);
     let worst = |time: fn(&LaneReport) -> u64| lanes.iter().map(time).max().unwrap_or(0);

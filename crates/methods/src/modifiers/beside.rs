@@ -109,7 +109,7 @@ impl<'a> Beside<'a> {
         loop {
             let (mut spec, mut actions) = (spec.clone(), Vec::new());
             for number in 0..count {
-                let (action, label) = changing.next();
+                let (action, label) = changing.turn();
                 spec.events.push(TimedEvent { at_s: number as f64 * UPDATE_EVERY_S, event: number, label: label.into() });
                 actions.push(vec![action]);
             }
@@ -146,7 +146,7 @@ impl Changing {
     }
 
     /// The change to the other state, and its name.
-    fn next(&mut self) -> (RouteAction, &'static str) {
+    fn turn(&mut self) -> (RouteAction, &'static str) {
         self.advertised = !self.advertised;
         let (change, label) = match self.advertised {
             true => (Change::Advertise, "routing update: advertise"),

@@ -232,9 +232,8 @@ fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
 
 /// The groups that have no flows but such in the background.
 fn background(spec: &TrialSpec, groups: &[String]) -> Vec<usize> {
-    let flows = |group: &String| spec.flows.iter().filter(move |flow| flow.group == *group);
-    let behind = groups.iter().enumerate().filter(|(_, group)| flows(group).all(|flow| flow.background));
-    behind.map(|(index, _)| index).collect()
+    let tested = |group: &String| spec.flows.iter().any(|flow| flow.group == *group && !flow.background);
+    (0..groups.len()).filter(|index| !tested(&groups[*index])).collect()
 }
 
 fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {

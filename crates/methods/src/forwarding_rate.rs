@@ -4,9 +4,7 @@
 use crate::Method;
 use crate::columns;
 use crate::modifiers;
-use crate::parameters::{
-    AFTER_TRIAL, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
-};
+use crate::parameters::{AFTER_TRIAL, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter};
 use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
 use crate::route_tests::CONFORMANT;
@@ -157,8 +155,7 @@ impl Method for ForwardingRate {
                 trials(&results),
                 marks,
             );
-            let bar =
-                |y, range| Point { x: f64::from(index), y, label: Some(pattern.label()), range, trial: None };
+            let bar = |y, range| Point { x: f64::from(index), y, label: Some(pattern.label()), range, trial: None };
             BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
             BARS.curve(outcome, "offered", bar(mean(&offered_loads), None));
             BARS.curve(outcome, "forwarded", bar(average, Some((least, most))));

@@ -10,7 +10,9 @@ mod verdict;
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter};
+use crate::parameters::{
+    AFTER_TRIAL, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter,
+};
 use crate::pattern::{Limits, Pattern};
 use crate::report::{LEAST_LOSS_PERCENT, for_each_pattern, lower_by_difference, note, note_of, note_unfit, percent_of};
 use crate::table::TableSpec;
@@ -94,7 +96,8 @@ columns! {
     }
 }
 
-const TABLE: TableSpec<BlockRow> = TableSpec::new("head_of_line_blocking", "Congestion of one port, and what it does to another");
+const TABLE: TableSpec<BlockRow> =
+    TableSpec::new("head_of_line_blocking", "Congestion of one port, and what it does to another");
 
 impl Method for HeadOfLineBlocking {
     fn spec(&self) -> &'static TestSpec {
@@ -198,7 +201,11 @@ fn measure(
     let mut results: Vec<TrialResult> = Vec::new();
     for (at, aim) in AIMS.into_iter().enumerate() {
         let of = (FRAME_SIZES.get(params).len() * AIMS.len()) as u32;
-        bed.progress(&format!("head-of-line blocking, {}", pattern.size_text()), index * AIMS.len() as u32 + at as u32, of);
+        bed.progress(
+            &format!("head-of-line blocking, {}", pattern.size_text()),
+            index * AIMS.len() as u32 + at as u32,
+            of,
+        );
         let mut flows = Vec::new();
         for block in blocks {
             flows.extend(block.flows(bed.ports(), pattern, aim)?);
@@ -277,13 +284,19 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
         let loss = percent_of(free.lost, free.offered);
         let mut marks = Vec::new();
         if rates.source.pps() < rates.line_pps * 0.999 || limits.retreated {
-            marks.push(format!("tester-limited: the congested port was offered {:.0} % of its line, not 150 %", overload * 100.0));
+            marks.push(format!(
+                "tester-limited: the congested port was offered {:.0} % of its line, not 150 %",
+                overload * 100.0
+            ));
         }
         if !verdict.congested {
             marks.push("not congested".to_owned());
         }
         if free_before.lost > 0 {
-            marks.push(format!("the router loses {} frames to the uncongested port without congestion", free_before.lost));
+            marks.push(format!(
+                "the router loses {} frames to the uncongested port without congestion",
+                free_before.lost
+            ));
         }
         TABLE.add(
             outcome,

@@ -44,7 +44,12 @@ static SPEC: TestSpec = TestSpec {
     title: "Latency",
     summary: "latency of every frame at shares of the throughput: minimum, median, percentiles, maximum",
     source: "RFC 8219 section 7.2, RFC 2544 section 26.2",
-    params: params![&TRAFFIC, &MODIFIED, &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &SEARCH],
+    params: params![
+        &TRAFFIC,
+        &MODIFIED,
+        &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()],
+        &SEARCH
+    ],
     figures: &[
         FigureSpec {
             key: "latency_{size}_median_us",

@@ -40,9 +40,9 @@ pub fn patterns(params: &Params) -> Vec<Pattern> {
     FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()
 }
 
-/// Number of these, for progress and estimates.
+/// Number of these, for progress and estimates; 1 of a test that has one size.
 pub fn count(params: &Params) -> usize {
-    FRAME_SIZES.get(params).len() * modifiers(params).len()
+    FRAME_SIZES.find(params).map_or(1, |sizes| sizes.len()) * modifiers(params).len()
 }
 
 /// Adds to `name` of a pattern what is beside it: `64 bytes beside 1 % broadcast frames`.

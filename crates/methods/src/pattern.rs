@@ -1,8 +1,8 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
-use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE};
 use crate::modifiers;
+use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE};
 use crate::routed;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
@@ -234,7 +234,7 @@ impl Pattern {
     ) -> Result<TrialSpec, TestError> {
         let mut flows = self.flows(ports)?;
         if self.modifier == Modifier::Broadcast {
-            flows.extend(modifiers::flows(&flows, &load, duration_s));
+            flows.extend(modifiers::flows(&flows, &self.size, &load, duration_s));
         }
         Ok(TrialSpec {
             purpose,

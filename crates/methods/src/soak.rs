@@ -32,7 +32,8 @@ const DURATION: Param<Duration> = Param::new("duration", "2 min", "12 h", "how l
 const INTERVAL: Param<Duration> =
     Param::new("interval", "5 s", "60 s", "length of the trials, of which each gives a figure of each quantity");
 const LOAD: Param<Percent> = Param::new("load", "90", "90", "load in % of the throughput, where `rate` is not given");
-const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load per sending port instead of a share of the throughput");
+const RATE: Param<Option<FrameRate>> =
+    Param::optional("rate", "load per sending port instead of a share of the throughput");
 const LEAST_DRIFT: Param<Percent> = Param::new(
     "least_drift",
     "5",
@@ -189,7 +190,8 @@ impl Method for Soak {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let search = if RATE.get(params).is_some() { Duration::ZERO } else { estimate(params, &[zero_loss_goal(params)]) };
+        let search =
+            if RATE.get(params).is_some() { Duration::ZERO } else { estimate(params, &[zero_loss_goal(params)]) };
         search + self.estimate_known(params)
     }
 
@@ -307,7 +309,11 @@ impl Soaked {
 
     fn write(&self, outcome: &mut Outcome, pattern: &Pattern, params: &Params, rate: FrameRate) {
         if self.void > 0 {
-            outcome.deviations.push(format!("{} of {} intervals were void", self.void, self.void + self.rows.len() as u64));
+            outcome.deviations.push(format!(
+                "{} of {} intervals were void",
+                self.void,
+                self.void + self.rows.len() as u64
+            ));
         }
         let (mut latency, mut memory) = (None, None);
         for quantity in &QUANTITIES {

@@ -58,6 +58,9 @@ mod tests {
             assert_eq!(Modifier::of_figure(&key), modifier, "{key}");
         }
         assert_eq!(Modifier::Broadcast.figure_key("throughput_64_pps", "64"), "throughput_64_broadcast_pps");
-        assert_eq!(Modifier::RoutingUpdate.figure_key("latency_imix_50_ns", "imix"), "latency_imix_routing_update_50_ns");
+        assert_eq!(
+            Modifier::RoutingUpdate.figure_key("latency_imix_50_ns", "imix"),
+            "latency_imix_routing_update_50_ns"
+        );
     }
 }

@@ -75,12 +75,7 @@ impl PatternKey {
     /// tester has to do for a frame; nor does what is sent beside.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
-        PatternKey {
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            modifier: Modifier::None,
-            ..self.clone()
-        }
+        PatternKey { distribution: Distribution::NonMeshed, routes: 0, modifier: Modifier::None, ..self.clone() }
     }
 
     /// The pattern that a trial offers. Fully meshed traffic between two ports is that of a pair.
@@ -102,8 +97,7 @@ impl PatternKey {
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
         let meshed = |flow: &&FlowSpec| tested.iter().any(|other| other.from == flow.from && other.to != flow.to);
-        let distribution =
-            if tested.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
+        let distribution = if tested.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
         let mut behind: BTreeMap<(PortIndex, Family), u32> = BTreeMap::new();
         for flow in &tested {
             if let Targets::Routes { count, .. } = &flow.destinations {

@@ -19,8 +19,8 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    Ageing, ClassFaults, Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault, Misroute,
-    NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
+    Ageing, ClassFaults, Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault,
+    Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;

@@ -14,10 +14,12 @@ const BUFFER: usize = 50;
 
 /// The test with these parameters on a device whose ports are lines of 100 Mbit/s (148,809 frames per second).
 fn congested(device: &str, ports: usize, params: &str) -> Memory {
+    let params =
+        if params.contains("trial_duration") { params.to_owned() } else { format!("trial_duration: 200 ms, {params}") };
     let ports: String = (1..=ports).map(|n| format!("  - {{name: p{n}, speed: 100 Mbit/s}}\n")).collect();
     let text = format!(
         "suite: congestion\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, delay: 10 us{device}}}\nports:\n{ports}tests:\n  \
-         - {TEST}: {{frame_sizes: [64], trial_duration: 200 ms, pause: 1 ms, {params}}}\n"
+         - {TEST}: {{frame_sizes: [64], pause: 1 ms, {params}}}\n"
     );
     let mut memory = Memory::default();
     run(&read_suite(&text), &mut memory).unwrap();
@@ -93,7 +95,7 @@ fn a_device_that_drops_at_the_line_blocks_nobody() {
     assert_eq!(dropped(&memory, "egress") as f64, lost);
     assert!((get(&memory, 0, "expected_percent") - 100.0 / 3.0).abs() < 0.01);
     assert!((get(&memory, 0, "congested_percent") - 150.0).abs() < 0.05);
-    assert!((get(&memory, 0, "uncongested_pps") - 0.5e8 / 672.0).abs() < 30.0);
+    assert!((get(&memory, 0, "uncongested_pps") / (0.5e8 / 672.0) - 1.0).abs() < 0.003);
     assert_eq!(get(&memory, 0, "latency_us"), get(&memory, 0, "calm_latency_us"));
 }
 
@@ -101,8 +103,11 @@ fn a_device_that_drops_at_the_line_blocks_nobody() {
 fn a_queue_that_blocks_at_its_head_is_found_and_its_loss_counted() {
     for room in [16, 200] {
         let memory = congested(&lines(&format!(", input_queue: {room}")), 4, "");
-        let (frames, free, full) =
-            (get(&memory, 0, "uncongested_offered"), get(&memory, 0, "uncongested_lost"), get(&memory, 0, "congested_lost"));
+        let (frames, free, full) = (
+            get(&memory, 0, "uncongested_offered"),
+            get(&memory, 0, "uncongested_lost"),
+            get(&memory, 0, "congested_lost"),
+        );
         let offered = memory.trials()[1].result.offered() / 2;
         assert_eq!((free as u64, full as u64), lost(offered, room), "{room}");
         assert_eq!(dropped(&memory, "fault_input_queue") as f64, free + full);
@@ -133,9 +138,9 @@ fn frames_that_are_only_held_up_are_blocked_too() {
 
 #[test]
 fn loss_without_congestion_is_not_that_of_blocking() {
-    // It serves three quarters of what both sources send.
-    let memory = congested(&lines(", capacity: 223 kfps, buffer: 20"), 4, "");
-    assert!(get(&memory, 0, "calm_lost") > 1_000.0);
+    // It loses one frame in twenty, whatever its line.
+    let memory = congested(&lines(", drop_share: 5"), 4, "");
+    assert!(get(&memory, 0, "calm_lost") > 500.0);
     assert_eq!(verdicts(&memory, 0)[0], "not known: the router loses as many of these frames without congestion");
     assert_eq!(figure(&memory), None);
     let marks = &rows(memory.outcome(TEST), TEST)[0].marks;
@@ -159,13 +164,13 @@ fn a_way_out_without_a_speed_is_not_congested_and_a_bottleneck_makes_one() {
 
 #[test]
 fn eight_ports_are_two_blocks_and_three_are_none() {
-    let memory = congested(&lines(", input_queue: 16"), 9, "");
+    let memory = congested(&lines(", input_queue: 16"), 10, "");
     let free = |row| get(&memory, row, "uncongested_lost");
     assert_eq!(rows(memory.outcome(TEST), TEST).len(), 2);
     assert_eq!((free(0), free(0) > 0.0), (free(1), true));
-    assert!(memory.outcome(TEST).notes.iter().any(|note| note.contains("The last 1 of the ports")));
+    assert!(memory.outcome(TEST).notes.iter().any(|note| note.contains("The last 2 of the ports")));
 
-    let memory = congested("", 3, "");
+    let memory = congested("", 2, "");
     let TestStatus::Skipped(why) = &memory.tests()[0].status else { panic!("{:?}", memory.tests()[0].status) };
-    assert!(why.contains("needs four ports") && why.contains("the suite has 3"), "{why}");
+    assert!(why.contains("needs four ports") && why.contains("the suite has 2"), "{why}");
 }

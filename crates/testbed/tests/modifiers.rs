@@ -10,7 +10,8 @@ use drophammer_model::record::TestStatus;
 
 /// Two ports of 100 Mbit/s, one way, and `tests` on a device with `params`.
 fn measured(params: &str, more: &str, tests: &str) -> Memory {
-    let rest = format!("{more}defaults: {{frame_sizes: [64], direction: unidirectional, pause: 1 ms}}\ntests:\n{tests}");
+    let rest =
+        format!("{more}defaults: {{frame_sizes: [64], direction: unidirectional, pause: 1 ms}}\ntests:\n{tests}");
     let mut memory = Memory::default();
     run(&suite(params, &rest), &mut memory).unwrap();
     memory
@@ -51,7 +52,8 @@ fn broadcast_frames_count_apart_and_cost_a_device_that_ignores_them_nothing() {
         let share = background.offered as f64 / (background.offered + result.offered()) as f64;
         assert!((share - 0.01).abs() < 2e-4 || result.offered() < 5_000, "{share} of {}", result.offered());
     }
-    let total: u64 = memory.trials().iter().flat_map(|trial| &trial.result.background).map(|counts| counts.offered).sum();
+    let total: u64 =
+        memory.trials().iter().flat_map(|trial| &trial.result.background).map(|counts| counts.offered).sum();
     assert_eq!(get(&memory, "modifiers", 0, "sent"), Some(total as f64));
     assert_eq!(get(&memory, "modifiers", 0, "forwarded"), Some(0.0));
     assert!(rows(&memory.tests()[0].outcome, "modifiers")[0].marks.is_empty());
@@ -73,7 +75,11 @@ fn a_device_that_is_slow_with_broadcast_frames_loses_as_much_throughput() {
 
 #[test]
 fn broadcast_frames_that_a_device_forwards_are_named() {
-    let memory = measured(", broadcast_flooded: true", "", "  - forwarding_rate: {modifiers: [broadcast], repeats: 1, trial_duration: 100 ms}\n");
+    let memory = measured(
+        ", broadcast_flooded: true",
+        "",
+        "  - forwarding_rate: {modifiers: [broadcast], repeats: 1, trial_duration: 100 ms}\n",
+    );
     let trial = memory.trials()[0];
     let sent = trial.result.background[0].offered;
     assert_eq!(get(&memory, "modifiers", 0, "forwarded"), Some(sent as f64), "{:?}", trial.result.background);
@@ -100,36 +106,61 @@ fn the_router_is_asked_while_frames_pass() {
     let tests = "  - forwarding_rate: {modifiers: [none, management], repeats: 2, trial_duration: 3 s}\n";
     let memory = measured(", capacity: 20 kfps, buffer: 20", "", tests);
     // One question in each second, and nothing of it is a test frame.
-    assert_eq!((get(&memory, "modifiers", 0, "asked"), get(&memory, "modifiers", 0, "answered")), (Some(6.0), Some(6.0)));
+    assert_eq!(
+        (get(&memory, "modifiers", 0, "asked"), get(&memory, "modifiers", 0, "answered")),
+        (Some(6.0), Some(6.0))
+    );
     let rates = [0, 1].map(|row| get(&memory, "forwarding_rate", row, "forwarding_rate_pps").unwrap());
     assert!((rates[0] / rates[1] - 1.0).abs() < 1e-9, "{rates:?}");
     assert!(rank(&memory, "forwarding_rate_64_management_pps").value.is_some());
     // Half of the questions stay without an answer under overload.
     let device = ", capacity: 20 kfps, buffer: 20, management_waiting: 5, management_drop_every: 2";
     let memory = measured(device, "", tests);
-    assert_eq!((get(&memory, "modifiers", 0, "asked"), get(&memory, "modifiers", 0, "answered")), (Some(6.0), Some(3.0)));
+    assert_eq!(
+        (get(&memory, "modifiers", 0, "asked"), get(&memory, "modifiers", 0, "answered")),
+        (Some(6.0), Some(3.0))
+    );
     assert_eq!(rows(&memory.tests()[0].outcome, "modifiers")[0].marks, ["3 questions without an answer"]);
 }
 
 #[test]
 fn routes_change_while_frames_pass() {
-    let tests = "  - forwarding_rate: {modifiers: [routing_update], repeats: 2, trial_duration: 31 s, frame_sizes: [1518]}\n";
+    let tests =
+        "  - forwarding_rate: {modifiers: [routing_update], repeats: 2, trial_duration: 31 s, frame_sizes: [1518]}\n";
     let memory = measured("", "bgp: {}\n", tests);
     // At 0 and 30 s of two trials: advertised, withdrawn, and the same again.
-    assert_eq!((get(&memory, "modifiers", 0, "updates"), get(&memory, "modifiers", 0, "processed")), (Some(4.0), Some(4.0)));
-    let events: Vec<_> = memory.trials()[0].result.events.iter().map(|event| (event.at_s, event.label.clone())).collect();
+    assert_eq!(
+        (get(&memory, "modifiers", 0, "updates"), get(&memory, "modifiers", 0, "processed")),
+        (Some(4.0), Some(4.0))
+    );
+    let events: Vec<_> =
+        memory.trials()[0].result.events.iter().map(|event| (event.at_s, event.label.clone())).collect();
     assert_eq!(events, [(0.0, "routing update: advertise".to_owned()), (30.0, "routing update: withdraw".to_owned())]);
     assert_eq!(memory.trials()[0].result.dut_counters.get("truth.bgp.withdrawals_received"), Some(&25));
     assert!(memory.trials().iter().all(|trial| trial.result.lost() == 0));
 
     // One that does not pass a route on.
-    let memory = measured(", route_lost_every: 20", "bgp: {}\n", "  - forwarding_rate: {modifiers: [routing_update], repeats: 1, trial_duration: 100 ms}\n");
-    assert_eq!((get(&memory, "modifiers", 0, "updates"), get(&memory, "modifiers", 0, "processed")), (Some(1.0), Some(0.0)));
+    let memory = measured(
+        ", route_lost_every: 20",
+        "bgp: {}\n",
+        "  - forwarding_rate: {modifiers: [routing_update], repeats: 1, trial_duration: 100 ms}\n",
+    );
+    assert_eq!(
+        (get(&memory, "modifiers", 0, "updates"), get(&memory, "modifiers", 0, "processed")),
+        (Some(1.0), Some(0.0))
+    );
     assert_eq!(rows(&memory.tests()[0].outcome, "modifiers")[0].marks, ["1 changes of routes were not passed on"]);
 
     // A suite without routers says so, and the sizes without the modifier are measured.
-    let memory = measured("", "", "  - forwarding_rate: {modifiers: [none, routing_update], repeats: 1, trial_duration: 100 ms}\n");
+    let memory = measured(
+        "",
+        "",
+        "  - forwarding_rate: {modifiers: [none, routing_update], repeats: 1, trial_duration: 100 ms}\n",
+    );
     assert_eq!(rows(&memory.tests()[0].outcome, "forwarding_rate").len(), 1);
     let notes = &memory.tests()[0].outcome.notes;
-    assert!(notes.iter().any(|note| note.starts_with("64 bytes beside routing updates not tested: the suite has no BGP")), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.starts_with("64 bytes beside routing updates not tested: the suite has no BGP")),
+        "{notes:?}"
+    );
 }

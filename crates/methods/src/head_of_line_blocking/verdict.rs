@@ -52,7 +52,8 @@ pub(super) struct Verdict {
 /// Frames that wait longer by `least` than without congestion are held up.
 pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
     if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
-        let why = "not known: more left by the congested port than its line carries, so it was not congested".to_owned();
+        let why =
+            "not known: more left by the congested port than its line carries, so it was not congested".to_owned();
         return Verdict { congested: false, blocking: why.clone(), backpressure: why };
     }
     if seen.offered_pps <= seen.line_pps {

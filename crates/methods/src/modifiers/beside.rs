@@ -15,9 +15,7 @@ use drophammer_model::quantity::FrameRate;
 use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::FlowConfig;
-use drophammer_model::trial::{
-    Family, GroupCounts, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec, Validity,
-};
+use drophammer_model::trial::{Family, GroupCounts, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec, Validity};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +95,8 @@ impl<'a> Beside<'a> {
         let inquiry = Inquiry { questions, interval, afterwards: Duration::ZERO };
         let (result, answered) = self.bed.asked_trial(spec, &inquiry)?;
         self.seen.asked += answered.iter().map(|a| a.during.asked + a.afterwards.asked).sum::<u64>();
-        self.seen.answered += answered.iter().map(|a| (a.during.times.len() + a.afterwards.times.len()) as u64).sum::<u64>();
+        self.seen.answered +=
+            answered.iter().map(|a| (a.during.times.len() + a.afterwards.times.len()) as u64).sum::<u64>();
         Ok(result)
     }
 
@@ -110,7 +109,11 @@ impl<'a> Beside<'a> {
             let (mut spec, mut actions) = (spec.clone(), Vec::new());
             for number in 0..count {
                 let (action, label) = changing.turn();
-                spec.events.push(TimedEvent { at_s: number as f64 * UPDATE_EVERY_S, event: number, label: label.into() });
+                spec.events.push(TimedEvent {
+                    at_s: number as f64 * UPDATE_EVERY_S,
+                    event: number,
+                    label: label.into(),
+                });
                 actions.push(vec![action]);
             }
             let result = self.bed.routed_trial(&spec, &actions, attempt)?;

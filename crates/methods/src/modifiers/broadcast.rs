@@ -1,6 +1,7 @@
 //! Frames to the hardware broadcast address (RFC 2544 section 11.1).
 
 use drophammer_model::mac::MacAddr;
+use drophammer_model::size::{FrameSize, PacketSize};
 use drophammer_model::traffic::{Ethernet, Header, Ipv4, Ipv6, Udp};
 use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load};
 
@@ -8,13 +9,20 @@ use drophammer_model::trial::{Family, FlowDuration, FlowSchedule, FlowSpec, Load
 pub const SHARE: f64 = 0.01;
 /// EtherType of experiments (IEEE 802, local experimental 1): a type that no router needs to process.
 const ETHERTYPE: u16 = 0x88b5;
+/// IP packets that are shorter are padded to the shortest frame.
+const UNPADDED: u16 = 46;
+/// Bytes of the shortest frame, FCS included.
+const SHORTEST: u16 = 64;
 /// Their group.
 const GROUP: &str = "broadcast";
 
 /// Broadcast frames beside `tested`, from each port that sends, evenly spaced between the test frames: one of a hundred frames. Where the load changes,
 /// their rate does.
-pub fn flows(tested: &[FlowSpec], load: &Load, duration_s: f64) -> Vec<FlowSpec> {
+pub fn flows(tested: &[FlowSpec], size: &PacketSize, load: &Load, duration_s: f64) -> Vec<FlowSpec> {
     let mut flows: Vec<FlowSpec> = Vec::new();
+    // Behind a type that nobody knows, padding cannot be told from the packet.
+    let padded = |size: &FrameSize| matches!(size, FrameSize::Ip(bytes) if *bytes < UNPADDED);
+    let shortest = || PacketSize::Fixed(FrameSize::Frame(SHORTEST));
     for flow in tested {
         if flows.iter().any(|other| other.from == flow.from) {
             continue;
@@ -28,6 +36,7 @@ pub fn flows(tested: &[FlowSpec], load: &Load, duration_s: f64) -> Vec<FlowSpec>
                 also: Vec::new(),
                 weight: 1.0,
                 arrives: None,
+                size: if size.round().iter().any(padded) { Some(shortest()) } else { flow.size.clone() },
                 schedule: Some(schedule),
                 ..flow.clone()
             });
@@ -105,8 +114,10 @@ mod tests {
         let hosts = |text: &str| AddressRange { first: text.parse().unwrap(), step: 1, count: 9 };
         let flow = |from, to, text| FlowSpec::new("IPv4", from, to, hosts(text), hosts(text));
         let tested = [flow(0, 1, "198.19.0.1"), flow(0, 2, "198.19.0.1"), flow(1, 0, "198.19.1.1")];
-        let found = flows(&tested, &Load::Constant { rate_pps: 100.0 }, 1.0);
+        let found = flows(&tested, &"ip40".parse().unwrap(), &Load::Constant { rate_pps: 100.0 }, 1.0);
         assert_eq!(found.iter().map(|flow| flow.from).collect::<Vec<_>>(), [0, 1]);
         assert!(found.iter().all(|flow| flow.background && flow.group == "broadcast" && flow.schedule.is_some()));
+        // An IP packet of 40 bytes would be padded.
+        assert!(found.iter().all(|flow| flow.size.as_ref().is_some_and(|size| size.to_string() == "64")));
     }
 }

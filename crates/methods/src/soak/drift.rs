@@ -67,11 +67,8 @@ pub(super) fn drift(points: &[(f64, f64)], least: Least) -> Option<Drift> {
         Some(found) if found.low.is_finite() => Verdict::Steady,
         _ => Verdict::Unknown,
     };
-    let hourly = |found: Trend| Trend {
-        slope: found.slope * HOUR_S,
-        low: found.low * HOUR_S,
-        high: found.high * HOUR_S,
-    };
+    let hourly =
+        |found: Trend| Trend { slope: found.slope * HOUR_S, low: found.low * HOUR_S, high: found.high * HOUR_S };
     Some(Drift { level, per_hour: found.map(hourly), change, change_percent, verdict })
 }
 
@@ -80,7 +77,8 @@ mod tests {
     use super::*;
 
     fn of(slope: f64, intervals: u32, least: Least) -> Drift {
-        let points: Vec<_> = (0..intervals).map(|i| (f64::from(i) * 10.0, 100.0 + slope * f64::from(i) * 10.0)).collect();
+        let points: Vec<_> =
+            (0..intervals).map(|i| (f64::from(i) * 10.0, 100.0 + slope * f64::from(i) * 10.0)).collect();
         drift(&points, least).unwrap()
     }
 

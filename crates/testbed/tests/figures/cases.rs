@@ -181,7 +181,8 @@ pub fn classes() -> Vec<Memory> {
 
 /// A congested way out beside a free one: devices that drop there, that block at the way in, and that are given the way out.
 pub fn congestion() -> Vec<Memory> {
-    let test = |params: &str| format!("tests:\n  - head_of_line_blocking: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n");
+    let test =
+        |params: &str| format!("tests:\n  - head_of_line_blocking: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n");
     let on = |params: &str, ports, rest: &str| on(params, ports, "20 Mbit/s", rest);
     let line = "line_speed: 20 Mbit/s, line_buffer: 20, delay: 20 us";
     vec![

@@ -7,8 +7,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::modifiers;
 use crate::parameters::{
-    FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+    LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::{Limits, Pattern};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, mean, note, note_of, stdev};
@@ -41,7 +42,13 @@ static SPEC: TestSpec = TestSpec {
     title: "Back-to-back frames",
     summary: "longest burst at the highest rate that is forwarded without loss, and the buffer time behind it",
     source: "RFC 9004, RFC 2544 section 26.4",
-    params: params![&TRAFFIC, &LABELLED, &[REPEATS.spec(), MAX_BURST.spec(), STEP.spec(), VERIFY.spec()], &SEARCH],
+    params: params![
+        &TRAFFIC,
+        &LABELLED,
+        &MODIFIED,
+        &[REPEATS.spec(), MAX_BURST.spec(), STEP.spec(), VERIFY.spec()],
+        &SEARCH
+    ],
     figures: &[FigureSpec {
         key: "back_to_back_{size}_frames",
         help: "average back-to-back value per sending port in frames",
@@ -182,7 +189,7 @@ impl Method for BackToBack {
             let (mut found, mut trials, mut stopped, mut unfit) = (Vec::new(), Vec::new(), Ok(()), None);
             for repeat in 0..repeats {
                 let what = format!("back-to-back, {}", pattern.size_text());
-                bed.progress(&what, index * repeats + repeat, FRAME_SIZES.get(params).len() as u32 * repeats);
+                bed.progress(&what, index * repeats + repeat, modifiers::count(params) as u32 * repeats);
                 let task = Task { pattern, params, rate: limits.max, longest: longest.max(1), repeat };
                 match task.search(bed, &mut trials) {
                     Ok(result) => found.push(result),
@@ -208,7 +215,7 @@ impl Method for BackToBack {
         // From 512 frames up to some 4,000, and down to the step: a burst itself takes milliseconds.
         let step = STEP.get(params) as f64;
         let bursts = 4.0 + (2_048.0 / step).log2().max(0.0);
-        let bursts = bursts * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let bursts = bursts * f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(beside_s(params, bursts, 0.5))
     }
 
@@ -282,7 +289,7 @@ fn write(
         trials,
         marks,
     );
-    let label = Some(pattern.size.to_string());
+    let label = Some(pattern.label());
     let bar = Point { x, y: average, label, range: Some((least, most)), trial: None };
     PLOT.curve(outcome, "back-to-back frames", bar);
     let key = format!("back_to_back_{}_frames", pattern.size);

@@ -209,6 +209,7 @@ impl Method for ClassOfService {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         });
         for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
@@ -459,6 +460,7 @@ mod tests {
             dut_counters: Default::default(),
             senders: 1,
             ways: vec![],
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
@@ -472,6 +474,7 @@ mod tests {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            modifier: Default::default(),
             drain_s: 0.1,
         };
         let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };

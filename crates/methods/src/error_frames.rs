@@ -125,6 +125,7 @@ impl Bed {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };
         let found = Bed {

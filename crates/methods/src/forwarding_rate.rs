@@ -3,8 +3,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::modifiers;
 use crate::parameters::{
-    AFTER_TRIAL, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+    AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::{RETREAT, RETREATS, TESTER_LIMITED_SHARE, load_was_too_high};
 use crate::report::{PlotSpec, extremes, for_each_size, higher, loss_percent, mean, note, note_of, stdev, trials};
@@ -32,7 +33,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Forwarding rate at maximum load",
     summary: "what the router still forwards when it is offered as much as the line or the tester can",
     source: "RFC 2285 section 3.6.2, RFC 2889 section 5.6",
-    params: params![&TRAFFIC, &LABELLED, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
+    params: params![&TRAFFIC, &LABELLED, &MODIFIED, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[FigureSpec {
         key: "forwarding_rate_{size}_pps",
         help: "forwarding rate per sending port at maximum offered load in fps, mean",
@@ -90,7 +91,7 @@ impl Method for ForwardingRate {
                 bed.progress(
                     &format!("forwarding rate, {}", pattern.size_text()),
                     index * repeats + results.len() as u32,
-                    FRAME_SIZES.get(params).len() as u32 * repeats,
+                    modifiers::count(params) as u32 * repeats,
                 );
                 let load = Load::Maximum { limit_pps: limit.pps() };
                 let purpose = format!("forwarding rate {}: trial {}", pattern.size, results.len() + 1);
@@ -156,8 +157,7 @@ impl Method for ForwardingRate {
                 trials(&results),
                 marks,
             );
-            let bar =
-                |y, range| Point { x: f64::from(index), y, label: Some(pattern.size.to_string()), range, trial: None };
+            let bar = |y, range| Point { x: f64::from(index), y, label: Some(pattern.label()), range, trial: None };
             BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
             BARS.curve(outcome, "offered", bar(mean(&offered_loads), None));
             BARS.curve(outcome, "forwarded", bar(average, Some((least, most))));
@@ -170,7 +170,7 @@ impl Method for ForwardingRate {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trials = f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 1.0))
     }
 

@@ -4,8 +4,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::modifiers;
 use crate::parameters::{
-    AFTER_TRIAL, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
+    AFTER_TRIAL, LABELLED, MODIFIED, PAUSE, TRAFFIC, beside_s, common_deviations, params, shorter,
 };
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_size, lower_by_difference, note, note_of, note_unfit, xy_of,
@@ -38,7 +39,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Frame loss rate",
     summary: "share of frames lost from the highest load downwards until two loads in a row lose nothing",
     source: "RFC 2544 section 26.3",
-    params: params![&TRAFFIC, &LABELLED, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
+    params: params![&TRAFFIC, &LABELLED, &MODIFIED, &[STEP.spec(), TRIAL_DURATION.spec()], &AFTER_TRIAL],
     figures: &[FigureSpec { key: "frame_loss_{size}_percent", help: "share of frames lost at the highest load in %" }],
     needs: &[],
 };
@@ -95,7 +96,7 @@ impl Method for FrameLossRate {
             for (at, load) in loads.iter().enumerate() {
                 let steps = loads.len() as u32;
                 let what = format!("frame loss rate, {}", pattern.size_text());
-                bed.progress(&what, index * steps + at as u32, FRAME_SIZES.get(params).len() as u32 * steps);
+                bed.progress(&what, index * steps + at as u32, modifiers::count(params) as u32 * steps);
                 let rate_pps = limits.max.pps() * load / 100.0;
                 let purpose = format!("frame loss rate {}: {load:.0} %", pattern.size);
                 let duration_s = TRIAL_DURATION.seconds(params);
@@ -161,7 +162,7 @@ impl Method for FrameLossRate {
     }
 
     fn estimate(&self, params: &Params) -> Duration {
-        let trials = loads(params).len() as f64 * FRAME_SIZES.get(params).len() as f64;
+        let trials = loads(params).len() as f64 * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.7))
     }
 

@@ -5,8 +5,9 @@
 
 use crate::Method;
 use crate::columns;
+use crate::modifiers;
 use crate::parameters::{
-    FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+    LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::Pattern;
 use crate::report::{
@@ -48,6 +49,7 @@ static SPEC: TestSpec = TestSpec {
     params: params![
         &TRAFFIC,
         &LABELLED,
+        &MODIFIED,
         &[LOADS.spec(), COMPARE_AT.spec(), TRIAL_DURATION.spec(), REPEATS.spec()],
         &SEARCH
     ],
@@ -156,7 +158,7 @@ impl Method for Latency {
                 let rate = step.rate;
                 let number = index * steps.len() as u32 + at as u32;
                 let what = format!("latency, {} at {}", pattern.size_text(), step.label);
-                bed.progress(&what, number, (FRAME_SIZES.get(params).len() * steps.len()) as u32);
+                bed.progress(&what, number, (modifiers::count(params) * steps.len()) as u32);
                 let mut results = Vec::new();
                 let stopped = (0..repeats).try_for_each(|repeat| {
                     let purpose = format!("latency {}: {}, trial {}", pattern.size, step.purpose(), repeat + 1);
@@ -189,7 +191,7 @@ impl Method for Latency {
     }
 
     fn estimate_known(&self, params: &Params) -> Duration {
-        let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = loads_of(params) as f64 * f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + beside_s(params, trials, 0.2))
     }
 
@@ -328,7 +330,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[Trial
         // One group needs no name: all frames are in it.
         let name =
             if first.groups.len() > 1 { format!("{}, {group}", pattern.size_text()) } else { pattern.size_text() };
-        let label = Some(format!("{} at {}", pattern.size, step.label));
+        let label = Some(format!("{} at {}", pattern.label(), step.label));
         let range = Some((figures.min, figures.max));
         let series = if first.groups.len() > 1 { group.as_str() } else { "latency" };
         RANGES.curve(outcome, series, Point { x, y: figures.mean, label, range, trial: None });

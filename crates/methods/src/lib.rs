@@ -22,6 +22,7 @@ pub mod fixed_rate;
 mod flood;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
+pub mod head_of_line_blocking;
 pub mod idle_traffic;
 mod labelled;
 pub mod latency;
@@ -29,6 +30,7 @@ pub mod link_failover;
 pub mod longest_match;
 pub mod mixed_families;
 pub mod mlrsearch;
+pub mod modifiers;
 pub mod overload;
 pub mod packet_order;
 pub mod parameters;
@@ -47,6 +49,7 @@ pub mod routed;
 pub mod routes_sent;
 pub mod routing;
 pub mod selftest;
+pub mod soak;
 pub mod system_recovery;
 pub mod table;
 pub mod testbed;
@@ -112,9 +115,11 @@ pub static METHODS: &[&dyn Method] = &[
     &mixed_families::MixedFamilies,
     &fixed_rate::FixedRate,
     &overload::Overload,
+    &soak::Soak,
     &packet_order::PacketOrder,
     &filters::Filters,
     &class_of_service::ClassOfService,
+    &head_of_line_blocking::HeadOfLineBlocking,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,
     &counter_accuracy::CounterAccuracy,

@@ -1,5 +1,6 @@
 //! Parameters that several tests share, and what a suite deviates from the RFCs by them.
 
+use crate::modifiers::MODIFIERS;
 use crate::route_traffic;
 use crate::routed::ROUTES;
 use drophammer_model::param::{Param, Percent};
@@ -123,6 +124,8 @@ pub const TRAFFIC: [ParamSpec; 7] = [
 ];
 /// And in those whose frames may carry labels.
 pub const LABELLED: [ParamSpec; 2] = [LABELS.spec(), LABEL_STACK.spec()];
+/// The modifiers of RFC 2544 section 11, in its own tests.
+pub const MODIFIED: [ParamSpec; 1] = [MODIFIERS.spec()];
 /// What every trial ends with.
 pub const AFTER_TRIAL: [ParamSpec; 2] = [PAUSE.spec(), DRAIN.spec()];
 /// Parameters of a test that needs to know the throughput.

@@ -2,11 +2,13 @@
 //! the rates that bound it.
 
 use crate::labelled;
+use crate::modifiers;
 use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS};
 use crate::routed;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
+use drophammer_model::modifier::Modifier;
 use drophammer_model::pattern::{Direction, Distribution, FamilyMix, Labels, MAX_LABELS, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize};
@@ -50,6 +52,8 @@ pub struct Pattern {
     pub routes: u32,
     /// MPLS labels of the frames, on top of their size.
     pub labels: Option<Labels>,
+    /// What is sent beside its frames.
+    pub modifier: Modifier,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
     pub drain_s: f64,
 }
@@ -74,6 +78,7 @@ impl Pattern {
             distribution: DISTRIBUTION.find(params).unwrap_or_default(),
             routes: routed::routes(params),
             labels: labels(params),
+            modifier: Modifier::None,
             drain_s: DRAIN.seconds(params),
         };
         match (share, ipv6_size) {
@@ -105,6 +110,7 @@ impl Pattern {
             // As a trial has them: of each family.
             routes: self.routes * self.families.len() as u32,
             labels: self.labels,
+            modifier: self.modifier,
         }
     }
 
@@ -114,7 +120,7 @@ impl Pattern {
             Some(mix) => format!("{} % {family}", mix.percent(*family)),
             None => family.to_string(),
         };
-        self.families.iter().map(of).collect::<Vec<_>>().join("+")
+        modifiers::named(self.families.iter().map(of).collect::<Vec<_>>().join("+"), self.modifier)
     }
 
     /// Size of the frames of a family.
@@ -143,10 +149,16 @@ impl Pattern {
             Some(labels) => format!("{size} and {labels}"),
             None => size,
         };
-        match &self.mix {
+        let frames = match &self.mix {
             Some(mix) => format!("{size} with {} % IPv6", mix.percent(Family::Ipv6)),
             None => size,
-        }
+        };
+        modifiers::named(frames, self.modifier)
+    }
+
+    /// The same in short, for figures: `64`; `64_broadcast`.
+    pub fn label(&self) -> String {
+        self.modifier.size_word(&self.size.to_string())
     }
 
     /// Mean size of the frames that are sent over all families in bytes, FCS and labels included. IPv6 frames may be larger than asked for.
@@ -173,8 +185,8 @@ impl Pattern {
     /// The same as the tester's own ceiling is measured with: [`PatternKey::on_loop`].
     #[must_use]
     pub fn on_loop(&self) -> Pattern {
-        let PatternKey { distribution, routes, labels, .. } = self.key().on_loop();
-        Pattern { distribution, routes, labels, ..self.clone() }
+        let PatternKey { distribution, routes, labels, modifier, .. } = self.key().on_loop();
+        Pattern { distribution, routes, labels, modifier, ..self.clone() }
     }
 
     /// Which port sends to which.
@@ -264,7 +276,10 @@ impl Pattern {
         load: Load,
         duration_s: f64,
     ) -> Result<TrialSpec, TestError> {
-        let flows = self.flows(ports)?;
+        let mut flows = self.flows(ports)?;
+        if self.modifier == Modifier::Broadcast {
+            flows.extend(modifiers::flows(&flows, &self.size, &load, duration_s));
+        }
         Ok(TrialSpec {
             purpose,
             size: self.size.clone(),
@@ -281,12 +296,15 @@ impl Pattern {
     pub fn limits(&self, bed: &mut dyn Testbed) -> Limits {
         let ports = bed.ports();
         let used = self.pairs(ports.len()).into_iter().flat_map(|(a, b)| [a, b]);
-        let rate = |i: usize| ports[i].medium.payload_rate(ports[i].speed) / (8.0 * self.line_bytes(ports[i].medium));
+        // Frames that are sent beside have the size of the test frames.
+        let share = if self.modifier == Modifier::Broadcast { 1.0 - modifiers::SHARE } else { 1.0 };
+        let payload = |i: usize| ports[i].medium.payload_rate(ports[i].speed) * share;
+        let rate = |i: usize| payload(i) / (8.0 * self.line_bytes(ports[i].medium));
         let (line, medium) = used
             .map(|i| (FrameRate(rate(i)), ports[i].medium))
             .min_by(|(a, _), (b, _)| a.pps().total_cmp(&b.pps()))
             .unwrap_or((FrameRate(0.0), Medium::default()));
-        let ceiling = bed.ceiling(&self.key().on_loop());
+        let ceiling = bed.ceiling(&self.key().on_loop()).map(|all| all.scaled(share));
         let max = ceiling.map_or(line, |c| FrameRate(line.pps().min(c.pps() * CEILING_SHARE)));
         let limits = Limits { line, medium, ceiling, max, retreated: false };
         bed.known().highest.constant.get(&self.key()).map_or(limits, |highest| limits.retreat(*highest))
@@ -314,7 +332,7 @@ impl Pattern {
 /// Rates that bound a pattern, all per sending port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Theoretical line rate of the slowest port, RFC 2544 Appendix B.
+    /// Theoretical line rate of the slowest port, RFC 2544 Appendix B, without what a modifier takes of it.
     pub line: FrameRate,
     /// Medium of that port.
     pub medium: Medium,

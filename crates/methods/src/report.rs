@@ -1,6 +1,6 @@
 //! Writing into an [`Outcome`] as a test goes on, and going through the frame sizes without losing what was found.
 
-use crate::parameters::FRAME_SIZES;
+use crate::modifiers;
 use crate::pattern::Pattern;
 use crate::routed::with_routes;
 use crate::testbed::{TestError, Testbed};
@@ -190,7 +190,7 @@ pub fn note(outcome: &mut Outcome, text: impl Into<String>) {
     }
 }
 
-/// Runs `each` for every frame size of the suite. A size that does not apply, or at which the tester was unfit, is noted and
+/// Runs `each` for every frame size of the suite, with each modifier. A size that does not apply, or at which the tester was unfit, is noted and
 /// the others still run; whatever else goes wrong ends the test.
 ///
 /// # Errors
@@ -201,7 +201,7 @@ pub fn for_each_size(
     outcome: &mut Outcome,
     each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> Result<(), TestError> {
-    let patterns = FRAME_SIZES.get(params).into_iter().map(|size| Pattern::new(size, params)).collect();
+    let patterns = modifiers::patterns(params);
     with_routes(bed, params, outcome, |bed, outcome| for_each_pattern(bed, patterns, outcome, each))
 }
 
@@ -219,7 +219,9 @@ pub fn for_each_pattern(
     for (index, pattern) in patterns.into_iter().enumerate() {
         // Flows are made here so that no trial is run for a size that cannot be.
         let possible = pattern.flows(bed.ports()).map(|_| ());
-        let ended = possible.and_then(|()| each(bed, &pattern, outcome, index as u32));
+        let ended = possible.and_then(|()| {
+            modifiers::with(bed, &pattern, outcome, |bed, outcome| each(bed, &pattern, outcome, index as u32))
+        });
         let limits = pattern.limits(bed);
         if limits.below_line() {
             deviate(

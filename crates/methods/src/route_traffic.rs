@@ -177,6 +177,7 @@ fn load_pattern(family: Family, params: &Params) -> Pattern {
         distribution: Distribution::NonMeshed,
         routes: 0,
         labels: None,
+        modifier: Default::default(),
         drain_s: DRAIN.seconds(params),
     }
 }

@@ -5,8 +5,9 @@
 use crate::Method;
 use crate::columns;
 use crate::episodes::{Episode, bins, episodes};
+use crate::modifiers;
 use crate::parameters::{
-    FRAME_SIZES, LABELLED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
+    LABELLED, MODIFIED, PAUSE, SEARCH, TRAFFIC, beside_s, common_deviations, fewer, params, shorter,
 };
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_size, loss_percent, lower_by_difference, mean, note, trials, xy_of};
@@ -41,6 +42,7 @@ static SPEC: TestSpec = TestSpec {
     params: params![
         &TRAFFIC,
         &LABELLED,
+        &MODIFIED,
         &[OVERLOAD_DURATION.spec(), RECOVERY_DURATION.spec(), REPEATS.spec(), BIN.spec()],
         &SEARCH,
     ],
@@ -148,7 +150,7 @@ impl Method for SystemRecovery {
             let mut results: Vec<TrialResult> = Vec::new();
             let stopped = (0..repeats).try_for_each(|repeat| {
                 let what = format!("system recovery, {}", pattern.size_text());
-                bed.progress(&what, index * repeats + repeat, FRAME_SIZES.get(params).len() as u32 * repeats);
+                bed.progress(&what, index * repeats + repeat, modifiers::count(params) as u32 * repeats);
                 let purpose = format!("system recovery {}: trial {}", pattern.size, repeat + 1);
                 let load = Load::Steps { steps: steps.clone() };
                 let mut spec = pattern.trial(bed.ports(), purpose, load, overload_s + recovery_s)?;
@@ -168,7 +170,7 @@ impl Method for SystemRecovery {
 
     fn estimate_known(&self, params: &Params) -> Duration {
         let trial_s = OVERLOAD_DURATION.seconds(params) + RECOVERY_DURATION.seconds(params);
-        let trials = f64::from(REPEATS.get(params)) * FRAME_SIZES.get(params).len() as f64;
+        let trials = f64::from(REPEATS.get(params)) * modifiers::count(params) as f64;
         Duration::from_secs_f64(trial_s * trials + beside_s(params, trials, 1.0))
     }
 

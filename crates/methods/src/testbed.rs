@@ -232,6 +232,16 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no DUT that can be reset".into()))
     }
 
+    /// Seconds since the testbed came up, on the tester's clock; `None` where there is none.
+    fn now_s(&mut self) -> Option<f64> {
+        None
+    }
+
+    /// Memory in RAM of each of the DUT's daemons in bytes, by name; empty where it has none, or none that can be seen.
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// What earlier tests found on this DUT.
     fn known(&mut self) -> &mut Known;
 

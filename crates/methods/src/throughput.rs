@@ -5,7 +5,7 @@
 use crate::Method;
 use crate::columns;
 use crate::mlrsearch::{GoalResult, Irregular, SearchEnd};
-use crate::parameters::{self, FRAME_SIZES, LABELLED, TRAFFIC, common_deviations};
+use crate::parameters::{self, FRAME_SIZES, LABELLED, MODIFIED, TRAFFIC, common_deviations};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, for_each_size, higher, note, note_of, note_unfit, xy_of};
 use crate::table::TableSpec;
@@ -35,6 +35,7 @@ static SPEC: TestSpec = TestSpec {
     params: parameters::params![
         &TRAFFIC,
         &LABELLED,
+        &MODIFIED,
         &[parameters::GOAL.spec(), parameters::FINAL_TRIAL.spec(), parameters::WIDTH.spec(), PDR.spec()],
         &[parameters::MAX_LOAD.spec(), parameters::SEARCH_MAX.spec()],
         &parameters::AFTER_TRIAL,
@@ -195,7 +196,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, searched: &Searched, x: f64, 
         searched.trials.iter().map(|t| t.trial),
         marks,
     );
-    let label = Some(pattern.size.to_string());
+    let label = Some(pattern.label());
     let bar = |y: f64, range| Point { x, y, label: label.clone(), range, trial: None };
     BARS.reference(outcome, "theoretical line rate", bar(limits.line.pps(), None));
     if let Some(ceiling) = limits.ceiling {

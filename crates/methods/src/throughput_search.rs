@@ -2,7 +2,8 @@
 //! know the throughput first.
 
 use crate::mlrsearch::{Budget, GoalError, GoalResult, Irregular, Measurement, Search, SearchEnd, SearchGoal};
-use crate::parameters::{FINAL_TRIAL, FRAME_SIZES, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
+use crate::modifiers;
+use crate::parameters::{FINAL_TRIAL, GOAL, Goal, MAX_LOAD, PAUSE, SEARCH_MAX, WIDTH, beside_s};
 use crate::pattern::{Limits, Pattern, RETREAT, RETREATS, load_was_too_high};
 use crate::report::{deviate, note};
 use crate::testbed::{TestError, Testbed};
@@ -332,7 +333,7 @@ pub fn expected_trials(goals: &[SearchGoal]) -> Expected {
 
 /// About how long the searches for all sizes take.
 pub fn estimate(params: &Params, goals: &[SearchGoal]) -> Duration {
-    estimate_one(params, goals) * FRAME_SIZES.get(params).len() as u32
+    estimate_one(params, goals) * modifiers::count(params) as u32
 }
 
 /// About how long the search for one pattern takes.

@@ -66,6 +66,7 @@ impl Testbed for Bed {
             dut_counters: Default::default(),
             senders: 1,
             ways: Vec::new(),
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

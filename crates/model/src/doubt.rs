@@ -4,6 +4,7 @@
 //! speed may have lost them: bursts of the tester that overflow a queue, for one. Such a figure is no limit of the router, so it is
 //! marked and not ranked.
 
+use crate::modifier::Modifier;
 use crate::outcome::RankFigure;
 use crate::record::{TestRecord, TrialRecord};
 use crate::size::PacketSize;
@@ -105,7 +106,9 @@ fn decided(rank: &RankFigure, trial: &TrialRecord) -> bool {
         }
         _ => true,
     };
-    near && of_load && size.is_none_or(|size| trial.spec.size == size)
+    // Trials with questions or changes of routes have events, and raise no doubt.
+    let same = Modifier::of_figure(&rank.key) == Modifier::of_frames(&trial.spec);
+    near && of_load && same && size.is_none_or(|size| trial.spec.size == size)
 }
 
 /// Marks the figures of `tests` that rest on such trials, and their rows in tables. A simulated DUT loses what it was told to lose.
@@ -172,6 +175,7 @@ mod tests {
                 dut_counters: Default::default(),
                 senders: 1,
                 ways: Vec::new(),
+                background: vec![],
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],

@@ -18,6 +18,7 @@ pub mod losses;
 pub mod mac;
 pub mod management;
 pub mod medium;
+pub mod modifier;
 pub mod outcome;
 pub mod param;
 pub mod pattern;

@@ -210,6 +210,7 @@ mod tests {
             dut_counters: Default::default(),
             senders: 1,
             ways: Vec::new(),
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -1,5 +1,6 @@
 //! What a traffic pattern is known by: frame size, IP versions, direction, distribution over the ports, destinations.
 
+use crate::modifier::Modifier;
 use crate::size::PacketSize;
 use crate::traffic::{Field, Header, HeaderKind};
 use crate::trial::{Family, FlowSpec, PortIndex, Targets, TrialSpec};
@@ -128,48 +129,56 @@ pub struct PatternKey {
     pub routes: u32,
     /// MPLS labels of the frames.
     pub labels: Option<Labels>,
+    /// What is sent beside.
+    pub modifier: Modifier,
 }
 
 impl PatternKey {
     /// The pattern with which the tester's own ceiling is measured. A loop joins ports in pairs and has no routers, and neither changes what the
-    /// tester has to do for a frame.
+    /// tester has to do for a frame; nor does what is sent beside.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
         let labels = self.labels.map(|labels| Labels { operation: LabelOperation::Keep, ..labels });
-        PatternKey { distribution: Distribution::NonMeshed, routes: 0, labels, ..self.clone() }
+        PatternKey {
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels,
+            modifier: Modifier::None,
+            ..self.clone()
+        }
     }
 
     /// The pattern that a trial offers. Fully meshed traffic between two ports is that of a pair.
     pub fn of(spec: &TrialSpec) -> PatternKey {
+        let tested: Vec<&FlowSpec> = spec.flows.iter().filter(|flow| !flow.background).collect();
         let mut families: Vec<Family> = Vec::new();
-        for flow in &spec.flows {
+        for flow in &tested {
             if !families.contains(&flow.family) {
                 families.push(flow.family);
             }
         }
-        let answered = |flow: &FlowSpec| spec.flows.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
-        let both = spec.flows.iter().all(answered);
+        let answered = |flow: &&FlowSpec| tested.iter().any(|other| (other.from, other.to) == (flow.to, flow.from));
+        let both = tested.iter().all(answered);
         let direction = if both { Direction::Bidirectional } else { Direction::Unidirectional };
-        let labels = spec.flows.first().and_then(Labels::of);
+        let labels = tested.first().copied().and_then(Labels::of);
         // Flows with labels have a size of their own because of these.
         let own_size = |flow: &&FlowSpec| flow.family == Family::Ipv6 && flow.size.is_some() && labels.is_none();
-        let ipv6 = spec.flows.iter().find(own_size);
+        let ipv6 = tested.iter().copied().find(own_size);
         let mix = ipv6.and_then(|flow| {
-            let own = || spec.flows.iter().filter(|other| other.from == flow.from);
+            let own = || tested.iter().filter(|other| other.from == flow.from);
             let share = flow.weight / own().map(|flow| flow.weight).sum::<f64>();
             FamilyMix::new(share * 100.0, flow.size.clone()?)
         });
-        let meshed = |flow: &FlowSpec| spec.flows.iter().any(|other| other.from == flow.from && other.to != flow.to);
-        let distribution =
-            if spec.flows.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
+        let meshed = |flow: &&FlowSpec| tested.iter().any(|other| other.from == flow.from && other.to != flow.to);
+        let distribution = if tested.iter().any(meshed) { Distribution::FullyMeshed } else { Distribution::NonMeshed };
         let mut behind: BTreeMap<(PortIndex, Family), u32> = BTreeMap::new();
-        for flow in &spec.flows {
+        for flow in &tested {
             if let Targets::Routes { count, .. } = &flow.destinations {
                 behind.insert((flow.to, flow.family), *count);
             }
         }
-        let (size, routes) = (spec.size.clone(), behind.values().sum());
-        PatternKey { size, families, mix, direction, distribution, routes, labels }
+        let (size, routes, modifier) = (spec.size.clone(), behind.values().sum(), Modifier::of_frames(spec));
+        PatternKey { size, families, mix, direction, distribution, routes, labels, modifier }
     }
 }
 
@@ -190,6 +199,9 @@ impl fmt::Display for PatternKey {
         }
         if let Some(labels) = &self.labels {
             write!(f, "/{labels}")?;
+        }
+        if self.modifier != Modifier::None {
+            write!(f, "/{}", self.modifier)?;
         }
         Ok(())
     }
@@ -220,12 +232,14 @@ mod tests {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            modifier: Modifier::None,
         };
         assert_eq!(key.to_string(), "imix/ipv4+ipv6/unidirectional");
         key.mix = FamilyMix::new(15.0, "512".parse().unwrap());
         assert_eq!(key.to_string(), "imix/ipv4+ipv6(15 % of 512)/unidirectional");
-        let meshed = PatternKey { distribution: Distribution::FullyMeshed, routes: 200_000, ..key.clone() };
-        assert_eq!(meshed.to_string(), format!("{key}/fully_meshed/200000 routes"));
+        let (distribution, modifier) = (Distribution::FullyMeshed, Modifier::Broadcast);
+        let meshed = PatternKey { distribution, routes: 200_000, modifier, ..key.clone() };
+        assert_eq!(meshed.to_string(), format!("{key}/fully_meshed/200000 routes/broadcast"));
         assert_eq!(meshed.on_loop(), key);
         assert_eq!(key.mix.map(|mix| (mix.percent(Family::Ipv4), mix.percent(Family::Ipv6))), Some((85.0, 15.0)));
     }

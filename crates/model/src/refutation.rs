@@ -6,7 +6,7 @@
 use crate::outcome::RankFigure;
 use crate::quantity::group_digits;
 use crate::record::{TestRecord, TrialRecord};
-use crate::trial::Load;
+use crate::trial::{FlowSpec, Load};
 use serde::{Deserialize, Serialize};
 
 /// What the figure of a search says of other loads. Rates are frames per second and sending port.
@@ -111,6 +111,13 @@ impl AtLoad<'_> {
     }
 }
 
+/// Are these the same frames, whatever their rate? That of flows in the background goes with the load.
+fn same_flows(a: &[FlowSpec], b: &[FlowSpec]) -> bool {
+    let tested = |flows: &[FlowSpec]| flows.iter().filter(|flow| !flow.background).count();
+    let (tested_a, tested_b) = (a.iter().filter(|flow| !flow.background), b.iter().filter(|flow| !flow.background));
+    (tested(a) < a.len()) == (tested(b) < b.len()) && tested_a.eq(tested_b)
+}
+
 /// What contradicts `claim` among `trials`, which are those of its DUT and round. At most one refutation in each direction: at
 /// the highest load that meets the goal, and at the lowest that misses it.
 ///
@@ -128,8 +135,9 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && trial.result.offered() > 0
             && !claim.superseded.contains(&trial.result.trial)
             && trial.spec.events.is_empty()
+            && own.spec.events.is_empty()
             && trial.spec.size == own.spec.size
-            && trial.spec.flows == own.spec.flows
+            && same_flows(&trial.spec.flows, &own.spec.flows)
             && trial.filtered == own.filtered
             && trial.classed == own.classed
     };
@@ -184,7 +192,7 @@ mod tests {
     use crate::outcome::{Outcome, Row, Table};
     use crate::record::TestStatus;
     use crate::statistics::{Figure, RoundFigure};
-    use crate::trial::{AddressRange, FlowSpec, GroupCounts, Health, TrialResult, TrialSpec, Validity};
+    use crate::trial::{AddressRange, GroupCounts, Health, TrialResult, TrialSpec, Validity};
 
     /// A trial of `seconds` at `rate_pps`, of which `lost` frames were lost.
     fn trial(number: u64, rate_pps: f64, seconds: f64, lost: u64) -> TrialRecord {
@@ -222,6 +230,7 @@ mod tests {
                 dut_counters: std::collections::BTreeMap::new(),
                 senders: 1,
                 ways: Vec::new(),
+                background: vec![],
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],

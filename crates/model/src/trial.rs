@@ -71,6 +71,9 @@ pub struct FlowSpec {
     /// The DUT is told to drop all of its frames: none may arrive.
     #[serde(default, skip_serializing_if = "is_false")]
     pub denied: bool,
+    /// It is sent beside what is measured: its group counts in [`TrialResult::background`], and its frames are neither loss nor strays.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub background: bool,
     /// The encapsulation that must arrive; absent for no tags and no labels, and tunnels as they were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrives: Option<Arriving>,
@@ -127,6 +130,7 @@ impl FlowSpec {
             weight: 1.0,
             headers: Vec::new(),
             denied: false,
+            background: false,
             arrives: None,
             size: None,
             schedule: None,
@@ -376,6 +380,9 @@ pub struct TrialResult {
     pub elapsed_s: f64,
     /// Counts per group, in the order in which the groups first appear in the flows.
     pub groups: Vec<GroupCounts>,
+    /// The same of groups whose flows are all in the background ([`FlowSpec::background`]): they are in no sum over groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<GroupCounts>,
     /// How the tester fared.
     pub health: Health,
     /// May it be used?
@@ -431,6 +438,7 @@ impl TrialResult {
     pub fn stored(&self) -> TrialResult {
         TrialResult {
             groups: self.groups.clone(),
+            background: self.background.clone(),
             health: self.health.clone(),
             validity: self.validity.clone(),
             dut_counters: self.dut_counters.clone(),

@@ -30,6 +30,15 @@ impl Line {
         Line { speed_bps: speed.map(|s| s.0), buffer, ends, free_at: Moment::default(), last: Instant(0) }
     }
 
+    /// When the buffer has room for a frame that is ready at `at`, behind all that were ready before it.
+    pub fn room_at(&self, at: Instant) -> Instant {
+        let at = at.max(self.last);
+        match self.ends.len().checked_sub(self.buffer) {
+            Some(first) if self.speed_bps.is_some() => at.max(self.ends[first].ceil()),
+            _ => at,
+        }
+    }
+
     /// A frame of `len` bytes (without FCS) is ready at `ready`: when its last bit is out, or `None` when the buffer is
     /// full. A frame that is ready before its predecessor waits for it.
     #[inline]
@@ -188,6 +197,10 @@ mod tests {
         let ends: Vec<_> = (0..4).map(|_| line.offer(Instant(100), 60).map(|i| i.0)).collect();
         assert_eq!(ends, [Some(772), Some(1_444), Some(2_116), None]);
         assert_eq!(line.offer(Instant(772), 60), Some(Instant(2_788)), "the first is out");
+        // A frame that waits for room is taken the instant there is some.
+        assert_eq!(line.room_at(Instant(772)), Instant(1_444));
+        assert_eq!((line.offer(Instant(1_444), 60), line.room_at(Instant(0))), (Some(Instant(3_460)), Instant(2_116)));
+        assert_eq!(Line::new(None, 1).room_at(Instant(7)), Instant(7));
         // 10 Gbit/s: 67.2 ns each, without drift.
         let mut line = Line::new(Some(Bandwidth(10_000_000_000)), 10);
         let ends: Vec<_> = (0..5).map(|_| line.offer(Instant(0), 60).map(|i| i.0)).collect();

@@ -45,6 +45,16 @@ pub struct Faults {
     pub reorder: Option<Reorder>,
     /// Become slow.
     pub sag: Option<Sag>,
+    /// Become slower and larger all the time.
+    pub ageing: Option<Ageing>,
+    /// Have a queue of so many frames at the way in of each port, out of which a frame goes when the line to which it is bound has room in its buffer,
+    /// rather than be dropped there: those behind it wait, whatever line they are bound to, and those that find the queue full are dropped. Lines with a
+    /// speed and without classes alone, which take frames in their order of arrival; 0 for none.
+    pub input_queue: usize,
+    /// Serve each broadcast frame of a type that it does not know, before it ignores it, as long as so many frames.
+    pub broadcast_services: u64,
+    /// Send such frames out of the next port, the first being next to the last.
+    pub broadcast_flooded: bool,
     /// Speak unasked.
     pub own_frames: Option<OwnFrames>,
     /// Forward every n-th frame that its filter denies.
@@ -84,6 +94,10 @@ impl Faults {
             hold,
             reorder,
             sag: _,
+            ageing: _,
+            input_queue: _,
+            broadcast_services: _,
+            broadcast_flooded: _,
             own_frames: _,
             filter_leak_every: _,
             filter_deny_every: _,
@@ -101,11 +115,12 @@ impl Faults {
         often || dropped || changed || hold.is_some() || reorder.is_some()
     }
 
-    /// The same with the instants of drop window and sag counted from `start`.
+    /// The same with the instants of drop window, sag and ageing counted from `start`.
     pub fn from_instant(mut self, start: Instant) -> Faults {
         let moved = |at: Instant| Instant(at.0.saturating_add(start.0));
         self.drop_window = self.drop_window.map(|(from, to)| (moved(from), moved(to)));
         self.sag = self.sag.map(|sag| Sag { from: moved(sag.from), ..sag });
+        self.ageing = self.ageing.map(|ageing| Ageing { from: moved(ageing.from), ..ageing });
         self
     }
 }
@@ -284,6 +299,36 @@ pub struct Sag {
     pub from: Instant,
     /// Frames per second, 1 to 10^9.
     pub capacity_pps: u64,
+}
+
+/// Delay and memory that grow evenly from an instant on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ageing {
+    /// When it begins.
+    pub from: Instant,
+    /// By how much the delay of frames grows in each second.
+    pub delay_per_second: Duration,
+    /// By how many bytes its memory does.
+    pub bytes_per_second: u64,
+}
+
+impl Ageing {
+    /// `each` times the seconds that have passed at `now`.
+    fn grown(&self, each: u64, now: Instant) -> u64 {
+        let passed = now.0.saturating_sub(self.from.0);
+        u64::try_from(u128::from(each) * u128::from(passed) / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// The delay in ns that is there at `now`.
+    pub(crate) fn delay_ns(&self, now: Instant) -> u64 {
+        self.grown(u64::try_from(self.delay_per_second.as_nanos()).unwrap_or(u64::MAX), now)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self, now: Instant) -> u64 {
+        self.grown(self.bytes_per_second, now)
+    }
 }
 
 /// What becomes of echo requests to its own addresses while many frames wait for service.

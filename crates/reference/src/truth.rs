@@ -119,6 +119,8 @@ pub struct Drops {
     pub fault_filter: u64,
     /// [`crate::ClassFaults::drop_every`].
     pub fault_class: u64,
+    /// [`crate::Faults::input_queue`].
+    pub fault_input_queue: u64,
     /// The link of the way out is down; see [`crate::Router::set_link`].
     pub link_down: u64,
 }
@@ -141,6 +143,7 @@ impl Drops {
             + self.fault_blackhole
             + self.fault_filter
             + self.fault_class
+            + self.fault_input_queue
     }
 }
 

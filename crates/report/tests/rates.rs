@@ -28,6 +28,7 @@ fn flow(family: Family) -> FlowSpec {
         per_destination: false,
         weight: 1.0,
         denied: false,
+        background: false,
         headers: vec![],
         arrives: None,
         size: None,

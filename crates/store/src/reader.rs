@@ -290,6 +290,7 @@ pub(crate) mod tests {
                 dut_counters: Default::default(),
                 senders: 2,
                 ways: Vec::new(),
+                background: vec![],
                 events: vec![],
                 destinations: vec![],
                 destination_summaries: vec![],

@@ -43,6 +43,18 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::new("buffer", ParamKind::Count, "1024", "1024", "frames that may wait or be in service"),
         ParamSpec::new("delay", ParamKind::Duration, "10 us", "10 us", "from end of service to the line"),
         ParamSpec::new("jitter", ParamKind::Duration, "0 s", "0 s", "width of a uniform random delay on top"),
+        ParamSpec::optional(
+            "line_speed",
+            ParamKind::Speed,
+            "speed of the lines by which frames leave; without it they take no time there",
+        ),
+        ParamSpec::new(
+            "line_buffer",
+            ParamKind::Count,
+            "1024",
+            "1024",
+            "frames that may wait for a line of `line_speed` or be on it",
+        ),
         ParamSpec::new(
             "core_detection",
             ParamKind::Duration,
@@ -164,6 +176,29 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "10 kfps",
             "10 kfps",
             "frames per second that it forwards from then on",
+        ),
+        ParamSpec::optional(
+            "ageing_delay",
+            ParamKind::Duration,
+            "its delay grows by so much in each second after it was found to forward",
+        ),
+        ParamSpec::optional("ageing_memory", ParamKind::Count, "its memory grows by so many bytes in each second"),
+        ParamSpec::optional(
+            "input_queue",
+            ParamKind::Count,
+            "each port has one queue of so many frames that wait until the line of the first of them has room",
+        ),
+        ParamSpec::optional(
+            "broadcast_services",
+            ParamKind::Count,
+            "a broadcast frame of a type that it does not know takes the service of so many frames",
+        ),
+        ParamSpec::new(
+            "broadcast_flooded",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "sends such broadcast frames out of the next port",
         ),
         ParamSpec::new(
             "boot_time",

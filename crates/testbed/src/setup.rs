@@ -13,7 +13,7 @@ use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
-use drophammer_model::quantity::FrameRate;
+use drophammer_model::quantity::{FrameRate, Instant};
 use drophammer_model::record::{Note, Record};
 use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{FlowConfig, PortConfig};
@@ -244,6 +244,14 @@ impl Testbed for TestSetup<'_> {
             other => other?,
         }
         self.routing.bench.check_device()
+    }
+
+    fn now_s(&mut self) -> Option<f64> {
+        Some(self.rig().now().since(Instant(0)).as_secs_f64())
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.routing.bench.device.memory()
     }
 
     fn known(&mut self) -> &mut Known {

@@ -19,8 +19,8 @@ use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{
-    ClassFaults, Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault, Misroute,
-    NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
+    Ageing, ClassFaults, Config, Corrupt, DropAtLowLoad, Encapsulation, Faults, Hold, LabelRoute, ManagementFault,
+    Misroute, NOBODY, OwnFrames, Reorder, Route, Router, Sag, SubInterface, Truth, WrongFrame, WrongNextHop,
 };
 use drophammer_rig::host_mac;
 use drophammer_wire::MacAddr;
@@ -194,7 +194,8 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
     };
     for (index, port) in ports.iter().enumerate() {
         let mut at = drophammer_reference::PortConfig::new(MacAddr::local(0xd0_0000_0000 | index as u64));
-        at.mtu = port.mtu;
+        (at.mtu, at.speed) = (port.mtu, p.speed("line_speed"));
+        at.egress_buffer = p.count("line_buffer").map_or(at.egress_buffer, |frames| frames as usize);
         for a in [&port.ipv4, &port.ipv6].into_iter().flatten() {
             match a.dut {
                 IpAddr::V4(dut) => at.ipv4 = Some((dut, a.prefix_len)),
@@ -277,6 +278,13 @@ impl Dut for ReferenceDut {
         })
     }
 
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        let router = self.reference.0.borrow();
+        // One that does not age has no daemons whose memory anybody would look at.
+        let aged = router.faults().ageing.map(|ageing| MEMORY.saturating_add(ageing.bytes(router.now())));
+        aged.map(|bytes| (REFERENCE.to_owned(), bytes)).into_iter().collect()
+    }
+
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
         Ok(self.reference.known_counters())
     }
@@ -330,6 +338,10 @@ fn faults(p: &Params) -> Faults {
         hold: every("hold_every").map(|every| Hold { every, time: time("hold_time") }),
         reorder: every("reorder_every").map(|every| Reorder { every, positions: p.count("reorder_by").unwrap_or(1) }),
         sag: p.duration("sag_after").map(|d| Sag { from: Instant(0) + d, capacity_pps: rate("sag_to") as u64 }),
+        ageing: ageing(p),
+        broadcast_services: every("broadcast_services").unwrap_or(0),
+        broadcast_flooded: p.flag("broadcast_flooded").unwrap_or(false),
+        input_queue: every("input_queue").unwrap_or(0) as usize,
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         filter_leak_every: every("filter_leak_every").unwrap_or(0),
         filter_deny_every: every("filter_deny_every").unwrap_or(0),
@@ -351,6 +363,19 @@ fn faults(p: &Params) -> Faults {
         bgp: routing::faults(p),
     }
 }
+
+/// How it ages.
+fn ageing(p: &Params) -> Option<Ageing> {
+    let (delay, bytes) = (p.duration("ageing_delay"), p.count("ageing_memory"));
+    (delay.is_some() || bytes.is_some()).then(|| Ageing {
+        from: Instant(0),
+        delay_per_second: delay.unwrap_or_default(),
+        bytes_per_second: bytes.unwrap_or(0),
+    })
+}
+
+/// Memory of a device that has not aged, in bytes.
+const MEMORY: u64 = 64 << 20;
 
 /// What a reset does to it.
 fn boot(p: &Params) -> Boot {

@@ -191,7 +191,7 @@ pub fn judge(spec: &TrialSpec, result: &TrialResult, latency: bool, tolerance: T
 /// The result of a trial that could not be brought to its end.
 pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
     let mut groups: Vec<GroupCounts> = Vec::new();
-    for flow in &spec.flows {
+    for flow in spec.flows.iter().filter(|flow| !flow.background) {
         if groups.iter().all(|g| g.group != flow.group) {
             groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
         }
@@ -209,6 +209,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
         dut_counters: BTreeMap::new(),
         senders: spec.senders().len() as u32,
         ways: Vec::new(),
+        background: vec![],
         events: vec![],
         destinations: vec![],
         destination_summaries: vec![],
@@ -246,6 +247,7 @@ mod tests {
             dut_counters: Default::default(),
             senders: 1,
             ways: Vec::new(),
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

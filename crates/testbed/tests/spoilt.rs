@@ -295,6 +295,7 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
             distribution,
             routes,
             labels: None,
+            modifier: Default::default(),
             drain_s: 0.3,
         };
         let load = Load::Constant { rate_pps: case.rate_pps };

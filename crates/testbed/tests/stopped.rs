@@ -165,6 +165,7 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
                 distribution: Distribution::NonMeshed,
                 routes: 0,
                 labels: None,
+                modifier: Default::default(),
                 drain_s: 0.3,
             };
             let load = Load::Constant { rate_pps: case.rate_pps };

@@ -129,6 +129,8 @@ pub struct Analyzer {
     /// By queue.
     arrivals: Vec<Arrivals>,
     distinct: u64,
+    /// Some flows are in the background.
+    background: bool,
 }
 
 impl Analyzer {
@@ -207,6 +209,7 @@ impl Analyzer {
             spread: if layout.has_queues() { spaced(own().count()) } else { Vec::new() },
             ports: port_of,
             distinct: 0,
+            background: spec.flows.iter().any(|flow| flow.background),
         }
     }
 
@@ -223,7 +226,8 @@ impl Analyzer {
     fn take_at_length(&mut self, queue: QueueIndex, arrival: Arrival<'_>) -> Class {
         let Some(found) = candidate(arrival.frame) else { return Class::Other };
         let (signature, check) = Signature::read(found.signature);
-        let looks_ours = found.looks_ours(&self.pattern);
+        // Frames in the background may have a type under which nothing is looked for: their check alone tells them.
+        let looks_ours = found.looks_ours(&self.pattern) || (self.background && signature.belongs_to(self.key, check));
         if !signature.belongs_to(self.key, check) {
             return if looks_ours {
                 self.foreign(self.ports[queue], &signature, check, found.whole && found.sums_hold)

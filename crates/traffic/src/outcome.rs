@@ -54,12 +54,19 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
     }
     deviating::add(lanes, &mut groups);
     arrived_at(lanes, &flows, &mut groups);
-    let ways = ways(&flows, &by_flow);
-    let losses = losses::losses(&flows, &by_flow, &distance);
+    let tested: Vec<Cow<'_, FlowReport>> =
+        flows.into_iter().filter(|flow| !trial.background.contains(&flow.group)).collect();
+    let ways = ways(&tested, &by_flow);
+    let losses = losses::losses(&tested, &by_flow, &distance);
     let destinations = destinations::counts(lanes, &by_flow);
     for counts in &mut groups {
         counts.lost = counts.offered - counts.received;
     }
+    let numbered = groups.into_iter().enumerate();
+    let (background, groups): (Vec<_>, Vec<_>) = numbered.partition(|(group, _)| trial.background.contains(group));
+    let counts = |groups: Vec<(usize, GroupCounts)>| -> Vec<GroupCounts> {
+        groups.into_iter().map(|(_, counts)| counts).collect()
+    };
     let unsent = if trial.maximum { 0 } else { senders.iter().map(|s| s.unsent).sum() };
     let sending_ns = senders.iter().map(|s| s.sending_ns).max().unwrap_or(0);
     let worst = |time: fn(&LaneReport) -> u64| lanes.iter().map(time).max().unwrap_or(0);
@@ -70,7 +77,8 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
         sending_s: sending_ns as f64 / 1e9,
         receiving_s: receiving_ns(lanes) as f64 / 1e9,
         elapsed_s: 0.0,
-        groups,
+        groups: counts(groups),
+        background: counts(background),
         health: Health {
             unsent,
             receive_drops: sum(|lane| lane.receive_drops),

@@ -189,6 +189,8 @@ pub struct Plan {
     pub(crate) parts: Vec<Part>,
     pub(crate) layout: Layout,
     pub(crate) groups: Vec<String>,
+    /// Those of flows in the background.
+    pub(crate) background: Vec<usize>,
     pub(crate) flows: FlowNames,
     /// Flows that are counted by destination, with the order of these.
     pub(crate) destinations: Vec<(usize, Permutation)>,
@@ -226,6 +228,12 @@ fn planned_events(spec: &TrialSpec) -> Result<Vec<PlannedEvent>, PlanError> {
 fn tallied(spec: &TrialSpec, seed: u64) -> Vec<(usize, Permutation)> {
     let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.per_destination);
     flows.map(|(id, flow)| (id, destination_order(flow, id, seed))).collect()
+}
+
+/// The groups that have no flows but such in the background.
+fn background(spec: &TrialSpec, groups: &[String]) -> Vec<usize> {
+    let tested = |group: &String| spec.flows.iter().any(|flow| flow.group == *group && !flow.background);
+    (0..groups.len()).filter(|index| !tested(&groups[*index])).collect()
 }
 
 fn check_addresses(i: usize, flow: &FlowSpec) -> Result<(), PlanError> {
@@ -335,6 +343,11 @@ impl Plan {
                 groups.push(flow.group.clone());
             }
         }
+        let background = background(spec, &groups);
+        // Places among the other groups are stored.
+        if background.first().is_some_and(|first| first + background.len() != groups.len()) {
+            return Err(PlanError::Empty("flows in the background stand behind all others".into()));
+        }
         let events = planned_events(spec)?;
         let pattern = Pattern::new(timing.seed);
         let bin_ns = spec.bin_s.map(|s| (s * 1e9).round() as u64).filter(|ns| *ns > 0);
@@ -377,6 +390,7 @@ impl Plan {
             parts,
             layout,
             flows: FlowNames::new(&spec.flows, &groups),
+            background,
             groups,
             destinations: tallied(spec, timing.seed),
             events,

@@ -19,6 +19,9 @@ use std::ops::Range;
 pub struct Trial {
     /// Names of the flow groups.
     pub groups: Vec<String>,
+    /// Those of flows in the background, which count apart.
+    #[serde(default)]
+    pub background: Vec<usize>,
     /// Number of ports.
     pub ports: usize,
     /// Is the load the most that ports take, so that falling short of it is no fault?
@@ -277,6 +280,7 @@ impl Plan {
     fn trial(&self) -> Trial {
         Trial {
             groups: self.groups.clone(),
+            background: self.background.clone(),
             ports: self.layout.ports(),
             maximum: self.maximum,
             events: self.events.iter().map(|e| e.label.clone()).collect(),

@@ -103,6 +103,7 @@ mod tests {
             dut_counters: Default::default(),
             senders: 1,
             ways: vec![],
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -225,6 +225,7 @@ impl Fake {
             dut_counters: Default::default(),
             senders: senders.len() as u32,
             ways: Vec::new(),
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],
@@ -364,6 +365,7 @@ pub fn pattern(size: &str) -> PatternKey {
         distribution: Distribution::default(),
         routes: 0,
         labels: None,
+        modifier: Default::default(),
     }
 }
 

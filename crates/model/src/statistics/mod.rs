@@ -7,15 +7,18 @@
 //! - [`summarize`]: median and a confidence interval without an assumed distribution (order statistics).
 //! - [`compare`]: is one DUT better than another? Rounds are paired.
 //! - [`Family`]: all comparisons of a run together, so that the chance of any false rank stays within 5 %.
+//! - [`trend`]: does a figure change with time? A slope and its interval.
 //! - [`judge`], [`judge_rounds`]: is a criterion met for certain, missed for certain, or undecided?
 
 mod compare;
 mod family;
 mod summary;
+mod trend;
 
 pub use compare::{Comparison, Rule, Scale, chance_of_more, compare, compare_failures};
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
+pub use trend::{TREND_CONFIDENCE, Trend, trend};
 
 use serde::{Deserialize, Serialize};
 

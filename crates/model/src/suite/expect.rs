@@ -5,6 +5,8 @@ use super::fields::Fields;
 use super::raw::{Node, Value};
 use super::values::Resolved;
 use super::{Expectation, ParamValue};
+use crate::modifier::Modifier;
+use crate::param::ParamType;
 use crate::quantity::{grouped_number, parse_duration, parse_frame_rate};
 use crate::registry::TestSpec;
 
@@ -28,6 +30,11 @@ pub(crate) fn read(
         })
         .flatten()
         .collect();
+    // Figures of a modifier name it behind the size.
+    let modifiers = resolved.get("modifiers").map(|given| &given.value);
+    let modifiers: Vec<Modifier> = modifiers.and_then(ParamType::read).unwrap_or_default();
+    let with = |size: &String| modifiers.iter().map(|modifier| modifier.size_word(size)).collect::<Vec<_>>();
+    let sizes: Vec<String> = if modifiers.is_empty() { sizes } else { sizes.iter().flat_map(with).collect() };
     let mut expectations = Vec::new();
     for entry in fields.entries() {
         if !known(&entry.key, spec, &sizes, problems, &entry.key_span) {

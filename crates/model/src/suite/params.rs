@@ -116,6 +116,9 @@ impl Params {
         /// A frame rate.
         rate, Rate, FrameRate);
     getter!(
+        /// A speed of a line.
+        speed, Speed, Bandwidth);
+    getter!(
         /// A yes or no.
         flag, Flag, bool);
     getter!(

@@ -56,8 +56,8 @@ impl Router {
     /// Takes what the classes of the server have served until `now` on its way.
     pub(super) fn serve_classes(&mut self, now: Instant) {
         while let Some((end, frame)) = self.classes.as_mut().and_then(|c| c.next(now)) {
-            let Waiting { slot, arrived, port, contents } = frame;
-            self.served(Served { slot, arrived, end, port, contents });
+            let Waiting { slot, arrived, ingress, port, contents } = frame;
+            self.served(Served { slot, arrived, end, ingress, port, contents });
         }
     }
 

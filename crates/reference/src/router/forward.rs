@@ -20,6 +20,8 @@ pub(super) struct Served {
     pub arrived: Instant,
     /// End of service.
     pub end: Instant,
+    /// Port by which it came.
+    pub ingress: usize,
     pub port: usize,
     pub contents: Contents,
 }
@@ -28,6 +30,8 @@ pub(super) struct Served {
 pub(super) struct Waiting {
     pub slot: Slot,
     pub arrived: Instant,
+    /// Port by which it came.
+    pub ingress: usize,
     pub port: usize,
     pub contents: Contents,
 }
@@ -88,6 +92,7 @@ impl Router {
                 false
             }
             ethertype::MPLS if !group && !self.labels.is_empty() => self.take_labelled(now, interface, frame),
+            _ if group && self.suffers_broadcast(now, port, frame) => false,
             _ => {
                 self.truth.ignored += 1;
                 false
@@ -355,7 +360,8 @@ impl Router {
         push_tags(frame, &out.tags);
         self.truth.queued += 1;
         let slot = self.pool.adopt(frame);
-        self.served(Served { slot, arrived: now, end, port, contents })
+        let ingress = self.interfaces[ingress].port;
+        self.served(Served { slot, arrived: now, end, ingress, port, contents })
     }
 
     fn resolve(&mut self, now: Instant, ingress: usize, next_hop: usize, slot: Slot) -> bool {
@@ -409,7 +415,7 @@ impl Router {
         push_tags(frame, &out.tags);
         if let Some(classes) = &mut self.classes {
             let class = classes.of(dscp);
-            let waiting = Waiting { slot, arrived: now, port, contents };
+            let waiting = Waiting { slot, arrived: now, ingress, port, contents };
             if classes.offer(now, class, frame.len() + 4, waiting).is_err() {
                 self.ports[ingress].counters.in_discards += 1;
                 self.discard(slot, |d| &mut d.buffer);
@@ -421,16 +427,16 @@ impl Router {
             self.discard(slot, |d| &mut d.buffer);
             return true;
         };
-        self.served(Served { slot, arrived: now, end, port, contents })
+        self.served(Served { slot, arrived: now, end, ingress, port, contents })
     }
 
     #[inline(always)]
     pub(super) fn served(&mut self, served: Served) -> bool {
-        let (slot, port) = (served.slot, served.port);
+        let (slot, ingress, port) = (served.slot, served.ingress, served.port);
         if served.contents != Contents::Datagram && (served.contents == Contents::Other || !self.mistreats(port)) {
             self.truth.test_frames += u64::from(served.contents == Contents::Transport);
             let ready = self.ready(served.end);
-            if let Some(at) = self.line(port, ready, slot) {
+            if let Some(at) = self.line(ingress, port, ready, slot) {
                 self.departures.schedule_other(at, port, slot, true);
             }
             return false;
@@ -438,7 +444,7 @@ impl Router {
         if !self.mistreats(port) {
             self.truth.test_frames += 1;
             let ready = self.ready(served.end);
-            if let Some(at) = self.line(port, ready, slot) {
+            if let Some(at) = self.line(ingress, port, ready, slot) {
                 // Looked at while it is at hand.
                 let unicast = self.pool.get(slot)[0] & 1 == 0;
                 self.departures.schedule(at, port, slot, unicast);
@@ -456,40 +462,5 @@ impl Router {
     #[inline(always)]
     fn mistreats(&self, port: usize) -> bool {
         self.faulty || !self.ports[port].parked.is_empty()
-    }
-
-    pub(super) fn discard(&mut self, slot: Slot, cause: impl FnOnce(&mut crate::Drops) -> &mut u64) {
-        *cause(&mut self.truth.dropped) += 1;
-        self.truth.queued -= 1;
-        self.pool.release(slot);
-    }
-
-    #[inline]
-    pub(super) fn ready(&mut self, end: Instant) -> Instant {
-        let ready = end + self.delay;
-        if self.jitter.is_zero() {
-            return ready;
-        }
-        let width = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX).saturating_add(1);
-        Instant(ready.0.saturating_add(self.delay_random.below(width)))
-    }
-
-    #[inline(always)]
-    pub(super) fn line(&mut self, port: usize, ready: Instant, slot: Slot) -> Option<Instant> {
-        let out = &mut self.ports[port];
-        if out.down {
-            self.discard(slot, |d| &mut d.link_down);
-            return None;
-        }
-        if out.classes.is_some() {
-            self.queue_on_line(port, ready, slot);
-            return None;
-        }
-        let departure = out.line.offer(ready, self.pool.get(slot).len());
-        if departure.is_none() {
-            out.counters.out_discards += 1;
-            self.discard(slot, |d| &mut d.egress);
-        }
-        departure
     }
 }

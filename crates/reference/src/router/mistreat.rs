@@ -13,7 +13,7 @@ impl Router {
     /// Takes a test frame through the faults and to the line.
     #[cold]
     pub(super) fn mistreat(&mut self, served: Served) {
-        let Served { slot, arrived, end, mut port, contents } = served;
+        let Served { slot, arrived, end, ingress, mut port, contents } = served;
         self.truth.test_frames += 1;
         let number = self.truth.test_frames;
         // Before all drops: the load is what arrives.
@@ -60,7 +60,7 @@ impl Router {
         }
         let copy = is_nth(number, self.faults.duplicate_every).then(|| self.pool.duplicate(slot));
         let ready = self.ready(end);
-        if let Some(at) = self.line(port, ready, slot) {
+        if let Some(at) = self.line(ingress, port, ready, slot) {
             if let Some(hold) = self.faults.hold.filter(|h| is_nth(number, h.every)) {
                 self.truth.held += 1;
                 self.departures.schedule_apart(at + hold.time, port, slot);
@@ -75,7 +75,7 @@ impl Router {
         if let Some(copy) = copy {
             self.truth.duplicated += 1;
             self.truth.queued += 1;
-            if let Some(at) = self.line(port, ready, copy) {
+            if let Some(at) = self.line(ingress, port, ready, copy) {
                 self.depart(at, port, copy, contents);
             }
         }

@@ -7,6 +7,7 @@ mod filtering;
 mod forward;
 mod header;
 mod icmp;
+mod leaving;
 mod mistreat;
 mod routing;
 
@@ -20,6 +21,7 @@ use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
+use crate::input_queue::InputQueue;
 use crate::interfaces::{self, ByTags, Interface};
 use crate::labels::{LabelRoute, Labels};
 use crate::neighbours::{Action, Neighbours, Pending};
@@ -94,6 +96,8 @@ struct Port {
     /// The link is down.
     down: bool,
     line: Line,
+    /// For [`Faults::input_queue`].
+    input: InputQueue,
     /// In place of the line, where it has classes.
     classes: Option<Box<ClassLine<OnLine>>>,
     parked: VecDeque<Parked>,
@@ -139,6 +143,7 @@ impl Router {
             longest: p.mtu as usize + ethernet::LEN + TWO_TAGS,
             down: false,
             line: Line::new(p.speed, p.egress_buffer),
+            input: InputQueue::default(),
             classes: None,
             parked: VecDeque::new(),
             counters: PortCounters::default(),

@@ -74,6 +74,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
             dut_counters: Default::default(),
             senders: 2,
             ways: Vec::new(),
+            background: vec![],
             events: vec![],
             destinations: vec![],
             destination_summaries: vec![],

@@ -195,6 +195,7 @@ pub fn one_way(size: &str) -> PatternKey {
         distribution: Distribution::default(),
         routes: 0,
         labels: None,
+        modifier: Default::default(),
     }
 }
 

@@ -179,6 +179,42 @@ pub fn classes() -> Vec<Memory> {
     ]
 }
 
+/// A congested way out beside a free one: devices that drop there, that block at the way in, and that are given the way out.
+pub fn congestion() -> Vec<Memory> {
+    let test =
+        |params: &str| format!("tests:\n  - head_of_line_blocking: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n");
+    let on = |params: &str, ports, rest: &str| on(params, ports, "20 Mbit/s", rest);
+    let line = "line_speed: 20 Mbit/s, line_buffer: 20, delay: 20 us";
+    vec![
+        on(line, 4, &test("frame_sizes: [64, imix]")),
+        on(&format!("{line}, input_queue: 30"), 8, &test("frame_sizes: [96], families: [ipv4, ipv6]")),
+        on("", 5, &test("frame_sizes: [96], bottleneck: 5 Mbit/s, queue: 40")),
+    ]
+}
+
+/// A steady load on a device that ages, and on one that does not.
+pub fn soak() -> Vec<Memory> {
+    let rest = "tests:\n  - soak: {duration: 2 s, interval: 100 ms, rate: 1 kfps, families: [ipv4, ipv6]}\n";
+    vec![
+        on("ageing_delay: 200 us, ageing_memory: 3000000, delay: 20 us, drop_every: 300", 2, "20 Mbit/s", rest),
+        on("delay: 20 us, jitter: 30 us", 2, "20 Mbit/s", rest),
+    ]
+}
+
+/// What RFC 2544 section 11 sends beside the test frames.
+pub fn modifiers() -> Vec<Memory> {
+    let of = |modifiers: &str| {
+        let params = format!("frame_sizes: [96], modifiers: [{modifiers}], trial_duration: 50 ms, pause: 1 ms");
+        format!("tests:\n  - forwarding_rate: {{repeats: 2, {params}}}\n  - frame_loss_rate: {{step: 50, {params}}}\n")
+    };
+    let params = "capacity: 15 kfps, buffer: 30, jitter: 20 us, broadcast_services: 10, broadcast_flooded: true";
+    let bgp = format!("bgp: {{}}\n{}", of("none, routing_update"));
+    vec![
+        on(params, 2, "20 Mbit/s", &of("none, broadcast, management")),
+        on("capacity: 15 kfps, buffer: 30, propagation_delay: 3 ms", 2, "20 Mbit/s", &bgp),
+    ]
+}
+
 /// Several routers as one.
 pub fn systems() -> Vec<Memory> {
     let of = |topology: &str, ports: usize| {

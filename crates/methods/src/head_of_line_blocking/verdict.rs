@@ -1,0 +1,155 @@
+//! From counts to a statement: is there head-of-line blocking, and backpressure?
+
+use drophammer_model::statistics::chance_of_more;
+use std::time::Duration;
+
+/// Chance at most that a router that loses as often without congestion loses so much more with it.
+const CHANCE: f64 = 0.001;
+/// What leaves beyond the rate of the way out by more than this share was not held back by it.
+const EXCESS: f64 = 0.01;
+/// Sources that offer less than they did without congestion by more than this share are held back.
+const HELD_BACK: f64 = 0.01;
+
+/// Frames to the uncongested port in one trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Uncongested {
+    pub offered: u64,
+    pub lost: u64,
+    /// Median latency; none where nothing arrived.
+    pub median_ns: Option<u64>,
+}
+
+/// What the two trials of a block gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// Without congestion.
+    pub calm: Uncongested,
+    /// With it.
+    pub loaded: Uncongested,
+    /// Frames that the congested port lost.
+    pub congested_lost: u64,
+    /// Frames per second that arrived at it.
+    pub congested_pps: f64,
+    /// What its line carries.
+    pub line_pps: f64,
+    /// Offered to it, in frames per second.
+    pub offered_pps: f64,
+    /// What both sources offered without and with congestion, in frames per second.
+    pub sources_pps: (f64, f64),
+}
+
+/// What is said of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    /// Was the way out overloaded at all?
+    pub congested: bool,
+    /// `yes: 12 frames were lost`, `no`, or `not known` and why.
+    pub blocking: String,
+    /// The same of backpressure.
+    pub backpressure: String,
+}
+
+/// Frames that wait longer by `least` than without congestion are held up.
+pub(super) fn judge(seen: &Seen, least: Duration) -> Verdict {
+    if seen.congested_pps > seen.line_pps * (1.0 + EXCESS) {
+        let why =
+            "not known: more left by the congested port than its line carries, so it was not congested".to_owned();
+        return Verdict { congested: false, blocking: why.clone(), backpressure: why };
+    }
+    if seen.offered_pps <= seen.line_pps {
+        let why = "not known: the tester offered no more than the line carries".to_owned();
+        return Verdict { congested: false, blocking: why.clone(), backpressure: why };
+    }
+    Verdict { congested: true, blocking: blocking(seen, least), backpressure: backpressure(seen) }
+}
+
+fn blocking(seen: &Seen, least: Duration) -> String {
+    let Seen { calm, loaded, .. } = seen;
+    let delay = loaded.median_ns.zip(calm.median_ns).map(|(with, without)| with.saturating_sub(without));
+    let held_up = delay.filter(|ns| u128::from(*ns) >= least.as_nanos().max(1));
+    let held_up = held_up.map(|ns| format!("{:.0} µs of added delay", ns as f64 / 1e3));
+    if loaded.lost == 0 {
+        return held_up.map_or("no".into(), |delay| format!("yes: {delay}"));
+    }
+    if chance_of_more((loaded.lost, loaded.offered), (calm.lost, calm.offered)) >= CHANCE {
+        let lost = "not known: the router loses as many of these frames without congestion";
+        return held_up.map_or(lost.into(), |delay| format!("yes: {delay}"));
+    }
+    let delay = held_up.map_or(String::new(), |delay| format!(", {delay}"));
+    format!("yes: {} frames lost{delay}", loaded.lost)
+}
+
+fn backpressure(seen: &Seen) -> String {
+    let (without, with) = seen.sources_pps;
+    if seen.congested_lost > 0 {
+        return "no".into();
+    }
+    if with < without * (1.0 - HELD_BACK) {
+        return format!("yes: the sources were held back to {:.1} % of their load", with / without * 100.0);
+    }
+    // RFC 2889 section 5.5.4 calls this backpressure, but nobody held the tester back.
+    "no: no frame was lost, because buffers held them all; a longer trial fills them".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: Duration = Duration::from_millis(1);
+
+    fn seen() -> Seen {
+        let quiet = Uncongested { offered: 1_000, lost: 0, median_ns: Some(10_000) };
+        Seen {
+            calm: quiet,
+            loaded: quiet,
+            congested_lost: 1_000,
+            congested_pps: 2_000.0,
+            line_pps: 2_000.0,
+            offered_pps: 3_000.0,
+            sources_pps: (4_000.0, 4_000.0),
+        }
+    }
+
+    fn blocking_of(loaded: Uncongested, calm_lost: u64) -> String {
+        let calm = Uncongested { lost: calm_lost, ..seen().calm };
+        judge(&Seen { calm, loaded, ..seen() }, LEAST).blocking
+    }
+
+    #[test]
+    fn frames_that_are_lost_or_late_are_blocked() {
+        assert_eq!(judge(&seen(), LEAST).blocking, "no");
+        let lossy = Uncongested { lost: 300, ..seen().loaded };
+        assert_eq!(blocking_of(lossy, 0), "yes: 300 frames lost");
+        let late = Uncongested { median_ns: Some(1_010_000), ..seen().loaded };
+        assert_eq!(blocking_of(late, 0), "yes: 1000 µs of added delay");
+        assert_eq!(blocking_of(Uncongested { median_ns: Some(1_009_999), ..late }, 0), "no");
+        assert_eq!(blocking_of(Uncongested { lost: 300, ..late }, 0), "yes: 300 frames lost, 1000 µs of added delay");
+    }
+
+    #[test]
+    fn frames_that_are_lost_without_congestion_too_say_nothing() {
+        let lossy = Uncongested { lost: 300, ..seen().loaded };
+        assert_eq!(blocking_of(lossy, 290), "not known: the router loses as many of these frames without congestion");
+        assert_eq!(blocking_of(lossy, 100), "yes: 300 frames lost");
+        // A single frame may be anything.
+        assert!(blocking_of(Uncongested { lost: 1, ..lossy }, 0).starts_with("not known"));
+    }
+
+    #[test]
+    fn backpressure_holds_the_sources_back() {
+        let of = |congested_lost, with| {
+            judge(&Seen { congested_lost, sources_pps: (4_000.0, with), ..seen() }, LEAST).backpressure
+        };
+        assert_eq!(of(1, 3_000.0), "no");
+        assert_eq!(of(0, 3_000.0), "yes: the sources were held back to 75.0 % of their load");
+        assert!(of(0, 3_970.0).starts_with("no: no frame was lost, because buffers"));
+    }
+
+    #[test]
+    fn a_way_out_that_was_not_overloaded_shows_nothing() {
+        for free in [Seen { congested_pps: 2_030.0, ..seen() }, Seen { offered_pps: 2_000.0, ..seen() }] {
+            let verdict = judge(&free, LEAST);
+            assert!(!verdict.congested && verdict.blocking.starts_with("not known"), "{verdict:?}");
+        }
+    }
+}

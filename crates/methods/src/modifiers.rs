@@ -1,0 +1,136 @@
+//! Modifiers of RFC 2544 section 11: tests by frame size once without and once with something that the router has to bear beside their frames.
+//!
+//! A test need not know of them. It runs on a testbed that adds to its trials what the modifier says, and counts that apart.
+
+mod beside;
+mod broadcast;
+
+pub use broadcast::{SHARE, flows};
+
+use crate::columns;
+use crate::parameters::FRAME_SIZES;
+use crate::pattern::Pattern;
+use crate::report::{note_of, percent_of};
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use beside::Beside;
+use drophammer_model::modifier::Modifier;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::param::Param;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+
+/// `modifiers`
+pub const MODIFIERS: Param<Option<Vec<Modifier>>> = Param::optional(
+    "modifiers",
+    "what is sent beside the test frames, one after the other: `none`, `broadcast` (1 % of the frames), `management`, `routing_update` (RFC 2544 section 11)",
+);
+
+/// Those of a test; none alone where it has none.
+pub fn modifiers(params: &Params) -> Vec<Modifier> {
+    MODIFIERS.find(params).flatten().unwrap_or_else(|| vec![Modifier::None])
+}
+
+/// Patterns of a test by frame size: each size with each modifier.
+pub fn patterns(params: &Params) -> Vec<Pattern> {
+    let of_size = |size: PacketSize| {
+        let with = move |modifier| Pattern { modifier, ..Pattern::new(size.clone(), params) };
+        modifiers(params).into_iter().map(with)
+    };
+    FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()
+}
+
+/// Number of these, for progress and estimates; 1 of a test that has one size.
+pub fn count(params: &Params) -> usize {
+    FRAME_SIZES.find(params).map_or(1, |sizes| sizes.len()) * modifiers(params).len()
+}
+
+/// Adds to `name` of a pattern what is beside it: `64 bytes beside 1 % broadcast frames`.
+pub(crate) fn named(name: String, modifier: Modifier) -> String {
+    match modifier {
+        Modifier::None => name,
+        Modifier::Broadcast => format!("{name} beside 1 % broadcast frames"),
+        Modifier::Management => format!("{name} beside management frames"),
+        Modifier::RoutingUpdate => format!("{name} beside routing updates"),
+    }
+}
+
+columns! {
+    /// What was beside the frames of one pattern, over all its trials.
+    struct ModifierRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        trials: u64 = "Trials",
+        offered: u64 = "Test frames" ["frames"],
+        sent: Option<u64> = "Sent beside" ["frames"],
+        share_percent: Option<f64> = "Share of all frames" ["%"],
+        forwarded: Option<u64> = "Of these forwarded" ["frames"],
+        asked: Option<u64> = "Questions",
+        answered: Option<u64> = "Answered",
+        updates: Option<u64> = "Changes of routes",
+        processed: Option<u64> = "Passed on",
+    }
+}
+
+const TABLE: TableSpec<ModifierRow> = TableSpec::new("modifiers", "Beside the test frames");
+
+/// Runs `each` with what the pattern has beside its frames, and says what became of that.
+///
+/// # Errors
+/// Those of `each`, and of what is done beside: [`TestError::NotApplicable`] where this router or suite cannot have it.
+pub(crate) fn with(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    outcome: &mut Outcome,
+    each: impl FnOnce(&mut dyn Testbed, &mut Outcome) -> Result<(), TestError>,
+) -> Result<(), TestError> {
+    if pattern.modifier == Modifier::None {
+        return each(bed, outcome);
+    }
+    let mut beside = Beside::begin(bed, pattern)?;
+    let before = outcome.ranks.len();
+    let ended = each(&mut beside, outcome);
+    let size = pattern.size.to_string();
+    for rank in outcome.ranks.iter_mut().skip(before) {
+        rank.key = pattern.modifier.figure_key(&rank.key, &size);
+    }
+    let ended = beside.end(ended);
+    let seen = &beside.seen;
+    if seen.trials == 0 {
+        return ended;
+    }
+    if outcome.tables.iter().all(|table| table.key != "modifiers") {
+        TABLE.begin(outcome);
+    }
+    let broadcast = pattern.modifier == Modifier::Broadcast;
+    let routes = pattern.modifier == Modifier::RoutingUpdate;
+    let management = pattern.modifier == Modifier::Management;
+    let mut marks = Vec::new();
+    if broadcast && seen.forwarded > 0 {
+        marks.push(format!("the router forwarded {} broadcast frames", seen.forwarded));
+    }
+    if management && seen.answered < seen.asked {
+        marks.push(format!("{} questions without an answer", seen.asked - seen.answered));
+    }
+    if routes && seen.processed < seen.updates {
+        marks.push(format!("{} changes of routes were not passed on", seen.updates - seen.processed));
+    }
+    for mark in &marks {
+        note_of(outcome, pattern, mark);
+    }
+    let row = ModifierRow {
+        frame_size: pattern.size.clone(),
+        protocol: pattern.protocol(),
+        trials: seen.trials,
+        offered: seen.offered,
+        sent: broadcast.then_some(seen.sent),
+        share_percent: percent_of(seen.sent, seen.sent + seen.offered).filter(|_| broadcast),
+        forwarded: broadcast.then_some(seen.forwarded),
+        asked: management.then_some(seen.asked),
+        answered: management.then_some(seen.answered),
+        updates: routes.then_some(seen.updates),
+        processed: routes.then_some(seen.processed),
+    };
+    TABLE.add(outcome, row, [], marks);
+    ended
+}

@@ -1,0 +1,288 @@
+//! A testbed whose trials have a modifier.
+
+use crate::pattern::Pattern;
+use crate::route_tests::one_per_port;
+use crate::routing::{Change, Packing, PeerIndex, RouteAction, Routing, TableChoice, WatchIndex};
+use crate::testbed::{CountedTrial, Known, PortView, TestError, Testbed};
+use crate::tester_ceiling::LoopOrder;
+use drophammer_model::beside::{ExtraFrame, OtherTraffic};
+use drophammer_model::classes::EgressClasses;
+use drophammer_model::filter::FilterList;
+use drophammer_model::management::{Answered, Inquiry, Question};
+use drophammer_model::modifier::Modifier;
+use drophammer_model::pattern::PatternKey;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::reset::{Reset, ResetSeen};
+use drophammer_model::routes::Routes;
+use drophammer_model::suite::FlowConfig;
+use drophammer_model::trial::{Family, GroupCounts, PortIndex, Targets, TimedEvent, TrialResult, TrialSpec, Validity};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time between two questions to the router (RFC 2544 section 11.2).
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// Time between two changes of routes: that of RIP (RFC 2544 appendix C.2.4.5). BGP has none of its own.
+const UPDATE_EVERY_S: f64 = 30.0;
+/// Routes that one change is about: as many as a message of RIP has.
+const ROUTES: u32 = 25;
+/// Time for the sessions to come up.
+const ESTABLISH: Duration = Duration::from_secs(60);
+/// The router has so long to pass a change on.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Attempts at a trial while the tester spoils it.
+const ATTEMPTS: u32 = 3;
+
+/// What was beside the frames of a pattern, over all trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub trials: u64,
+    /// Test frames.
+    pub offered: u64,
+    /// Frames sent beside them.
+    pub sent: u64,
+    /// Of these: those that came back at any port.
+    pub forwarded: u64,
+    pub asked: u64,
+    pub answered: u64,
+    pub updates: u64,
+    /// Updates that another peer was told of.
+    pub processed: u64,
+}
+
+/// The routes that changes are about, between two states: they are advertised, or they are not.
+struct Changing {
+    peer: PeerIndex,
+    routes: Arc<Routes>,
+    watch: WatchIndex,
+    advertised: bool,
+}
+
+/// The testbed with a modifier.
+pub(super) struct Beside<'a> {
+    bed: &'a mut dyn Testbed,
+    modifier: Modifier,
+    changing: Option<Changing>,
+    pub seen: Seen,
+}
+
+impl<'a> Beside<'a> {
+    /// Prepares what the pattern has beside its frames.
+    pub fn begin(bed: &'a mut dyn Testbed, pattern: &Pattern) -> Result<Beside<'a>, TestError> {
+        let changing = match pattern.modifier {
+            Modifier::RoutingUpdate => Some(Changing::begin(bed, pattern)?),
+            _ => None,
+        };
+        Ok(Beside { bed, modifier: pattern.modifier, changing, seen: Seen::default() })
+    }
+
+    /// Takes it back.
+    pub fn end(&mut self, ended: Result<(), TestError>) -> Result<(), TestError> {
+        match ended {
+            Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => ended,
+            _ if self.changing.is_some() => {
+                self.bed.routing()?.reset(PATIENCE)?;
+                ended
+            }
+            _ => ended,
+        }
+    }
+
+    /// A trial while the router is asked.
+    fn asked(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        // A short trial has one question at least.
+        let interval = ASK_EVERY.min(spec.sending_time());
+        let questions = vec![Question::Ping, Question::Snmp];
+        let inquiry = Inquiry { questions, interval, afterwards: Duration::ZERO };
+        let (result, answered) = self.bed.asked_trial(spec, &inquiry)?;
+        self.seen.asked += answered.iter().map(|a| a.during.asked + a.afterwards.asked).sum::<u64>();
+        self.seen.answered +=
+            answered.iter().map(|a| (a.during.times.len() + a.afterwards.times.len()) as u64).sum::<u64>();
+        Ok(result)
+    }
+
+    /// A trial during which routes change.
+    fn updated(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let Some(changing) = &mut self.changing else { return self.bed.trial(spec) };
+        let count = (spec.sending_time().as_secs_f64() / UPDATE_EVERY_S).ceil().max(1.0) as usize;
+        let mut attempt = 1;
+        loop {
+            let (mut spec, mut actions) = (spec.clone(), Vec::new());
+            for number in 0..count {
+                let (action, label) = changing.turn();
+                spec.events.push(TimedEvent {
+                    at_s: number as f64 * UPDATE_EVERY_S,
+                    event: number,
+                    label: label.into(),
+                });
+                actions.push(vec![action]);
+            }
+            let result = self.bed.routed_trial(&spec, &actions, attempt)?;
+            // Only the last state can be looked at.
+            let passed = changing.passed_on(self.bed)?;
+            match result.validity {
+                Validity::Valid => {
+                    self.seen.updates += count as u64;
+                    self.seen.processed += if passed { count as u64 } else { 0 };
+                    return Ok(result);
+                }
+                Validity::Invalid(reasons) if attempt == ATTEMPTS => return Err(TestError::Unfit(reasons)),
+                Validity::Invalid(_) => attempt += 1,
+            }
+        }
+    }
+}
+
+impl Changing {
+    /// Brings two sessions up: one advertises the routes, the other one is told of them.
+    fn begin(bed: &mut dyn Testbed, pattern: &Pattern) -> Result<Changing, TestError> {
+        if pattern.routes > 0 {
+            let why = "`routing_update` needs the emulated routers for itself; leave `routes` out";
+            return Err(TestError::NotApplicable(why.into()));
+        }
+        let family = pattern.families.first().copied().unwrap_or(Family::Ipv4);
+        let peers = one_per_port(bed, family, 2)?;
+        let routing = bed.routing()?;
+        let routes = routing.table(&TableChoice::named("internet"), family, ROUTES)?;
+        routing.establish(&peers[..2], ESTABLISH)?;
+        let watch = routing.watch(peers[1], peers[0], &routes);
+        Ok(Changing { peer: peers[0], routes, watch, advertised: false })
+    }
+
+    /// The change to the other state, and its name.
+    fn turn(&mut self) -> (RouteAction, &'static str) {
+        self.advertised = !self.advertised;
+        let (change, label) = match self.advertised {
+            true => (Change::Advertise, "routing update: advertise"),
+            false => (Change::Withdraw, "routing update: withdraw"),
+        };
+        let (routes, part) = (self.routes.clone(), 0..self.routes.len());
+        (RouteAction::Routes { peer: self.peer, change, routes, part, packing: Packing::default() }, label)
+    }
+
+    /// Has the router told the other peer of the present state?
+    fn passed_on(&self, bed: &mut dyn Testbed) -> Result<bool, TestError> {
+        let routing: &mut dyn Routing = bed.routing()?;
+        routing.expect(self.watch, 0..self.routes.len(), self.advertised);
+        Ok(routing.await_settled(&[self.watch], PATIENCE)?.complete)
+    }
+}
+
+/// Frames of this group that arrived anywhere, in whatever state.
+fn arrived(counts: &GroupCounts) -> u64 {
+    counts.received + counts.duplicated + counts.corrupted + counts.stray + counts.deviations.values().sum::<u64>()
+}
+
+impl Testbed for Beside<'_> {
+    fn ports(&self) -> &[PortView] {
+        self.bed.ports()
+    }
+
+    fn flows(&self) -> &[FlowConfig] {
+        self.bed.flows()
+    }
+
+    fn trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        let result = match self.modifier {
+            // The frames are flows of the trial.
+            Modifier::None | Modifier::Broadcast => self.bed.trial(spec)?,
+            Modifier::Management => self.asked(spec)?,
+            Modifier::RoutingUpdate => self.updated(spec)?,
+        };
+        self.seen.trials += 1;
+        self.seen.offered += result.offered();
+        self.seen.sent += result.background.iter().map(|counts| counts.offered).sum::<u64>();
+        self.seen.forwarded += result.background.iter().map(arrived).sum::<u64>();
+        Ok(result)
+    }
+
+    fn filter(&mut self, lists: &[FilterList]) -> Result<(), TestError> {
+        self.bed.filter(lists)
+    }
+
+    fn aim(&mut self, port: PortIndex, family: Family, at: Option<Targets>) -> Result<(), TestError> {
+        self.bed.aim(port, family, at)
+    }
+
+    fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
+        self.bed.set_classes(lists)
+    }
+
+    fn trial_beside(
+        &mut self,
+        spec: &TrialSpec,
+        extra: &[ExtraFrame],
+    ) -> Result<(TrialResult, OtherTraffic), TestError> {
+        self.bed.trial_beside(spec, extra)
+    }
+
+    fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
+        self.bed.observe(time)
+    }
+
+    fn largest_frame(&mut self, port: PortIndex) -> usize {
+        self.bed.largest_frame(port)
+    }
+
+    fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
+        self.bed.counted_trial(spec, settle)
+    }
+
+    fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
+        self.bed.asked_trial(spec, inquiry)
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.bed.settle(time)
+    }
+
+    fn routing(&mut self) -> Result<&mut dyn Routing, TestError> {
+        self.bed.routing()
+    }
+
+    fn routed_trial(
+        &mut self,
+        spec: &TrialSpec,
+        actions: &[Vec<RouteAction>],
+        attempt: u32,
+    ) -> Result<TrialResult, TestError> {
+        self.bed.routed_trial(spec, actions, attempt)
+    }
+
+    fn reset_trial(
+        &mut self,
+        spec: &TrialSpec,
+        reset: &Reset,
+        port: PortIndex,
+        attempt: u32,
+    ) -> Result<(TrialResult, ResetSeen), TestError> {
+        self.bed.reset_trial(spec, reset, port, attempt)
+    }
+
+    fn now_s(&mut self) -> Option<f64> {
+        self.bed.now_s()
+    }
+
+    fn memory(&mut self) -> Vec<(String, u64)> {
+        self.bed.memory()
+    }
+
+    fn known(&mut self) -> &mut Known {
+        self.bed.known()
+    }
+
+    fn ceiling(&self, pattern: &PatternKey) -> Option<FrameRate> {
+        self.bed.ceiling(pattern)
+    }
+
+    fn loop_order(&self, pattern: &PatternKey) -> Option<LoopOrder> {
+        self.bed.loop_order(pattern)
+    }
+
+    fn progress(&mut self, what: &str, done: u32, of: u32) {
+        self.bed.progress(what, done, of);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bed.note(text);
+    }
+}

@@ -189,7 +189,7 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
     let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
     let routers = suite.duts[0].topology.map_or(1, |topology| topology.routers);
     tells(&mut *dut, &suite, routers)?;
-    let links = dut.core_links().to_vec();
+    let links: Vec<CoreLinkName> = dut.system().iter().flat_map(|system| &system.links).map(|link| link.name).collect();
     let families = [Family::Ipv4, Family::Ipv6];
     let (clock, interfaces) = (SystemClock::start(), dut.interfaces().to_vec());
     let backend = INTERFACE_BACKENDS.iter().find(|backend| backend.spec.name == "af_packet").ok_or("no backend")?;

@@ -242,3 +242,46 @@ fn write(
     );
     wrong
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::{GroupCounts, Health, Validity};
+
+    /// A second of 1,000 frames, of which so many arrived at the right port.
+    fn result(received: u64) -> TrialResult {
+        let group = GroupCounts { offered: 1_000, received, lost: 1_000 - received, ..GroupCounts::default() };
+        TrialResult {
+            trial: 1,
+            sending_s: 1.0,
+            receiving_s: 1.0,
+            elapsed_s: 1.0,
+            groups: vec![group],
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            dut_counters: Default::default(),
+            senders: 1,
+            ways: vec![],
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
+            losses: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_router_that_covering_prefixes_slow_down_shows_it_as_a_share() {
+        let mut outcome = Outcome::default();
+        let alone = result(800);
+        let throughput = Some(FrameRate(1_600.0));
+        write(&mut outcome, Family::Ipv4, "table alone", 9, &alone, (throughput, None));
+        write(&mut outcome, Family::Ipv4, "table and covering prefixes", 9, &result(200), (throughput, Some(&alone)));
+        write(&mut outcome, Family::Ipv4, "covering prefixes alone", 9, &result(0), (None, Some(&alone)));
+        let rows = TABLE.rows(&outcome.tables);
+        let shares = |i: usize| (rows[i].of_throughput_percent, rows[i].of_baseline_percent);
+        assert_eq!(shares(0), (Some(50.0), Some(100.0)));
+        assert_eq!(shares(1), (Some(12.5), Some(25.0)));
+        assert_eq!((shares(2), rows[2].latency_percent), ((None, Some(0.0)), None));
+    }
+}

@@ -4,7 +4,6 @@
 mod common;
 
 use common::*;
-use drophammer_lab::Dut;
 use drophammer_methods::{METHODS, TestError, Testbed};
 use drophammer_model::classes::WayOut;
 use drophammer_model::outcome::{Cell, Outcome};

@@ -151,7 +151,6 @@ impl Method for ClassOfService {
         for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
             core_links::measure(bed, pattern, &plan, params, outcome, index)
         })?;
-        bed.set_classes(&[])?;
         bed.set_core_links(&BTreeSet::new(), &FAMILIES.get(params))
     }
 
@@ -189,13 +188,16 @@ fn headers(family: Family, class: &ServiceClass) -> Vec<Header> {
     vec![ip, Header::Udp(Udp::default())]
 }
 
-/// Trials of one frame size, one at each load: `rate` gives the rate of a sending port at 100 %, and full queues need `emptied_s` to empty.
+/// Trials of one frame size, one at each load.
 struct Series<'a> {
     pattern: &'a Pattern,
     params: &'a Params,
+    /// Number of the frame size.
     index: u32,
     flows: Vec<FlowSpec>,
+    /// Frames per second of a sending port at 100 %.
     full_pps: f64,
+    /// Seconds in which full queues empty.
     emptied_s: f64,
 }
 

@@ -184,8 +184,8 @@ fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
             network.set_core_link(down, 0, false);
             network.set_core_link(up, 0, true);
         });
-        // From the first router to the second, and beside it to the third and back.
-        let flows = [(0, 2), (1, 4), (5, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
+        // From the first router to the second, and beside it to the fourth and back.
+        let flows = [(0, 2), (1, 6), (7, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
         let result = bed.trial(&spec(flows.to_vec(), 10_000.0, 1.0)).unwrap();
         for (now, before) in truths(system).iter().zip(&before) {
             assert_eq!(now.transit - before.transit, now.forwarded + now.dropped.link_down - before.forwarded);
@@ -209,11 +209,11 @@ fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
     let ignored = truths[1].ignored;
     assert_eq!(hit.lost, truths[0].dropped.link_down + ignored);
     assert!(ignored <= 1);
-    // Around the link for 290 ms: one router and one line more. The way back from the third router stays as it is.
+    // Around the link for 290 ms: one router and one line more. The way back from the fourth router stays as it is.
     assert_eq!(hit.latency.min_ns, 20_000 + ON_LINE_NS);
     assert!(hit.latency.max_ns >= 30_000 + 2 * ON_LINE_NS && hit.latency.max_ns <= 30_000 + 4 * ON_LINE_NS);
-    let through_third = truths[2].transit;
-    assert!((5_700..5_900 + 20_000).contains(&through_third), "{through_third}");
+    let through_fourth = truths[3].transit;
+    assert!((5_700..5_900 + 20_000).contains(&through_fourth), "{through_fourth}");
     // When the link is back nothing is lost, and for 10 ms frames still go around it.
     assert_eq!(hit.received + hit.lost, 10_000);
     assert_eq!(hit.duplicated + hit.stray, 0);

@@ -56,8 +56,12 @@ const CORE_LINKS_DOWN: Param<Option<CoreLinksDown>> = Param::optional(
     "core_links_down",
     "overload the links between the routers of a system instead: so many of them, or these (`[1-2, 3-4]`), go down, and every port sends to every other one",
 );
-const OVERLOAD: Param<Vec<u64>> =
-    Param::new("overload", "[150]", "[150]", "loads in % of the way out, or of the most loaded link between routers, above 100; figures are of the first one");
+const OVERLOAD: Param<Vec<u64>> = Param::new(
+    "overload",
+    "[150]",
+    "[150]",
+    "loads in % of the way out, or of the most loaded link between routers, above 100; figures are of the first one",
+);
 const CALM: Param<Percent> =
     Param::new("calm", "80", "80", "load of the trial before the overload, in % of the way out");
 const TOLERANCE: Param<Percent> =

@@ -254,7 +254,10 @@ fn links_carry_what_goes_around_others() {
     // Without two links that have no router in common all others carry twice as much.
     for down in [[(1, 2), (3, 4)], [(1, 3), (2, 4)], [(1, 4), (2, 3)]] {
         let around = loads(&system, &down.map(|(a, b)| CoreLinkName(a, b))).unwrap();
-        assert!(around.len() == 8 && around.iter().all(|(_, load)| (load - 2.0 / 3.0).abs() < 1e-9), "{down:?}: {around:?}");
+        assert!(
+            around.len() == 8 && around.iter().all(|(_, load)| (load - 2.0 / 3.0).abs() < 1e-9),
+            "{down:?}: {around:?}"
+        );
     }
     // Without two links of one router its last one carries all of it.
     let around = loads(&system, &[CoreLinkName(1, 2), CoreLinkName(1, 3)]).unwrap();
@@ -285,7 +288,14 @@ fn links_are_chosen_so_that_the_others_are_overloaded_evenly() {
     let system = System::of(&ports(6, ""), &mesh(6)).unwrap();
     let most = system.full_mesh_loads(&system.choose_down(3).unwrap()).unwrap().most();
     assert!((most - 2.0 / 5.0).abs() < 1e-9, "{most}");
-    for (text, name) in [("1-2", Some(CoreLinkName(1, 2))), ("4-1", Some(CoreLinkName(1, 4))), ("1-1", None), ("1-65", None), ("0-1", None), ("12", None)] {
+    for (text, name) in [
+        ("1-2", Some(CoreLinkName(1, 2))),
+        ("4-1", Some(CoreLinkName(1, 4))),
+        ("1-1", None),
+        ("1-65", None),
+        ("0-1", None),
+        ("12", None),
+    ] {
         assert_eq!(text.parse::<CoreLinkName>().ok(), name, "{text}");
     }
 }
@@ -294,7 +304,12 @@ fn links_are_chosen_so_that_the_others_are_overloaded_evenly() {
 fn a_router_gets_the_classes_of_its_own_ways_out() {
     let system = System::of(&ports(8, ""), &mesh(4)).unwrap();
     let class = |name: &str, dscp| ServiceClass { name: name.into(), dscp, weight: 1 };
-    let list = |at| EgressClasses { at, rate: "1 Mbit/s".parse().unwrap(), queue: 9, classes: vec![class("a", 1), class("b", 2)] };
+    let list = |at| EgressClasses {
+        at,
+        rate: "1 Mbit/s".parse().unwrap(),
+        queue: 9,
+        classes: vec![class("a", 1), class("b", 2)],
+    };
     let way = |from, to| WayOut::Core(CoreWay { from, to });
     let lists = [list(WayOut::Port(5)), list(way(3, 2)), list(way(2, 3))];
     let of = |router| {
@@ -305,7 +320,10 @@ fn a_router_gets_the_classes_of_its_own_ways_out() {
     // r3 has port 5 as its second, and its link to r2 as its second to others; r2 that to r3.
     assert_eq!((of(2), of(1)), (vec![WayOut::Port(1), WayOut::Port(3)], vec![WayOut::Port(3)]));
     assert_eq!(system.class_counter(CoreWay { from: 3, to: 2 }, "gold"), Some("r3.d3.gold".into()));
-    assert_eq!((system.interface_of(CoreWay { from: 2, to: 2 }), system.interface_of(CoreWay { from: 0, to: 2 })), (None, None));
+    assert_eq!(
+        (system.interface_of(CoreWay { from: 2, to: 2 }), system.interface_of(CoreWay { from: 0, to: 2 })),
+        (None, None)
+    );
     assert!(system.classes_of(0, &[list(way(1, 9))]).unwrap_err().contains("r1 to r9"));
 }
 

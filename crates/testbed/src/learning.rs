@@ -114,9 +114,10 @@ pub(crate) fn between_all(
         }
     }
     let most = system.full_mesh_loads(down).map_or(1.0, |loads| loads.most()).max(f64::MIN_POSITIVE);
-    let link = system.topology.core_speed.map_or(f64::INFINITY, |speed| {
-        speed.0 as f64 / 8.0 / (f64::from(FRAME) + BESIDE) * OF_LINK / most
-    });
+    let link = system
+        .topology
+        .core_speed
+        .map_or(f64::INFINITY, |speed| speed.0 as f64 / 8.0 / (f64::from(FRAME) + BESIDE) * OF_LINK / most);
     let rate_pps = RATE_PPS.min(ALL_PPS / ports.len() as f64).min(link);
     let of_port = flows.len() as f64 / ports.len() as f64;
     TrialSpec {

@@ -94,7 +94,11 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
     for table in [TEST, LINKS, LOSSES] {
         assert!(verdicts(outcome, table).iter().all(|v| v == AS_IT_MUST), "{table}: {:?}", verdicts(outcome, table));
     }
-    assert!(outcome.notes.iter().any(|note| note.starts_with("Links between routers that are down: 1-2, 3-4.")), "{:?}", outcome.notes);
+    assert!(
+        outcome.notes.iter().any(|note| note.starts_with("Links between routers that are down: 1-2, 3-4.")),
+        "{:?}",
+        outcome.notes
+    );
     // Three loads, eight ways, three classes. All ways carry the same by the routes.
     assert_eq!(rows(outcome, LINKS).len(), 3 * 8 * 3);
     for row in 0..rows(outcome, LINKS).len() {
@@ -112,8 +116,10 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
     }
     // At 150 % half of the first links is gold, and all of it passes. Silver and bronze have the rest, four to one. What they lose there does not come
     // to the second links: of silver 45 % of the link come, of bronze 30 %. Queues that were full are empty at the end.
-    let came = |way: &str, class: &str| get(outcome, LINKS, link_row(outcome, 150.0, way, class), "came") / HALF_A_SECOND;
-    let left = |way: &str, class: &str| get(outcome, LINKS, link_row(outcome, 150.0, way, class), "left") / HALF_A_SECOND;
+    let came =
+        |way: &str, class: &str| get(outcome, LINKS, link_row(outcome, 150.0, way, class), "came") / HALF_A_SECOND;
+    let left =
+        |way: &str, class: &str| get(outcome, LINKS, link_row(outcome, 150.0, way, class), "left") / HALF_A_SECOND;
     let queue = 256.0 / HALF_A_SECOND;
     for (ways, coming) in [(FIRST, [0.5, 0.5, 0.5]), (SECOND, [0.5, 0.45 + queue / 2.0, 0.3 + queue / 2.0])] {
         for way in ways {
@@ -143,7 +149,11 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
         assert!((get(outcome, TEST, row, "expected_percent") - share).abs() < 1e-6);
     }
     assert_eq!(get(outcome, TEST, 3, "lost"), 0.0);
-    assert!(outcome.notes.iter().any(|note| note.contains("at 150 % gold : silver : bronze arrived as 70.0 : ")), "{:?}", outcome.notes);
+    assert!(
+        outcome.notes.iter().any(|note| note.contains("at 150 % gold : silver : bronze arrived as 70.0 : ")),
+        "{:?}",
+        outcome.notes
+    );
     // Class by class the queues dropped what was lost, and the routers say so of all their ports.
     for row in 0..9 {
         assert_eq!(get(outcome, LOSSES, row, "lost"), get(outcome, LOSSES, row, "dropped"));
@@ -172,7 +182,8 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
 fn several_ports_at_a_router_and_both_families_cross_the_links_too() {
     let mut memory = Memory::default();
     let params = "core_links_down: [2-3], families: [ipv4, ipv6], frame_sizes: [78, imix], overload: [160], queue: 40";
-    run(&suite(", topology: {mesh: 4, core_speed: 20 Mbit/s}, core_detection: 30 ms", 8, "", params), &mut memory).unwrap();
+    run(&suite(", topology: {mesh: 4, core_speed: 20 Mbit/s}, core_detection: 30 ms", 8, "", params), &mut memory)
+        .unwrap();
     let outcome = memory.outcome(TEST);
     assert_eq!(memory.tests()[0].status, TestStatus::Completed);
     for table in [TEST, LINKS, LOSSES] {
@@ -200,7 +211,11 @@ fn a_share_that_is_off_by_a_point_on_a_link_is_found() {
     let outcome = memory.outcome(TEST);
     for way in FIRST {
         let error = |class| get(outcome, LINKS, link_row(outcome, 150.0, way, class), "error_points");
-        assert!((error("silver") + 1.54).abs() < 0.35 && (error("bronze") - 1.54).abs() < 0.35, "{way}: {}", error("silver"));
+        assert!(
+            (error("silver") + 1.54).abs() < 0.35 && (error("bronze") - 1.54).abs() < 0.35,
+            "{way}: {}",
+            error("silver")
+        );
         let verdict = text(outcome, LINKS, link_row(outcome, 150.0, way, "silver"), 11);
         assert!(verdict.ends_with("points too low"), "{verdict}");
     }
@@ -308,7 +323,12 @@ fn what_cannot_be_overloaded_so_is_left_out_with_the_reason() {
         (", topology: {mesh: 2, core_speed: 1 Mbit/s}", 4, "core_links_down: 1", "without 1 of its 1 links"),
         (", topology: {mesh: 4}", 4, "core_links_down: 2", "have no speed; give `bottleneck`"),
         (MESH, 4, "core_links_down: 2, bottleneck: 1 Gbit/s", "more than a link between routers has (20 Mbit/s)"),
-        (", topology: {mesh: 4}", 4, "core_links_down: 2, bottleneck: 80 Mbit/s", "each port has to send 180.0 % of its line"),
+        (
+            ", topology: {mesh: 4}",
+            4,
+            "core_links_down: 2, bottleneck: 80 Mbit/s",
+            "each port has to send 180.0 % of its line",
+        ),
     ] {
         let said = skipped(topology, ports, params);
         assert!(said.contains(why), "{said}");

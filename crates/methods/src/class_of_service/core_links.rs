@@ -78,7 +78,11 @@ pub(super) fn measure(
     bed.set_classes(&lists)?;
     bed.settle(PAUSE.get(params))?;
     note(outcome, plan.text());
-    note_of(outcome, pattern, format!("each link carries {} in each direction: {:.0} frames per second", plan.rate, case.pps));
+    note_of(
+        outcome,
+        pattern,
+        format!("each link carries {} in each direction: {:.0} frames per second", plan.rate, case.pps),
+    );
     let series = Series {
         pattern,
         params,
@@ -148,12 +152,14 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
         if counts.lost > 0 && !overloaded {
             fare.faults.push(format!("lost {} frames without overload", counts.lost));
         } else if counts.lost > 0 && case.content(i, trial.percent) {
-            fare.faults.push(format!("lost {} frames, though it offers less than its share of every link", counts.lost));
+            fare.faults
+                .push(format!("lost {} frames, though it offers less than its share of every link", counts.lost));
         }
         match &of_links {
             // Within a class a router may prefer flows that others would not: what each link did is judged, not what came of all.
             Some(found) if found.wrong[i] > 0 => {
-                fare.faults.push(format!("not as it must on {} of {} ways between routers", found.wrong[i], found.ways));
+                fare.faults
+                    .push(format!("not as it must on {} of {} ways between routers", found.wrong[i], found.ways));
             }
             Some(_) => {}
             None => fare.faults.extend(off(fare.error(), case.tolerance)),
@@ -176,14 +182,22 @@ fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
     match of_links {
         // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
         Some(found) if !found.overloaded => {
-            note_of(outcome, case.pattern, "no figures: no link between routers dropped a frame, so none was overloaded");
+            note_of(
+                outcome,
+                case.pattern,
+                "no figures: no link between routers dropped a frame, so none was overloaded",
+            );
         }
         Some(found) => {
             let figures = (steady.rate(), found.error);
             rank(outcome, case.pattern, classes, result, figures, "overloaded links between routers");
         }
         None => {
-            note_of(outcome, case.pattern, "the routers do not count what the queues between them drop: shares are of all that arrived");
+            note_of(
+                outcome,
+                case.pattern,
+                "the routers do not count what the queues between them drop: shares are of all that arrived",
+            );
             let figures = (steady.rate(), ends.into_iter().max_by(f64::total_cmp));
             rank(outcome, case.pattern, classes, result, figures, "overloaded links between routers");
         }

@@ -108,12 +108,12 @@ fn write(
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::BINS;
     use super::super::SPEC;
+    use super::super::rows::BINS;
     use super::*;
-    use drophammer_model::suite::Profile;
     use drophammer_model::Bandwidth;
     use drophammer_model::pattern::{Direction, Distribution};
+    use drophammer_model::suite::Profile;
     use drophammer_model::trial::{Bin, GroupCounts, Health, TrialResult, Validity};
 
     /// A trial of a second at 150 % of 1,000 frames per second, of which so many arrive of each class in each bin of 25 offered ones.

@@ -38,7 +38,8 @@ impl FromStr for CoreLinkName {
     fn from_str(text: &str) -> Result<CoreLinkName, String> {
         let number = |part: &str| part.parse::<usize>().ok().filter(|n| (1..=MOST_ROUTERS).contains(n));
         let ends = text.split_once('-').and_then(|(a, b)| number(a).zip(number(b))).filter(|(a, b)| a != b);
-        let (a, b) = ends.ok_or_else(|| format!("`{text}` is no link between two routers; write for instance `1-2`"))?;
+        let (a, b) =
+            ends.ok_or_else(|| format!("`{text}` is no link between two routers; write for instance `1-2`"))?;
         Ok(CoreLinkName(a.min(b), a.max(b)))
     }
 }

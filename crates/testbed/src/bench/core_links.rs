@@ -23,7 +23,8 @@ impl Bench<'_> {
         down: &BTreeSet<CoreLinkName>,
         families: &[Family],
     ) -> Result<(), TestError> {
-        let names: Vec<CoreLinkName> = self.device.system().iter().flat_map(|system| system.links.iter()).map(|link| link.name).collect();
+        let names: Vec<CoreLinkName> =
+            self.device.system().iter().flat_map(|system| system.links.iter()).map(|link| link.name).collect();
         if let Some(unknown) = down.iter().find(|name| !names.contains(name)) {
             let why = format!("this DUT has no link {unknown} between routers");
             return Err(TestError::NotApplicable(why));
@@ -70,7 +71,10 @@ impl Bench<'_> {
                     }
                     let told = |group: &GroupCounts| {
                         let wrong: u64 = group.deviations.values().sum();
-                        format!("{}: {} of {} frames as they must, {wrong} by another way", group.group, group.received, group.offered)
+                        format!(
+                            "{}: {} of {} frames as they must, {wrong} by another way",
+                            group.group, group.received, group.offered
+                        )
                     };
                     lossy.into_iter().map(told).collect::<Vec<_>>().join("; ")
                 }

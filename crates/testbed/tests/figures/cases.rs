@@ -189,7 +189,9 @@ pub fn systems() -> Vec<Memory> {
         on(&params, ports, "20 Mbit/s", rest)
     };
     let classes = |device: &str, params: &str| {
-        let test = format!("tests:\n  - class_of_service: {{core_links_down: {params}, trial_duration: 300 ms, pause: 1 ms, queue: 20}}\n");
+        let test = format!(
+            "tests:\n  - class_of_service: {{core_links_down: {params}, trial_duration: 300 ms, pause: 1 ms, queue: 20}}\n"
+        );
         on(&format!("topology: {{mesh: 4, core_speed: 2 Mbit/s}}, core_detection: 5 ms{device}"), 8, "20 Mbit/s", &test)
     };
     vec![

@@ -27,7 +27,8 @@ pub(super) fn delivered(demands: &[Demand], pps: f64, weights: &[f64]) -> Vec<f6
         passed.extend(demand.ways.iter().map(|way| (*way, vec![1.0; weights.len()])));
     }
     for _ in 0..ROUNDS {
-        let mut coming: BTreeMap<CoreWay, Vec<f64>> = passed.keys().map(|way| (*way, vec![0.0; weights.len()])).collect();
+        let mut coming: BTreeMap<CoreWay, Vec<f64>> =
+            passed.keys().map(|way| (*way, vec![0.0; weights.len()])).collect();
         for demand in demands {
             for class in 0..weights.len() {
                 let mut left = demand.class_pps;

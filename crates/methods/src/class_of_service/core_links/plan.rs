@@ -29,7 +29,10 @@ impl CorePlan {
         let refused = |why: String| TestError::NotApplicable(why);
         let system = bed.system().cloned();
         let system = system.ok_or_else(|| {
-            refused("`core_links_down` is for a DUT of several routers; give it a `topology`, or leave the parameter out".into())
+            refused(
+                "`core_links_down` is for a DUT of several routers; give it a `topology`, or leave the parameter out"
+                    .into(),
+            )
         })?;
         let down = match wanted {
             CoreLinksDown::Count(count) => system.choose_down(*count).map_err(refused)?,
@@ -47,12 +50,15 @@ impl CorePlan {
         }
         let rate = match (BOTTLENECK.get(params), system.topology.core_speed) {
             (Some(rate), Some(speed)) if rate > speed => {
-                let why = format!("`bottleneck` of {rate} is more than a link between routers has ({speed}); give a lower one");
+                let why = format!(
+                    "`bottleneck` of {rate} is more than a link between routers has ({speed}); give a lower one"
+                );
                 return Err(refused(why));
             }
             (Some(rate), _) | (None, Some(rate)) => rate,
             (None, None) => {
-                let why = "the links between the routers have no speed; give `bottleneck`, or `core_speed` in `topology`";
+                let why =
+                    "the links between the routers have no speed; give `bottleneck`, or `core_speed` in `topology`";
                 return Err(refused(why.into()));
             }
         };

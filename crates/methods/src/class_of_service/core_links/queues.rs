@@ -41,7 +41,8 @@ columns! {
 }
 
 const LINKS: TableSpec<LinkRow> = TableSpec::new("class_of_service_links", "Classes on each way between routers");
-const LOSSES: TableSpec<LossRow> = TableSpec::new("class_of_service_losses", "Lost frames, and drops of all queues between routers");
+const LOSSES: TableSpec<LossRow> =
+    TableSpec::new("class_of_service_losses", "Lost frames, and drops of all queues between routers");
 
 /// Part of the frames that should come to a queue by which others may come, and frames beside that: flows begin and end within a trial.
 const STRAYING: f64 = 0.01;
@@ -104,7 +105,8 @@ impl Queues {
 
     /// Writes both tables.
     pub fn write(&self, outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) -> Found {
-        let mut found = Found { ways: self.0.len(), wrong: vec![0; case.classes.len()], error: None, overloaded: false };
+        let mut found =
+            Found { ways: self.0.len(), wrong: vec![0; case.classes.len()], error: None, overloaded: false };
         for (way, counts) in &self.0 {
             let judged = judge(case, trial, *way, counts);
             for (i, class) in case.classes.iter().enumerate() {
@@ -179,8 +181,9 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
     let expected = shares(sum, &wanted, &weights);
     let whole: f64 = expected.iter().sum();
     let full = counts.iter().any(|count| count.dropped > 0);
-    let shares: Option<Vec<(f64, f64)>> = (full && sum > 0.0 && whole > 0.0)
-        .then(|| left.iter().zip(&expected).map(|(left, expected)| (left / sum * 100.0, expected / whole * 100.0)).collect());
+    let shares: Option<Vec<(f64, f64)>> = (full && sum > 0.0 && whole > 0.0).then(|| {
+        left.iter().zip(&expected).map(|(left, expected)| (left / sum * 100.0, expected / whole * 100.0)).collect()
+    });
     let by_routes = case.pps * percent / 100.0 * seconds / counts.len() as f64;
     let mut faults = Vec::new();
     for (i, count) in counts.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What the queues of the links between routers counted, link by link and class by class, and whether that is as the weights want it.
 
 use super::{Case, Trial, beside, starved};
-use crate::class_of_service::rows::{AS_WANTED, EXCESS, group, off, verdict, weights};
+use crate::class_of_service::rows::{AS_WANTED, EXCESS, FULL, group, off, verdict, weights};
 use crate::class_of_service::shares;
 use crate::columns;
 use crate::table::TableSpec;
@@ -189,14 +189,14 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
     for (i, count) in counts.iter().enumerate() {
         let came = (count.left + count.dropped) as f64;
         let mut own = Vec::new();
-        if count.dropped > 0 && trial.percent <= 100.0 {
+        if count.dropped > 0 && percent <= 100.0 * FULL {
             own.push(format!("dropped {} frames without overload", count.dropped));
         } else if count.dropped > 0 && came / seconds < case.pps * weights[i] / weights.iter().sum::<f64>() {
             own.push(format!("dropped {} frames, though less came than its share", count.dropped));
         }
         own.extend(off(shares.as_ref().map(|shares| shares[i].0 - shares[i].1), case.tolerance));
         // Of a class that loses nothing on its way so many come as the routes say.
-        let all_come = case.content(i, trial.percent) || trial.percent <= 100.0;
+        let all_come = case.content(i, trial.percent) || trial.percent <= 100.0 * FULL;
         if all_come && (came - by_routes).abs() > by_routes * STRAYING + FEW {
             own.push(format!("{came} frames came to its queue, by the routes {by_routes:.0}"));
         } else if came == 0.0 && by_routes > FEW {

@@ -20,7 +20,7 @@ use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::role::{CorePeer, RouterRole};
-use drophammer_model::topology::CoreLinkName;
+use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -118,9 +118,9 @@ pub trait Dut {
         })
     }
 
-    /// Links between its routers, where it is a system of several.
-    fn core_links(&self) -> &[CoreLinkName] {
-        &[]
+    /// Its routers and the links between them, where it is a system of several.
+    fn system(&self) -> Option<&System> {
+        None
     }
 
     /// Takes a link between two of its routers down at both ends, or up again. Returns when it is: a link that is up has its routes again.

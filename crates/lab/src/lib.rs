@@ -53,4 +53,3 @@ pub use snmp::SnmpQuestions;
 pub use sweep::sweep;
 pub use system::{bring_up as bring_up_system, check as check_system, filters_of, is_of_drops};
 pub use topology::Loop;
-pub use traffic_classes::counter_name as class_counter;

@@ -15,7 +15,7 @@ use drophammer_model::suite::DutConfig;
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex};
 use links::{CoreLinks, router_name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -36,6 +36,8 @@ struct SystemDut {
     interfaces: Vec<TesterInterface>,
     /// For each router: the place among the rules of all filters that each of its own rules has.
     rules: Vec<Vec<usize>>,
+    /// For each router: interfaces to others that have classes of service in place of their queue.
+    classed: Vec<BTreeSet<usize>>,
     /// What is said of the system.
     text: String,
 }
@@ -84,9 +86,9 @@ pub fn bring_up(
     lab.set_sites(BTreeMap::new());
     let routers = started?;
     let interfaces = routers.iter().flat_map(|router| router.interfaces().to_vec()).collect();
-    let rules = vec![Vec::new(); routers.len()];
+    let (rules, classed) = (vec![Vec::new(); routers.len()], vec![BTreeSet::new(); routers.len()]);
     let text = links::text(&system);
-    let mut up = SystemDut { name: dut.name.clone(), system, core, routers, interfaces, rules, text };
+    let mut up = SystemDut { name: dut.name.clone(), system, core, routers, interfaces, rules, classed, text };
     wait::until(READY + EACH * up.routers.len() as u32, stop, || {
         Ok(up.lacking()?.map_or(Look::Ready(()), Look::NotYet))
     })?;
@@ -206,17 +208,25 @@ impl Dut for SystemDut {
     }
 
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        for (router, at) in self.routers.iter_mut().zip(&self.system.routers) {
-            let own = lists.iter().filter(|list| at.ports.contains(&list.port));
-            let own: Vec<_> =
-                own.map(|list| EgressClasses { port: list.port - at.ports.start, ..list.clone() }).collect();
-            router.set_classes(&own)?;
+        let unusable = |what| LabError::Unusable { what, remedy: "change the classes of the test in the suite".into() };
+        let of_router = |router| self.system.classes_of(router, lists).map_err(unusable);
+        let own = (0..self.routers.len()).map(of_router).collect::<Result<Vec<_>, _>>()?;
+        for (index, (router, own)) in self.routers.iter_mut().zip(&own).enumerate() {
+            let edges = self.system.routers[index].ports.len();
+            let core = own.iter().filter_map(|list| list.at.port()).filter(|interface| *interface >= edges);
+            // Where classes of an earlier call are left out the link gets back the queue that it had before them.
+            let before = std::mem::take(&mut self.classed[index]);
+            let now: BTreeSet<usize> = core.collect();
+            self.classed[index] = before.union(&now).copied().collect();
+            router.set_classes(own)?;
+            before.difference(&now).try_for_each(|interface| self.core.restore_queue_at(index, *interface))?;
+            self.classed[index] = now;
         }
         Ok(())
     }
 
-    fn core_links(&self) -> &[CoreLinkName] {
-        self.core.names()
+    fn system(&self) -> Option<&System> {
+        Some(&self.system)
     }
 
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {

@@ -5,7 +5,7 @@
 
 use crate::router::interface_at;
 use crate::{LabError, Netns};
-use drophammer_model::classes::{EgressClasses, refuse};
+use drophammer_model::classes::{EgressClasses, by_port, counter_name};
 use drophammer_model::role::{Place, RouterRole};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,33 +28,29 @@ const BURST_PER_SECOND: u64 = 250;
 /// Codepoint of routing protocols (CS6).
 const ROUTING: u8 = 48;
 
-/// The classes that a router has.
+/// The classes that a router has: device, interface of its role, classes.
 #[derive(Debug, Default)]
-pub(crate) struct Given(Vec<(String, EgressClasses)>);
-
-/// Name of the counters of a class at the way out by port `port`: `d1.gold`.
-pub fn counter_name(port: usize, class: &str) -> String {
-    format!("d{port}.{class}")
-}
+pub(crate) struct Given(Vec<(String, usize, EgressClasses)>);
 
 impl Given {
-    /// Puts these classes in place of those that are there; none takes them back.
+    /// Puts these classes in place of those that are there, and of any other queue of their devices; none takes them back.
     ///
     /// # Errors
     /// [`LabError::Unusable`] for classes that no router of this role can have, [`LabError::Command`] with the words of tc,
     /// [`LabError::MissingProgram`].
     pub(crate) fn set(&mut self, netns: &Netns, role: &RouterRole, lists: &[EgressClasses]) -> Result<(), LabError> {
-        if let Some(why) = refuse(lists, role.interfaces.len()) {
-            return Err(LabError::Unusable { what: why, remedy: "change the classes of the test in the suite".into() });
-        }
+        let lists = by_port(lists, role.interfaces.len()).map_err(|what| LabError::Unusable {
+            what,
+            remedy: "change the classes of the test in the suite".into(),
+        })?;
         self.0.clear();
         let mut text = String::new();
         for device in own_roots(&listed(netns, &[])?) {
             let _ = writeln!(text, "qdisc del dev {device} root");
         }
-        let device = |list: &EgressClasses| interface_at(role, Place { port: list.port, vlan: None });
-        let all: Vec<_> = lists.iter().map(|list| (device(list), list.clone())).collect();
-        for (device, list) in &all {
+        let device = |port: usize| interface_at(role, Place { port, vlan: None });
+        let all: Vec<_> = lists.into_iter().map(|(port, list)| (device(port), port, list.clone())).collect();
+        for (device, _, list) in &all {
             text.push_str(&commands(device, list));
         }
         if !text.is_empty() {
@@ -69,13 +65,13 @@ impl Given {
     /// # Errors
     /// Those of tc.
     pub(crate) fn counters(&self, netns: &Netns, counters: &mut BTreeMap<String, u64>) -> Result<(), LabError> {
-        for (device, list) in &self.0 {
+        for (device, port, list) in &self.0 {
             let listed = listed(netns, &["dev", device])?;
             for (i, class) in list.classes.iter().enumerate() {
                 let parent = format!("{HANDLE}{:x}", FIRST + i);
                 let queue = listed.as_array().into_iter().flatten().find(|q| q["parent"] == parent.as_str());
                 let count = |what: &str| queue.and_then(|q| q[what].as_u64());
-                let name = counter_name(list.port, &class.name);
+                let name = counter_name(*port, &class.name);
                 counters.extend(count("packets").map(|n| (format!("{name}.served"), n)));
                 counters.extend(count("drops").map(|n| (format!("{name}.dropped"), n)));
             }
@@ -107,7 +103,7 @@ fn commands(device: &str, list: &EgressClasses) -> String {
     let (mut text, minor) = (String::new(), |i: usize| format!("{HANDLE}{:x}", FIRST + i));
     let bucket = format!("ceil {rate}bit burst {burst}b cburst {burst}b mpu {LEAST} overhead {OVERHEAD}");
     let last = FIRST + list.classes.len() - 1;
-    let _ = writeln!(text, "qdisc add dev {device} root handle {HANDLE} htb default {last:x}");
+    let _ = writeln!(text, "qdisc replace dev {device} root handle {HANDLE} htb default {last:x}");
     let _ = writeln!(
         text,
         "class add dev {device} parent {HANDLE} classid {HANDLE}1 htb rate {rate}bit {bucket} quantum {TURN}"
@@ -146,20 +142,20 @@ fn commands(device: &str, list: &EgressClasses) -> String {
 mod tests {
     use super::*;
     use drophammer_model::Bandwidth;
-    use drophammer_model::classes::ServiceClass;
+    use drophammer_model::classes::{ServiceClass, WayOut};
 
     #[test]
     fn classes_have_their_rates_turns_and_codepoints() {
         let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };
         let list = EgressClasses {
-            port: 1,
+            at: WayOut::Port(1),
             rate: Bandwidth(95_000_000),
             queue: 256,
             classes: vec![class("gold", 40, 70), class("silver", 24, 20), class("bronze", 0, 5)],
         };
         let text = commands("d1", &list);
         let has = |line: &str| assert!(text.lines().any(|l| l.starts_with(line)), "no `{line}` in {text}");
-        has("qdisc add dev d1 root handle d0c5: htb default 13");
+        has("qdisc replace dev d1 root handle d0c5: htb default 13");
         has("class add dev d1 parent d0c5: classid d0c5:1 htb rate 95000000bit ceil 95000000bit burst 47500b");
         has("class add dev d1 parent d0c5:1 classid d0c5:11 htb rate 70000000bit ceil 95000000bit");
         has("class add dev d1 parent d0c5:1 classid d0c5:13 htb rate 5000000bit ceil 95000000bit");

@@ -19,7 +19,7 @@ use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use blocks::{Aim, Block, blocks};
 use drophammer_model::capabilities::Need;
-use drophammer_model::classes::{EgressClasses, ServiceClass};
+use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
 use drophammer_model::pattern::{Direction, Distribution};
@@ -245,7 +245,7 @@ fn measure(
 fn bottleneck(port: PortIndex, rate: Bandwidth, queue: u32) -> EgressClasses {
     let class = |name: &str, dscp| ServiceClass { name: name.into(), dscp, weight: 1 };
     // What no class names is of the last one.
-    EgressClasses { port, rate, queue, classes: vec![class("unused", UNUSED), class("all", 0)] }
+    EgressClasses { at: WayOut::Port(port), rate, queue, classes: vec![class("unused", UNUSED), class("all", 0)] }
 }
 
 /// A codepoint that no frame of this test has.

@@ -4,7 +4,7 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{PAUSE, fewer, params};
-use crate::report::{lower_by_difference, note};
+use crate::report::{higher, lower_by_difference, note, percent_ratio};
 use crate::route_forwarding::{Way, await_installed};
 use crate::route_tests::{self, Case, follow, for_each_family, must_be_complete, thousands};
 use crate::route_traffic::{self, RouteTrial, smallest};
@@ -13,6 +13,7 @@ use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
+use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::routes::{Prefix, RouteAttributes, RouteTable, Routes};
 use drophammer_model::suite::Params;
@@ -48,6 +49,10 @@ static SPEC: TestSpec = TestSpec {
             help: "IPv4 frames that took a shorter mask than they had to",
         },
         FigureSpec { key: "longest_match_ipv6_wrong_frames", help: "the same for IPv6" },
+        FigureSpec {
+            key: "longest_match_{family}_percent",
+            help: "forwarding rate with the covering prefixes, in % of that with the table alone",
+        },
     ],
 };
 
@@ -61,9 +66,13 @@ columns! {
         right: u64 = "At the right port" ["frames"],
         wrong: u64 = "At the other port" ["frames"],
         lost: u64 = "Lost" ["frames"],
+        load_pps: f64 = "Load" ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
+        of_throughput_percent: Option<f64> = "Of the throughput" ["%"],
+        of_baseline_percent: Option<f64> = "Of that with the table alone" ["%"],
         mean_us: Option<f64> = "Latency, mean" ["µs"],
         p99_us: Option<f64> = "Latency, 99 %" ["µs"],
+        latency_percent: Option<f64> = "Mean latency, of that with the table alone" ["%"],
     }
 }
 
@@ -141,7 +150,9 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         must_be_complete(bed, watch, &settled, || "the router did not follow".into())
     };
     let frames_per_route = f64::from(FRAMES_PER_ROUTE.get(params));
+    let throughput = route_traffic::baseline(bed, family, params);
     let mut wrong = 0;
+    let mut found: Vec<TrialResult> = Vec::new();
     let mut step = |bed: &mut dyn Testbed,
                     outcome: &mut Outcome,
                     state: &str,
@@ -163,7 +174,8 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
         await_installed(bed, params, outcome, &way, held)?;
         let result = route_traffic::run(bed, params, &trial, |_| Ok(()))?;
         route_tests::note_losses(bed, family, &[source, long, short], outcome)?;
-        wrong += write(outcome, family, state, way.routes(), &result);
+        wrong += write(outcome, family, state, way.routes(), &result, (throughput, found.first()));
+        found.push(result);
         Ok::<(), TestError>(())
     };
     let (specific, shorter) = (u64::from(table.all.len()), u64::from(covers.all.len()));
@@ -180,13 +192,32 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
     let key = format!("longest_match_{}_wrong_frames", family.to_string().to_lowercase());
     let title = format!("Frames by a wrong mask, {family}");
     outcome.ranks.push(lower_by_difference(key, title, "frames", Some(wrong as f64), 1.0));
+    let rate = |result: &TrialResult| result.forwarding_rate().pps();
+    let share = percent_ratio(found.get(1).map(rate), found.first().map(rate));
+    let key = format!("longest_match_{}_percent", family.to_string().to_lowercase());
+    let title = format!("Rate with covering prefixes, of that without, {family}");
+    outcome.ranks.push(higher(key, title, "%", share));
     Ok(())
 }
 
-/// Adds a row; returns the frames that came to the other port.
-fn write(outcome: &mut Outcome, family: Family, state: &str, routes: u64, result: &TrialResult) -> u64 {
+/// Adds a row; returns the frames that came to the other port. `whole` is what rates are compared with: the throughput, where it is known, and the
+/// trial with the table alone, where there was one before.
+fn write(
+    outcome: &mut Outcome,
+    family: Family,
+    state: &str,
+    routes: u64,
+    result: &TrialResult,
+    whole: (Option<FrameRate>, Option<&TrialResult>),
+) -> u64 {
     let wrong = result.sum(|g| g.stray);
     let latency = result.groups.first().map(|g| &g.latency);
+    let rate = |result: &TrialResult| result.forwarding_rate().pps();
+    let mean = |result: &TrialResult| {
+        let latency = result.groups.first().map(|g| &g.latency);
+        latency.filter(|l| l.frames > 0).map(|l| l.mean_ns)
+    };
+    let alone = whole.1.unwrap_or(result);
     let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e3);
     TABLE.add(
         outcome,
@@ -198,12 +229,60 @@ fn write(outcome: &mut Outcome, family: Family, state: &str, routes: u64, result
             right: result.received(),
             wrong,
             lost: result.lost().saturating_sub(wrong),
-            rate_pps: result.forwarding_rate().pps(),
-            mean_us: latency.filter(|l| l.frames > 0).map(|l| l.mean_ns / 1e3),
+            load_pps: result.offered_load().pps(),
+            rate_pps: rate(result),
+            of_throughput_percent: percent_ratio(Some(rate(result)), whole.0.map(|rate| rate.pps())),
+            of_baseline_percent: percent_ratio(Some(rate(result)), Some(rate(alone))),
+            mean_us: mean(result).map(|ns| ns / 1e3),
             p99_us: us(latency.and_then(|l| l.percentile(99.0))),
+            latency_percent: percent_ratio(mean(result), mean(alone)),
         },
         [result.trial],
         [],
     );
     wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::{GroupCounts, Health, Validity};
+
+    /// A second of 1,000 frames, of which so many arrived at the right port.
+    fn result(received: u64) -> TrialResult {
+        let group = GroupCounts { offered: 1_000, received, lost: 1_000 - received, ..GroupCounts::default() };
+        TrialResult {
+            trial: 1,
+            sending_s: 1.0,
+            receiving_s: 1.0,
+            elapsed_s: 1.0,
+            groups: vec![group],
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            dut_counters: Default::default(),
+            senders: 1,
+            ways: vec![],
+            background: Default::default(),
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
+            losses: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_router_that_covering_prefixes_slow_down_shows_it_as_a_share() {
+        let mut outcome = Outcome::default();
+        let alone = result(800);
+        let throughput = Some(FrameRate(1_600.0));
+        write(&mut outcome, Family::Ipv4, "table alone", 9, &alone, (throughput, None));
+        write(&mut outcome, Family::Ipv4, "table and covering prefixes", 9, &result(200), (throughput, Some(&alone)));
+        write(&mut outcome, Family::Ipv4, "covering prefixes alone", 9, &result(0), (None, Some(&alone)));
+        let rows = TABLE.rows(&outcome.tables);
+        let shares = |i: usize| (rows[i].of_throughput_percent, rows[i].of_baseline_percent);
+        assert_eq!(shares(0), (Some(50.0), Some(100.0)));
+        assert_eq!(shares(1), (Some(12.5), Some(25.0)));
+        assert_eq!((shares(2), rows[2].latency_percent), ((None, Some(0.0)), None));
+    }
 }

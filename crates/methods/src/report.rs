@@ -144,6 +144,11 @@ pub fn percent_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64 * 100.0)
 }
 
+/// One figure in per cent of another; `None` of nothing.
+pub fn percent_ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    Some(part? / whole.filter(|whole| *whole > 0.0)? * 100.0)
+}
+
 /// The numbers of these trials.
 pub fn trials(results: &[TrialResult]) -> Vec<u64> {
     results.iter().map(|result| result.trial).collect()

@@ -6,7 +6,7 @@ use crate::columns;
 use crate::filter_lists::Action;
 use crate::filters::FILTER_AT;
 use crate::parameters::{DRAIN, PAUSE, params};
-use crate::report::{PlotSpec, higher, lower_by_difference, note, percent_of};
+use crate::report::{PlotSpec, higher, lower_by_difference, note, percent_of, percent_ratio};
 use crate::route_forwarding::{Way, await_installed};
 use crate::route_tests::{self, Case, for_each_family, thousands};
 use crate::route_traffic::{self, smallest};
@@ -72,6 +72,7 @@ columns! {
         routes: u64 = "Routes",
         load_pps: f64 = "Load" ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
+        of_throughput_percent: Option<f64> = "Of the throughput" ["%"],
         of_baseline_percent: Option<f64> = "Of that without filters" ["%"],
         expected_percent: f64 = "Expected" ["%"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
@@ -213,7 +214,8 @@ fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mu
         bed.settle(PAUSE.get(params))
     });
     let measured = measured.and_then(|()| bed.filter(&[]));
-    write(outcome, family, &table.all, &all);
+    let throughput = route_traffic::baseline(bed, family, params);
+    write(outcome, family, &table.all, &all, throughput);
     route_tests::note_losses(bed, family, &[source, origin], outcome)?;
     measured
 }
@@ -290,7 +292,7 @@ fn nested(all: &Routes) -> Option<(Prefix, Prefix)> {
     prefixes.windows(2).find(|pair| pair[0].covers(&pair[1])).map(|pair| (pair[0], pair[1]))
 }
 
-fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found]) {
+fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found], throughput: Option<FrameRate>) {
     let Some(without) = found.first() else { return };
     let (mut leaked_frames, mut lowest): (u64, Option<f64>) = (0, None);
     for (x, one) in found.iter().enumerate() {
@@ -313,6 +315,7 @@ fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found]) {
                 routes: all.len().into(),
                 load_pps: one.result.offered_load().pps(),
                 rate_pps: one.rate_pps(),
+                of_throughput_percent: percent_ratio(Some(one.rate_pps()), throughput.map(|rate| rate.pps())),
                 of_baseline_percent: share,
                 expected_percent: one.expected_percent(),
                 latency_p50_us: one.latency_us(),
@@ -339,11 +342,6 @@ fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found]) {
     let leaked = Some(leaked_frames as f64).filter(|_| found.len() > 1);
     outcome.ranks.push(lower_by_difference(format!("route_filtering_{word}_leaked"), title, "frames", leaked, 1.0));
     note(outcome, format!("{family}: {} routes, half of them filtered.", thousands(all.len().into())));
-}
-
-/// One figure in % of another.
-fn percent_ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
-    Some(part? / whole.filter(|whole| *whole > 0.0)? * 100.0)
 }
 
 fn name_leaks(outcome: &mut Outcome, family: Family, all: &Routes, one: &Found) {

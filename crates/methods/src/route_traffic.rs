@@ -191,6 +191,11 @@ pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
     families.into_iter().filter(|_| searches).map(|family| load_pattern(family, params)).collect()
 }
 
+/// What [`load`] is a share of, where a test of this run found it: the throughput of the smallest frames from one port to another.
+pub fn baseline(bed: &mut dyn Testbed, family: Family, params: &Params) -> Option<FrameRate> {
+    bed.known().throughput.get(&load_pattern(family, params).key()).copied().flatten()
+}
+
 /// The load of a test: `rate`, or `load` of the throughput from one port to another, which is searched if it is not known.
 ///
 /// # Errors

@@ -12,8 +12,9 @@ use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{Addressing, FlowConfig, LabelConfig};
+use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A tester port as a test sees it.
@@ -136,6 +137,25 @@ pub trait Testbed {
             return Ok(());
         }
         Err(TestError::NotApplicable("this testbed has no DUT that takes classes of service".into()))
+    }
+
+    /// The routers of the DUT, where it is several: which ports each has, and the links between them.
+    fn system(&self) -> Option<&System> {
+        None
+    }
+
+    /// Takes these links between routers of the DUT down, brings all others up, and records that. Returns when frames of `families` from each port to
+    /// each other one arrive by the ways that [`System::route`] says (of 100 frames 99 at least). At the end of the test all links come up again in any case.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] where the DUT has no such links, [`TestError::Failed`] with what it says against it, or where it does not forward
+    /// by these ways in time.
+    fn set_core_links(&mut self, down: &BTreeSet<CoreLinkName>, families: &[Family]) -> Result<(), TestError> {
+        let _ = families;
+        if down.is_empty() {
+            return Ok(());
+        }
+        Err(TestError::NotApplicable("this testbed has no DUT of several routers".into()))
     }
 
     /// [`Testbed::trial`], with frames that are sent beside the flows; says with the result what became of them, and what else came in that

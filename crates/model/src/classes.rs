@@ -1,6 +1,7 @@
 //! Classes of service as data: which packets are of a class, and what part of a way out it has when the way out is too narrow.
 
 use crate::quantity::Bandwidth;
+use crate::topology::CoreWay;
 use serde::{Deserialize, Serialize};
 
 /// Most classes of a way out.
@@ -22,13 +23,34 @@ pub struct ServiceClass {
     pub weight: u32,
 }
 
+/// A way by which frames leave a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WayOut {
+    /// By the port of this number; of a router of a system by its interface of this number.
+    Port(usize),
+    /// From one router of a system to another one.
+    Core(CoreWay),
+}
+
+impl WayOut {
+    /// The port, where it is one.
+    pub fn port(self) -> Option<usize> {
+        match self {
+            WayOut::Port(port) => Some(port),
+            WayOut::Core(_) => None,
+        }
+    }
+}
+
 /// The classes of one way out of a router. The classes that have packets waiting share its rate by weight; a packet that no class names is of the
 /// last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressClasses {
-    /// The way out: the port of this number.
-    pub port: usize,
+    /// The way out. Records of earlier versions call it `port`.
+    #[serde(alias = "port")]
+    pub at: WayOut,
     /// Its rate. A frame takes 20 bytes more of it than it has with its FCS, as on an Ethernet line.
     pub rate: Bandwidth,
     /// Frames of each class that may wait.
@@ -63,23 +85,35 @@ pub fn refuse_classes(classes: &[ServiceClass]) -> Option<String> {
     None
 }
 
-/// Why a router with so many ports cannot have these classes; `None` when it can.
-pub fn refuse(lists: &[EgressClasses], ports: usize) -> Option<String> {
-    for (i, list) in lists.iter().enumerate() {
-        if list.port >= ports {
-            return Some(format!("classes are for port {}, but there are {ports}", list.port));
-        }
-        if lists[..i].iter().any(|other| other.port == list.port) {
-            return Some(format!("port {} has classes twice", list.port));
+/// The lists of a router with so many ports, each with its port.
+///
+/// # Errors
+/// In words why it cannot have them.
+pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &EgressClasses)>, String> {
+    let mut found: Vec<(usize, &EgressClasses)> = Vec::with_capacity(lists.len());
+    for list in lists {
+        let port = match list.at {
+            WayOut::Port(port) if port < ports => port,
+            WayOut::Port(port) => return Err(format!("classes are for port {port}, but there are {ports}")),
+            WayOut::Core(way) => return Err(format!("classes are for {way}, but this is one router")),
+        };
+        if found.iter().any(|(other, _)| *other == port) {
+            return Err(format!("port {port} has classes twice"));
         }
         if list.rate.0 == 0 || list.queue == 0 {
-            return Some(format!("port {}: classes need a rate and room for a frame", list.port));
+            return Err(format!("port {port}: classes need a rate and room for a frame"));
         }
         if let Some(why) = refuse_classes(&list.classes) {
-            return Some(why);
+            return Err(why);
         }
+        found.push((port, list));
     }
-    None
+    Ok(found)
+}
+
+/// Name of the counters of a class at the way out by port `port`: `d1.gold`. `.served` and `.dropped` follow it.
+pub fn counter_name(port: usize, class: &str) -> String {
+    format!("d{port}.{class}")
 }
 
 #[cfg(test)]
@@ -106,14 +140,29 @@ mod tests {
         refused(&[gold.clone(), class("a b", 1, 1)], "cannot be the name");
 
         let list = |port, rate| EgressClasses {
-            port,
+            at: WayOut::Port(port),
             rate: Bandwidth(rate),
             queue: 9,
             classes: vec![gold.clone(), silver.clone()],
         };
-        assert_eq!(refuse(&[list(0, 1), list(1, 1)], 2), None);
-        assert!(refuse(&[list(0, 1), list(0, 1)], 2).unwrap().contains("port 0 has classes twice"));
-        assert!(refuse(&[list(2, 1)], 2).unwrap().contains("for port 2"));
-        assert!(refuse(&[list(1, 0)], 2).unwrap().contains("need a rate"));
+        let both = [list(0, 1), list(1, 1)];
+        let ports: Vec<usize> = by_port(&both, 2).unwrap().into_iter().map(|(port, _)| port).collect();
+        assert_eq!(ports, [0, 1]);
+        let core = EgressClasses { at: WayOut::Core(CoreWay { from: 1, to: 2 }), ..list(0, 1) };
+        for (lists, why) in [
+            (vec![list(0, 1), list(0, 1)], "port 0 has classes twice"),
+            (vec![list(2, 1)], "for port 2"),
+            (vec![list(1, 0)], "need a rate"),
+            (vec![core.clone()], "for r1 to r2, but this is one router"),
+        ] {
+            assert!(by_port(&lists, 2).unwrap_err().contains(why), "{why}");
+        }
+        // What earlier versions recorded is read.
+        let text = serde_json::to_string(&both[1]).unwrap();
+        assert!(text.starts_with("{\"at\":1,"), "{text}");
+        let old = text.replace("\"at\"", "\"port\"");
+        assert_eq!(serde_json::from_str::<EgressClasses>(&old).unwrap(), both[1]);
+        let text = serde_json::to_string(&core).unwrap();
+        assert_eq!(serde_json::from_str::<EgressClasses>(&text).unwrap(), core);
     }
 }

@@ -58,8 +58,9 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
         // Bursts and steps lose frames by the size of a queue, changes of routes by routes that are missing.
         matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
             && trial.spec.events.is_empty()
-            // A way out that classes make narrow drops beside an idle processor.
+            // A way out that classes make narrow drops beside an idle processor, and so do links that carry what others cannot.
             && !trial.classed
+            && !trial.links_down
             // Frames that must be dropped are no loss.
             && trial.spec.flows.iter().all(|flow| !flow.denied)
             && !trial.spec.flows.iter().flat_map(|flow| &flow.headers).any(expires)
@@ -152,6 +153,7 @@ mod tests {
             attempt: 1,
             filtered: false,
             classed: false,
+            links_down: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),

@@ -10,6 +10,7 @@ use crate::registry::{ParamKind, ParamSpec};
 use crate::routes::GroupSizes;
 use crate::size::PacketSize;
 use crate::suite::{ParamValue, Params};
+use crate::topology::CoreLinksDown;
 use crate::trial::Family;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -70,6 +71,7 @@ param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::M
 param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(Bandwidth, ParamKind::Speed, Speed);
 param_type!(Vec<ServiceClass>, ParamKind::Classes, Classes);
+param_type!(CoreLinksDown, ParamKind::CoreLinks, CoreLinks);
 param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);

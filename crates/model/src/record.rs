@@ -6,6 +6,7 @@ use crate::classes::EgressClasses;
 use crate::environment::{About, DutRecord, Environment};
 use crate::filter::FilterList;
 use crate::outcome::Outcome;
+use crate::topology::CoreLinkName;
 use crate::trial::{TrialResult, TrialSpec};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,8 @@ pub enum Record {
     Filter(FilterRecord),
     /// A DUT was given classes of service, or they were taken back.
     Classes(ClassRecord),
+    /// Links between the routers of a DUT were taken down, or all came up again.
+    CoreLinks(CoreLinkRecord),
     /// A test ended on a DUT.
     Test(Box<TestRecord>),
     /// Something the reader must know: a DUT did not come up, a trial was repeated, a warning.
@@ -110,6 +113,9 @@ pub struct TrialRecord {
     /// The DUT had classes of service, those of the last [`Record::Classes`] before: they make ways out narrow and decide who loses.
     #[serde(default, skip_serializing_if = "is_false")]
     pub classed: bool,
+    /// Links between the routers of the DUT were down, those of the last [`Record::CoreLinks`] before: frames went around them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub links_down: bool,
     /// UTC, RFC 3339, when it ended.
     pub time: String,
     /// What was offered.
@@ -152,6 +158,20 @@ pub struct ClassRecord {
     pub round: u32,
     /// The classes of each way out; none where they were taken back.
     pub lists: Vec<EgressClasses>,
+}
+
+/// The links between the routers of a DUT that are down from here on, until the next record of this kind or the end of the test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreLinkRecord {
+    /// DUT.
+    pub dut: String,
+    /// Test.
+    pub test: String,
+    /// Round of the run, from 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub round: u32,
+    /// The links; none where all are up.
+    pub down: Vec<CoreLinkName>,
 }
 
 /// One test on one DUT.

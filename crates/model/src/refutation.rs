@@ -140,6 +140,7 @@ pub fn refutations(claim: &Claim, trials: &[&TrialRecord]) -> Vec<Refutation> {
             && same_flows(&trial.spec.flows, &own.spec.flows)
             && trial.filtered == own.filtered
             && trial.classed == own.classed
+            && trial.links_down == own.links_down
     };
     let mut same: Vec<(f64, &TrialRecord)> =
         trials.iter().copied().filter(counts).filter_map(|trial| Some((rate(trial)?, trial))).collect();
@@ -207,6 +208,7 @@ mod tests {
             attempt: 1,
             filtered: false,
             classed: false,
+            links_down: false,
             time: String::new(),
             spec: TrialSpec {
                 purpose: String::new(),

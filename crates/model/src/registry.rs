@@ -29,6 +29,8 @@ pub enum ParamKind {
     Speed,
     /// List of classes of service: `[{name: gold, precedence: 5, weight: 70}, {name: bronze, dscp: 8, weight: 5}]`.
     Classes,
+    /// A number of links between the routers of a system, or a list of their names: `2`, `[1-2, 3-4]`.
+    CoreLinks,
     /// `true` or `false`.
     Flag,
     /// List of `ipv4`, `ipv6`.

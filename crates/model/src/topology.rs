@@ -5,9 +5,13 @@
 //! failures that a system survives.
 
 mod core;
+mod loads;
 mod roles;
+mod ways;
 
-pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName};
+pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName, CoreLinksDown};
+pub use loads::CoreLoads;
+pub use ways::CoreWay;
 
 use crate::quantity::Bandwidth;
 use crate::role::RouterRole;
@@ -120,14 +124,16 @@ impl Topology {
 
     /// The routers to which router `at` may send what router `to` shall have, the best first. All are its neighbours.
     ///
-    /// In a mesh the others follow in the order of a ring that leads through all routers. So a packet that must go around a link goes
-    /// ever further along the ring, and not back to where it has been.
+    /// In a mesh the others follow in the order of a ring that leads through all routers: up the ring to routers of an odd number, down to the
+    /// others. So a packet that must go around a link goes ever further along the ring, and not back to where it has been. The two directions
+    /// spread what goes around: in a mesh of four without two links that have no router in common, all other links carry the same.
     fn next(&self, at: usize, to: usize) -> Vec<usize> {
         match self.shape {
             Shape::Chain if at == to => Vec::new(),
             Shape::Chain => vec![if to > at { at + 1 } else { at - 1 }],
             Shape::Mesh => {
-                let others = (1..self.routers).map(|step| (at + step) % self.routers).filter(|other| *other != to);
+                let along = |step: usize| if to.is_multiple_of(2) { at + step } else { at + self.routers - step };
+                let others = (1..self.routers).map(|step| along(step) % self.routers).filter(|other| *other != to);
                 std::iter::once(to).chain(others).filter(|_| at != to).take(1 + ALTERNATIVES).collect()
             }
         }

@@ -5,9 +5,10 @@ mod common;
 
 use common::suite;
 use drophammer_model::capabilities::Need;
+use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::role::{Place, RouterRole, StaticRoute};
 use drophammer_model::suite::{LabelConfig, PortConfig};
-use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, Shape, System, Topology};
+use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, CoreWay, Shape, System, Topology};
 use drophammer_model::trial::Family;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashSet};
@@ -266,12 +267,101 @@ fn what_does_not_suit_is_refused_with_the_remedy() {
     }
 }
 
+/// Loads in what a port sends to all others, by way.
+fn loads(system: &System, down: &[CoreLinkName]) -> Option<Vec<(String, f64)>> {
+    let loads = system.full_mesh_loads(&down.iter().copied().collect())?;
+    Some(loads.0.into_iter().map(|(way, load)| (format!("{way}"), load)).collect())
+}
+
+#[test]
+fn links_carry_what_goes_around_others() {
+    let (four, twelve) = (ports(4, ""), ports(12, ""));
+    let system = System::of(&four, &mesh(4)).unwrap();
+    // Each port sends a third to each other one.
+    let all = loads(&system, &[]).unwrap();
+    assert!(all.len() == 12 && all.iter().all(|(_, load)| (load - 1.0 / 3.0).abs() < 1e-9), "{all:?}");
+    // Without two links that have no router in common all others carry twice as much.
+    for down in [[(1, 2), (3, 4)], [(1, 3), (2, 4)], [(1, 4), (2, 3)]] {
+        let around = loads(&system, &down.map(|(a, b)| CoreLinkName(a, b))).unwrap();
+        assert!(
+            around.len() == 8 && around.iter().all(|(_, load)| (load - 2.0 / 3.0).abs() < 1e-9),
+            "{down:?}: {around:?}"
+        );
+    }
+    // Without two links of one router its last one carries all of it.
+    let around = loads(&system, &[CoreLinkName(1, 2), CoreLinkName(1, 3)]).unwrap();
+    assert!(around.iter().any(|(way, load)| way == "r1 to r4" && (load - 1.0).abs() < 1e-9), "{around:?}");
+    assert_eq!(loads(&system, &[CoreLinkName(1, 2), CoreLinkName(1, 3), CoreLinkName(1, 4)]), None);
+    // Of what a port of three sends 2 in 11 parts stay at its router.
+    let large = System::of(&twelve, &mesh(4)).unwrap();
+    let all = loads(&large, &[]).unwrap();
+    assert!(all.iter().all(|(_, load)| (load - 9.0 / 11.0).abs() < 1e-9), "{all:?}");
+    let chain = System::of(&four, &chain(3)).unwrap();
+    assert!(loads(&chain, &[]).unwrap().iter().all(|(_, load)| (load - 4.0 / 3.0).abs() < 1e-9));
+    assert_eq!(loads(&chain, &[CoreLinkName(2, 3)]), None);
+}
+
+#[test]
+fn links_are_chosen_so_that_the_others_are_overloaded_evenly() {
+    let chosen = |routers, count| {
+        let system = System::of(&ports(routers, ""), &mesh(routers)).unwrap();
+        system.choose_down(count).map(|down| down.into_iter().map(|name| name.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(chosen(4, 0).unwrap(), Vec::<String>::new());
+    assert_eq!(chosen(4, 1).unwrap(), ["1-2"]);
+    assert_eq!(chosen(4, 2).unwrap(), ["1-2", "3-4"]);
+    assert!(chosen(4, 4).unwrap_err().contains("without 4 of its 6 links"));
+    assert!(chosen(4, 7).unwrap_err().contains("6 links between routers, not 7"));
+    assert!(chosen(20, 8).unwrap_err().contains("name the links"));
+    // No way carries more than its own traffic and as much that goes around.
+    let system = System::of(&ports(6, ""), &mesh(6)).unwrap();
+    let most = system.full_mesh_loads(&system.choose_down(3).unwrap()).unwrap().most();
+    assert!((most - 2.0 / 5.0).abs() < 1e-9, "{most}");
+    for (text, name) in [
+        ("1-2", Some(CoreLinkName(1, 2))),
+        ("4-1", Some(CoreLinkName(1, 4))),
+        ("1-1", None),
+        ("1-65", None),
+        ("0-1", None),
+        ("12", None),
+    ] {
+        assert_eq!(text.parse::<CoreLinkName>().ok(), name, "{text}");
+    }
+}
+
+#[test]
+fn a_router_gets_the_classes_of_its_own_ways_out() {
+    let system = System::of(&ports(8, ""), &mesh(4)).unwrap();
+    let class = |name: &str, dscp| ServiceClass { name: name.into(), dscp, weight: 1 };
+    let list = |at| EgressClasses {
+        at,
+        rate: "1 Mbit/s".parse().unwrap(),
+        queue: 9,
+        classes: vec![class("a", 1), class("b", 2)],
+    };
+    let way = |from, to| WayOut::Core(CoreWay { from, to });
+    let lists = [list(WayOut::Port(5)), list(way(3, 2)), list(way(2, 3))];
+    let of = |router| {
+        let own = system.classes_of(router, &lists).unwrap();
+        own.into_iter().map(|list| list.at).collect::<Vec<_>>()
+    };
+    assert_eq!((of(0), of(3)), (vec![], vec![]));
+    // r3 has port 5 as its second, and its link to r2 as its second to others; r2 that to r3.
+    assert_eq!((of(2), of(1)), (vec![WayOut::Port(1), WayOut::Port(3)], vec![WayOut::Port(3)]));
+    assert_eq!(system.class_counter(CoreWay { from: 3, to: 2 }, "gold"), Some("r3.d3.gold".into()));
+    assert_eq!(
+        (system.interface_of(CoreWay { from: 2, to: 2 }), system.interface_of(CoreWay { from: 0, to: 2 })),
+        (None, None)
+    );
+    assert!(system.classes_of(0, &[list(way(1, 9))]).unwrap_err().contains("r1 to r9"));
+}
+
 #[test]
 fn many_broken_links_of_several_routers_are_more_than_it_survives() {
     let ports = ports(4, "");
     let system = System::of(&ports, &mesh(4)).unwrap();
-    // What is left is r1-r3-r2-r4: r1 sends for r4 to r2 by nothing that it knows of.
-    let down = [CoreLinkName(1, 4), CoreLinkName(1, 2), CoreLinkName(3, 4)];
+    // What is left is r1-r2-r3-r4: r3 sends for r1 back to r4, the next on the ring.
+    let down = [CoreLinkName(1, 3), CoreLinkName(1, 4), CoreLinkName(2, 4)];
     assert!(all_reached(&system, &ports, &down).is_err());
 }
 

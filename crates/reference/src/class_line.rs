@@ -134,13 +134,14 @@ impl<T> ClassLine<T> {
 mod tests {
     use super::*;
     use drophammer_model::Bandwidth;
-    use drophammer_model::classes::ServiceClass;
+    use drophammer_model::classes::{ServiceClass, WayOut};
 
     /// 84 bytes of line in 672 ns.
     fn line(weights: [u32; 3], queue: u32, faults: ClassFaults) -> ClassLine<u64> {
         let names = ["gold", "silver", "bronze"].into_iter().zip([40, 24, 0]).zip(weights);
         let classes = names.map(|((name, dscp), weight)| ServiceClass { name: name.into(), dscp, weight }).collect();
-        ClassLine::new(&EgressClasses { port: 0, rate: Bandwidth(1_000_000_000), queue, classes }, faults).unwrap()
+        ClassLine::new(&EgressClasses { at: WayOut::Port(0), rate: Bandwidth(1_000_000_000), queue, classes }, faults)
+            .unwrap()
     }
 
     /// Frames of each class that are out when each was offered once in every `every` ns, `rounds` times; and the last instant.

@@ -4,7 +4,7 @@ use crate::lock::Lock;
 use crate::{RECORDS, StoreError};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::record::{
-    ClassRecord, Ended, FORMAT, FilterRecord, Note, Record, Started, TestRecord, TrialRecord,
+    ClassRecord, CoreLinkRecord, Ended, FORMAT, FilterRecord, Note, Record, Started, TestRecord, TrialRecord,
 };
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -52,6 +52,8 @@ pub struct Run {
     pub filters: Vec<FilterRecord>,
     /// Classes of service that DUTs were given.
     pub classes: Vec<ClassRecord>,
+    /// Links between their routers that DUTs were without.
+    pub core_links: Vec<CoreLinkRecord>,
     /// Remarks.
     pub notes: Vec<Note>,
     /// End of the run, absent when it was cut off.
@@ -171,6 +173,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
         earlier: HashMap::new(),
         filters: Vec::new(),
         classes: Vec::new(),
+        core_links: Vec::new(),
         notes: Vec::new(),
         ended: None,
         running: false,
@@ -204,6 +207,7 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
             Record::Note(note) => run.notes.push(note),
             Record::Filter(filter) => run.filters.push(filter),
             Record::Classes(classes) => run.classes.push(classes),
+            Record::CoreLinks(links) => run.core_links.push(links),
             Record::Ended(ended) => run.ended = Some(ended),
         }
     }
@@ -267,6 +271,7 @@ pub(crate) mod tests {
             attempt: 1,
             filtered: false,
             classed: false,
+            links_down: false,
             time: "2026-11-21T03:45:00Z".into(),
             spec: TrialSpec {
                 purpose: "bisect".into(),

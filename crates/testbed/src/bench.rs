@@ -1,5 +1,7 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
+mod core_links;
+
 use crate::extra::{self, Compiled};
 use crate::host::HostWatch;
 use crate::learning::learning;
@@ -14,13 +16,14 @@ use drophammer_model::classes::EgressClasses;
 use drophammer_model::filter::FilterList;
 use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
+use drophammer_model::topology::CoreLinkName;
 use drophammer_model::traffic::{Arriving, Header, HeaderKind};
 use drophammer_model::trial::{Family, FlowSpec, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// By how much counters grew, those that did. A new one began at 0.
@@ -89,6 +92,9 @@ pub struct Bench<'a> {
     filtered: bool,
     /// The same of classes of service.
     classed: bool,
+    /// Links between its routers that are down, or may be, and families of the test that wanted that.
+    links_down: BTreeSet<CoreLinkName>,
+    around: Vec<Family>,
     session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Frames to be sent beside the trials that follow.
@@ -140,6 +146,8 @@ impl<'a> Bench<'a> {
             tolerance,
             filtered: false,
             classed: false,
+            links_down: BTreeSet::new(),
+            around: Vec::new(),
             session,
             observer,
             extra,
@@ -254,11 +262,12 @@ impl<'a> Bench<'a> {
     /// It could not be taken back: the next test would not find the device that it expects.
     pub(crate) fn end_test(&mut self) -> Result<(), TestError> {
         self.views.iter_mut().for_each(|port| port.routed.clear());
+        // Each is tried, whatever becomes of the others.
         let unfiltered = if self.filtered { self.set_filter(&[]) } else { Ok(()) };
-        if self.classed {
-            self.set_classes(&[])?;
-        }
-        unfiltered
+        let unclassed = if self.classed { self.set_classes(&[]) } else { Ok(()) };
+        let around = std::mem::take(&mut self.around);
+        let restored = if self.links_down.is_empty() { Ok(()) } else { self.set_core_links(&BTreeSet::new(), &around) };
+        unfiltered.and(unclassed).and(restored)
     }
 
     /// Routes in the device's forwarding plane; `None` also where they cannot be read.
@@ -455,6 +464,7 @@ impl<'a> Bench<'a> {
             attempt,
             filtered: self.filtered,
             classed: self.classed,
+            links_down: !self.links_down.is_empty(),
             time: self.observer.time(),
             spec: spec.clone(),
             result: result.stored(),

@@ -5,9 +5,11 @@
 //! 400 per port for each pair of interfaces or sub-interfaces. They do not reach every destination of a large range.
 
 use drophammer_model::suite::{Addressing, PortConfig, VlanTag};
+use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::traffic::{Arriving, ArrivingTag, Bits, Header, Ipv4, Ipv6, Udp, Vlan};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialSpec};
 use drophammer_model::{FrameSize, PacketSize};
+use std::collections::BTreeSet;
 
 /// Frames per second of each port.
 pub(crate) const RATE_PPS: f64 = 2_000.0;
@@ -76,6 +78,58 @@ fn flow(family: Family, ports: [usize; 2], from: &End<'_>, to: &End<'_>) -> Opti
         arrives: tagged.then(|| arriving(to.tags)),
         ..FlowSpec::new(group, ports[0], ports[1], sources, destinations)
     })
+}
+
+/// Frames per second of all ports together in [`between_all`].
+const ALL_PPS: f64 = 20_000.0;
+/// Share of a link between two routers that they may take.
+const OF_LINK: f64 = 0.5;
+/// Bytes of these frames, and what a line takes beside them.
+const FRAME: u16 = 128;
+const BESIDE: f64 = 20.0;
+
+/// TTL of a frame behind one router.
+const BEHIND_ONE: u8 = 63;
+
+/// Slow traffic of `families` from each port to each other one, which must arrive with the TTL that one router leaves, by a group for each pair of
+/// routers. It takes half of a link between routers at most while the links `down` are.
+pub(crate) fn between_all(
+    ports: &[PortConfig],
+    families: &[Family],
+    system: &System,
+    down: &BTreeSet<CoreLinkName>,
+) -> TrialSpec {
+    let mut flows = Vec::new();
+    let pairs = (0..ports.len()).flat_map(|from| (0..ports.len()).map(move |to| (from, to)));
+    for (from, to) in pairs.filter(|(from, to)| from != to) {
+        for family in families {
+            let (Some(a), Some(b)) = (ports[from].addressing(*family), ports[to].addressing(*family)) else { continue };
+            let number = |port| system.edge(port).map_or(0, |(router, _)| router + 1);
+            let group = format!("{family} r{} to r{}", number(from), number(to));
+            flows.push(FlowSpec {
+                headers: headers(&[], *family),
+                arrives: Some(Arriving { ttl: Some(BEHIND_ONE), ..Arriving::default() }),
+                ..FlowSpec::new(group, from, to, a.destinations, b.destinations)
+            });
+        }
+    }
+    let most = system.full_mesh_loads(down).map_or(1.0, |loads| loads.most()).max(f64::MIN_POSITIVE);
+    let link = system
+        .topology
+        .core_speed
+        .map_or(f64::INFINITY, |speed| speed.0 as f64 / 8.0 / (f64::from(FRAME) + BESIDE) * OF_LINK / most);
+    let rate_pps = RATE_PPS.min(ALL_PPS / ports.len() as f64).min(link);
+    let of_port = flows.len() as f64 / ports.len() as f64;
+    TrialSpec {
+        purpose: "frames by the ways that are left".into(),
+        size: PacketSize::Fixed(FrameSize::Frame(FRAME)),
+        flows,
+        load: Load::Constant { rate_pps },
+        duration_s: PAIR_S.max(of_port * LEAST_FRAMES / rate_pps),
+        bin_s: None,
+        drain_s: 0.3,
+        events: vec![],
+    }
 }
 
 /// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the first of the

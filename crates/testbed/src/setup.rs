@@ -17,9 +17,10 @@ use drophammer_model::quantity::{FrameRate, Instant};
 use drophammer_model::record::{Note, Record};
 use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::suite::{FlowConfig, PortConfig};
+use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec, Validity};
 use drophammer_rig::Rig;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// For the estimate of the time left.
@@ -220,6 +221,14 @@ impl Testbed for TestSetup<'_> {
 
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), TestError> {
         self.routing.bench.set_classes(lists)
+    }
+
+    fn system(&self) -> Option<&System> {
+        self.routing.bench.device.system()
+    }
+
+    fn set_core_links(&mut self, down: &BTreeSet<CoreLinkName>, families: &[Family]) -> Result<(), TestError> {
+        self.routing.bench.set_core_links(down, families)
     }
 
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {

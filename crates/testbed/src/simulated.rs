@@ -8,7 +8,7 @@ pub use system::{ReferenceSystem, SystemDut, SystemParts, bring_up, build as bui
 use crate::kinds::REFERENCE;
 use crate::routing;
 use drophammer_lab::{Dut, LabError, Resets};
-use drophammer_model::classes::EgressClasses;
+use drophammer_model::classes::{EgressClasses, counter_name};
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
@@ -301,7 +301,7 @@ impl Dut for ReferenceDut {
 /// Counters of the classes of its lines: `d1.gold.served`, `d1.gold.dropped`.
 pub(crate) fn class_counters(router: &Router) -> BTreeMap<String, u64> {
     let of = |(port, class, counters): (usize, &str, drophammer_reference::ClassCounters)| {
-        let name = drophammer_lab::class_counter(port, class);
+        let name = counter_name(port, class);
         [(format!("{name}.served"), counters.served), (format!("{name}.dropped"), counters.dropped)]
     };
     router.line_classes().flat_map(of).collect()

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use drophammer_methods::Testbed;
 use drophammer_model::Bandwidth;
-use drophammer_model::classes::{EgressClasses, ServiceClass};
+use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::outcome::Cell;
 use drophammer_model::record::{ClassRecord, Record, TestStatus};
 use drophammer_model::traffic::{Bits, Header, Ipv4, Udp};
@@ -227,7 +227,7 @@ fn narrow(frame_by_frame: bool) -> (Vec<GroupCounts>, Truth) {
             let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };
             let classes = vec![class("gold", 40, 7), class("silver", 24, 2), class("bronze", 0, 1)];
             let both_ways = [0, 1].map(|port| EgressClasses {
-                port,
+                at: WayOut::Port(port),
                 rate: Bandwidth(20_000_000),
                 queue: 25,
                 classes: classes.clone(),
@@ -270,7 +270,7 @@ fn classes_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
     let lists: Vec<usize> = changes(&whole).iter().map(|record| record.lists.len()).collect();
     assert_eq!(lists, [1, 0]);
     let list = &changes(&whole)[0].lists[0];
-    assert_eq!((list.port, list.rate.0, list.queue, list.classes.len()), (3, 100_000_000, 256, 3));
+    assert_eq!((list.at, list.rate.0, list.queue, list.classes.len()), (WayOut::Port(3), 100_000_000, 256, 3));
     assert_eq!(list.classes[1].dscp, 24);
 
     let text = |params: &str| {

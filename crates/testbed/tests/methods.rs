@@ -203,7 +203,7 @@ fn timeless(record: &Record) -> Record {
         Record::Trial(t) => t.time.clear(),
         Record::Note(n) => n.time.clear(),
         Record::Ended(e) => e.time.clear(),
-        Record::Dut(_) | Record::Filter(_) | Record::Classes(_) => {}
+        Record::Dut(_) | Record::Filter(_) | Record::Classes(_) | Record::CoreLinks(_) => {}
     }
     record
 }

@@ -5,11 +5,11 @@ mod common;
 use common::*;
 use drophammer_methods::Testbed;
 use drophammer_model::Bandwidth;
-use drophammer_model::classes::{EgressClasses, ServiceClass};
+use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
 use drophammer_model::quantity::Instant;
 use drophammer_model::record::TestStatus;
 use drophammer_model::suite::Suite;
-use drophammer_model::topology::CoreLinkName;
+use drophammer_model::topology::{CoreLinkName, CoreWay};
 use drophammer_model::traffic::{Bits, Header, Ipv4, Udp};
 use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult, TrialSpec};
 use drophammer_port::Port;
@@ -184,8 +184,8 @@ fn failing(frame_by_frame: bool) -> (TrialResult, Vec<Truth>) {
             network.set_core_link(down, 0, false);
             network.set_core_link(up, 0, true);
         });
-        // From the first router to the second, and beside it to the third and back.
-        let flows = [(0, 2), (1, 4), (5, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
+        // From the first router to the second, and beside it to the fourth and back.
+        let flows = [(0, 2), (1, 6), (7, 3)].map(|(from, to)| flow(bed, Family::Ipv4, from, to));
         let result = bed.trial(&spec(flows.to_vec(), 10_000.0, 1.0)).unwrap();
         for (now, before) in truths(system).iter().zip(&before) {
             assert_eq!(now.transit - before.transit, now.forwarded + now.dropped.link_down - before.forwarded);
@@ -209,11 +209,11 @@ fn a_link_that_fails_loses_the_frames_until_the_routes_change() {
     let ignored = truths[1].ignored;
     assert_eq!(hit.lost, truths[0].dropped.link_down + ignored);
     assert!(ignored <= 1);
-    // Around the link for 290 ms: one router and one line more. The way back from the third router stays as it is.
+    // Around the link for 290 ms: one router and one line more. The way back from the fourth router stays as it is.
     assert_eq!(hit.latency.min_ns, 20_000 + ON_LINE_NS);
     assert!(hit.latency.max_ns >= 30_000 + 2 * ON_LINE_NS && hit.latency.max_ns <= 30_000 + 4 * ON_LINE_NS);
-    let through_third = truths[2].transit;
-    assert!((5_700..5_900 + 20_000).contains(&through_third), "{through_third}");
+    let through_fourth = truths[3].transit;
+    assert!((5_700..5_900 + 20_000).contains(&through_fourth), "{through_fourth}");
     // When the link is back nothing is lost, and for 10 ms frames still go around it.
     assert_eq!(hit.received + hit.lost, 10_000);
     assert_eq!(hit.duplicated + hit.stray, 0);
@@ -230,7 +230,9 @@ fn figures_do_not_depend_on_how_far_ahead_the_clock_runs() {
         with_system(&suite, frame_by_frame, |bed, system| {
             let class = |name: &str, dscp, weight| ServiceClass { name: name.into(), dscp, weight };
             let classes = vec![class("gold", 40, 3), class("bronze", 0, 1)];
-            bed.set_classes(&[EgressClasses { port: 4, rate: Bandwidth(3_000_000), queue: 9, classes }]).unwrap();
+            let list = |at, rate| EgressClasses { at, rate: Bandwidth(rate), queue: 9, classes: classes.clone() };
+            let core = WayOut::Core(CoreWay { from: 1, to: 3 });
+            bed.set_classes(&[list(WayOut::Port(4), 3_000_000), list(core, 5_000_000)]).unwrap();
             let mut flows = full_mesh(bed);
             for flow in flows.iter_mut().filter(|flow| flow.family == Family::Ipv4) {
                 let ip = Ipv4 { dscp: Bits::new(40).into(), ..Ipv4::default() };
@@ -267,7 +269,7 @@ fn a_suite_runs_on_systems_and_a_core_link_is_set_by_its_name() {
     let dut = &suite.duts[0];
     let parts = simulated::build_system(dut, dut.topology.as_ref().unwrap(), &suite.ports, 1, 1).unwrap();
     let mut device: Box<dyn drophammer_lab::Dut> = Box::new(parts.device);
-    assert_eq!((device.core_links().len(), device.hops(0, 1), device.hops(0, 0)), (6, 2, 1));
+    assert_eq!((device.system().unwrap().links.len(), device.hops(0, 1), device.hops(0, 0)), (6, 2, 1));
     device.set_core_link(CoreLinkName(1, 2), false).unwrap();
     assert_eq!(device.hops(0, 1), 3);
     device.set_core_link(CoreLinkName(1, 2), true).unwrap();

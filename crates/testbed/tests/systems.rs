@@ -74,7 +74,8 @@ fn suite(kind: &str, topology: &str) -> Suite {
     read_suite(&format!(
         "suite: systems\nseed: 11\nduts:\n  - {{name: sut, kind: {kind}, topology: {topology}}}\nports:\n{ports}\
          bgp: {{families: [ipv4, ipv6]}}\nflows:\n{flows}tests:\n  \
-         - fixed_rate: {{trial_duration: 500 ms, drain: 500 ms, pause: 1 ms}}\n"
+         - fixed_rate: {{trial_duration: 500 ms, drain: 500 ms, pause: 1 ms}}\n  \
+         - class_of_service: {{core_links_down: 2, bottleneck: 1 Mbit/s, queue: 16, trial_duration: 1 s, pause: 1 ms}}\n"
     ))
 }
 
@@ -99,6 +100,33 @@ fn forwards(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
                     format!("flow {row}: {:?}", counts.into_iter().zip(found).collect::<Vec<_>>())
                 })
             })
+        });
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+/// While two links are down and the others too slow, gold loses nothing, and the queues between the routers dropped what was lost.
+fn shares_links_by_class(setup: &mut TestSetup<'_>, suite: &Suite) -> Checked {
+    let mut last = Ok(());
+    for _ in 0..ATTEMPTS {
+        last = run(setup, "class_of_service", suite).and_then(|outcome| {
+            setup.end_test().map_err(text)?;
+            let cell = |table: &str, row, column| cell(&outcome, table, row, column).unwrap_or(-1.0);
+            let links = rows(&outcome, "class_of_service_links").len();
+            ensure(links == 2 * 8 * 3, || format!("{links} rows of links"))?;
+            ensure(cell("class_of_service", 3, "lost") == 0.0, || "gold lost frames".into())?;
+            for row in 0..6 {
+                let [lost, dropped] = ["lost", "dropped"].map(|column| cell("class_of_service_losses", row, column));
+                // Without overload and of gold nothing, of silver and bronze much under overload.
+                let much = row > 3;
+                ensure(lost == dropped && (lost > 100.0) == much && (much || lost == 0.0), || {
+                    format!("class {row}: {lost} lost, {dropped} dropped")
+                })?;
+            }
+            Ok(())
         });
         if last.is_ok() {
             break;
@@ -189,7 +217,7 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
     let mut dut = real::bring_up(lab, &suite.duts[0], &suite, folder.path(), &|| false).map_err(text)?;
     let routers = suite.duts[0].topology.map_or(1, |topology| topology.routers);
     tells(&mut *dut, &suite, routers)?;
-    let links = dut.core_links().to_vec();
+    let links: Vec<CoreLinkName> = dut.system().iter().flat_map(|system| &system.links).map(|link| link.name).collect();
     let families = [Family::Ipv4, Family::Ipv6];
     let (clock, interfaces) = (SystemClock::start(), dut.interfaces().to_vec());
     let backend = INTERFACE_BACKENDS.iter().find(|backend| backend.spec.name == "af_packet").ok_or("no backend")?;
@@ -223,7 +251,13 @@ fn case(lab: &mut Lab, kind: &str, topology: &str, bgp: Bgp) -> Checked {
         ensure(hops(&mut setup) == [3, 3, 2], || "one more around the link that is down".into())?;
         all(&mut setup).map_err(|e| format!("with link {} down: {e}", links[0]))?;
         setup.bench().device.set_core_link(links[0], true).map_err(text)?;
-        all(&mut setup).map_err(|e| format!("with link {} up again: {e}", links[0]))
+        all(&mut setup).map_err(|e| format!("with link {} up again: {e}", links[0]))?;
+        if kind != "linux" {
+            return Ok(());
+        }
+        shares_links_by_class(&mut setup, &suite).map_err(|e| format!("classes: {e}"))?;
+        ensure(hops(&mut setup) == [2, 2, 2], || "links are not up after the test".into())?;
+        all(&mut setup).map_err(|e| format!("after classes: {e}"))
     })();
     drop(setup);
     dut.check().map_err(text)?;

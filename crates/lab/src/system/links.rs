@@ -4,15 +4,16 @@
 //! link to the tester ([`crate::confine`]), and each end has the input queue of the suite, because each is the sender in front of the
 //! other's ring. A link with a speed has a token bucket at each end in its place.
 
+use crate::enter::Shared;
 use crate::router::dut_interface;
 use crate::topology::{Topology, operational};
 use crate::wait::{self, Look};
 use crate::{DutKind, Lab, LabError, Netns};
 use drophammer_model::quantity::Bandwidth;
-use drophammer_model::role::Interface;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::topology::{CoreEnd, CoreLink, CoreLinkName, System};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a frame takes of an Ethernet line beside the bytes that the kernel counts: FCS, preamble and gap.
@@ -29,7 +30,9 @@ const CARRIER: Duration = Duration::from_secs(5);
 /// The links between the routers of a system. Dropping it removes them.
 pub(super) struct CoreLinks {
     links: Vec<CoreLink>,
-    names: Vec<CoreLinkName>,
+    /// Largest packets of each.
+    mtus: Vec<u32>,
+    shared: Arc<Shared>,
     /// Those that have been taken down.
     down: BTreeSet<CoreLinkName>,
     /// Namespaces of the routers.
@@ -55,28 +58,31 @@ impl CoreLinks {
             sites.push(Topology::begin(lab, &router_name(dut, index), edges, router.ports.start)?);
         }
         let netns: Vec<Netns> = sites.iter().map(|site| site.netns().again()).collect::<Result<_, _>>()?;
-        let names = system.links.iter().map(|link| link.name).collect();
-        let made = CoreLinks { links: system.links.clone(), names, down: BTreeSet::new(), netns };
-        for link in &system.links {
-            made.join(lab, link, &system.routers[link.ends[0].router].role.interfaces[link.ends[0].interface])?;
+        let mtu = |link: &CoreLink| system.routers[link.ends[0].router].role.interfaces[link.ends[0].interface].mtu;
+        let made = CoreLinks {
+            links: system.links.clone(),
+            mtus: system.links.iter().map(mtu).collect(),
+            shared: lab.shared().clone(),
+            down: BTreeSet::new(),
+            netns,
+        };
+        for (link, mtu) in system.links.iter().zip(&made.mtus) {
+            made.join(link, *mtu)?;
         }
         for (site, router) in sites.iter_mut().zip(&system.routers) {
             site.finish(lab, &kind.of_kernel(&router.role))?;
         }
         for link in &system.links {
-            for end in link.ends {
-                let mtu = system.routers[end.router].role.interfaces[end.interface].mtu;
-                made.set_queue(lab, end, link.speed, mtu)?;
-            }
+            link.ends.into_iter().try_for_each(|end| made.add_queue_at(end.router, end.interface))?;
         }
         let named = (0..).map(|index| router_name(dut, index)).zip(sites);
         lab.set_sites(named.collect::<BTreeMap<_, _>>());
         Ok(made)
     }
 
-    fn join(&self, lab: &Lab, link: &CoreLink, interface: &Interface) -> Result<(), LabError> {
+    fn join(&self, link: &CoreLink, mtu: u32) -> Result<(), LabError> {
         let [a, b] = link.ends;
-        let (queues, mtu) = (lab.shared().queues(), interface.mtu);
+        let queues = self.shared.queues();
         let (here, there) = (dut_interface(a.interface), dut_interface(b.interface));
         let path = self.netns[b.router].path();
         let add =
@@ -84,10 +90,13 @@ impl CoreLinks {
         self.netns[a.router].ip(&[add])
     }
 
-    fn set_queue(&self, lab: &Lab, end: CoreEnd, speed: Option<Bandwidth>, mtu: u32) -> Result<(), LabError> {
-        let (netns, name) = (&self.netns[end.router], dut_interface(end.interface));
-        let shared = lab.shared();
-        let Some(speed) = speed else { return shared.add_input_queue(netns, &name) };
+    /// Gives an interface of a router that has no queue that of its link; one to the tester is left as it is.
+    fn add_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
+        let end = CoreEnd { router, interface };
+        let at = self.links.iter().position(|link| link.ends.contains(&end));
+        let Some((link, mtu)) = at.map(|at| (&self.links[at], self.mtus[at])) else { return Ok(()) };
+        let (netns, name, shared) = (&self.netns[router], dut_interface(interface), &self.shared);
+        let Some(speed) = link.speed else { return shared.add_input_queue(netns, &name) };
         let tc = |args: &str| {
             let args: Vec<_> = ["qdisc", "add", "dev", &name].into_iter().chain(args.split(' ')).collect();
             netns.output("tc", "iproute2", &args, None).map(drop)
@@ -100,8 +109,12 @@ impl CoreLinks {
         tc(&format!("parent 1:1 handle 2: pfifo limit {frames}"))
     }
 
-    pub(super) fn names(&self) -> &[CoreLinkName] {
-        &self.names
+    /// The same to an interface that may have another queue.
+    pub(super) fn restore_queue_at(&self, router: usize, interface: usize) -> Result<(), LabError> {
+        let name = dut_interface(interface);
+        // Where there is none nothing has to be deleted, and tc says so.
+        let _ = self.netns[router].output("tc", "iproute2", &["qdisc", "del", "dev", &name, "root"], None);
+        self.add_queue_at(router, interface)
     }
 
     pub(super) fn down(&self) -> &BTreeSet<CoreLinkName> {
@@ -112,7 +125,7 @@ impl CoreLinks {
     pub(super) fn ends(&self, name: CoreLinkName) -> Result<[CoreEnd; 2], LabError> {
         let link = self.links.iter().find(|link| link.name == name);
         link.map(|link| link.ends).ok_or_else(|| {
-            let all: Vec<_> = self.names.iter().map(ToString::to_string).collect();
+            let all: Vec<_> = self.links.iter().map(|link| link.name.to_string()).collect();
             LabError::Unusable {
                 what: format!("this system has no link {name} between routers"),
                 remedy: format!("its links are {}", all.join(", ")),

@@ -6,8 +6,7 @@ use drophammer_model::Medium;
 use drophammer_model::classes::ServiceClass;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::Params;
-use drophammer_model::traffic::{Bits, Header, Ipv4, Ipv6, Udp};
-use drophammer_model::trial::{Family, FlowSpec};
+use drophammer_model::trial::FlowSpec;
 
 /// What is overloaded, and by whom.
 pub(super) struct Congestion {
@@ -60,13 +59,8 @@ impl Congestion {
                     let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
                     port.addressing(family).map(|a| a.destinations).ok_or_else(missing)
                 };
-                let dscp = Bits::new(class.dscp.into()).into();
-                let ip = match family {
-                    Family::Ipv4 => Header::Ipv4(Ipv4 { dscp, ..Ipv4::default() }),
-                    Family::Ipv6 => Header::Ipv6(Ipv6 { dscp, ..Ipv6::default() }),
-                };
                 flows.push(FlowSpec {
-                    headers: vec![ip, Header::Udp(Udp::default())],
+                    headers: super::headers(family, class),
                     ..FlowSpec::new(
                         class.name.clone(),
                         *from,

@@ -5,6 +5,7 @@ use crate::classes::ServiceClass;
 use crate::quantity::{Bandwidth, FrameRate, show_duration};
 use crate::registry::ParamSpec;
 use crate::size::PacketSize;
+use crate::topology::CoreLinksDown;
 use crate::trial::Family;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub enum ParamValue {
     Speed(Bandwidth),
     /// `Classes`.
     Classes(Vec<ServiceClass>),
+    /// `CoreLinks`.
+    CoreLinks(CoreLinksDown),
     /// `Flag`.
     Flag(bool),
     /// `Families`, each once.
@@ -54,6 +57,10 @@ impl ParamValue {
             ParamValue::Rate(r) => json!(r),
             ParamValue::Speed(s) => json!(s),
             ParamValue::Classes(c) => json!(c),
+            ParamValue::CoreLinks(CoreLinksDown::Count(n)) => json!(n),
+            ParamValue::CoreLinks(CoreLinksDown::Named(names)) => {
+                json!(names.iter().map(ToString::to_string).collect::<Vec<_>>())
+            }
             ParamValue::Flag(b) => json!(b),
             ParamValue::Families(v) => json!(v),
             ParamValue::Text(t) => json!(t),

@@ -435,6 +435,9 @@ fn kind_schema(kind: ParamKind) -> Value {
         }),
         ParamKind::Speed => speed("Speed of a line.", "100 Mbit/s"),
         ParamKind::Classes => classes(),
+        ParamKind::CoreLinks => json!({ "oneOf": [
+            { "type": "integer", "minimum": 0 }, list(json!({ "type": "string", "pattern": "^[1-9][0-9]?-[1-9][0-9]?$" })),
+        ] }),
         ParamKind::Flag => json!({ "type": "boolean" }),
         ParamKind::Families => list(json!({ "enum": ["ipv4", "ipv6"] })),
         ParamKind::Choice(words) => json!({ "enum": words }),

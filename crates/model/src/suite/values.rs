@@ -10,6 +10,7 @@ use crate::classes::{self, ServiceClass};
 use crate::quantity::{Bandwidth, parse_duration, parse_frame_rate};
 use crate::registry::{ParamKind, ParamSpec};
 use crate::size::PacketSize;
+use crate::topology::{CoreLinkName, CoreLinksDown, MOST_ROUTERS};
 use crate::trial::Family;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use std::time::Duration;
 const MAX_QUANTITY: usize = 1_000;
 /// Longest duration that a suite may ask for: 31 days.
 const MAX_DURATION: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Most links between the routers of a system.
+const MOST_LINKS: u64 = (MOST_ROUTERS * (MOST_ROUTERS - 1) / 2) as u64;
 /// Longest name of a Linux interface (IFNAMSIZ without its NUL), in bytes.
 const MAX_INTERFACE: usize = 15;
 
@@ -166,6 +169,7 @@ fn value_of(node: &Node, spec: &ParamSpec, zero_ok: bool, problems: &mut Problem
                 .ok()
         }
         ParamKind::Classes => classes_of(node, &what, example, problems).map(ParamValue::Classes),
+        ParamKind::CoreLinks => core_links(node, &what, example, problems).map(ParamValue::CoreLinks),
         ParamKind::Flag => flag(node, &what, problems).map(ParamValue::Flag),
         ParamKind::Families => {
             each(node, &what, example, problems, family, |f| f.to_string()).map(ParamValue::Families)
@@ -212,6 +216,7 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Rate => "100 kfps",
         ParamKind::Speed => "100 Mbit/s",
         ParamKind::Classes => "[{name: gold, precedence: 5, weight: 70}, {name: bronze, dscp: 8, weight: 5}]",
+        ParamKind::CoreLinks => "[1-2, 3-4]",
         ParamKind::Flag => "true",
         ParamKind::Families => "[ipv4, ipv6]",
         ParamKind::Choice(words) | ParamKind::Choices(words) => match words.first() {
@@ -225,6 +230,19 @@ pub(crate) fn example(kind: ParamKind) -> &'static str {
         ParamKind::Ports => "[p1, p2]",
         ParamKind::Flows => "[voice, video]",
     }
+}
+
+/// Reads a number of links between routers, or a list of their names.
+fn core_links(node: &Node, what: &str, example: &str, problems: &mut Problems) -> Option<CoreLinksDown> {
+    if !matches!(node.value, Value::List(_)) {
+        return whole(node, what, 0, MOST_LINKS, problems).map(|count| CoreLinksDown::Count(count as usize));
+    }
+    let name = |item: &Node, problems: &mut Problems| {
+        let text = text(item, &format!("an item of {what}"), "1-2", problems)?;
+        let read: Result<CoreLinkName, String> = text.parse();
+        read.map_err(|why| add_quantity(&item.span, &why, problems)).ok()
+    };
+    each(node, what, example, problems, name, ToString::to_string).map(CoreLinksDown::Named)
 }
 
 /// Reads a list item by item; an item that stands twice is an error.

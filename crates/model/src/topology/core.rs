@@ -1,6 +1,6 @@
 //! Links between the routers of a system, and the addresses that only they use.
 
-use super::{Topology, Unsuited};
+use super::{MOST_ROUTERS, Topology, Unsuited};
 use crate::quantity::Bandwidth;
 use crate::role::InterfaceAddress;
 use crate::suite::{Addressing, PortConfig};
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::str::FromStr;
 
 /// Blocks of the links between routers and of the routers' loopback addresses, which a suite with a system must leave free: shared address
 /// space (RFC 6598), and a prefix of unique local addresses (RFC 4193).
@@ -28,6 +29,28 @@ impl fmt::Display for CoreLinkName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.0, self.1)
     }
+}
+
+/// `1-2` or `2-1`: a link has one name.
+impl FromStr for CoreLinkName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CoreLinkName, String> {
+        let number = |part: &str| part.parse::<usize>().ok().filter(|n| (1..=MOST_ROUTERS).contains(n));
+        let ends = text.split_once('-').and_then(|(a, b)| number(a).zip(number(b))).filter(|(a, b)| a != b);
+        let (a, b) =
+            ends.ok_or_else(|| format!("`{text}` is no link between two routers; write for instance `1-2`"))?;
+        Ok(CoreLinkName(a.min(b), a.max(b)))
+    }
+}
+
+/// Links between routers that a test takes down: so many, or these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoreLinksDown {
+    /// So many, which [`System::choose_down`](super::System::choose_down) chooses.
+    Count(usize),
+    /// These, each once.
+    Named(Vec<CoreLinkName>),
 }
 
 /// One end of a link between two routers.

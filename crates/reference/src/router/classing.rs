@@ -8,7 +8,7 @@ use crate::classes::ClassCounters;
 use crate::config::ConfigError;
 use crate::pool::Slot;
 use drophammer_model::Instant;
-use drophammer_model::classes::{EgressClasses, refuse};
+use drophammer_model::classes::{EgressClasses, by_port};
 
 /// A frame in the queues of a line.
 pub(super) struct OnLine {
@@ -25,11 +25,9 @@ impl Router {
     /// # Errors
     /// [`ConfigError::Classes`]; all is as before then.
     pub fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), ConfigError> {
-        if let Some(why) = refuse(lists, self.ports.len()) {
-            return Err(ConfigError::Classes(why));
-        }
-        let line = |list: &EgressClasses| Ok((list.port, ClassLine::new(list, self.faults.classes)?));
-        let lines = lists.iter().map(line).collect::<Result<Vec<_>, ConfigError>>()?;
+        let by_port = by_port(lists, self.ports.len()).map_err(ConfigError::Classes)?;
+        let line = |(port, list): (usize, &EgressClasses)| Ok((port, ClassLine::new(list, self.faults.classes)?));
+        let lines = by_port.into_iter().map(line).collect::<Result<Vec<_>, ConfigError>>()?;
         self.serve_lines(self.now);
         let old: Vec<_> = self.ports.iter_mut().filter_map(|port| port.classes.take()).collect();
         for frame in old.into_iter().flat_map(|line| line.into_frames()) {

@@ -46,6 +46,7 @@ pub fn trial(number: u64, dut: &str, test: &str, size: u32, load: f64, lost: u64
         attempt: 1,
         filtered: false,
         classed: false,
+        links_down: false,
         time: "2026-11-21T03:45:10Z".into(),
         spec: TrialSpec {
             purpose: format!("{test} {size}: bisect"),
@@ -376,6 +377,7 @@ pub fn run(duts: usize) -> Run {
         earlier: Default::default(),
         filters: vec![],
         classes: vec![],
+        core_links: vec![],
         notes: vec![Note {
             time: "2026-11-21T03:45:00Z".into(),
             dut: None,

@@ -12,7 +12,7 @@ use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::quantity::Instant;
 use drophammer_model::suite::{DutConfig, PortConfig};
-use drophammer_model::topology::{CoreLinkName, Shape, SystemRouter, Topology};
+use drophammer_model::topology::{CoreLinkName, Shape, System, SystemRouter, Topology};
 use drophammer_model::trial::{Family, PortIndex};
 use drophammer_port::simulated::{self, Arrivals, Deliveries, SimulatedClock, SimulatedPort};
 use drophammer_reference::{BgpPeer, Config, Faults, LabelRoute, Network, NetworkConfig, RankedRoute, Route, Router};
@@ -104,7 +104,7 @@ impl simulated::Device for ReferenceSystem {
 /// # Errors
 /// Ports that do not suit the topology, or sessions of BGP that it does not have.
 pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed: u64) -> Result<NetworkConfig, String> {
-    let system = drophammer_model::topology::System::of(ports, topology).map_err(|e| e.to_string())?;
+    let system = System::of(ports, topology).map_err(|e| e.to_string())?;
     let speaks = ports.iter().any(|port| port.bgp.is_some());
     if speaks && topology.shape == Shape::Chain && topology.routers > 2 {
         return Err(
@@ -212,7 +212,7 @@ pub fn build(
     queues: u32,
     seed: u64,
 ) -> Result<SystemParts, String> {
-    let system = drophammer_model::topology::System::of(configs, topology).map_err(|e| e.to_string())?;
+    let system = System::of(configs, topology).map_err(|e| e.to_string())?;
     let mut built = network(dut, topology, configs, seed)?;
     let text = |(i, one): (usize, &Config)| (format!("r{}/reference.txt", i + 1), describe(one));
     let texts = built.routers.iter().enumerate().map(text).collect();
@@ -230,20 +230,18 @@ pub fn build(
         simulated: true,
         ..DutRecord::default()
     };
-    let names = system.links.iter().map(|link| link.name).collect();
     let rules = vec![Vec::new(); system.routers.len()];
     let (down, device) = (BTreeSet::new(), reference.clone());
-    let device = SystemDut { reference: device, system, faults, record, names, down, rules };
+    let device = SystemDut { reference: device, system, faults, record, down, rules };
     Ok(SystemParts { clock, ports, reference, device })
 }
 
 /// Several reference devices as a DUT. Their faults begin once they have been found to forward.
 pub struct SystemDut {
     reference: ReferenceSystem,
-    system: drophammer_model::topology::System,
+    system: System,
     faults: Vec<Faults>,
     record: DutRecord,
-    names: Vec<CoreLinkName>,
     down: BTreeSet<CoreLinkName>,
     /// For each router: the place among the rules of all filters that each of its own rules has.
     rules: Vec<Vec<usize>>,
@@ -315,22 +313,20 @@ impl Dut for SystemDut {
     }
 
     fn set_classes(&mut self, lists: &[EgressClasses]) -> Result<(), LabError> {
-        for (i, at) in self.system.routers.iter().enumerate() {
-            let own = lists.iter().filter(|list| at.ports.contains(&list.port));
-            let own: Vec<_> =
-                own.map(|list| EgressClasses { port: list.port - at.ports.start, ..list.clone() }).collect();
+        for i in 0..self.system.routers.len() {
+            let own = self.system.classes_of(i, lists).map_err(|e| self.unusable(e))?;
             let set = self.reference.change(|network| network.change(i, |router| router.set_classes(&own)));
             set.map_err(|e| self.unusable(e))?;
         }
         Ok(())
     }
 
-    fn core_links(&self) -> &[CoreLinkName] {
-        &self.names
+    fn system(&self) -> Option<&System> {
+        Some(&self.system)
     }
 
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
-        let Some(index) = self.names.iter().position(|name| *name == link) else {
+        let Some(index) = self.system.links.iter().position(|one| one.name == link) else {
             return Err(self.unusable(format!("there is no link {link} between routers")));
         };
         if up {

@@ -224,7 +224,19 @@ pub fn systems() -> Vec<Memory> {
             format!("topology: {{{topology}, core_speed: 10 Mbit/s}}, capacity: 15 kfps, buffer: 30, jitter: 20 us");
         on(&params, ports, "20 Mbit/s", rest)
     };
-    vec![of("mesh: 4", 12), of("chain: 3", 2)]
+    let classes = |device: &str, params: &str| {
+        let test = format!(
+            "tests:\n  - class_of_service: {{core_links_down: {params}, trial_duration: 300 ms, pause: 1 ms, queue: 20}}\n"
+        );
+        on(&format!("topology: {{mesh: 4, core_speed: 2 Mbit/s}}, core_detection: 5 ms{device}"), 8, "20 Mbit/s", &test)
+    };
+    vec![
+        of("mesh: 4", 12),
+        of("chain: 3", 2),
+        classes("", "2, families: [ipv4, ipv6], frame_sizes: [96], overload: [150, 300]"),
+        classes(", class_last_weight: 8, class_drop_every: 400", "[1-3]"),
+        classes(", classes_ignored: true", "1"),
+    ]
 }
 
 pub fn copies_and_strays() -> Vec<Memory> {

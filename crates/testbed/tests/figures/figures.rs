@@ -30,9 +30,12 @@ impl Figures {
             Record::Note(note) => {
                 vec![json!({"record": "note", "problem": note.problem, "numbers": numbers(&note.text)})]
             }
-            Record::Started(_) | Record::Dut(_) | Record::Filter(_) | Record::Classes(_) | Record::Ended(_) => {
-                Vec::new()
-            }
+            Record::Started(_)
+            | Record::Dut(_)
+            | Record::Filter(_)
+            | Record::Classes(_)
+            | Record::CoreLinks(_)
+            | Record::Ended(_) => Vec::new(),
         }
     }
 

@@ -40,6 +40,27 @@ fn no_frame_is_lost_to_a_table_that_comes_late() {
 }
 
 #[test]
+fn rates_are_shares_of_the_throughput_and_of_the_table_alone() {
+    let search = "final_trial_duration: 200 ms, width: 0.5, search_duration_max: 20 s, drain: 100 ms, pause: 1 ms";
+    let test = format!("longest_match: {{routes: 1000, covering: 100, frames_per_route: 20, load: 50, {search}}}");
+    let outcome = completed(", capacity: 40 kfps, buffer: 20, delay: 50 us", 4, &test).1;
+    let column = |name| full(&outcome, "longest_match", name);
+    for share in column("of_throughput_percent") {
+        about(share, 50.0, 0.2);
+    }
+    for (share, latency) in column("of_baseline_percent").into_iter().zip(column("latency_percent")) {
+        about(share, 100.0, 0.1);
+        about(latency, 100.0, 0.1);
+    }
+    let rank = outcome.ranks.iter().find(|rank| rank.key == "longest_match_ipv4_percent").unwrap();
+    about(rank.value.unwrap(), 100.0, 0.1);
+    // What no test has measured is no whole.
+    let given = completed(", capacity: 40 kfps, buffer: 20", 4, LONGEST).1;
+    let unknown = |row| common::cell(&given, "longest_match", row, "of_throughput_percent");
+    assert_eq!((unknown(0), unknown(1), unknown(2)), (None, None, None));
+}
+
+#[test]
 fn the_outage_of_a_late_table_is_that_of_its_change_alone() {
     let told = completed(LATE, 4, FAILOVER).1;
     for outcome in [told, untold(LATE, FAILOVER)] {

@@ -1,0 +1,223 @@
+//! The test at the links between the routers of a system (core router test of 2001): some of them are down, so that traffic from every port to every
+//! other one overloads those that are left.
+
+mod fluid;
+mod plan;
+mod queues;
+
+pub(super) use plan::CorePlan;
+pub(super) use queues::begin;
+
+use super::rows::{FULL, Fare, Steady, Trial, group, off, rank, weights};
+use super::{CLASSES, FAMILIES, PAUSE, QUEUE, Series, TOLERANCE, headers, loads};
+use crate::pattern::Pattern;
+use crate::report::{note, note_of};
+use crate::testbed::{PortView, TestError, Testbed};
+use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::FlowSpec;
+use queues::Queues;
+
+/// Frames of this class between ports of one router: they cross no link.
+fn beside(class: &ServiceClass) -> String {
+    format!("{} at one router", class.name)
+}
+
+/// What does not change from trial to trial of one frame size.
+struct Case<'a> {
+    pattern: &'a Pattern,
+    plan: &'a CorePlan,
+    classes: &'a [ServiceClass],
+    /// Frames per second that each link carries.
+    pps: f64,
+    /// Frames of each class that may wait.
+    queue: u32,
+    /// In points.
+    tolerance: f64,
+}
+
+impl Case<'_> {
+    /// Frames per second of each port at this load.
+    fn port_pps(&self, percent: f64) -> f64 {
+        self.pps * percent / 100.0 / self.plan.loads.most()
+    }
+
+    /// Does a class want less of every link than its weight gives it, whatever the others want?
+    fn content(&self, class: usize, percent: f64) -> bool {
+        let weights = weights(self.classes);
+        let wanted = self.pps * percent / 100.0 / self.classes.len() as f64;
+        wanted < self.pps * weights[class] / weights.iter().sum::<f64>()
+    }
+}
+
+/// One frame size: a trial without overload, then one at each overload.
+pub(super) fn measure(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    plan: &CorePlan,
+    params: &Params,
+    outcome: &mut Outcome,
+    index: u32,
+) -> Result<(), TestError> {
+    let (classes, queue) = (CLASSES.get(params), QUEUE.get(params));
+    let case = Case {
+        pattern,
+        plan,
+        classes: &classes,
+        pps: plan.link_pps(pattern),
+        queue,
+        tolerance: TOLERANCE.get(params).0,
+    };
+    let most = loads(params).into_iter().fold(0.0, f64::max);
+    fits_into_ports(bed.ports(), &case, most)?;
+    let flows = flows(bed.ports(), &case)?;
+    bed.set_core_links(&plan.down, &FAMILIES.get(params))?;
+    let list = |at| EgressClasses { at: WayOut::Core(at), rate: plan.rate, queue, classes: classes.clone() };
+    let lists: Vec<EgressClasses> = plan.loads.0.keys().map(|way| list(*way)).collect();
+    bed.set_classes(&lists)?;
+    bed.settle(PAUSE.get(params))?;
+    note(outcome, plan.text());
+    note_of(
+        outcome,
+        pattern,
+        format!("each link carries {} in each direction: {:.0} frames per second", plan.rate, case.pps),
+    );
+    let series = Series {
+        pattern,
+        params,
+        index,
+        flows,
+        full_pps: case.port_pps(100.0),
+        // Queues that are full at the end leave at the rate of their link, one behind the other on a way of several links.
+        emptied_s: f64::from(queue) * classes.len() as f64 / case.pps * plan.longest() as f64,
+    };
+    series.run(bed, outcome, |outcome, trial| write(outcome, &case, trial))?;
+    bed.set_classes(&[])
+}
+
+/// Every port sends to every other one, the same of each class.
+fn flows(ports: &[PortView], case: &Case<'_>) -> Result<Vec<FlowSpec>, TestError> {
+    let mut flows = Vec::new();
+    for flow in case.pattern.flows(ports)? {
+        for class in case.classes {
+            let crosses = case.plan.crosses(flow.from, flow.to);
+            let group = if crosses { class.name.clone() } else { beside(class) };
+            flows.push(FlowSpec { group, headers: headers(flow.family, class), ..flow.clone() });
+        }
+    }
+    Ok(flows)
+}
+
+/// Refuses a load that is more than a port's line carries.
+fn fits_into_ports(ports: &[PortView], case: &Case<'_>, percent: f64) -> Result<(), TestError> {
+    let needed = case.port_pps(percent);
+    for port in ports {
+        let line = port.medium.payload_rate(port.speed)
+            / case.pattern.l1_bps(drophammer_model::quantity::FrameRate(1.0), port.medium);
+        if needed > line * (1.0 + 1e-9) {
+            return Err(TestError::NotApplicable(format!(
+                "for {percent} % of {} on the most loaded link each port has to send {:.1} % of its line, port {} as well; give a lower `bottleneck`, \
+                 or more links in `core_links_down`",
+                case.plan.rate,
+                needed / line * 100.0,
+                port.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn write(outcome: &mut Outcome, case: &Case<'_>, trial: &Trial) {
+    let (classes, result) = (case.classes, &trial.result);
+    let steady = Steady::of(trial, classes);
+    let queues = Queues::read(case, trial);
+    let of_links = queues.as_ref().map(|queues| queues.write(outcome, case, trial));
+    let each = case.port_pps(trial.percent) / classes.len() as f64;
+    let expected = fluid::delivered(&case.plan.demands(each), case.pps, &weights(classes));
+    let shares = steady.shares(&expected);
+    let overloaded = trial.percent > 100.0;
+    let mut ends = Vec::new();
+    for (i, class) in classes.iter().enumerate() {
+        let Some(counts) = group(result, &class.name) else { continue };
+        let mut fare = Fare {
+            class,
+            counts,
+            offered_pps: steady.offered[i],
+            received_pps: steady.arrived[i],
+            share: shares.as_ref().map(|shares| shares[i]),
+            faults: Vec::new(),
+            marks: Vec::new(),
+        };
+        if counts.lost > 0 && !overloaded {
+            fare.faults.push(format!("lost {} frames without overload", counts.lost));
+        } else if counts.lost > 0 && case.content(i, trial.percent) {
+            fare.faults
+                .push(format!("lost {} frames, though it offers less than its share of every link", counts.lost));
+        }
+        match &of_links {
+            // Within a class a router may prefer flows that others would not: what each link did is judged, not what came of all.
+            Some(found) if found.wrong[i] > 0 => {
+                fare.faults
+                    .push(format!("not as it must on {} of {} ways between routers", found.wrong[i], found.ways));
+            }
+            Some(_) => {}
+            None => fare.faults.extend(off(fare.error(), case.tolerance)),
+        }
+        if shares.is_none() {
+            fare.faults.push("nothing arrived".into());
+        }
+        if let Some(lost) = group(result, &beside(class)).map(|counts| counts.lost).filter(|lost| *lost > 0) {
+            fare.marks.push(format!("{lost} frames between ports of one router were lost too"));
+        }
+        ends.extend(fare.error().map(f64::abs));
+        fare.write(outcome, case.pattern, trial, (i, classes.len()));
+    }
+    if overloaded {
+        note_of(outcome, case.pattern, ratio(classes, &steady, trial.percent));
+    }
+    if !trial.first {
+        return;
+    }
+    match of_links {
+        // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
+        Some(found) if !found.overloaded => {
+            note_of(
+                outcome,
+                case.pattern,
+                "no figures: no link between routers dropped a frame, so none was overloaded",
+            );
+        }
+        Some(found) => {
+            let figures = (steady.rate(), found.error);
+            rank(outcome, case.pattern, classes, result, figures, "overloaded links between routers");
+        }
+        None => {
+            note_of(
+                outcome,
+                case.pattern,
+                "the routers do not count what the queues between them drop: shares are of all that arrived",
+            );
+            let figures = (steady.rate(), ends.into_iter().max_by(f64::total_cmp));
+            rank(outcome, case.pattern, classes, result, figures, "overloaded links between routers");
+        }
+    }
+}
+
+/// What arrived of the classes in relation to each other, the heaviest as its weight: `gold : silver : bronze as 70 : 20.1 : 5.0`.
+fn ratio(classes: &[ServiceClass], steady: &Steady, percent: f64) -> String {
+    let heaviest = (0..classes.len()).rev().max_by_key(|i| classes[*i].weight).unwrap_or(0);
+    let unit = steady.arrived[heaviest] / f64::from(classes[heaviest].weight);
+    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+    let parts: Vec<String> = steady.arrived.iter().map(|arrived| format!("{:.1}", arrived / unit)).collect();
+    if unit > 0.0 {
+        format!("at {percent} % {} arrived as {}", names.join(" : "), parts.join(" : "))
+    } else {
+        format!("at {percent} % nothing of {} arrived", classes[heaviest].name)
+    }
+}
+
+/// Did a link carry less than it could although more came?
+fn starved(carried_pps: f64, pps: f64) -> bool {
+    carried_pps < pps * FULL
+}

@@ -1,0 +1,208 @@
+//! The table of classes, its plot, and the figures by which routers are compared.
+
+use crate::columns;
+use crate::pattern::Pattern;
+use crate::report::{LEAST_LOSS_PERCENT, PlotSpec, higher, lower_by_difference, percent_of};
+use crate::table::TableSpec;
+use drophammer_model::classes::ServiceClass;
+use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::size::PacketSize;
+use drophammer_model::trial::{Bin, GroupCounts, TrialResult};
+
+/// Time bins of a trial.
+pub(super) const BINS: usize = 20;
+/// Bins at its beginning in which queues fill, so that shares are not yet what they will be.
+pub(super) const FILLING: usize = 2;
+/// A way out is full from this share of its rate on.
+pub(super) const FULL: f64 = 0.98;
+/// What leaves beyond the rate of the way out by more than this share was not held back by it.
+pub(super) const EXCESS: f64 = 0.01;
+/// Errors of shares that are closer together than this, in points, are no different.
+const LEAST_POINTS: f64 = 0.1;
+/// What stands as verdict on a class that fared as it must.
+pub(super) const AS_WANTED: &str = "as it must";
+
+columns! {
+    /// One class at one load. Rates are of all sending ports together.
+    pub(super) struct ClassRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        load_percent: f64 = "Load, of the way out" ["%"],
+        class: String = "Class",
+        dscp: u64 = "DSCP",
+        weight: u64 = "Weight",
+        offered: u64 = "Offered" ["frames"],
+        offered_pps: f64 = "Offered load" ["fps"],
+        received: u64 = "Received" ["frames"],
+        received_pps: f64 = "Forwarding rate" ["fps"],
+        lost: u64 = "Lost" ["frames"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        share_percent: Option<f64> = "Share of all received" ["%"],
+        expected_percent: Option<f64> = "Expected share" ["%"],
+        error_points: Option<f64> = "Difference" ["points"],
+        latency_mean_us: Option<f64> = "Mean latency" ["µs"],
+        latency_p99_us: Option<f64> = "99 % latency" ["µs"],
+        latency_max_us: Option<f64> = "Worst latency" ["µs"],
+        jitter_us: Option<f64> = "Delay variation, 99 %" ["µs"],
+        reordered: Option<u64> = "Reordered" ["frames"],
+        verdict: String = "Verdict",
+    }
+}
+
+pub(super) const TABLE: TableSpec<ClassRow> = TableSpec::new("class_of_service", "Classes of service");
+pub(super) const BARS: PlotSpec = PlotSpec {
+    key: "class_of_service",
+    title: "Share of each class under overload",
+    kind: PlotKind::Bars,
+    x: "class",
+    y: "% of all frames received",
+    log_y: false,
+};
+
+/// A trial at one load.
+pub(super) struct Trial {
+    /// In % of what is overloaded.
+    pub percent: f64,
+    /// Is it the overload that figures are of?
+    pub first: bool,
+    pub result: TrialResult,
+    pub bin_s: f64,
+}
+
+/// What arrived of each class while the queues were full, and what it offered then, in frames per second.
+pub(super) struct Steady {
+    pub offered: Vec<f64>,
+    pub arrived: Vec<f64>,
+}
+
+impl Steady {
+    pub fn of(trial: &Trial, classes: &[ServiceClass]) -> Steady {
+        let of = |class: &ServiceClass, count: fn(&Bin) -> u64| {
+            let bins = group(&trial.result, &class.name).map_or(&[][..], |counts| &counts.bins);
+            let bins = bins.iter().take(BINS).skip(FILLING);
+            bins.map(count).sum::<u64>() as f64 / (trial.bin_s * (BINS - FILLING) as f64)
+        };
+        Steady {
+            offered: classes.iter().map(|class| of(class, |bin| bin.offered)).collect(),
+            arrived: classes.iter().map(|class| of(class, |bin| bin.arrived)).collect(),
+        }
+    }
+
+    /// Frames per second that arrived of all classes.
+    pub fn rate(&self) -> f64 {
+        self.arrived.iter().sum()
+    }
+
+    /// `(share, expected share)` of each class in per cent of all that arrived, where these are the rates expected of it; none where nothing arrived.
+    pub fn shares(&self, expected: &[f64]) -> Option<Vec<(f64, f64)>> {
+        let (sum, whole) = (self.rate(), expected.iter().sum::<f64>());
+        let percent = |(arrived, expected): (&f64, &f64)| (arrived / sum * 100.0, expected / whole * 100.0);
+        (sum > 0.0 && whole > 0.0).then(|| self.arrived.iter().zip(expected).map(percent).collect())
+    }
+}
+
+/// Weights of classes.
+pub(super) fn weights(classes: &[ServiceClass]) -> Vec<f64> {
+    classes.iter().map(|class| f64::from(class.weight)).collect()
+}
+
+pub(super) fn group<'r>(result: &'r TrialResult, name: &str) -> Option<&'r GroupCounts> {
+    result.groups.iter().find(|counts| counts.group == name)
+}
+
+/// How one class fared in a trial.
+pub(super) struct Fare<'a> {
+    pub class: &'a ServiceClass,
+    pub counts: &'a GroupCounts,
+    pub offered_pps: f64,
+    pub received_pps: f64,
+    /// In per cent of all that arrived, and what was expected.
+    pub share: Option<(f64, f64)>,
+    pub faults: Vec<String>,
+    /// What else is to be said of it.
+    pub marks: Vec<String>,
+}
+
+impl Fare<'_> {
+    /// Difference between the share and the expected one, in percentage points.
+    pub fn error(&self) -> Option<f64> {
+        self.share.map(|(share, expected)| share - expected)
+    }
+
+    /// Adds its row, and under overload its bar, the `place`-th of `of` classes.
+    pub fn write(self, outcome: &mut Outcome, pattern: &Pattern, trial: &Trial, (place, of): (usize, usize)) {
+        let error = self.error();
+        let Fare { class, counts, offered_pps, received_pps, share, faults, marks } = self;
+        let wrong: u64 = counts.deviations.values().sum();
+        let deviating = (wrong > 0).then(|| format!("{wrong} frames came in another encapsulation, and count as lost"));
+        let latency = &counts.latency;
+        let us = |ns: f64| (latency.frames > 0).then_some(ns / 1e3);
+        let p99 = latency.percentile(99.0);
+        let row = ClassRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            load_percent: trial.percent,
+            class: class.name.clone(),
+            dscp: class.dscp.into(),
+            weight: class.weight.into(),
+            offered: counts.offered,
+            offered_pps,
+            received: counts.received,
+            received_pps,
+            lost: counts.lost,
+            loss_percent: percent_of(counts.lost, counts.offered),
+            share_percent: share.map(|(share, _)| share),
+            expected_percent: share.map(|(_, expected)| expected),
+            error_points: error,
+            latency_mean_us: us(latency.mean_ns),
+            latency_p99_us: p99.and_then(|ns| us(ns as f64)),
+            latency_max_us: us(latency.max_ns as f64),
+            jitter_us: p99.and_then(|ns| us(ns.saturating_sub(latency.min_ns) as f64)),
+            reordered: counts.known_reordered(),
+            verdict: verdict(&faults),
+        };
+        TABLE.add(outcome, row, [trial.result.trial], faults.into_iter().chain(marks).chain(deviating));
+        if let Some((share, expected)) = share.filter(|_| trial.percent > 100.0) {
+            let x = trial.percent * of as f64 + place as f64;
+            let label = Some(format!("{}: {} at {} %", pattern.size, class.name, trial.percent));
+            BARS.curve(outcome, "received", Point { x, y: share, label: label.clone(), ..Point::default() });
+            BARS.reference(outcome, "expected", Point { x, y: expected, label, ..Point::default() });
+        }
+    }
+}
+
+/// What stands in the column of verdicts.
+pub(super) fn verdict(faults: &[String]) -> String {
+    if faults.is_empty() { AS_WANTED.into() } else { faults.join("; ") }
+}
+
+/// A share that is off by more than `tolerance` points.
+pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
+    let error = error.filter(|error| error.abs() > tolerance)?;
+    Some(format!("its share is {:.2} points too {}", error.abs(), if error > 0.0 { "high" } else { "low" }))
+}
+
+/// The figures by which routers are compared. `of` is what was overloaded: `a way out`.
+pub(super) fn rank(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    classes: &[ServiceClass],
+    result: &TrialResult,
+    (rate, error): (f64, Option<f64>),
+    of: &str,
+) {
+    let (size, text) = (&pattern.size, pattern.size_text());
+    // The first of those with the highest weight.
+    let best = classes.iter().rev().max_by_key(|class| class.weight);
+    if let Some(best) = best {
+        let loss = group(result, &best.name).and_then(|counts| percent_of(counts.lost, counts.offered));
+        let title = format!("Loss of class {} under overload, {text}", best.name);
+        let key = format!("class_of_service_{size}_loss_percent");
+        outcome.ranks.push(lower_by_difference(key, title, "%", loss, LEAST_LOSS_PERCENT));
+    }
+    let title = format!("Largest error of a share, {text}");
+    let key = format!("class_of_service_{size}_error_points");
+    outcome.ranks.push(lower_by_difference(key, title, "points", error, LEAST_POINTS));
+    let title = format!("Forwarding rate of {of}, {text}");
+    outcome.ranks.push(higher(format!("class_of_service_{size}_pps"), title, "fps", Some(rate)));
+}

@@ -1,0 +1,177 @@
+//! The test at one way out: that of the last port.
+
+use super::congestion::Congestion;
+use super::rows::{EXCESS, FULL, Fare, Steady, Trial, group, off, rank, weights};
+use super::{CLASSES, PAUSE, QUEUE, Series, TOLERANCE, loads, shares};
+use crate::pattern::Pattern;
+use crate::report::note_of;
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::suite::Params;
+
+/// One frame size: a trial without overload, then one at each overload.
+pub(super) fn measure(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    outcome: &mut Outcome,
+    index: u32,
+) -> Result<(), TestError> {
+    let classes = CLASSES.get(params);
+    let most = loads(params).into_iter().fold(0.0, f64::max);
+    let congestion = Congestion::new(bed.ports(), pattern, params, most)?;
+    let flows = congestion.flows(bed.ports(), pattern, &classes)?;
+    let queue = QUEUE.get(params);
+    let (port, rate) = (congestion.to, congestion.rate);
+    bed.set_classes(&[EgressClasses { at: WayOut::Port(port), rate, queue, classes: classes.clone() }])?;
+    bed.settle(PAUSE.get(params))?;
+    note_of(
+        outcome,
+        pattern,
+        format!(
+            "{} port{} send to port {}, whose way out has {rate}: {:.0} frames per second",
+            congestion.from.len(),
+            if congestion.from.len() == 1 { "" } else { "s" },
+            bed.ports()[port].name,
+            congestion.pps
+        ),
+    );
+    let series = Series {
+        pattern,
+        params,
+        index,
+        flows,
+        full_pps: congestion.pps / congestion.from.len() as f64,
+        // Queues that are full at the end leave at the rate of the way out.
+        emptied_s: f64::from(queue) * classes.len() as f64 / congestion.pps,
+    };
+    let tolerance = TOLERANCE.get(params).0;
+    series.run(bed, outcome, |outcome, trial| write(outcome, pattern, &classes, &congestion, tolerance, trial))?;
+    bed.set_classes(&[])
+}
+
+fn write(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    classes: &[ServiceClass],
+    congestion: &Congestion,
+    tolerance: f64,
+    trial: &Trial,
+) {
+    let (result, weights) = (&trial.result, weights(classes));
+    let steady = Steady::of(trial, classes);
+    let rate = steady.rate();
+    // Of what the router forwarded in all: how much that is, is another figure.
+    let shares = steady.shares(&shares(rate, &steady.offered, &weights));
+    let overloaded = trial.percent > 100.0;
+    let mut errors: Vec<f64> = Vec::new();
+    for (i, class) in classes.iter().enumerate() {
+        let Some(counts) = group(result, &class.name) else { continue };
+        // What it wants is less than its weight gives it, whatever the others want.
+        let content = steady.offered[i] < congestion.pps * weights[i] / weights.iter().sum::<f64>();
+        let mut fare = Fare {
+            class,
+            counts,
+            offered_pps: steady.offered[i],
+            received_pps: steady.arrived[i],
+            share: shares.as_ref().map(|shares| shares[i]),
+            faults: Vec::new(),
+            marks: Vec::new(),
+        };
+        if counts.lost > 0 && !overloaded {
+            fare.faults.push(format!("lost {} frames without overload", counts.lost));
+        } else if counts.lost > 0 && content {
+            fare.faults.push(format!("lost {} frames, though it offers less than its share", counts.lost));
+        }
+        fare.faults.extend(off(fare.error(), tolerance));
+        if shares.is_none() {
+            fare.faults.push("nothing arrived".into());
+        }
+        if i == 0 && overloaded && rate < congestion.pps * FULL {
+            fare.marks.push(format!("the way out carried {:.1} % of its rate only", rate / congestion.pps * 100.0));
+        }
+        if i == 0 && rate > congestion.pps * (1.0 + EXCESS) {
+            fare.marks.push("more left than the way out carries: it was not overloaded".into());
+        }
+        errors.extend(fare.error().map(f64::abs));
+        fare.write(outcome, pattern, trial, (i, classes.len()));
+    }
+    // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
+    if trial.first && rate > congestion.pps * (1.0 + EXCESS) {
+        note_of(outcome, pattern, "no figures: more left than the way out carries, so it was not overloaded");
+    } else if trial.first {
+        let figures = (rate, errors.into_iter().max_by(f64::total_cmp));
+        rank(outcome, pattern, classes, result, figures, "an overloaded way out");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SPEC;
+    use super::super::rows::BINS;
+    use super::*;
+    use drophammer_model::Bandwidth;
+    use drophammer_model::pattern::{Direction, Distribution};
+    use drophammer_model::suite::Profile;
+    use drophammer_model::trial::{Bin, GroupCounts, Health, TrialResult, Validity};
+
+    /// A trial of a second at 150 % of 1,000 frames per second, of which so many arrive of each class in each bin of 25 offered ones.
+    fn written(arrived: u64) -> Outcome {
+        let params = Params::defaults(SPEC.params, Profile::Quick);
+        let classes = CLASSES.get(&params);
+        let bin = Bin { offered: 25, delivered: arrived, arrived };
+        let group = |class: &ServiceClass| GroupCounts {
+            group: class.name.clone(),
+            offered: 500,
+            received: arrived * BINS as u64,
+            lost: (25 - arrived) * BINS as u64,
+            bins: vec![bin; BINS],
+            ..GroupCounts::default()
+        };
+        let result = TrialResult {
+            trial: 1,
+            sending_s: 1.0,
+            receiving_s: 1.0,
+            elapsed_s: 1.0,
+            groups: classes.iter().map(group).collect(),
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            dut_counters: Default::default(),
+            senders: 1,
+            ways: vec![],
+            background: Default::default(),
+            events: vec![],
+            destinations: vec![],
+            destination_summaries: vec![],
+            losses: Default::default(),
+        };
+        let pattern = Pattern {
+            size: "64".parse().unwrap(),
+            families: vec![drophammer_model::trial::Family::Ipv4],
+            mix: None,
+            direction: Direction::Unidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            modifier: Default::default(),
+            drain_s: 0.1,
+        };
+        let congestion = Congestion { from: vec![0], to: 1, rate: Bandwidth(672_000), pps: 1_000.0 };
+        let mut outcome = Outcome::default();
+        let trial = Trial { percent: 150.0, first: true, result, bin_s: 1.0 / BINS as f64 };
+        write(&mut outcome, &pattern, &classes, &congestion, 1.0, &trial);
+        outcome
+    }
+
+    /// A loss of 0 would be no merit of a way out that was never too narrow.
+    #[test]
+    fn a_way_out_that_was_not_overloaded_has_no_figures() {
+        let all = written(25);
+        assert!(all.ranks.is_empty(), "{:?}", all.ranks);
+        assert!(all.notes.iter().any(|note| note.contains("more left than the way out carries")), "{:?}", all.notes);
+        let held_back = written(16);
+        assert_eq!(held_back.ranks.len(), 3, "{:?}", held_back.ranks);
+    }
+}

@@ -1,0 +1,96 @@
+//! Links between the routers of a device of several: taken down for a test, and up again behind it.
+
+use super::{Bench, Failure, READY, failed};
+use crate::learning::between_all;
+use drophammer_methods::TestError;
+use drophammer_model::record::{CoreLinkRecord, Record};
+use drophammer_model::topology::CoreLinkName;
+use drophammer_model::trial::{Family, GroupCounts};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// One frame of so many may be missing between two routers.
+const LOSSY_BELOW: u64 = 100;
+
+impl Bench<'_> {
+    /// Takes these links between routers of the device down and brings all others up, records that, and waits until frames of `families` take the
+    /// ways that are left.
+    ///
+    /// # Errors
+    /// No such links, what the device says against it, that it does not forward afterwards, or that it could not be stored.
+    pub(crate) fn set_core_links(
+        &mut self,
+        down: &BTreeSet<CoreLinkName>,
+        families: &[Family],
+    ) -> Result<(), TestError> {
+        let names: Vec<CoreLinkName> =
+            self.device.system().iter().flat_map(|system| system.links.iter()).map(|link| link.name).collect();
+        if let Some(unknown) = down.iter().find(|name| !names.contains(name)) {
+            let why = format!("this DUT has no link {unknown} between routers");
+            return Err(TestError::NotApplicable(why));
+        }
+        self.around = families.to_vec();
+        // First those that come up, so that nothing is cut off in between. All of them, whatever becomes of one.
+        let mut set = Ok(());
+        for name in self.links_down.difference(down).copied().collect::<Vec<_>>() {
+            match self.device.set_core_link(name, true) {
+                Ok(()) => drop(self.links_down.remove(&name)),
+                Err(e) => set = set.and(Err(failed(e))),
+            }
+        }
+        set?;
+        for name in down {
+            // One that is down at one end only has to come up again too.
+            if self.links_down.insert(*name) {
+                self.device.set_core_link(*name, false).map_err(failed)?;
+            }
+        }
+        let (dut, test, round) = (self.dut.clone(), self.test.clone(), self.session.round);
+        let record = CoreLinkRecord { dut, test, round, down: down.iter().copied().collect() };
+        self.observer.record(&Record::CoreLinks(record)).map_err(TestError::Store)?;
+        // A run that was stopped has no more trials.
+        if self.observer.stopped() { Ok(()) } else { self.await_ways(families) }
+    }
+
+    /// Waits until frames from each port to each other one pass as many routers as they must.
+    fn await_ways(&mut self, families: &[Family]) -> Result<(), TestError> {
+        let probe = match self.device.system() {
+            Some(system) => between_all(&self.ports, families, system, &self.links_down),
+            None => return Ok(()),
+        };
+        let deadline = self.rig.now() + READY;
+        loop {
+            let spec = self.through(&probe).into_owned();
+            let problem = match self.execute(&spec, &[]) {
+                Ok(result) => {
+                    // A router that loses a frame now and then has found its ways all the same.
+                    let lossy: Vec<_> =
+                        result.groups.iter().filter(|group| group.lost * LOSSY_BELOW > group.offered).collect();
+                    if lossy.is_empty() {
+                        return Ok(());
+                    }
+                    let told = |group: &GroupCounts| {
+                        let wrong: u64 = group.deviations.values().sum();
+                        format!(
+                            "{}: {} of {} frames as they must, {wrong} by another way",
+                            group.group, group.received, group.offered
+                        )
+                    };
+                    lossy.into_iter().map(told).collect::<Vec<_>>().join("; ")
+                }
+                Err(Failure::Port(e)) => e.to_string(),
+                Err(e) => return Err(e.into()),
+            };
+            if self.rig.now() > deadline {
+                return Err(TestError::Failed(format!(
+                    "frames do not take the ways that are left between the routers within {} s ({problem})",
+                    READY.as_secs()
+                )));
+            }
+            match self.serve(Duration::from_millis(50)) {
+                Err(Failure::Port(_)) => {}
+                other => other?,
+            }
+        }
+    }
+}

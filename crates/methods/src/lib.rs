@@ -32,6 +32,7 @@ pub mod overload;
 pub mod packet_order;
 pub mod parameters;
 pub mod pattern;
+pub mod ping_delay;
 pub mod report;
 pub mod reset;
 pub mod rib_fib_capacity;
@@ -106,6 +107,7 @@ pub static METHODS: &[&dyn Method] = &[
     &forwarding_rate::ForwardingRate,
     &frame_loss_rate::FrameLossRate,
     &latency::Latency,
+    &ping_delay::PingDelay,
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &mixed_families::MixedFamilies,

@@ -1,9 +1,10 @@
 //! What emulated devices do when they are told to.
 
 use drophammer_emulation::bgp::Routers;
+use drophammer_emulation::ping::Echo;
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::{Packing, Routes};
-use drophammer_model::trial::{Family, PortIndex};
+use drophammer_model::trial::PortIndex;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,8 +36,8 @@ pub enum Act {
         /// Its number among the routers of the device.
         router: usize,
     },
-    /// The first device of the port pings its gateway, if it has an address of the family.
-    Ping(Family),
+    /// The first device of the port sends an echo request, if it has an address of the family.
+    Ping(Echo),
     /// The link goes down or up.
     Link(bool),
 }

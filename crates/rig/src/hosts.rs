@@ -7,7 +7,7 @@ use crate::other::{Extra, Observation};
 use crate::passed::Passed;
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
-use drophammer_emulation::ping::{self, Echo, Ping};
+use drophammer_emulation::ping::{self, Ping};
 use drophammer_emulation::protocol::Command;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::OtherFrames;
@@ -233,6 +233,13 @@ impl Hosts {
         host.devices.get(host.ids[0]).protocol()
     }
 
+    /// Forgets what came of the pings of the first device on each port, and which it answered.
+    pub fn forget_pings(&mut self) {
+        for Host { devices, ids, .. } in &mut self.hosts {
+            devices.protocol_mut::<Ping>(ids[0]).into_iter().for_each(Ping::forget);
+        }
+    }
+
     /// Frames that came in on `port` and were no test frames of traffic under way.
     pub fn received(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].received
@@ -293,8 +300,8 @@ impl Host {
     }
 
     fn run(&mut self, now: Instant, act: &Act) {
-        if let Act::Ping(family) = act {
-            let command = Command::Own(&Echo(*family));
+        if let Act::Ping(echo) = act {
+            let command = Command::Own(echo);
             // A device without such an address has nobody to ask: it counts no request.
             let _ = self.devices.command(now, self.ids[0], ping::NAME, &command);
         }

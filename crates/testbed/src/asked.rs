@@ -6,7 +6,7 @@ use drophammer_methods::{TestError, Testbed};
 use drophammer_model::Instant;
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
-use drophammer_rig::Act;
+use drophammer_rig::{Act, Echo};
 use std::time::Duration;
 
 /// The port whose device pings the router.
@@ -33,7 +33,7 @@ impl TestSetup<'_> {
     ) -> Result<((TrialResult, Vec<Answered>), bool), TestError> {
         let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
         let pings = inquiry.questions.contains(&Question::Ping);
-        let acts = vec![vec![(PORT, Act::Ping(family))]];
+        let acts = vec![vec![(PORT, Act::Ping(Echo::gateway(family)))]];
         let mut spec = spec.clone();
         if pings {
             spec.events.extend(questions(&spec, inquiry.interval));
@@ -49,7 +49,7 @@ impl TestSetup<'_> {
         while asked < inquiry.afterwards {
             if pings {
                 let now = self.rig().now();
-                self.rig().hosts.run(now, PORT, &Act::Ping(family));
+                self.rig().hosts.run(now, PORT, &Act::Ping(Echo::gateway(family)));
             }
             self.settle(inquiry.interval)?;
             asked += inquiry.interval;
@@ -88,10 +88,10 @@ impl TestSetup<'_> {
     }
 
     fn answers(&mut self, family: Family, from: Mark, to: Mark) -> Answers {
-        let times = self.rig().hosts.ping(PORT).map_or(&[][..], |ping| ping.times(family));
-        let mut times: Vec<_> = times.iter().filter(|(at, _)| from.at <= *at && *at < to.at).copied().collect();
-        times.sort_unstable();
-        Answers { asked: to.asked - from.asked, times: times.into_iter().map(|(_, time)| time).collect() }
+        let trips = self.rig().hosts.ping(PORT).map_or(&[][..], |ping| ping.trips(family));
+        let mut trips: Vec<_> = trips.iter().filter(|trip| from.at <= trip.departed && trip.departed < to.at).collect();
+        trips.sort_unstable_by_key(|trip| trip.number);
+        Answers { asked: to.asked - from.asked, times: trips.into_iter().map(|trip| trip.took).collect() }
     }
 }
 

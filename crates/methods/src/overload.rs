@@ -34,7 +34,7 @@ const MANAGEMENT: Param<Vec<Question>> = Param::new(
     "management",
     "[ping]",
     "[ping]",
-    "how the router is asked whether it still answers: ICMP echo to its own address, GET of sysUpTime",
+    "how the router is asked whether it still answers: ICMP echo to its own address, the banner of its SSH server, GET of sysUpTime",
 );
 const INTERVAL: Param<Duration> = Param::new("ask_every", "50 ms", "200 ms", "time between two questions of a kind");
 const AFTERWARDS: Param<Duration> =
@@ -217,7 +217,10 @@ impl Method for Overload {
                         .map(|asked| (asked, rate))
                 };
                 match asked {
-                    Ok(((result, answered), asked)) => found.push(Found { step, asked, result, answered }),
+                    Ok(((result, answered), asked)) => {
+                        note_unasked(outcome, params, &answered);
+                        found.push(Found { step, asked, result, answered });
+                    }
                     Err(TestError::Unfit(why)) => {
                         note_unfit(outcome, pattern, &format!("{name} left out,"), limits.max, &why);
                     }
@@ -246,6 +249,15 @@ impl Method for Overload {
     fn deviations(&self, params: &Params) -> Vec<String> {
         let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
         common_deviations(params).into_iter().chain(trial).chain(goal_deviations(params)).collect()
+    }
+}
+
+/// Notes which questions could not be asked of this router, and why.
+fn note_unasked(outcome: &mut Outcome, params: &Params, answered: &[Answered]) {
+    for question in MANAGEMENT.get(params) {
+        if answered.iter().all(|one| one.question != question) {
+            note(outcome, format!("The router was not asked by {question}: {}.", question.lacks()));
+        }
     }
 }
 

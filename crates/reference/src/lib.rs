@@ -46,6 +46,7 @@ mod encapsulation;
 mod faults;
 mod fib;
 mod filter;
+mod greeter;
 mod interfaces;
 mod labels;
 mod moment;

@@ -294,7 +294,7 @@ fn protocols_say_what_they_are_and_do() {
     let [mut device, _] = pair();
     let refused =
         |device: &mut Device, name: &str| device.command(Instant(0), name, &Command::Start).unwrap_err().to_string();
-    assert_eq!(refused(&mut device, "ospf"), "device: d1 has no protocol `ospf`, only arp, nd, ping");
+    assert_eq!(refused(&mut device, "ospf"), "device: d1 has no protocol `ospf`, only arp, nd, ping, banner");
     assert_eq!(refused(&mut device, "arp"), "arp: this protocol has no such command");
     let mut bare = Device::new(DeviceConfig::new("bare", MacAddr::local(1), 1));
     let refused = bare.command(Instant(0), "ping", &Command::Own(&Echo::gateway(Family::Ipv4))).unwrap_err();

@@ -11,7 +11,7 @@ pub use shares::shares;
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params, shorter};
+use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{
     LEAST_LOSS_PERCENT, PlotSpec, for_each_pattern, higher, lower_by_difference, note, note_of, note_unfit, percent_of,
@@ -78,6 +78,8 @@ static SPEC: TestSpec = TestSpec {
         &[
             SIZES.spec(),
             FAMILIES.spec(),
+            IPV6_SHARE.spec(),
+            IPV6_FRAME_SIZE.spec(),
             CLASSES.spec(),
             BOTTLENECK.spec(),
             OVERLOAD.spec(),
@@ -201,7 +203,7 @@ impl Method for ClassOfService {
                 (BINS - FILLING) * 100 / BINS
             ),
         );
-        let patterns = SIZES.get(params).into_iter().map(|size| Pattern {
+        let of_size = |size| Pattern {
             size,
             families: FAMILIES.get(params),
             mix: None,
@@ -209,7 +211,8 @@ impl Method for ClassOfService {
             distribution: Distribution::NonMeshed,
             routes: 0,
             drain_s: DRAIN.seconds(params),
-        });
+        };
+        let patterns = SIZES.get(params).into_iter().map(|size| of_size(size).shared_out(params));
         for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
             measure(bed, pattern, params, outcome, index)
         })

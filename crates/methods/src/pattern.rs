@@ -54,7 +54,6 @@ pub struct Pattern {
 impl Pattern {
     /// The pattern of `size` with the parameters `families`, `ipv6_share`, `ipv6_frame_size`, `direction` and `drain`.
     pub fn new(size: PacketSize, params: &Params) -> Self {
-        let (share, ipv6_size) = (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params));
         let pattern = Pattern {
             size,
             families: FAMILIES.get(params),
@@ -64,9 +63,14 @@ impl Pattern {
             routes: routed::routes(params),
             drain_s: DRAIN.seconds(params),
         };
-        match (share, ipv6_size) {
-            (None, None) => pattern,
-            (share, ipv6_size) => pattern.mixed(share.map_or(50.0, |share| share.0), ipv6_size),
+        pattern.shared_out(params)
+    }
+
+    /// The same with what `ipv6_share` and `ipv6_frame_size` say of IPv6 frames.
+    pub fn shared_out(self, params: &Params) -> Self {
+        match (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params)) {
+            (None, None) => self,
+            (share, ipv6_size) => self.mixed(share.map_or(50.0, |share| share.0), ipv6_size),
         }
     }
 
@@ -194,19 +198,24 @@ impl Pattern {
                 // While no routes are behind a port, flows are made only to see whether they can be.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
-                flows.push(match &self.mix {
-                    Some(mix) => {
-                        let size = (*family == Family::Ipv6).then(|| mix.ipv6_size.clone());
-                        FlowSpec { weight: mix.percent(*family), size, ..flow }
-                    }
-                    None => flow,
-                });
+                flows.push(self.weighed(flow));
             }
         }
         if flows.is_empty() {
             return Err(TestError::NotApplicable("a test needs at least two ports".into()));
         }
         Ok(flows)
+    }
+
+    /// A flow with the weight and the size of frames that its family has in this pattern.
+    pub fn weighed(&self, flow: FlowSpec) -> FlowSpec {
+        match &self.mix {
+            Some(mix) => {
+                let size = (flow.family == Family::Ipv6).then(|| mix.ipv6_size.clone());
+                FlowSpec { weight: mix.percent(flow.family), size, ..flow }
+            }
+            None => flow,
+        }
     }
 
     /// A trial of this pattern, without time bins.

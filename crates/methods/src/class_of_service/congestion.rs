@@ -65,16 +65,9 @@ impl Congestion {
                     Family::Ipv4 => Header::Ipv4(Ipv4 { dscp, ..Ipv4::default() }),
                     Family::Ipv6 => Header::Ipv6(Ipv6 { dscp, ..Ipv6::default() }),
                 };
-                flows.push(FlowSpec {
-                    headers: vec![ip, Header::Udp(Udp::default())],
-                    ..FlowSpec::new(
-                        class.name.clone(),
-                        *from,
-                        self.to,
-                        addresses(&ports[*from])?,
-                        addresses(&ports[self.to])?,
-                    )
-                });
+                let (source, destination) = (addresses(&ports[*from])?, addresses(&ports[self.to])?);
+                let flow = FlowSpec::new(class.name.clone(), *from, self.to, source, destination);
+                flows.push(pattern.weighed(FlowSpec { headers: vec![ip, Header::Udp(Udp::default())], ..flow }));
             }
         }
         Ok(flows)

@@ -53,7 +53,8 @@ pub(crate) fn start(
     }
     let mut command = router.netns().command(&server);
     // In the foreground, its log to standard error, without passwords and without root.
-    command.args(["-F", "-E", "-s", "-w", "-r"]).arg(&key).arg("-P").arg(state.join("pid")).args(["-p", &PORT.to_string()]);
+    command.args(["-F", "-E", "-s", "-w", "-r"]).arg(&key).arg("-P").arg(state.join("pid"));
+    command.arg("-p").arg(PORT.to_string());
     router.daemon(NEED.0, command, work_dir)?;
     router.wait(stop, |dut| {
         let greeted = dut.netns().run(greets)?;

@@ -319,7 +319,7 @@ fn write(
     }
     let delay = median(&delays).map(above);
     let range = extremes(&delays);
-    let frames = frames_us(result).map(|us_| above(us_ - own.map_or(0.0, |own| us(own.frames))));
+    let frames = frames_us(result).map(|latency| above(latency - own.map_or(0.0, |own| us(own.frames))));
     let row = DelayRow {
         frame_size: pattern.size.clone(),
         family,

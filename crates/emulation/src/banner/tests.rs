@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::{Address, Device};
-use crate::tcp::{ListenerId, TcpConfig, TcpStack};
+use crate::tcp::{ConnState, ListenerId, TcpConfig, TcpStack};
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet;
 use std::time::Duration;
@@ -16,7 +16,6 @@ struct Bed {
     server: TcpStack,
     listener: Option<ListenerId>,
     text: &'static [u8],
-    frames: usize,
 }
 
 impl Bed {
@@ -27,7 +26,7 @@ impl Bed {
         let mut server = TcpStack::new(TcpConfig { verify_checksums: false, ..TcpConfig::new(1500, 9) });
         server.add_host(GATEWAY.into());
         let listener = listens.then(|| server.listen(GATEWAY.into(), SSH_PORT));
-        Bed { device, server, listener, text, frames: 0 }
+        Bed { device, server, listener, text }
     }
 
     fn ask(&mut self, now: Instant) {
@@ -39,7 +38,6 @@ impl Bed {
         for _ in 0..16 {
             let mut out = Vec::new();
             self.device.poll(now, 1 << 16, &mut |frame| out.push(frame[ethernet::LEN..].to_vec()));
-            self.frames += out.len();
             out.iter().for_each(|packet| {
                 self.server.receive(now + late, packet);
             });
@@ -49,6 +47,11 @@ impl Bed {
                     room[..text.len()].copy_from_slice(text);
                     text.len()
                 });
+            }
+            for id in self.server.ready() {
+                if matches!(self.server.state(id), ConnState::Closed(_)) {
+                    self.server.remove(id);
+                }
             }
             let mut back = Vec::new();
             self.server.poll(now + late, &mut |packet| back.push(packet.to_vec()));

@@ -8,6 +8,7 @@ use drophammer_methods::ping_delay::{OwnDelay, PingDelay};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::record::TestStatus;
 use drophammer_model::trial::Family;
+use drophammer_reference::{Faults, ManagementFault};
 use std::time::Duration;
 
 fn read(device: &str, more: &str) -> drophammer_model::suite::Suite {
@@ -23,6 +24,19 @@ fn measured(device: &str, more: &str) -> Outcome {
     assert!(memory.trials().iter().all(|t| t.result.validity.is_valid() && t.attempt == 1));
     tests[0].outcome.clone()
 }
+
+/// On a device that treats its operator so, whatever its load.
+fn with_fault(fault: ManagementFault) -> Outcome {
+    let suite = read("", ", frame_sizes: [64]");
+    with_bed(&suite, &[Family::Ipv4], |_| {}, |bed, reference| {
+        reference.set_faults(Faults { management: Some(fault), ..Faults::default() }).unwrap();
+        let mut outcome = Outcome::default();
+        PingDelay.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
+        outcome
+    })
+}
+
+const FAULT: ManagementFault = ManagementFault { waiting: 0, drop_every: 0, delay: Duration::ZERO, dies: false };
 
 fn get(outcome: &Outcome, row: usize, column: &str) -> f64 {
     cell(outcome, "ping_delay", row, column).unwrap_or_else(|| panic!("no {column} in row {row}"))
@@ -80,8 +94,7 @@ fn pings_leave_where_no_test_frame_is_in_the_way() {
 
 #[test]
 fn the_time_of_the_routers_own_answers_is_its_own() {
-    let slow = ", management_waiting: 0, management_delay: 300 us";
-    let outcome = measured(slow, ", frame_sizes: [64]");
+    let outcome = with_fault(ManagementFault { delay: Duration::from_micros(300), ..FAULT });
     close(&outcome, 0, "delay_max_us", 40.0);
     for column in ["delay_min_us", "delay_us", "delay_max_us", "round_trip_us"] {
         close(&outcome, 1, column, 300.0);
@@ -91,12 +104,12 @@ fn the_time_of_the_routers_own_answers_is_its_own() {
 
 #[test]
 fn a_router_that_does_not_answer_is_named() {
-    let outcome = measured(", management_waiting: 0, management_drop_every: 4", ", frame_sizes: [64]");
+    let outcome = with_fault(ManagementFault { drop_every: 4, ..FAULT });
     assert_eq!(get(&outcome, 1, "answered"), 15.0);
     assert_eq!(rows(&outcome, "ping_delay")[1].marks, ["5 without a reply"]);
     let said = "64 bytes: IPv4: no reply to 5 of 20 echo requests to the router.";
     assert!(outcome.notes.iter().any(|note| note == said), "{:?}", outcome.notes);
-    let outcome = measured(", management_waiting: 0, management_dies: true", ", frame_sizes: [64]");
+    let outcome = with_fault(ManagementFault { dies: true, ..FAULT });
     assert_eq!(cell(&outcome, "ping_delay", 1, "delay_us"), None);
     let said = "64 bytes: IPv4: no reply to any of 20 echo requests to the router.";
     assert!(outcome.notes.iter().any(|note| note == said), "{:?}", outcome.notes);
@@ -150,6 +163,16 @@ fn what_cannot_be_is_refused_with_its_reason() {
         }
     };
     assert!(refused(", frame_sizes: [imix]").contains("an echo request has one size"));
-    assert!(refused(", frame_sizes: [9000]").contains("MTU"), "{}", refused(", frame_sizes: [9000]"));
-    assert!(refused(", frame_sizes: [64], ping_every: 0 s").contains("ping_every"));
+}
+
+#[test]
+fn more_pings_than_a_trial_takes_are_refused() {
+    for test in ["pings: 6000", "ping_every: 0 s"] {
+        let suite = suite("", &format!("tests:\n  - ping_delay: {{frame_sizes: [64], {test}}}\n"));
+        let mut memory = Memory::default();
+        run(&suite, &mut memory).unwrap();
+        let tests = memory.tests();
+        let TestStatus::Skipped(why) = &tests[0].status else { panic!("{:?}", tests[0].status) };
+        assert!(why.contains("1 to 10000 of all ways"), "{why}");
+    }
 }

@@ -194,10 +194,8 @@ fn measure(
     let (load, interval_s) = (LOAD.get(params), INTERVAL.seconds(params));
     let pairs = bed.ports().len() / 2;
     let count = PINGS.get(params) as usize * ways.len() * pairs;
-    if count == 0 || count > MOST || interval_s <= 0.0 {
-        let why = format!(
-            "{count} pings, one every {interval_s} s: there are 1 to {MOST} of all ways and pairs of ports together, and `ping_every` is above 0"
-        );
+    if count > MOST {
+        let why = format!("{count} pings: a trial has at most {MOST} of all ways and pairs of ports together; lower `pings`");
         return Err(TestError::NotApplicable(why));
     }
     let request = |number: usize| {

@@ -282,7 +282,7 @@ fn what_is_for_others_is_left_alone() {
 fn protocols_say_what_they_are_and_do() {
     let [device, _] = pair();
     let names: Vec<_> = device.protocols().map(Protocol::name).collect();
-    assert_eq!(names, ["arp", "nd", "ping"]);
+    assert_eq!(names, ["arp", "nd", "ping", "banner"]);
     for kind in PROTOCOLS {
         assert_eq!(PROTOCOLS.iter().filter(|other| other.name == kind.name).count(), 1);
         assert!(!kind.summary.is_empty());

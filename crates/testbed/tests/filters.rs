@@ -105,7 +105,8 @@ fn each_rule_costs_what_the_device_says() {
 fn filters_stand_in_the_way_of_mixed_traffic_as_of_any_other() {
     // One frame of seven is IPv6; service is 50 us, and 10 us for ten rules.
     let mixed = "families: [ipv4, ipv6], ipv6_share: 15, ipv6_frame_size: 128";
-    let memory = filters(", filter_time_per_rule: 1 us", &format!("{ONE_WAY}, {mixed}, conditions: [10], permit: [last]"));
+    let memory =
+        filters(", filter_time_per_rule: 1 us", &format!("{ONE_WAY}, {mixed}, conditions: [10], permit: [last]"));
     let share = rank(&memory, "filters_64_10_percent").unwrap();
     assert!((share - 5_000.0 / 60.0).abs() < 0.3, "{share} %");
     assert_eq!((rank(&memory, "filters_64_leaked"), rank(&memory, "filters_64_denied")), (Some(0.0), Some(0.0)));

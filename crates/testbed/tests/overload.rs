@@ -105,7 +105,10 @@ fn an_ssh_server_is_asked_for_its_banner() {
 #[test]
 fn an_ssh_server_that_is_late_or_silent_under_load_is_found() {
     let busy = ", ssh: true, management_waiting: 90";
-    let late = overloaded(&format!("{busy}, management_drop_every: 4, management_delay: 30 ms"), &format!("{BELOW}, management: [ssh]"));
+    let late = overloaded(
+        &format!("{busy}, management_drop_every: 4, management_delay: 30 ms"),
+        &format!("{BELOW}, management: [ssh]"),
+    );
     assert_eq!(text(&late, 0, "state"), "ok");
     for row in [1, 2] {
         assert_eq!((answer(&late, row, "asked"), answer(&late, row, "answered")), (20.0, 15.0), "row {row}");
@@ -124,7 +127,10 @@ fn an_ssh_server_that_is_late_or_silent_under_load_is_found() {
 fn a_router_without_a_server_is_not_asked_and_the_report_says_why() {
     let outcome = overloaded("", ", management: [ping, ssh, snmp]");
     assert_eq!(rows(&outcome, "overload_answers").len(), 3);
-    for said in ["The router was not asked by ssh: it has no SSH server", "The router was not asked by snmp: it has no SNMP agent"] {
+    for said in [
+        "The router was not asked by ssh: it has no SSH server",
+        "The router was not asked by snmp: it has no SNMP agent",
+    ] {
         assert!(outcome.notes.iter().any(|note| note.starts_with(said)), "{:?}", outcome.notes);
     }
 }

@@ -28,12 +28,17 @@ fn measured(device: &str, more: &str) -> Outcome {
 /// On a device that treats its operator so, whatever its load.
 fn with_fault(fault: ManagementFault) -> Outcome {
     let suite = read("", ", frame_sizes: [64]");
-    with_bed(&suite, &[Family::Ipv4], |_| {}, |bed, reference| {
-        reference.set_faults(Faults { management: Some(fault), ..Faults::default() }).unwrap();
-        let mut outcome = Outcome::default();
-        PingDelay.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
-        outcome
-    })
+    with_bed(
+        &suite,
+        &[Family::Ipv4],
+        |_| {},
+        |bed, reference| {
+            reference.set_faults(Faults { management: Some(fault), ..Faults::default() }).unwrap();
+            let mut outcome = Outcome::default();
+            PingDelay.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
+            outcome
+        },
+    )
 }
 
 const FAULT: ManagementFault = ManagementFault { waiting: 0, drop_every: 0, delay: Duration::ZERO, dies: false };
@@ -123,13 +128,18 @@ fn a_router_that_does_not_answer_is_named() {
 #[test]
 fn what_the_tester_needs_is_subtracted() {
     let suite = read("", ", frame_sizes: [64]");
-    let outcome = with_bed(&suite, &[Family::Ipv4], |_| {}, |bed, _| {
-        let own = OwnDelay { echo: Duration::from_micros(7), frames: Duration::from_micros(5) };
-        bed.own_delays.insert((Family::Ipv4, 64), own);
-        let mut outcome = Outcome::default();
-        PingDelay.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
-        outcome
-    });
+    let outcome = with_bed(
+        &suite,
+        &[Family::Ipv4],
+        |_| {},
+        |bed, _| {
+            let own = OwnDelay { echo: Duration::from_micros(7), frames: Duration::from_micros(5) };
+            bed.own_delays.insert((Family::Ipv4, 64), own);
+            let mut outcome = Outcome::default();
+            PingDelay.run(bed, &suite.tests[0].params, &mut outcome).unwrap();
+            outcome
+        },
+    );
     close(&outcome, 0, "delay_us", 33.0);
     close(&outcome, 0, "frames_us", 35.0);
     close(&outcome, 0, "round_trip_us", 66.0 + get(&outcome, 0, "tester_us"));
@@ -141,11 +151,16 @@ fn what_the_tester_needs_is_subtracted() {
 #[test]
 fn the_tester_itself_is_measured_with_the_same_traffic() {
     let suite = read("", ", frame_sizes: [64, imix, 1518], families: [ipv4, ipv6]");
-    let (found, outcome) = with_bed(&suite, &[Family::Ipv4, Family::Ipv6], |_| {}, |bed, _| {
-        let mut outcome = Outcome::default();
-        let found = drophammer_methods::ping_delay::own_delays(bed, &suite.tests[0].params, &mut outcome).unwrap();
-        (found, outcome)
-    });
+    let (found, outcome) = with_bed(
+        &suite,
+        &[Family::Ipv4, Family::Ipv6],
+        |_| {},
+        |bed, _| {
+            let mut outcome = Outcome::default();
+            let found = drophammer_methods::ping_delay::own_delays(bed, &suite.tests[0].params, &mut outcome).unwrap();
+            (found, outcome)
+        },
+    );
     let wanted = OwnDelay { echo: Duration::from_micros(40), frames: Duration::from_micros(40) };
     let keys = [(Family::Ipv4, 64), (Family::Ipv4, 1518), (Family::Ipv6, 78), (Family::Ipv6, 1518)];
     assert_eq!(found, keys.map(|key| (key, wanted)).into());

@@ -27,7 +27,8 @@ fn once(lab: &mut Lab) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     let memory = run_in_lab(lab, SUITE, folder.path())?;
     let of = |test: &str| {
-        let found = memory.tests().into_iter().find(|t| t.test == test).ok_or_else(|| format!("no record of {test}"))?;
+        let found =
+            memory.tests().into_iter().find(|t| t.test == test).ok_or_else(|| format!("no record of {test}"))?;
         println!("    {test}: {:?} {:?}", found.status, found.outcome.notes);
         Ok::<_, String>(&found.outcome)
     };

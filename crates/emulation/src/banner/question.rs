@@ -71,7 +71,9 @@ impl Open {
         });
         match found {
             Some(banner) => Heard::Banner(banner),
-            None if self.read == MOST || matches!(tcp.state(self.connection), ConnState::Closed(_) | ConnState::PeerClosed) => {
+            None if self.read == MOST
+                || matches!(tcp.state(self.connection), ConnState::Closed(_) | ConnState::PeerClosed) =>
+            {
                 Heard::End
             }
             None => Heard::Nothing,

@@ -251,7 +251,8 @@ impl Protocol for Ping {
         let Command::Own(own) = command else { return Err(Refused::unknown(NAME)) };
         let Some(Echo { family, to, data }) = own.downcast_ref::<Echo>() else { return Err(Refused::unknown(NAME)) };
         if *data > MOST_DATA || to.is_some_and(|to| to.is_ipv4() != (*family == Family::Ipv4)) {
-            let why = format!("no {family} echo request to {to:?} with {data} bytes of data; at most {MOST_DATA} bytes");
+            let why =
+                format!("no {family} echo request to {to:?} with {data} bytes of data; at most {MOST_DATA} bytes");
             return Err(Refused::new(NAME, why));
         }
         let pinger = match family {

@@ -228,7 +228,8 @@ mod tests {
         let ns = |n| Some(Duration::from_nanos(n));
         assert_eq!((pinger.stats.received, pinger.stats.min_rtt, pinger.stats.max_rtt), (2, ns(10), ns(500)));
         assert_eq!(pinger.stats.last_rtt, ns(10));
-        let took = |number, departed, took| Trip { number, departed: Instant(departed), took: Duration::from_nanos(took) };
+        let took =
+            |number, departed, took| Trip { number, departed: Instant(departed), took: Duration::from_nanos(took) };
         assert_eq!(pinger.trips, [took(1, 200, 500), took(0, 100, 10)]);
     }
 

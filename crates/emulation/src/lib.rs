@@ -2,9 +2,10 @@
 //!
 //! A [`device::Device`] is what a DUT sees on one of its links: a link layer with MAC address and VLAN tags, addresses, a gateway, TCP
 //! and a list of protocols. [`device::Devices`] are those of one port. A [`protocol::Protocol`] has one face, whatever it does:
-//! [`arp`], [`nd`], [`ping`] and [`bgp`] are the first; [`protocol::PROTOCOLS`] names all. [`expectation`] is what a protocol must have received, whatever its keys are. [`tcp`] is TCP for any number of addresses.
+//! [`arp`], [`nd`], [`ping`], [`banner`] and [`bgp`] are the first; [`protocol::PROTOCOLS`] names all. [`expectation`] is what a protocol must have received, whatever its keys are. [`tcp`] is TCP for any number of addresses.
 
 pub mod arp;
+pub mod banner;
 pub mod bgp;
 pub mod compose;
 pub mod device;

@@ -205,4 +205,5 @@ pub struct ProtocolKind {
 }
 
 /// All protocols of this crate. Devices poll them in this order.
-pub const PROTOCOLS: &[ProtocolKind] = &[crate::arp::KIND, crate::nd::KIND, crate::ping::KIND, crate::bgp::KIND];
+pub const PROTOCOLS: &[ProtocolKind] =
+    &[crate::arp::KIND, crate::nd::KIND, crate::ping::KIND, crate::banner::KIND, crate::bgp::KIND];

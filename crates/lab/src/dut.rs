@@ -198,6 +198,11 @@ pub trait Dut {
         Ok(None)
     }
 
+    /// Does an SSH server answer at its addresses on the links? The tester asks it over a link, as it pings.
+    fn has_ssh(&self) -> bool {
+        false
+    }
+
     /// Frames since it was brought up that it sent and the tester's end of the link had no room for: loss of the tester.
     /// `None` where that is not known.
     ///
@@ -234,6 +239,8 @@ pub(crate) struct NamespaceDut {
     role: RouterRole,
     /// Its SNMP agent, if it is to have one.
     agent: Option<Agent>,
+    /// Has it an SSH server?
+    ssh: bool,
     /// What is run in its namespace once all sessions have ended.
     after_sessions: Vec<Command>,
     /// Asks its daemon for a session with another router of its system: in words what it says while the session is not up.
@@ -355,6 +362,10 @@ impl Dut for NamespaceDut {
             all.extend(agent.counters(self.netns())?);
         }
         Ok(all)
+    }
+
+    fn has_ssh(&self) -> bool {
+        self.ssh
     }
 
     fn ask_snmp(&mut self, interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {

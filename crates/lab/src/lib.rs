@@ -32,6 +32,7 @@ mod program;
 mod router;
 mod slow_path;
 mod snmp;
+mod ssh;
 mod sweep;
 mod system;
 mod topology;

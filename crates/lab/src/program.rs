@@ -73,6 +73,7 @@ pub struct ProgramDut {
     socket: PathBuf,
     record: DutRecord,
     when_forwarding: Option<String>,
+    ssh: bool,
 }
 
 impl ProgramDut {
@@ -122,7 +123,8 @@ impl ProgramDut {
             ..DutRecord::default()
         };
         let when_forwarding = program.when_forwarding;
-        let mut up = ProgramDut { daemon: started?, ends, socket, record, when_forwarding };
+        let ssh = dut.params.flag("ssh") == Some(true);
+        let mut up = ProgramDut { daemon: started?, ends, socket, record, when_forwarding, ssh };
         up.wait(stop, |up| match UnixStream::connect(&up.socket) {
             Ok(_) => Ok(None),
             Err(e) => Ok(Some(format!("{} does not listen: {e}", up.record.kind))),
@@ -239,6 +241,10 @@ impl Dut for ProgramDut {
 
     fn memory(&mut self) -> Vec<(String, u64)> {
         probe::resident(self.daemon.pid()).map(|bytes| (self.record.kind.clone(), bytes)).into_iter().collect()
+    }
+
+    fn has_ssh(&self) -> bool {
+        self.ssh
     }
 
     /// As the program says by itself when it is asked `fib`.

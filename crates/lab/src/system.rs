@@ -5,6 +5,7 @@ mod links;
 use crate::packet_filter::counter_name;
 use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
+use crate::ssh::SSH;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration};
 use drophammer_model::classes::EgressClasses;
@@ -45,8 +46,8 @@ struct SystemDut {
 /// Can routers of this kind play these roles? Asks everything that needs no lab.
 ///
 /// # Errors
-/// Those of [`DutKind::check`]; [`LabError::Unusable`] for a configuration of the user's, which would be the same for all, and for an SNMP
-/// agent.
+/// Those of [`DutKind::check`]; [`LabError::Unusable`] for a configuration of the user's, which would be the same for all, for an SNMP
+/// agent, and for an SSH server.
 pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(), LabError> {
     let unusable = |what: &str, remedy: &str| {
         let (what, remedy) = (format!("`{}` is several routers and has {what}", dut.name), remedy.into());
@@ -57,6 +58,9 @@ pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(),
     }
     if SNMP.find(&dut.params) == Some(true) {
         return Err(unusable("`snmp: true`", "leave `snmp` out: there is no single agent to ask"));
+    }
+    if SSH.find(&dut.params) == Some(true) {
+        return Err(unusable("`ssh: true`", "leave `ssh` out: there is no single server to ask"));
     }
     system.routers.iter().enumerate().try_for_each(|(i, router)| kind.check(&member(dut, i), &router.role))
 }

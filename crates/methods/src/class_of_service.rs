@@ -13,7 +13,7 @@ mod way_out;
 pub use shares::shares;
 
 use crate::Method;
-use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params, shorter};
+use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_pattern, note, note_unfit};
 use crate::testbed::{TestError, Testbed};
@@ -82,6 +82,8 @@ static SPEC: TestSpec = TestSpec {
         &[
             SIZES.spec(),
             FAMILIES.spec(),
+            IPV6_SHARE.spec(),
+            IPV6_FRAME_SIZE.spec(),
             CLASSES.spec(),
             BOTTLENECK.spec(),
             CORE_LINKS_DOWN.spec(),
@@ -136,7 +138,7 @@ impl Method for ClassOfService {
             None => (Direction::Unidirectional, Distribution::NonMeshed),
             Some(_) => (Direction::Bidirectional, Distribution::FullyMeshed),
         };
-        let patterns = SIZES.get(params).into_iter().map(|size| Pattern {
+        let of_size = |size| Pattern {
             size,
             families: FAMILIES.get(params),
             mix: None,
@@ -146,7 +148,8 @@ impl Method for ClassOfService {
             labels: None,
             modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
-        });
+        };
+        let patterns = SIZES.get(params).into_iter().map(|size| of_size(size).shared_out(params));
         let Some(wanted) = wanted else {
             return for_each_pattern(bed, patterns.collect(), outcome, |bed, pattern, outcome, index| {
                 way_out::measure(bed, pattern, params, outcome, index)

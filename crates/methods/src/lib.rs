@@ -20,6 +20,7 @@ pub mod filter_lists;
 pub mod filters;
 pub mod fixed_rate;
 mod flood;
+pub mod flood_targets;
 pub mod forwarding_rate;
 pub mod frame_loss_rate;
 pub mod head_of_line_blocking;
@@ -35,6 +36,7 @@ pub mod overload;
 pub mod packet_order;
 pub mod parameters;
 pub mod pattern;
+pub mod ping_delay;
 pub mod report;
 pub mod reset;
 pub mod rib_fib_capacity;
@@ -110,6 +112,7 @@ pub static METHODS: &[&dyn Method] = &[
     &forwarding_rate::ForwardingRate,
     &frame_loss_rate::FrameLossRate,
     &latency::Latency,
+    &ping_delay::PingDelay,
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &mixed_families::MixedFamilies,
@@ -120,6 +123,7 @@ pub static METHODS: &[&dyn Method] = &[
     &filters::Filters,
     &class_of_service::ClassOfService,
     &head_of_line_blocking::HeadOfLineBlocking,
+    &flood_targets::Flood,
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,
     &counter_accuracy::CounterAccuracy,

@@ -30,14 +30,15 @@ const EXCESS: Param<Percent> =
     Param::new("excess", "25", "25", "load above the throughput in % of it (Bradner 1989: 25 %)");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
-const MANAGEMENT: Param<Vec<Question>> = Param::new(
+pub(crate) const MANAGEMENT: Param<Vec<Question>> = Param::new(
     "management",
     "[ping]",
     "[ping]",
-    "how the router is asked whether it still answers: ICMP echo to its own address, GET of sysUpTime",
+    "how the router is asked whether it still answers: ICMP echo to its own address, the banner of its SSH server, GET of sysUpTime",
 );
-const INTERVAL: Param<Duration> = Param::new("ask_every", "50 ms", "200 ms", "time between two questions of a kind");
-const AFTERWARDS: Param<Duration> =
+pub(crate) const INTERVAL: Param<Duration> =
+    Param::new("ask_every", "50 ms", "200 ms", "time between two questions of a kind");
+pub(crate) const AFTERWARDS: Param<Duration> =
     Param::new("ask_after", "500 ms", "5 s", "for how long the router is asked once a trial is over");
 
 static SPEC: TestSpec = TestSpec {
@@ -218,7 +219,10 @@ impl Method for Overload {
                         .map(|asked| (asked, rate))
                 };
                 match asked {
-                    Ok(((result, answered), asked)) => found.push(Found { step, asked, result, answered }),
+                    Ok(((result, answered), asked)) => {
+                        note_unasked(outcome, params, &answered);
+                        found.push(Found { step, asked, result, answered });
+                    }
                     Err(TestError::Unfit(why)) => {
                         note_unfit(outcome, pattern, &format!("{name} left out,"), limits.max, &why);
                     }
@@ -247,6 +251,15 @@ impl Method for Overload {
     fn deviations(&self, params: &Params) -> Vec<String> {
         let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
         common_deviations(params).into_iter().chain(trial).chain(goal_deviations(params)).collect()
+    }
+}
+
+/// Notes which questions could not be asked of this router, and why.
+pub(crate) fn note_unasked(outcome: &mut Outcome, params: &Params, answered: &[Answered]) {
+    for question in MANAGEMENT.get(params) {
+        if answered.iter().all(|one| one.question != question) {
+            note(outcome, format!("The router was not asked by {question}: {}.", question.lacks()));
+        }
     }
 }
 
@@ -338,7 +351,7 @@ fn figures(
 }
 
 /// "ok" or "dead", or how often it answered.
-fn state(answers: &Answers) -> String {
+pub(crate) fn state(answers: &Answers) -> String {
     match (answers.times.len() as u64, answers.asked) {
         (0, _) => "dead".into(),
         (answered, asked) if answered >= asked => "ok".into(),

@@ -69,7 +69,6 @@ pub fn labels(params: &Params) -> Option<Labels> {
 impl Pattern {
     /// The pattern of `size` with the parameters `families`, `ipv6_share`, `ipv6_frame_size`, `direction` and `drain`.
     pub fn new(size: PacketSize, params: &Params) -> Self {
-        let (share, ipv6_size) = (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params));
         let pattern = Pattern {
             size,
             families: FAMILIES.get(params),
@@ -81,9 +80,14 @@ impl Pattern {
             modifier: Modifier::None,
             drain_s: DRAIN.seconds(params),
         };
-        match (share, ipv6_size) {
-            (None, None) => pattern,
-            (share, ipv6_size) => pattern.mixed(share.map_or(50.0, |share| share.0), ipv6_size),
+        pattern.shared_out(params)
+    }
+
+    /// The same with what `ipv6_share` and `ipv6_frame_size` say of IPv6 frames.
+    pub fn shared_out(self, params: &Params) -> Self {
+        match (IPV6_SHARE.get(params), IPV6_FRAME_SIZE.get(params)) {
+            (None, None) => self,
+            (share, ipv6_size) => self.mixed(share.map_or(50.0, |share| share.0), ipv6_size),
         }
     }
 
@@ -249,13 +253,9 @@ impl Pattern {
                 // While no routes are behind a port, flows are made only to see whether they can be.
                 let destinations = ports[to].routed.get(family).cloned().unwrap_or_else(|| hosts.into());
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
-                match (&self.mix, self.labels) {
-                    (Some(mix), _) => {
-                        let size = (*family == Family::Ipv6).then(|| mix.ipv6_size.clone());
-                        flows.push(FlowSpec { weight: mix.percent(*family), size, ..flow });
-                    }
-                    (None, Some(labels)) => flows.extend(labelled::flows(&flow, &self.size, labels, &ports[to])?),
-                    (None, None) => flows.push(flow),
+                match self.labels {
+                    Some(labels) => flows.extend(labelled::flows(&flow, &self.size, labels, &ports[to])?),
+                    None => flows.push(self.weighed(flow)),
                 }
             }
         }
@@ -263,6 +263,17 @@ impl Pattern {
             return Err(TestError::NotApplicable("a test needs at least two ports".into()));
         }
         Ok(flows)
+    }
+
+    /// A flow with the weight and the size of frames that its family has in this pattern.
+    pub fn weighed(&self, flow: FlowSpec) -> FlowSpec {
+        match &self.mix {
+            Some(mix) => {
+                let size = (flow.family == Family::Ipv6).then(|| mix.ipv6_size.clone());
+                FlowSpec { weight: mix.percent(flow.family), size, ..flow }
+            }
+            None => flow,
+        }
     }
 
     /// A trial of this pattern, without time bins.

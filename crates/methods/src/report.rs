@@ -220,6 +220,27 @@ pub fn for_each_pattern(
     outcome: &mut Outcome,
     mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
 ) -> Result<(), TestError> {
+    for_each_at_low_load(bed, patterns, outcome, |bed, pattern, outcome, index| {
+        let ended = each(bed, pattern, outcome, index);
+        let limits = pattern.limits(bed);
+        if limits.below_line() {
+            let text = format!("loads up to {} instead of line rate (RFC 2544 section 20)", limits.max);
+            deviate(outcome, pattern, text);
+        }
+        ended
+    })
+}
+
+/// The same for a test that never comes near line rate.
+///
+/// # Errors
+/// Those of [`for_each_size`].
+pub fn for_each_at_low_load(
+    bed: &mut dyn Testbed,
+    patterns: Vec<Pattern>,
+    outcome: &mut Outcome,
+    mut each: impl FnMut(&mut dyn Testbed, &Pattern, &mut Outcome, u32) -> Result<(), TestError>,
+) -> Result<(), TestError> {
     let (mut unfit, mut skipped, mut done) = (None, None, 0);
     for (index, pattern) in patterns.into_iter().enumerate() {
         // Flows are made here so that no trial is run for a size that cannot be.
@@ -227,14 +248,6 @@ pub fn for_each_pattern(
         let ended = possible.and_then(|()| {
             modifiers::with(bed, &pattern, outcome, |bed, outcome| each(bed, &pattern, outcome, index as u32))
         });
-        let limits = pattern.limits(bed);
-        if limits.below_line() {
-            deviate(
-                outcome,
-                &pattern,
-                format!("loads up to {} instead of line rate (RFC 2544 section 20)", limits.max),
-            );
-        }
         match ended {
             Ok(()) => done += 1,
             Err(TestError::NotApplicable(why)) => {

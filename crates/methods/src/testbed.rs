@@ -1,11 +1,13 @@
 //! What a test may ask of the testbed.
 
+use crate::ping_delay::OwnDelay;
 use crate::routing::{RouteAction, Routing};
 use crate::tester_ceiling::LoopOrder;
 use drophammer_model::Medium;
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{DutCounter, OtherFrames};
+use drophammer_model::echo::{EchoRequest, EchoTimes};
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
@@ -203,6 +205,26 @@ pub trait Testbed {
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
         let _ = (spec, inquiry);
         Err(TestError::NotApplicable("this testbed asks a DUT nothing".into()))
+    }
+
+    /// [`Testbed::trial`] with echo requests; says with the result what came of each, `None` of those without a reply within a second.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`]; [`TestError::NotApplicable`] for a port without addresses of the family, a frame that is too small or too
+    /// large, and where the testbed cannot do that.
+    fn echo_trial(
+        &mut self,
+        spec: &TrialSpec,
+        requests: &[EchoRequest],
+    ) -> Result<(TrialResult, Vec<Option<EchoTimes>>), TestError> {
+        let _ = (spec, requests);
+        Err(TestError::NotApplicable("this testbed sends no echo requests".into()))
+    }
+
+    /// What the tester needs by itself for frames of this size in bytes, FCS included; `None` where that was not or cannot be measured.
+    fn own_delay(&self, family: Family, frame_bytes: u16) -> Option<OwnDelay> {
+        let _ = (family, frame_bytes);
+        None
     }
 
     /// Lets the DUT restabilise (RFC 2544 section 23 e).

@@ -10,6 +10,7 @@ pub mod capabilities;
 pub mod classes;
 pub mod counters;
 pub mod doubt;
+pub mod echo;
 pub mod environment;
 pub mod filter;
 pub mod held_up;

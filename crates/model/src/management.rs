@@ -7,8 +7,21 @@ crate::choice! {
     pub enum Question {
         /// An ICMP echo request to an address of its own.
         Ping = "ping",
+        /// A connection to its SSH server at an address of its own, until the server's banner (RFC 4253 section 4.2).
+        Ssh = "ssh",
         /// A GET of sysUpTime.
         Snmp = "snmp",
+    }
+}
+
+impl Question {
+    /// What a router lacks that is not asked so.
+    pub const fn lacks(self) -> &'static str {
+        match self {
+            Question::Ping => "it has no address at the first port",
+            Question::Ssh => "it has no SSH server that the tester knows of: `ssh: true` of the kinds that have it",
+            Question::Snmp => "it has no SNMP agent that the tester knows of: `snmp: true` of the kinds that have it",
+        }
     }
 }
 

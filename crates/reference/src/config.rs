@@ -57,6 +57,8 @@ pub struct Config {
     pub filter_time_per_rule: Duration,
     /// BGP, if it speaks it.
     pub bgp: Option<BgpConfig>,
+    /// Does an SSH server send its banner to who connects to port 22 of its addresses?
+    pub ssh: bool,
     /// What it does wrong.
     pub faults: Faults,
 }
@@ -84,6 +86,7 @@ impl Default for Config {
             filter: Vec::new(),
             filter_time_per_rule: Duration::ZERO,
             bgp: None,
+            ssh: false,
             faults: Faults::default(),
         }
     }

@@ -46,6 +46,7 @@ mod encapsulation;
 mod faults;
 mod fib;
 mod filter;
+mod greeter;
 mod input_queue;
 mod interfaces;
 mod labels;

@@ -1,9 +1,11 @@
 //! What emulated devices do when they are told to.
 
+use drophammer_emulation::banner::AskBanner;
 use drophammer_emulation::bgp::Routers;
+use drophammer_emulation::ping::Echo;
 use drophammer_model::quantity::Instant;
 use drophammer_model::routes::{Packing, Routes};
-use drophammer_model::trial::{Family, PortIndex};
+use drophammer_model::trial::PortIndex;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -35,8 +37,10 @@ pub enum Act {
         /// Its number among the routers of the device.
         router: usize,
     },
-    /// The first device of the port pings its gateway, if it has an address of the family.
-    Ping(Family),
+    /// The first device of the port sends an echo request, if it has an address of the family.
+    Ping(Echo),
+    /// The first device of the port asks its gateway's SSH server for its banner if it has an address of the family.
+    Banner(AskBanner),
     /// The link goes down or up.
     Link(bool),
 }
@@ -46,7 +50,7 @@ impl Act {
     pub(crate) fn device(&self) -> Option<usize> {
         match self {
             Act::Advertise { device, .. } | Act::Stop { device, .. } => Some(*device),
-            Act::Ping(_) | Act::Link(_) => None,
+            Act::Ping(_) | Act::Banner(_) | Act::Link(_) => None,
         }
     }
 
@@ -62,7 +66,7 @@ impl Act {
                 }
             }
             Act::Stop { router, .. } => routers.stop(now, *router),
-            Act::Ping(_) | Act::Link(_) => {}
+            Act::Ping(_) | Act::Banner(_) | Act::Link(_) => {}
         }
     }
 }

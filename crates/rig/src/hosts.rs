@@ -5,9 +5,10 @@ use crate::config::{Config, PortConfig};
 use crate::metrics::{SessionMetrics, SessionWatch};
 use crate::other::{Extra, Observation};
 use crate::passed::Passed;
+use drophammer_emulation::banner::{self, Banner};
 use drophammer_emulation::bgp::Routers;
 use drophammer_emulation::device::{Device, DeviceId, Devices, Tags};
-use drophammer_emulation::ping::{self, Echo, Ping};
+use drophammer_emulation::ping::{self, Ping};
 use drophammer_emulation::protocol::Command;
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::OtherFrames;
@@ -233,6 +234,25 @@ impl Hosts {
         host.devices.get(host.ids[0]).protocol()
     }
 
+    /// The questions for a banner of the first device on `port`.
+    pub fn banner(&self, port: PortIndex) -> Option<&Banner> {
+        let host = self.hosts.get(port)?;
+        host.devices.get(host.ids[0]).protocol()
+    }
+
+    /// Forgets what came of them, and gives up at the next poll those that are under way.
+    pub fn forget_banners(&mut self, port: PortIndex) {
+        let Some(Host { devices, ids, .. }) = self.hosts.get_mut(port) else { return };
+        devices.protocol_mut::<Banner>(ids[0]).into_iter().for_each(Banner::forget);
+    }
+
+    /// Forgets what came of the pings of the first device on each port, and which it answered.
+    pub fn forget_pings(&mut self) {
+        for Host { devices, ids, .. } in &mut self.hosts {
+            devices.protocol_mut::<Ping>(ids[0]).into_iter().for_each(Ping::forget);
+        }
+    }
+
     /// Frames that came in on `port` and were no test frames of traffic under way.
     pub fn received(&self, port: PortIndex) -> OtherFrames {
         self.hosts[port].received
@@ -293,10 +313,14 @@ impl Host {
     }
 
     fn run(&mut self, now: Instant, act: &Act) {
-        if let Act::Ping(family) = act {
-            let command = Command::Own(&Echo(*family));
+        let own: Option<(&str, Command<'_>)> = match act {
+            Act::Ping(echo) => Some((ping::NAME, Command::Own(echo))),
+            Act::Banner(ask) => Some((banner::NAME, Command::Own(ask))),
+            _ => None,
+        };
+        if let Some((protocol, command)) = own {
             // A device without such an address has nobody to ask: it counts no request.
-            let _ = self.devices.command(now, self.ids[0], ping::NAME, &command);
+            let _ = self.devices.command(now, self.ids[0], protocol, &command);
         }
         let Some(device) = act.device() else { return };
         if let Some(routers) = self.routers_mut(device) {

@@ -22,7 +22,9 @@ mod watch;
 
 pub use act::{Act, Acts};
 pub use config::{Config, DeviceConfig, PortConfig, host_mac};
+pub use drophammer_emulation::banner::AskBanner;
 pub use drophammer_emulation::device::{Address, Tag, Tags};
+pub use drophammer_emulation::ping::Echo;
 pub use drophammer_traffic::{
     CONTINUOUS, FlowCounts, FlowSelect, GroupCounts, Live, PlanError, Snapshot, Timing, Transmit, TransmitAction,
     TransmitError,

@@ -6,21 +6,71 @@ use drophammer_methods::{TestError, Testbed};
 use drophammer_model::Instant;
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
-use drophammer_rig::Act;
+use drophammer_rig::{Act, AskBanner, Echo, Hosts};
 use std::time::Duration;
 
-/// The port whose device pings the router.
+/// The port whose device asks the router.
 const PORT: PortIndex = 0;
-/// The last questions are given so long for an answer.
+/// A question is given so long for its answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Questions of one kind during a trial; more would be a load of their own.
 const MOST: usize = 10_000;
 
-/// Requests until now, and when that is.
+/// A question that the emulated device of [`PORT`] asks over its link, at events of the trial.
 #[derive(Clone, Copy)]
+struct OverLink {
+    question: Question,
+    family: Family,
+}
+
+impl OverLink {
+    fn act(self) -> Act {
+        match self.question {
+            Question::Ssh => Act::Banner(AskBanner(self.family)),
+            _ => Act::Ping(Echo::gateway(self.family)),
+        }
+    }
+
+    /// When it is asked, as a share of each interval: not together with the others.
+    fn place(self) -> f64 {
+        if self.question == Question::Ssh { 0.75 } else { 0.5 }
+    }
+
+    fn label(self) -> &'static str {
+        if self.question == Question::Ssh { "ask the router for its SSH banner" } else { "ping the router" }
+    }
+
+    /// Questions until now.
+    fn asked(self, hosts: &Hosts) -> u64 {
+        match self.question {
+            Question::Ssh => hosts.banner(PORT).map_or(0, |banner| banner.stats().asked),
+            _ => hosts.ping(PORT).and_then(|ping| ping.stats(self.family)).map_or(0, |stats| stats.asked),
+        }
+    }
+
+    /// Those that were answered in time: when each was asked, and how long it took, in the order of the questions.
+    fn answered(self, hosts: &Hosts) -> Vec<(Instant, Duration)> {
+        let mut times: Vec<_> = match self.question {
+            Question::Ssh => {
+                let greetings = hosts.banner(PORT).map_or(&[][..], |banner| banner.greetings());
+                greetings.iter().map(|greeting| (greeting.asked, greeting.took)).collect()
+            }
+            _ => {
+                let trips = hosts.ping(PORT).map_or(&[][..], |ping| ping.trips(self.family));
+                trips.iter().map(|trip| (trip.departed, trip.took)).collect()
+            }
+        };
+        times.retain(|(_, took)| *took <= PATIENCE);
+        times.sort_unstable();
+        times
+    }
+}
+
+/// Questions until now, and when that is.
+#[derive(Clone)]
 struct Mark {
     at: Instant,
-    asked: u64,
+    asked: Vec<u64>,
 }
 
 impl TestSetup<'_> {
@@ -31,67 +81,86 @@ impl TestSetup<'_> {
         inquiry: &Inquiry,
         attempt: u32,
     ) -> Result<((TrialResult, Vec<Answered>), bool), TestError> {
-        let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
-        let pings = inquiry.questions.contains(&Question::Ping);
-        let acts = vec![vec![(PORT, Act::Ping(family))]];
+        let over_link = self.over_link(spec, inquiry);
+        let acts: Vec<_> = over_link.iter().map(|asked| vec![(PORT, asked.act())]).collect();
         let mut spec = spec.clone();
-        if pings {
-            spec.events.extend(questions(&spec, inquiry.interval));
+        for (event, asked) in over_link.iter().enumerate() {
+            spec.events.extend(questions(&spec, *asked, event, inquiry.interval));
         }
         let snmp = match inquiry.questions.contains(&Question::Snmp) {
             true => self.routing.bench.device.ask_snmp(inquiry.interval).map_err(failed)?,
             false => None,
         };
-        let begin = self.mark(family);
+        self.rig().hosts.forget_pings();
+        self.rig().hosts.forget_banners(PORT);
+        let begin = self.mark(&over_link);
         let (result, port_failed) = self.routing.bench.attempt(&spec, &acts, attempt)?;
-        let (end, over) = (self.mark(family), std::time::Instant::now());
+        let (end, over) = (self.mark(&over_link), std::time::Instant::now());
         let mut asked = Duration::ZERO;
         while asked < inquiry.afterwards {
-            if pings {
+            for question in &over_link {
                 let now = self.rig().now();
-                self.rig().hosts.run(now, PORT, &Act::Ping(family));
+                self.rig().hosts.run(now, PORT, &question.act());
             }
             self.settle(inquiry.interval)?;
             asked += inquiry.interval;
         }
-        let last = self.mark(family);
-        if pings {
-            self.await_answers(family, PATIENCE)?;
-        }
-        let answered = pings.then(|| Answered {
-            question: Question::Ping,
-            over: format!("port {}", self.routing.bench.views[PORT].name),
-            during: self.answers(family, begin, end),
-            afterwards: self.answers(family, end, last),
+        let last = self.mark(&over_link);
+        self.await_answers(&over_link, &begin, &last)?;
+        let name = self.routing.bench.views[PORT].name.clone();
+        let answered = over_link.iter().enumerate().map(|(index, asked)| Answered {
+            question: asked.question,
+            over: format!("port {name}"),
+            during: self.answers(*asked, index, &begin, &end),
+            afterwards: self.answers(*asked, index, &end, &last),
         });
-        let by_snmp = snmp.map(|questions| by_snmp(&questions.end(), over));
-        Ok(((result, answered.into_iter().chain(by_snmp).collect()), port_failed))
+        let mut answered: Vec<Answered> = answered.collect();
+        // Questions that are still under way are of no use to anybody.
+        self.rig().hosts.forget_banners(PORT);
+        answered.extend(snmp.map(|questions| by_snmp(&questions.end(), over)));
+        Ok(((result, answered), port_failed))
     }
 
-    fn mark(&mut self, family: Family) -> Mark {
-        let rig = self.rig();
-        let asked = rig.hosts.ping(PORT).and_then(|ping| ping.stats(family)).map_or(0, |stats| stats.asked);
-        Mark { at: rig.now(), asked }
-    }
-
-    /// Waits until all requests are answered, or `patience` is over.
-    fn await_answers(&mut self, family: Family, patience: Duration) -> Result<(), TestError> {
-        let waits = |setup: &mut Self| {
-            let stats = setup.rig().hosts.ping(PORT).and_then(|ping| ping.stats(family));
-            stats.is_some_and(|stats| stats.received < stats.asked)
+    /// What is to be asked over the link, and can be.
+    fn over_link(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Vec<OverLink> {
+        let family = spec.flows.first().map_or(Family::Ipv4, |flow| flow.family);
+        let possible = |question: &Question| match question {
+            Question::Ping => self.routing.bench.views[PORT].addressing(family).is_some(),
+            Question::Ssh => self.routing.bench.device.has_ssh(),
+            Question::Snmp => false,
         };
-        let deadline = self.rig().now() + patience;
-        while waits(self) && self.rig().now() < deadline {
+        let mut questions: Vec<Question> = inquiry.questions.iter().copied().filter(possible).collect();
+        questions.sort_unstable();
+        questions.dedup();
+        questions.into_iter().map(|question| OverLink { question, family }).collect()
+    }
+
+    fn mark(&mut self, over_link: &[OverLink]) -> Mark {
+        let rig = self.rig();
+        Mark { at: rig.now(), asked: over_link.iter().map(|asked| asked.asked(&rig.hosts)).collect() }
+    }
+
+    /// Waits until all questions from `begin` to `last` are answered, or their time is over.
+    fn await_answers(&mut self, over_link: &[OverLink], begin: &Mark, last: &Mark) -> Result<(), TestError> {
+        let deadline = self.rig().now() + PATIENCE;
+        loop {
+            let hosts = &self.rig().hosts;
+            let waits = over_link.iter().enumerate().any(|(index, asked)| {
+                let since = asked.answered(hosts).into_iter().filter(|(at, _)| *at >= begin.at).count() as u64;
+                since < last.asked[index] - begin.asked[index]
+            });
+            if !waits || self.rig().now() >= deadline {
+                return Ok(());
+            }
             self.settle(Duration::from_millis(20))?;
         }
-        Ok(())
     }
 
-    fn answers(&mut self, family: Family, from: Mark, to: Mark) -> Answers {
-        let times = self.rig().hosts.ping(PORT).map_or(&[][..], |ping| ping.times(family));
-        let mut times: Vec<_> = times.iter().filter(|(at, _)| from.at <= *at && *at < to.at).copied().collect();
-        times.sort_unstable();
-        Answers { asked: to.asked - from.asked, times: times.into_iter().map(|(_, time)| time).collect() }
+    /// What came of the questions between two marks, of which they are number `index`.
+    fn answers(&self, asked: OverLink, index: usize, from: &Mark, to: &Mark) -> Answers {
+        let times = asked.answered(&self.routing.bench.rig.hosts).into_iter();
+        let times = times.filter(|(at, _)| from.at <= *at && *at < to.at).map(|(_, took)| took).collect();
+        Answers { asked: to.asked[index] - from.asked[index], times }
     }
 }
 
@@ -104,9 +173,9 @@ fn by_snmp(asked: &[(std::time::Instant, Option<Duration>)], over: std::time::In
     Answered { question: Question::Snmp, over: "loopback".into(), during: of(true), afterwards: of(false) }
 }
 
-/// The instants of a trial at which the router is asked: in the middle of each interval.
-fn questions(spec: &TrialSpec, interval: Duration) -> Vec<TimedEvent> {
+/// The instants of a trial at which the router is asked: one in each interval.
+fn questions(spec: &TrialSpec, asked: OverLink, event: usize, interval: Duration) -> Vec<TimedEvent> {
     let (interval_s, sending_s) = (interval.as_secs_f64().max(1e-3), spec.sending_time().as_secs_f64());
-    let at = (0..MOST).map(|n| (n as f64 + 0.5) * interval_s).take_while(|at_s| *at_s < sending_s);
-    at.map(|at_s| TimedEvent { at_s, event: 0, label: "ping the router".into() }).collect()
+    let at = (0..MOST).map(|n| (n as f64 + asked.place()) * interval_s).take_while(|at_s| *at_s < sending_s);
+    at.map(|at_s| TimedEvent { at_s, event, label: asked.label().into() }).collect()
 }

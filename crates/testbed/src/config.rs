@@ -70,7 +70,12 @@ pub fn hosts_and_routers(ports: &[PortConfig], families: &[Family], seed: u64) -
 
 /// Hosts of a loop without DUT: each port faces the other one of its pair.
 pub fn joined_in_pairs(ports: &[PortConfig], seed: u64) -> Config {
-    let mut config = hosts(ports, &[], seed);
+    joined_in_pairs_of(ports, &[], seed)
+}
+
+/// The same with addresses of `families`.
+pub fn joined_in_pairs_of(ports: &[PortConfig], families: &[Family], seed: u64) -> Config {
+    let mut config = hosts(ports, families, seed);
     let macs: Vec<MacAddr> = config.ports.iter().map(drophammer_rig::PortConfig::mac).collect();
     config.ports.iter_mut().enumerate().for_each(|(i, port)| port.dut = Some(macs[i ^ 1]));
     config

@@ -232,7 +232,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ParamSpec::optional(
             "management_drop_every",
             ParamKind::Count,
-            "then it leaves every n-th echo request unanswered",
+            "then it leaves every n-th question unanswered: echo request or connection to its SSH server",
         ),
         ParamSpec::new(
             "management_delay",
@@ -246,8 +246,9 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Flag,
             "false",
             "false",
-            "from then on it answers no echo request, whatever the load",
+            "from then on it answers no question, whatever the load",
         ),
+        ParamSpec::new("ssh", ParamKind::Flag, "false", "false", "an SSH server sends its banner to who connects"),
         ParamSpec::optional(
             "blackhole_every",
             ParamKind::Count,

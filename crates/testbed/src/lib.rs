@@ -9,6 +9,7 @@ pub mod config;
 mod counted;
 pub mod deviations;
 pub mod device;
+mod echoed;
 mod extra;
 mod host;
 pub mod kinds;

@@ -7,6 +7,7 @@ use crate::observer::Progress;
 use crate::routers::RouteCeilings;
 use crate::setup::{Left, TestSetup};
 use drophammer_emulation::bgp::{Expected, Packing, RouteSource, Routers};
+use drophammer_methods::ping_delay::OwnDelays;
 use drophammer_methods::table::TableSpec;
 use drophammer_methods::tester_ceiling::LoopOrder;
 use drophammer_methods::{TestError, columns, route_tests};
@@ -293,6 +294,8 @@ pub(crate) struct Ceilings {
     pub frames: BTreeMap<PatternKey, FrameRate>,
     /// What the loop did to the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
+    /// What the tester itself needs for pings and test frames at a low load.
+    pub own_delays: OwnDelays,
     /// Routes.
     pub routes: RouteCeilings,
 }

@@ -2,6 +2,7 @@
 //! come up or dies ends only its own tests.
 
 mod ceilings;
+mod own_delay;
 
 use crate::config::hosts_and_routers;
 use crate::kinds::{installs_routes, is_virtual, mixed_installation, placement};
@@ -433,6 +434,7 @@ impl Runner<'_> {
         if placement == Some(Placement::Lab) {
             setup.routing.state.ceilings = ceilings.routes.clone();
             setup.orders = ceilings.orders.clone();
+            setup.own_delays = ceilings.own_delays.clone();
         }
         if let Err(e) = setup.await_forwarding(&families(suite)) {
             return match e {

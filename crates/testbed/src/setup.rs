@@ -6,10 +6,12 @@ use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
 use crate::session::Session;
 use drophammer_lab::Dut;
+use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
 use drophammer_methods::tester_ceiling::LoopOrder;
 use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
+use drophammer_model::echo::{EchoRequest, EchoTimes};
 use drophammer_model::filter::FilterList;
 use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
@@ -49,6 +51,8 @@ pub struct TestSetup<'a> {
     pub ceilings: BTreeMap<PatternKey, FrameRate>,
     /// What a loop without DUT did to the order of frames, by pattern.
     pub orders: BTreeMap<PatternKey, LoopOrder>,
+    /// What the tester needs by itself for pings and test frames at a low load.
+    pub own_delays: OwnDelays,
     /// Time left for the run without the running test, and the running test's estimate and start.
     pub left: Left,
     /// Flows that the suite describes.
@@ -72,6 +76,7 @@ impl<'a> TestSetup<'a> {
             routing: BgpRouting::new(bench, ports, seed),
             ceilings: BTreeMap::new(),
             orders: BTreeMap::new(),
+            own_delays: OwnDelays::new(),
             left: Left { after: Duration::ZERO, test: Duration::ZERO, since: std::time::Instant::now() },
             flows: Vec::new(),
             known: Known::default(),
@@ -234,6 +239,19 @@ impl Testbed for TestSetup<'_> {
     fn asked_trial(&mut self, spec: &TrialSpec, inquiry: &Inquiry) -> Result<(TrialResult, Vec<Answered>), TestError> {
         let attempt = |setup: &mut Self, attempt| setup.asked_attempt(spec, inquiry, attempt);
         self.repeated(spec, attempt, |(result, _)| result)
+    }
+
+    fn echo_trial(
+        &mut self,
+        spec: &TrialSpec,
+        requests: &[EchoRequest],
+    ) -> Result<(TrialResult, Vec<Option<EchoTimes>>), TestError> {
+        let attempt = |setup: &mut Self, attempt| setup.echo_attempt(spec, requests, attempt);
+        self.repeated(spec, attempt, |(result, _)| result)
+    }
+
+    fn own_delay(&self, family: Family, frame_bytes: u16) -> Option<OwnDelay> {
+        self.own_delays.get(&(family, frame_bytes)).copied()
     }
 
     fn reset_trial(

@@ -188,6 +188,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         fib_limit_ipv4: p.count("fib_limit_ipv4").map(|n| n as usize),
         fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
         bgp: routing::config(p, ports),
+        ssh: p.flag("ssh") == Some(true),
         faults: faults(p),
         filter_time_per_rule: p.duration("filter_time_per_rule").unwrap_or_default(),
         ..Config::default()
@@ -228,6 +229,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
 pub struct ReferenceDut {
     reference: Reference,
     faults: Faults,
+    ssh: bool,
     record: DutRecord,
 }
 
@@ -283,6 +285,10 @@ impl Dut for ReferenceDut {
         // One that does not age has no daemons whose memory anybody would look at.
         let aged = router.faults().ageing.map(|ageing| MEMORY.saturating_add(ageing.bytes(router.now())));
         aged.map(|bytes| (REFERENCE.to_owned(), bytes)).into_iter().collect()
+    }
+
+    fn has_ssh(&self) -> bool {
+        self.ssh
     }
 
     fn known_counters(&mut self) -> Result<Vec<DutCounter>, LabError> {
@@ -446,7 +452,7 @@ pub fn build_queues(
     seed: u64,
 ) -> Result<Parts, String> {
     let text = describe(&config);
-    let faults = config.faults.clone();
+    let (faults, ssh) = (config.faults.clone(), config.ssh);
     let router = Resettable::new(config, boot(&dut.params)).map_err(|e| e.to_string())?;
     let reference = Reference(Rc::new(RefCell::new(router)));
     let macs: Vec<_> = (0..configs.len()).map(|i| host_mac(seed, i)).collect();
@@ -461,7 +467,7 @@ pub fn build_queues(
         simulated: true,
         ..DutRecord::default()
     };
-    let device = ReferenceDut { reference: reference.clone(), faults, record };
+    let device = ReferenceDut { reference: reference.clone(), faults, ssh, record };
     Ok(Parts { clock, ports, reference, device })
 }
 

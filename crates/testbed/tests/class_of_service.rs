@@ -110,6 +110,24 @@ fn an_overloaded_way_out_is_shared_by_weight_to_the_frame() {
 }
 
 #[test]
+fn each_class_has_its_share_of_ipv6() {
+    let memory = classes("", "families: [ipv4, ipv6], ipv6_share: 15");
+    assert!((0..6).all(|row| verdict(&memory, row) == AS_IT_MUST), "{:?}", memory.outcome(TEST).notes);
+    // Which of the frames of two lengths a full queue refuses is a matter of their order.
+    near(column(&memory, [3, 4, 5], "share_percent"), [50.0, 40.0, 10.0], 0.5);
+    for trial in memory.trials() {
+        assert_eq!(trial.spec.flows.len(), 12, "two ports, three classes, two families");
+        for flow in &trial.spec.flows {
+            assert!((flow.weight - if flow.family == Family::Ipv6 { 15.0 } else { 85.0 }).abs() < 1e-9);
+        }
+    }
+    // IP packets of 40 bytes, and of IPv6 60: 84 and 98 bytes of line.
+    let line = 1e8 / (8.0 * (0.85 * 84.0 + 0.15 * 98.0));
+    let rate = rank(&memory, "class_of_service_ip40_pps");
+    assert!((rate / line - 1.0).abs() < 0.01, "{rate}, not {line}");
+}
+
+#[test]
 fn one_lost_frame_of_gold_is_counted() {
     // 7,938 frames of gold come without overload, 14,880 with.
     let memory = classes(", class_drop_every: 20000", "");

@@ -102,6 +102,26 @@ fn each_rule_costs_what_the_device_says() {
 }
 
 #[test]
+fn filters_stand_in_the_way_of_mixed_traffic_as_of_any_other() {
+    // One frame of seven is IPv6; service is 50 us, and 10 us for ten rules.
+    let mixed = "families: [ipv4, ipv6], ipv6_share: 15, ipv6_frame_size: 128";
+    let memory =
+        filters(", filter_time_per_rule: 1 us", &format!("{ONE_WAY}, {mixed}, conditions: [10], permit: [last]"));
+    let share = rank(&memory, "filters_64_10_percent").unwrap();
+    assert!((share - 5_000.0 / 60.0).abs() < 0.3, "{share} %");
+    assert_eq!((rank(&memory, "filters_64_leaked"), rank(&memory, "filters_64_denied")), (Some(0.0), Some(0.0)));
+    let sorting = sorting(&memory);
+    assert_eq!(sorting.len(), 1);
+    let offered = |family: &str, group: &str| -> f64 {
+        let of = |flow: &&drophammer_model::trial::FlowSpec| flow.family.to_string() == family && flow.group == group;
+        sorting[0].spec.flows.iter().filter(of).map(|flow| flow.weight).sum()
+    };
+    for group in ["permitted", "denied"] {
+        assert_eq!((offered("IPv4", group), offered("IPv6", group)), (85.0, 15.0));
+    }
+}
+
+#[test]
 fn a_filter_that_costs_a_tenth_is_found_to() {
     // 50 µs of 55.55.
     let memory = filters(", filter_time_per_rule: 555 ns", &format!("{ONE_WAY}, conditions: [10], permit: [last]"));

@@ -34,6 +34,30 @@ fn line(percent: f64) -> f64 {
 }
 
 #[test]
+fn a_second_router_in_series_adds_its_own_delay() {
+    let suite = read_suite(
+        "suite: series\nprofile: quick\nseed: 11\nduts:\n  - {name: one, kind: reference, delay: 10 us}\n  \
+         - {name: two, kind: reference, delay: 10 us, topology: {chain: 2}}\nports:\n  - {name: p1, speed: 20 Mbit/s}\n  \
+         - {name: p2, speed: 20 Mbit/s}\ndefaults: {direction: unidirectional, pause: 1 ms}\ntests:\n  \
+         - mixed_families: {frame_sizes: [128], ipv6_frame_size: 528, ipv6_shares: [15], latency_load: 10, trial_duration: 200 ms, \
+         final_trial_duration: 200 ms}\n",
+    );
+    let mut memory = Memory::default();
+    run(&suite, &mut memory).unwrap();
+    for (dut, delay) in [("one", 10.0), ("two", 20.0)] {
+        let test = memory.tests().into_iter().find(|t| t.dut == dut).unwrap();
+        assert_eq!(rows(&test.outcome, "mixed_families_latency").len(), 3, "{:?}", test.status);
+        for row in 0..3 {
+            for column in ["min_us", "mean_us", "max_us"] {
+                let found = family(&test.outcome, row, column);
+                assert!((found - delay).abs() < 1e-6, "{dut}, {column} of row {row}: {found}");
+            }
+            assert_eq!((family(&test.outcome, row, "lost"), family(&test.outcome, row, "out_of_order")), (0.0, 0.0));
+        }
+    }
+}
+
+#[test]
 fn a_router_at_line_rate_carries_every_share() {
     let memory = mixed(", delay: 10 us", ", ipv6_shares: [15, 25, 100], latency_load: 10");
     let outcome = memory.outcome("mixed_families");

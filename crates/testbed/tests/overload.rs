@@ -85,6 +85,57 @@ fn answers_that_come_late_or_not_are_counted_one_by_one() {
 }
 
 #[test]
+fn an_ssh_server_is_asked_for_its_banner() {
+    let outcome = overloaded(", ssh: true", ", management: [ssh, ping]");
+    for row in 0..6 {
+        let question = ["ping", "ssh"][row % 2];
+        assert_eq!(
+            ["question", "over", "state", "state_after"].map(|column| text(&outcome, row, column)),
+            [question, "port p1", "ok", "ok"]
+        );
+        assert_eq!((answer(&outcome, row, "asked"), answer(&outcome, row, "answered")), (20.0, 20.0));
+        assert_eq!((answer(&outcome, row, "asked_after"), answer(&outcome, row, "answered_after")), (10.0, 10.0));
+        assert!(answer(&outcome, row, "worst_ms") < 1.0);
+    }
+    // Over IPv6 too.
+    let outcome = overloaded(", ssh: true", ", management: [ssh], families: [ipv6]");
+    assert_eq!((text(&outcome, 2, "question"), text(&outcome, 2, "state")), ("ssh".into(), "ok".into()));
+}
+
+#[test]
+fn an_ssh_server_that_is_late_or_silent_under_load_is_found() {
+    let busy = ", ssh: true, management_waiting: 90";
+    let late = overloaded(
+        &format!("{busy}, management_drop_every: 4, management_delay: 30 ms"),
+        &format!("{BELOW}, management: [ssh]"),
+    );
+    assert_eq!(text(&late, 0, "state"), "ok");
+    for row in [1, 2] {
+        assert_eq!((answer(&late, row, "asked"), answer(&late, row, "answered")), (20.0, 15.0), "row {row}");
+        let (median, worst) = (answer(&late, row, "median_ms"), answer(&late, row, "worst_ms"));
+        assert!((30.0..30.3).contains(&median) && (30.0..30.3).contains(&worst), "{median} {worst}");
+        assert_eq!(text(&late, row, "state_after"), "ok");
+    }
+    let dead = overloaded(&format!("{busy}, management_dies: true"), &format!("{BELOW}, management: [ssh]"));
+    assert_eq!(["state", "state_after"].map(|column| text(&dead, 2, column)), ["dead", "dead"]);
+    let said = "64 bytes: the router did not answer ssh over port p1 during the load \"flood\".";
+    assert!(dead.notes.iter().any(|note| note == said), "{:?}", dead.notes);
+    assert!(dead.ranks.iter().any(|r| r.key == "flood_64_answered_percent" && r.value == Some(0.0)));
+}
+
+#[test]
+fn a_router_without_a_server_is_not_asked_and_the_report_says_why() {
+    let outcome = overloaded("", ", management: [ping, ssh, snmp]");
+    assert_eq!(rows(&outcome, "overload_answers").len(), 3);
+    for said in [
+        "The router was not asked by ssh: it has no SSH server",
+        "The router was not asked by snmp: it has no SNMP agent",
+    ] {
+        assert!(outcome.notes.iter().any(|note| note.starts_with(said)), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
 fn a_router_that_does_not_answer_under_flood_is_named() {
     let outcome = overloaded(", management_waiting: 90, management_drop_every: 1", BELOW);
     let states = |column| (0..3).map(|row| text(&outcome, row, column)).collect::<Vec<_>>();

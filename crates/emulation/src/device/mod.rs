@@ -87,7 +87,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A device with the standard protocols (ARP, Neighbor Discovery, ping). It asks for its gateways at the first [`Device::poll`].
+    /// A device with the standard protocols (ARP, Neighbor Discovery, ping, banner). It asks for its gateways at the first [`Device::poll`].
     pub fn new(config: DeviceConfig) -> Device {
         let mut device = Device {
             link: Link {

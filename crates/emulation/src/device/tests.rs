@@ -36,7 +36,7 @@ fn pair() -> [Device; 2] {
 
 /// Asks a device to ping its gateway; false when it does not use this family.
 fn ping(device: &mut Device, now: Instant, family: Family) -> bool {
-    device.command(now, "ping", &Command::Own(&Echo(family))).is_ok()
+    device.command(now, "ping", &Command::Own(&Echo::gateway(family))).is_ok()
 }
 
 fn ping_stats(device: &Device, family: Family) -> PingStats {
@@ -282,7 +282,7 @@ fn what_is_for_others_is_left_alone() {
 fn protocols_say_what_they_are_and_do() {
     let [device, _] = pair();
     let names: Vec<_> = device.protocols().map(Protocol::name).collect();
-    assert_eq!(names, ["arp", "nd", "ping"]);
+    assert_eq!(names, ["arp", "nd", "ping", "banner"]);
     for kind in PROTOCOLS {
         assert_eq!(PROTOCOLS.iter().filter(|other| other.name == kind.name).count(), 1);
         assert!(!kind.summary.is_empty());
@@ -294,10 +294,10 @@ fn protocols_say_what_they_are_and_do() {
     let [mut device, _] = pair();
     let refused =
         |device: &mut Device, name: &str| device.command(Instant(0), name, &Command::Start).unwrap_err().to_string();
-    assert_eq!(refused(&mut device, "ospf"), "device: d1 has no protocol `ospf`, only arp, nd, ping");
+    assert_eq!(refused(&mut device, "ospf"), "device: d1 has no protocol `ospf`, only arp, nd, ping, banner");
     assert_eq!(refused(&mut device, "arp"), "arp: this protocol has no such command");
     let mut bare = Device::new(DeviceConfig::new("bare", MacAddr::local(1), 1));
-    let refused = bare.command(Instant(0), "ping", &Command::Own(&Echo(Family::Ipv4))).unwrap_err();
+    let refused = bare.command(Instant(0), "ping", &Command::Own(&Echo::gateway(Family::Ipv4))).unwrap_err();
     assert!(refused.reason.contains("no IPv4 address"), "{refused}");
     assert_eq!((bare.next_deadline(), bare.is_ready()), (None, true));
 }

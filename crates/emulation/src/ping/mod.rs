@@ -1,24 +1,25 @@
-//! Ping (RFC 792, RFC 4443): answers echo requests for all addresses of its device, and sends them to the gateway when it is asked to.
+//! Ping (RFC 792, RFC 4443): answers echo requests for all addresses of its device, and sends them to or through the gateway when it is asked
+//! to.
 
 mod session;
 
-pub use session::PingStats;
+pub use session::{PingStats, Served, Trip};
 
 use crate::device::DeviceConfig;
 use crate::protocol::{Command, Input, Match, Output, Packet, Protocol, ProtocolKind, Refused, State};
 use drophammer_model::Instant;
+use drophammer_model::size::{ETHERNET_OVERHEAD, MAX_FRAME};
 use drophammer_model::trial::Family;
 use drophammer_wire::ipv4::protocol;
 use drophammer_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6};
-use session::Pinger;
+use session::{Answering, Asked, Departure, Pinger};
 use std::any::Any;
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// In the list of protocols. It needs no configuration.
 pub const KIND: ProtocolKind = ProtocolKind {
     name: NAME,
-    summary: "answers echo requests, and pings the gateway on command",
+    summary: "answers echo requests, and pings the gateway or somebody behind it on command",
     standard: true,
     create: |device, _: &dyn Any| Ok(Box::new(Ping::new(device))),
 };
@@ -27,17 +28,36 @@ pub const KIND: ProtocolKind = ProtocolKind {
 pub const NAME: &str = "ping";
 /// Echo requests and replies of both families.
 const MATCHES: [Match; 5] = [Match::Icmp(8), Match::Icmp(0), Match::Icmpv6(128), Match::Icmpv6(129), Match::Neighbour];
-/// 56 bytes of data, as `ping` sends by default.
-const DATA: [u8; 56] = [0x2a; 56];
+/// Bytes of data that `ping` sends by default.
+const DEFAULT_DATA: u16 = 56;
+/// Data of requests, of the most bytes.
+static DATA: [u8; MOST_DATA as usize] = [0x2a; MOST_DATA as usize];
+/// Most bytes of data of a request: more than the largest frame of the tester has room for.
+pub const MOST_DATA: u16 = MAX_FRAME - ETHERNET_OVERHEAD;
 
-/// One echo request to the gateway, sent by the next poll or as soon as the gateway is resolved. Given as [`Command::Own`].
+/// One echo request, sent by the next poll or as soon as the gateway is resolved. Given as [`Command::Own`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo(pub Family);
+pub struct Echo {
+    /// IP version.
+    pub family: Family,
+    /// To whom, by the gateway; `None` for the gateway itself.
+    pub to: Option<IpAddr>,
+    /// Bytes of data, [`MOST_DATA`] at most.
+    pub data: u16,
+}
+
+impl Echo {
+    /// To the gateway, with the data of `ping`.
+    pub const fn gateway(family: Family) -> Echo {
+        Echo { family, to: None, data: DEFAULT_DATA }
+    }
+}
 
 /// Ping of one device.
 pub struct Ping {
     v4: Option<Pinger>,
     v6: Option<Pinger>,
+    answering: Answering,
     requests_answered: u64,
 }
 
@@ -49,6 +69,7 @@ impl Ping {
         Ping {
             v4: device.ipv4.map(|a| Pinger::new(identifier, a.address.into(), a.gateway.into())),
             v6: device.ipv6.map(|a| Pinger::new(identifier.wrapping_add(1), a.address.into(), a.gateway.into())),
+            answering: Answering::default(),
             requests_answered: 0,
         }
     }
@@ -61,13 +82,26 @@ impl Ping {
         }
     }
 
-    /// When each request of `family` that was answered departed, and its round-trip time, in the order of the answers.
-    pub fn times(&self, family: Family) -> &[(Instant, Duration)] {
+    /// What came of each request of `family` that was answered, in the order of the answers.
+    pub fn trips(&self, family: Family) -> &[Trip] {
         let pinger = match family {
             Family::Ipv4 => &self.v4,
             Family::Ipv6 => &self.v6,
         };
-        pinger.as_ref().map_or(&[], |p| &p.times)
+        pinger.as_ref().map_or(&[], |p| &p.trips)
+    }
+
+    /// The requests of others that it answered since [`Ping::forget`], in the order of their arrival.
+    pub fn served(&self) -> &[Served] {
+        self.answering.served()
+    }
+
+    /// Forgets [`Ping::trips`] and [`Ping::served`], of which it keeps so many only.
+    pub fn forget(&mut self) {
+        self.answering.forget();
+        for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
+            pinger.trips.clear();
+        }
     }
 
     fn take(&mut self, now: Instant, packet: &Packet<'_>, out: &mut Output<'_>) -> Result<(), Malformed> {
@@ -75,6 +109,7 @@ impl Ping {
             (IpAddr::V4(source), IpAddr::V4(destination)) => match icmpv4::Repr::parse(packet.payload)? {
                 icmpv4::Repr::EchoRequest { identifier, sequence, data } if out.addresses().owns_v4(destination) => {
                     self.requests_answered += 1;
+                    self.answering.take(now, packet.source, sequence);
                     let reply = icmpv4::Repr::EchoReply { identifier, sequence, data };
                     let header = ipv4::Repr {
                         tos: 0,
@@ -100,6 +135,7 @@ impl Ping {
                         let own = out.addresses().ipv6.map_or(destination, |a| a.address);
                         let source_own = if out.addresses().owns_v6(destination) { destination } else { own };
                         self.requests_answered += 1;
+                        self.answering.take(now, packet.source, sequence);
                         let reply = icmpv6::Repr::EchoReply { identifier, sequence, data };
                         let header = ipv6::Repr {
                             traffic_class: 0,
@@ -127,14 +163,15 @@ impl Ping {
     fn send(&mut self, now: Instant, out: &mut Output<'_>) {
         for pinger in [&mut self.v4, &mut self.v6].into_iter().flatten() {
             while pinger.is_due() {
-                let Some(to) = out.neighbours().mac(pinger.gateway) else {
+                let Some(gateway) = out.neighbours().mac(pinger.gateway) else {
                     pinger.waits = true;
                     break;
                 };
-                let (identifier, sequence) = pinger.depart(now);
-                match (pinger.own, pinger.gateway) {
+                let Some(Departure { to, identifier, sequence, data }) = pinger.depart(now) else { break };
+                let data = &DATA[..data.min(DATA.len())];
+                match (pinger.own, to) {
                     (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                        let echo = icmpv4::Repr::EchoRequest { identifier, sequence, data: &DATA };
+                        let echo = icmpv4::Repr::EchoRequest { identifier, sequence, data };
                         let header = ipv4::Repr {
                             tos: 0,
                             identification: sequence,
@@ -145,10 +182,10 @@ impl Ping {
                             destination,
                             payload_len: echo.len(),
                         };
-                        out.ipv4(to, &header, |payload| echo.emit(payload));
+                        out.ipv4(gateway, &header, |payload| echo.emit(payload));
                     }
                     (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                        let echo = icmpv6::Repr::EchoRequest { identifier, sequence, data: &DATA };
+                        let echo = icmpv6::Repr::EchoRequest { identifier, sequence, data };
                         let header = ipv6::Repr {
                             traffic_class: 0,
                             flow_label: 0,
@@ -159,7 +196,7 @@ impl Ping {
                             payload_len: echo.len(),
                         };
                         let sum = header.pseudo_header_sum();
-                        out.ipv6(to, &header, |payload| echo.emit(payload, sum));
+                        out.ipv6(gateway, &header, |payload| echo.emit(payload, sum));
                     }
                     _ => {}
                 }
@@ -169,8 +206,8 @@ impl Ping {
 }
 
 fn arrive(pinger: &mut Option<Pinger>, now: Instant, source: IpAddr, identifier: u16, sequence: u16) {
-    if let Some(pinger) = pinger.as_mut().filter(|p| p.gateway == source) {
-        pinger.arrive(now, identifier, sequence);
+    if let Some(pinger) = pinger {
+        pinger.arrive(now, source, identifier, sequence);
     }
 }
 
@@ -197,17 +234,27 @@ impl Protocol for Ping {
     }
 
     fn poll(&mut self, now: Instant, _: usize, out: &mut Output<'_>) {
+        // What was handed out since the last poll leaves with this one.
+        self.answering.depart(now);
         self.send(now, out);
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        if self.answering.waits() {
+            return Some(Instant(0));
+        }
         let due = |pinger: &Option<Pinger>| pinger.as_ref().filter(|p| p.is_due() && !p.waits).map(Pinger::due);
         [due(&self.v4), due(&self.v6)].into_iter().flatten().min()
     }
 
     fn command(&mut self, now: Instant, command: &Command<'_>) -> Result<(), Refused> {
         let Command::Own(own) = command else { return Err(Refused::unknown(NAME)) };
-        let Some(Echo(family)) = own.downcast_ref::<Echo>() else { return Err(Refused::unknown(NAME)) };
+        let Some(Echo { family, to, data }) = own.downcast_ref::<Echo>() else { return Err(Refused::unknown(NAME)) };
+        if *data > MOST_DATA || to.is_some_and(|to| to.is_ipv4() != (*family == Family::Ipv4)) {
+            let why =
+                format!("no {family} echo request to {to:?} with {data} bytes of data; at most {MOST_DATA} bytes");
+            return Err(Refused::new(NAME, why));
+        }
         let pinger = match family {
             Family::Ipv4 => &mut self.v4,
             Family::Ipv6 => &mut self.v6,
@@ -215,7 +262,7 @@ impl Protocol for Ping {
         let Some(pinger) = pinger else {
             return Err(Refused::new(NAME, format!("the device has no {family} address: give it one and a gateway")));
         };
-        pinger.ask(now);
+        pinger.ask(now, Asked { to: *to, data: *data });
         Ok(())
     }
 

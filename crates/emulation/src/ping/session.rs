@@ -1,6 +1,7 @@
-//! Echo requests to the gateway: does the DUT still answer, and how fast?
+//! Echo requests to the gateway or beyond it: does somebody answer, and how fast?
 
 use drophammer_model::Instant;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -26,22 +27,116 @@ pub struct PingStats {
     pub max_rtt: Option<Duration>,
 }
 
+/// A request that was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trip {
+    /// Its number among the requests of its family, from 0; its sequence number is the lower half.
+    pub number: u64,
+    /// When it departed.
+    pub departed: Instant,
+    /// From then to the arrival of the reply.
+    pub took: Duration,
+}
+
+/// A request of somebody else that this device answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Who asked.
+    pub source: IpAddr,
+    /// Its sequence number.
+    pub sequence: u16,
+    /// When it arrived.
+    pub arrived: Instant,
+    /// When the reply departed.
+    pub departed: Instant,
+}
+
+/// The last requests that the device answered, as many as [`MOST_TIMES`].
+#[derive(Clone, Debug, Default)]
+pub struct Answering {
+    served: Vec<Served>,
+    /// Those at the end whose replies have not departed.
+    waiting: usize,
+}
+
+impl Answering {
+    /// A request came in, and the reply is ready.
+    pub fn take(&mut self, now: Instant, source: IpAddr, sequence: u16) {
+        if self.served.len() < MOST_TIMES {
+            self.served.push(Served { source, sequence, arrived: now, departed: now });
+            self.waiting += 1;
+        }
+    }
+
+    /// The replies that were ready depart.
+    pub fn depart(&mut self, now: Instant) {
+        let from = self.served.len() - std::mem::take(&mut self.waiting);
+        self.served[from..].iter_mut().for_each(|one| one.departed = one.arrived.max(now));
+    }
+
+    /// Does a reply wait?
+    pub fn waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Those that were answered, in the order of their arrival.
+    pub fn served(&self) -> &[Served] {
+        &self.served
+    }
+
+    /// Forgets them.
+    pub fn forget(&mut self) {
+        (self.served, self.waiting) = (Vec::new(), 0);
+    }
+}
+
+/// A request that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// To whom; `None` for the gateway.
+    pub to: Option<IpAddr>,
+    /// Bytes of data.
+    pub data: u16,
+}
+
 /// The requests of one family.
 #[derive(Clone, Debug)]
 pub struct Pinger {
     /// What was counted.
     pub stats: PingStats,
-    /// Whom it pings, and from which address.
+    /// By whom the requests go, and from which address.
     pub gateway: IpAddr,
     /// See `gateway`.
     pub own: IpAddr,
     /// The gateway's link-layer address was not known at the last attempt.
     pub waits: bool,
-    /// When each request that was answered departed, and its round-trip time; of the first [`MOST_TIMES`] alone.
-    pub times: Vec<(Instant, Duration)>,
+    /// What came of each request that was answered, in the order of the answers; of the first [`MOST_TIMES`] alone.
+    pub trips: Vec<Trip>,
     identifier: u16,
     due: Instant,
-    sent: Box<[Option<(u16, Instant)>; WINDOW]>,
+    asked: VecDeque<Asked>,
+    sent: Box<[Option<Departed>; WINDOW]>,
+}
+
+/// A request that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Departed {
+    number: u64,
+    to: IpAddr,
+    at: Instant,
+}
+
+/// A request that departs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// To whom.
+    pub to: IpAddr,
+    /// Identifier of the device.
+    pub identifier: u16,
+    /// Sequence number.
+    pub sequence: u16,
+    /// Bytes of data.
+    pub data: usize,
 }
 
 impl Pinger {
@@ -52,16 +147,18 @@ impl Pinger {
             gateway,
             own,
             waits: false,
-            times: Vec::new(),
+            trips: Vec::new(),
             identifier,
             due: Instant(0),
+            asked: VecDeque::new(),
             sent: Box::new([None; WINDOW]),
         }
     }
 
     /// Wants one more request to be sent.
-    pub fn ask(&mut self, now: Instant) {
+    pub fn ask(&mut self, now: Instant, asked: Asked) {
         self.stats.asked += 1;
+        self.asked.push_back(asked);
         self.due = now;
     }
 
@@ -72,27 +169,30 @@ impl Pinger {
 
     /// Is a request to be sent as soon as the gateway is known?
     pub fn is_due(&self) -> bool {
-        self.stats.asked > self.stats.sent
+        !self.asked.is_empty()
     }
 
-    /// Identifier and sequence number of the request that now departs.
-    pub fn depart(&mut self, now: Instant) -> (u16, u16) {
-        let sequence = self.stats.sent as u16;
-        self.sent[usize::from(sequence) % WINDOW] = Some((sequence, now));
+    /// The next request, which now departs; `None` where none is to be sent.
+    pub fn depart(&mut self, now: Instant) -> Option<Departure> {
+        let Asked { to, data } = self.asked.pop_front()?;
+        let (number, to) = (self.stats.sent, to.unwrap_or(self.gateway));
+        let sequence = number as u16;
+        self.sent[usize::from(sequence) % WINDOW] = Some(Departed { number, to, at: now });
         self.stats.sent += 1;
-        (self.identifier, sequence)
+        Some(Departure { to, identifier: self.identifier, sequence, data: data.into() })
     }
 
-    /// A reply came in; false when it answers no request of ours that is still waited for.
-    pub fn arrive(&mut self, now: Instant, identifier: u16, sequence: u16) -> bool {
+    /// A reply of `source` came in; false when it answers no request of ours that is still waited for.
+    pub fn arrive(&mut self, now: Instant, source: IpAddr, identifier: u16, sequence: u16) -> bool {
         let slot = &mut self.sent[usize::from(sequence) % WINDOW];
-        let Some((_, departed)) = slot.filter(|(s, _)| *s == sequence && identifier == self.identifier) else {
+        let own = |at: &Departed| at.number as u16 == sequence && identifier == self.identifier && at.to == source;
+        let Some(Departed { number, at, .. }) = slot.filter(own) else {
             return false;
         };
         *slot = None;
-        let rtt = now.since(departed);
-        if self.times.len() < MOST_TIMES {
-            self.times.push((departed, rtt));
+        let rtt = now.since(at);
+        if self.trips.len() < MOST_TIMES {
+            self.trips.push(Trip { number, departed: at, took: rtt });
         }
         let stats = &mut self.stats;
         stats.received += 1;
@@ -109,20 +209,45 @@ mod tests {
 
     #[test]
     fn each_request_counts_once() {
-        let mut pinger = Pinger::new(7, [198, 18, 0, 1].into(), [198, 18, 0, 2].into());
-        pinger.stats.asked = 2;
-        assert_eq!(pinger.depart(Instant(100)), (7, 0));
+        let gateway: IpAddr = [198, 18, 0, 2].into();
+        let beyond: IpAddr = [198, 19, 0, 2].into();
+        let mut pinger = Pinger::new(7, [198, 18, 0, 1].into(), gateway);
+        pinger.ask(Instant(90), Asked { to: None, data: 56 });
+        pinger.ask(Instant(90), Asked { to: Some(beyond), data: 10 });
+        let first = Departure { to: gateway, identifier: 7, sequence: 0, data: 56 };
+        assert_eq!(pinger.depart(Instant(100)), Some(first));
         assert!(pinger.is_due());
-        assert_eq!(pinger.depart(Instant(200)), (7, 1));
+        assert_eq!(pinger.depart(Instant(200)), Some(Departure { to: beyond, sequence: 1, data: 10, ..first }));
         assert!(!pinger.is_due());
-        assert!(!pinger.arrive(Instant(300), 8, 0), "another's identifier");
-        assert!(pinger.arrive(Instant(700), 7, 1));
-        assert!(!pinger.arrive(Instant(800), 7, 1), "a duplicate");
-        assert!(pinger.arrive(Instant(110), 7, 0));
+        assert_eq!(pinger.depart(Instant(250)), None);
+        assert!(!pinger.arrive(Instant(300), gateway, 8, 0), "another's identifier");
+        assert!(!pinger.arrive(Instant(300), gateway, 7, 1), "from somebody who was not asked");
+        assert!(pinger.arrive(Instant(700), beyond, 7, 1));
+        assert!(!pinger.arrive(Instant(800), beyond, 7, 1), "a duplicate");
+        assert!(pinger.arrive(Instant(110), gateway, 7, 0));
         let ns = |n| Some(Duration::from_nanos(n));
         assert_eq!((pinger.stats.received, pinger.stats.min_rtt, pinger.stats.max_rtt), (2, ns(10), ns(500)));
         assert_eq!(pinger.stats.last_rtt, ns(10));
-        let took = |departed, rtt| (Instant(departed), Duration::from_nanos(rtt));
-        assert_eq!(pinger.times, [took(200, 500), took(100, 10)]);
+        let took =
+            |number, departed, took| Trip { number, departed: Instant(departed), took: Duration::from_nanos(took) };
+        assert_eq!(pinger.trips, [took(1, 200, 500), took(0, 100, 10)]);
+    }
+
+    #[test]
+    fn the_time_to_answer_ends_when_the_reply_departs() {
+        let mut answering = Answering::default();
+        let source: IpAddr = [198, 18, 0, 1].into();
+        answering.take(Instant(100), source, 3);
+        answering.take(Instant(120), source, 4);
+        assert!(answering.waits());
+        answering.depart(Instant(130));
+        assert!(!answering.waits());
+        answering.take(Instant(200), source, 5);
+        // An arrival has its own time, which may be later than that of the look at the clock.
+        answering.depart(Instant(190));
+        let times: Vec<_> = answering.served().iter().map(|s| (s.sequence, s.arrived.0, s.departed.0)).collect();
+        assert_eq!(times, [(3, 100, 130), (4, 120, 130), (5, 200, 200)]);
+        answering.forget();
+        assert!(answering.served().is_empty() && !answering.waits());
     }
 }

@@ -4,6 +4,7 @@ use super::{Dut, NamespaceDut};
 use crate::packet_filter::{self, FilterStyle};
 use crate::process::Daemon;
 use crate::snmp::{Agent, SNMP};
+use crate::ssh::{self, SSH};
 use crate::topology::Topology;
 use crate::traffic_classes::Given;
 use crate::wait::{self, Look};
@@ -57,13 +58,14 @@ impl NamespaceDut {
             session: None,
             routes_by_lab: false,
             agent: None,
+            ssh: false,
             filters,
             counted: false,
             classes: Given::default(),
         })
     }
 
-    /// Starts an SNMP agent beside it where the suite asks for one.
+    /// Starts an SNMP agent and an SSH server beside it where the suite asks for them.
     pub(crate) fn with_agent(
         &mut self,
         lab: &Lab,
@@ -74,6 +76,10 @@ impl NamespaceDut {
         if SNMP.find(&dut.params) == Some(true) {
             let ports = self.role.interfaces.len();
             self.agent = Some(Agent::start(lab, self, &dut.name, ports, work_dir, stop)?);
+        }
+        if SSH.find(&dut.params) == Some(true) {
+            ssh::start(lab, self, &dut.name, work_dir, stop)?;
+            self.ssh = true;
         }
         Ok(())
     }

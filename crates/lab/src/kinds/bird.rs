@@ -3,6 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::snmp::SNMP;
+use crate::ssh::SSH;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process};
 use drophammer_model::capabilities::{Capabilities, INSTALL_ROUTES};
 use drophammer_model::registry::KindSpec;
@@ -21,6 +22,7 @@ static SPEC: KindSpec = KindSpec {
         INSTALL_ROUTES.spec(),
         packet_filter::FILTERS.spec(),
         SNMP.spec(),
+        SSH.spec(),
     ],
 };
 

@@ -46,6 +46,13 @@ static SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("teardown", ParamKind::Command, "command that undoes it, also after an error"),
         ParamSpec::optional("counters", ParamKind::Command, "command that writes lines `name value`"),
+        ParamSpec::new(
+            "ssh",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "it has an SSH server at its addresses on the links, which tests may ask for its banner",
+        ),
         ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT is well"),
         ParamSpec::new(
             "timeout",
@@ -103,6 +110,7 @@ impl DutKind for External {
         let router = ExternalDut {
             shared,
             name: dut.name.clone(),
+            ssh: dut.params.flag("ssh") == Some(true),
             interfaces: interfaces.collect(),
             hooks: ["setup", "teardown", "counters", "alive"]
                 .into_iter()
@@ -128,6 +136,7 @@ impl DutKind for External {
 struct ExternalDut {
     shared: Arc<Shared>,
     name: String,
+    ssh: bool,
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
@@ -225,6 +234,10 @@ impl Dut for ExternalDut {
             config: self.hooks.iter().map(|(key, text)| ((*key).to_owned(), text.clone())).collect(),
             ..DutRecord::default()
         }
+    }
+
+    fn has_ssh(&self) -> bool {
+        self.ssh
     }
 
     fn check(&mut self) -> Result<(), LabError> {

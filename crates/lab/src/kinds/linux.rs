@@ -3,6 +3,7 @@
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::snmp::SNMP;
+use crate::ssh::SSH;
 use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
 use crate::{configuration, packet_filter, router};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
@@ -15,7 +16,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "Linux kernel forwarding in a network namespace, static routes, nftables rules if wanted",
     capabilities: kinds::IN_NAMESPACE,
     needs: &[("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[NFTABLES, packet_filter::FILTERS.spec(), SNMP.spec()],
+    params: &[NFTABLES, packet_filter::FILTERS.spec(), SNMP.spec(), SSH.spec()],
 };
 
 /// Parameter: the user's ruleset.

@@ -10,7 +10,7 @@ pub mod uml;
 pub mod xdp;
 
 use crate::traffic_classes;
-use crate::{DutKind, LabError, nftables, process, snmp};
+use crate::{DutKind, LabError, nftables, process, snmp, ssh};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
 use drophammer_model::registry::KindSpec;
 use drophammer_model::role::RouterRole;
@@ -29,10 +29,12 @@ pub fn find(name: &str) -> Option<&'static dyn DutKind> {
 pub fn missing(dut: &DutConfig, tests: &[Need]) -> Vec<LabError> {
     let Some(kind) = find(&dut.kind) else { return Vec::new() };
     let filters = tests.contains(&Need::Filters) && kind.capabilities().filters;
+    let server = ssh::SSH.find(&dut.params) == Some(true);
     let agent = snmp::SNMP.find(&dut.params) == Some(true);
     let classes = tests.contains(&Need::Classes) && kind.capabilities().classes;
     let of_tests = filters.then_some(nftables::NEED).into_iter().chain(classes.then_some(traffic_classes::NEED));
     let needs = kind.needs(dut).into_iter().chain(of_tests).chain(agent.then_some(snmp::NEED));
+    let needs = needs.chain(server.then_some(ssh::NEED));
     needs.filter_map(|(program, package)| process::find(program, package).err()).collect()
 }
 

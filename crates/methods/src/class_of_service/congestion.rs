@@ -59,16 +59,9 @@ impl Congestion {
                     let missing = || TestError::NotApplicable(format!("port {} has no {family} addresses", port.name));
                     port.addressing(family).map(|a| a.destinations).ok_or_else(missing)
                 };
-                flows.push(FlowSpec {
-                    headers: super::headers(family, class),
-                    ..FlowSpec::new(
-                        class.name.clone(),
-                        *from,
-                        self.to,
-                        addresses(&ports[*from])?,
-                        addresses(&ports[self.to])?,
-                    )
-                });
+                let (source, destination) = (addresses(&ports[*from])?, addresses(&ports[self.to])?);
+                let flow = FlowSpec::new(class.name.clone(), *from, self.to, source, destination);
+                flows.push(pattern.weighed(FlowSpec { headers: super::headers(family, class), ..flow }));
             }
         }
         Ok(flows)

@@ -84,7 +84,7 @@ impl Router {
     }
 
     /// When it answers its operator; `None` for not at all.
-    fn answers_at(&mut self, now: Instant) -> Option<Instant> {
+    pub(super) fn answers_at(&mut self, now: Instant) -> Option<Instant> {
         let Some(fault) = self.faults.management else { return Some(now) };
         if self.server.waiting(now) < fault.waiting {
             return (!self.management_dead).then_some(now);

@@ -21,6 +21,7 @@ use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
 use crate::filter::Filter;
+use crate::greeter::Greeter;
 use crate::input_queue::InputQueue;
 use crate::interfaces::{self, ByTags, Interface};
 use crate::labels::{LabelRoute, Labels};
@@ -49,6 +50,7 @@ pub struct Router {
     fib: Fib,
     labels: Labels,
     speaker: Option<Box<Speaker>>,
+    greeter: Option<Box<Greeter>>,
     /// Packets of the speaker, one behind the other, and where each ends and by which interface it goes.
     spoken: (Vec<u8>, Vec<(usize, usize)>),
     filter: Filter,
@@ -82,7 +84,7 @@ pub struct Router {
     delay_random: Random,
     fault_random: Random,
     load: LoadMeter,
-    /// Echo requests under overload, for [`Faults::management`], and whether it has died of it.
+    /// Echo requests and connections to its SSH server under overload, for [`Faults::management`], and whether it has died of it.
     asked_busy: u64,
     management_dead: bool,
     /// Memory for the next frame that comes without its own.
@@ -138,6 +140,7 @@ impl Router {
         let count = config.ports.len();
         let speaker =
             config.bgp.as_ref().map(|bgp| Speaker::new(&config, bgp, &interfaces).map(Box::new)).transpose()?;
+        let greeter = config.ssh.then(|| Box::new(Greeter::new(config.seed, &interfaces)));
         let ports = config.ports.iter().map(|p| Port {
             mac: p.mac,
             longest: p.mtu as usize + ethernet::LEN + TWO_TAGS,
@@ -163,6 +166,7 @@ impl Router {
             fib,
             labels: Labels::default(),
             speaker,
+            greeter,
             spoken: (Vec::new(), Vec::new()),
             filter: own_filter.clone(),
             own_filter,
@@ -388,6 +392,7 @@ impl Router {
         self.serve_classes(now);
         self.serve_lines(now);
         self.speak(now);
+        self.greet(now);
         self.install_routes(now);
         self.speak_unasked(now);
         self.ask_neighbours(now);
@@ -434,6 +439,7 @@ impl Router {
         let served = self.classes.as_ref().and_then(Classes::deadline);
         let mut next = earlier(served, earlier(self.neighbours.next_deadline(), own));
         next = earlier(next, self.speaker.as_ref().and_then(|s| s.next_deadline()));
+        next = earlier(next, self.greeter.as_ref().and_then(|g| g.next_deadline()));
         for port in &self.ports {
             // Asked for at every frame, and mostly empty.
             if !port.parked.is_empty() {

@@ -3,6 +3,7 @@
 use super::Router;
 use super::forward::push_tags;
 use crate::faults::is_nth;
+use crate::greeter;
 use crate::speaker::Speaker;
 use crate::table::Target;
 use drophammer_emulation::compose::Link;
@@ -36,10 +37,29 @@ impl Router {
 
     /// A TCP segment for an address of the device.
     pub(super) fn take_tcp(&mut self, now: Instant, interface: usize, packet: &[u8]) {
+        if greeter::is_for(packet)
+            && let Some(mut greeter) = self.greeter.take()
+        {
+            greeter.receive(now, interface, packet, &mut |now| self.answers_at(now));
+            self.greeter = Some(greeter);
+            self.greet(now);
+            return;
+        }
         let taken = self.with_speaker(|speaker, hops| speaker.receive(now, interface, packet, hops));
         if taken == Some(true) {
             self.speak(now);
             self.install_routes(now);
+        }
+    }
+
+    /// Lets the SSH server work until `now`; what it sends departs then.
+    pub(super) fn greet(&mut self, now: Instant) {
+        let Some(mut greeter) = self.greeter.take_if(|g| g.next_deadline().is_some_and(|at| at <= now)) else { return };
+        let mut packets = Vec::new();
+        greeter.poll(now, &mut |interface, packet| packets.push((interface, packet.to_vec())));
+        self.greeter = Some(greeter);
+        for (interface, packet) in packets {
+            self.send_packet(now, interface, &packet);
         }
     }
 

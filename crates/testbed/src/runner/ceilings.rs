@@ -1,6 +1,6 @@
 //! What is measured of the tester itself before, or without, a router.
 
-use super::{RunError, Runner, method};
+use super::{RunError, Runner, method, own_delay};
 use crate::config::joined_in_pairs;
 use crate::observer::{Observer, Progress};
 use crate::records::{problem_of, status_of};
@@ -11,6 +11,7 @@ use drophammer_methods::parameters::{
     DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS, PAUSE,
 };
 use drophammer_methods::pattern::{self, Pattern};
+use drophammer_methods::ping_delay::OwnDelays;
 use drophammer_methods::selftest::TRIAL_DURATION;
 use drophammer_methods::table::TableSpec;
 use drophammer_methods::tester_ceiling::REPEATS;
@@ -69,7 +70,7 @@ impl Runner<'_> {
         let mut watcher = CeilingObserver { inner: self.observer, trials: Vec::new() };
         let mut records = Vec::new();
         let mut interrupted = false;
-        let routes = {
+        let (routes, own_delays) = {
             let rig = Rig::new(ports, &config);
             let device = &mut simulated::NoDut;
             let mut setup = TestSetup::new(TESTER, configs, rig, device, &mut self.session, &mut watcher);
@@ -103,7 +104,14 @@ impl Runner<'_> {
             let (routes, record, stopped) = route_ceiling::measure(&mut setup, suite, after);
             interrupted |= stopped;
             records.extend(record);
-            routes
+            let mut own_delays = OwnDelays::new();
+            if !interrupted {
+                let (found, record, stopped) = own_delay::measure(&mut setup, suite, configs, after);
+                interrupted |= stopped;
+                records.extend(record);
+                own_delays = found;
+            }
+            (routes, own_delays)
         };
         let trials = std::mem::take(&mut watcher.trials);
         for record in &records {
@@ -117,7 +125,7 @@ impl Runner<'_> {
         }
         let measured = || trials.iter().map(|t| (&t.spec, &t.result));
         let (frames, orders) = (tester_ceiling::ceilings(measured()), tester_ceiling::orders(measured()));
-        Ok(Ceilings { frames, orders, routes })
+        Ok(Ceilings { frames, orders, own_delays, routes })
     }
 }
 

@@ -111,6 +111,11 @@ pub fn mixed_families() -> Vec<Memory> {
     vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us, misroute_every: 901", 2, "50 Mbit/s", rest)]
 }
 
+pub fn ping_delay() -> Vec<Memory> {
+    let rest = "tests:\n  - ping_delay: {frame_sizes: [64, 1518], families: [ipv4, ipv6], pings: 5, pause: 1 ms}\n";
+    vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us, drop_every: 17", 4, "50 Mbit/s", rest)]
+}
+
 pub fn sizes() -> Vec<Memory> {
     let rest = format!(
         "defaults: {{frame_sizes: [ip40, 65, 1518], direction: unidirectional, pause: 1 ms}}\ntests:\n{FORWARDING}"

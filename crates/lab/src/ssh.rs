@@ -1,0 +1,86 @@
+//! An SSH server in the namespace of a router, for questions under load: dropbear, of which the tester reads the banner. Nobody can log in.
+
+use crate::dut::NamespaceDut;
+use crate::{Lab, LabError, process};
+use drophammer_model::param::Param;
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// What must be installed.
+pub(crate) const NEED: (&str, &str) = ("dropbear", "dropbear-bin");
+/// What makes its key, of the same package.
+const KEY_MAKER: &str = "dropbearkey";
+
+/// Parameter of kinds in namespaces.
+pub(crate) const SSH: Param<bool> = Param::new(
+    "ssh",
+    "false",
+    "false",
+    "an SSH server (dropbear) beside it that answers at its addresses, for questions under load",
+);
+
+const PORT: u16 = 22;
+/// How long the server has for its banner.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// What a banner begins with (RFC 4253 section 4.2), and how many bytes are read for it at most.
+const BANNER: &str = "SSH-";
+const MOST: u64 = 255;
+
+/// Starts it, and waits until it sends its banner.
+///
+/// # Errors
+/// [`LabError::MissingProgram`]; no key can be made; that it does not answer.
+pub(crate) fn start(
+    lab: &Lab,
+    router: &mut NamespaceDut,
+    name: &str,
+    work_dir: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), LabError> {
+    let server = process::find(NEED.0, NEED.1)?;
+    // Its key goes with the lab.
+    let state = lab.shared().state.join(format!("ssh-{name}"));
+    fs::create_dir_all(&state).map_err(LabError::file("create", &state))?;
+    let key = state.join("host-key");
+    // A router that is brought up again keeps its key.
+    if !key.exists() {
+        let mut command = router.netns().command(&process::find(KEY_MAKER, NEED.1)?);
+        command.args(["-t", "ed25519", "-f"]).arg(&key);
+        process::output(command, None)?;
+    }
+    let mut command = router.netns().command(&server);
+    // In the foreground, its log to standard error, without passwords and without root.
+    command.args(["-F", "-E", "-s", "-w", "-r"]).arg(&key).arg("-P").arg(state.join("pid"));
+    command.arg("-p").arg(PORT.to_string());
+    router.daemon(NEED.0, command, work_dir)?;
+    router.wait(stop, |dut| {
+        let greeted = dut.netns().run(greets)?;
+        Ok(greeted.err().map(|e| format!("dropbear sends no banner: {e}")))
+    })
+}
+
+/// Does the server of the namespace of the calling thread send its banner?
+fn greets() -> Result<(), String> {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    let asked = || -> std::io::Result<String> {
+        let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut line = Vec::new();
+        for byte in stream.take(MOST).bytes() {
+            let byte = byte?;
+            line.push(byte);
+            if byte == b'\n' {
+                break;
+            }
+        }
+        Ok(String::from_utf8_lossy(&line).into_owned())
+    };
+    match asked() {
+        Ok(line) if line.starts_with(BANNER) => Ok(()),
+        Ok(line) => Err(format!("it begins with {line:?}")),
+        Err(e) => Err(e.to_string()),
+    }
+}

@@ -1,0 +1,377 @@
+//! Flood: the highest load that the tester can offer, at networks that the router forwards to, at its own address, and at addresses to which it has no route. Does it
+//! still answer its operator, and do its BGP sessions stay up?
+
+use crate::Method;
+use crate::columns;
+use crate::flood::at_maximum;
+use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT, note_unasked, state};
+use crate::parameters::{DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, PAUSE, beside_s, common_deviations, params, shorter};
+use crate::pattern::Pattern;
+use crate::report::{for_each_pattern, higher, lower_by_difference, median, note, note_of, note_unfit, percent_of};
+use crate::route_tests::{self, ESTABLISH};
+use crate::routing::PeerIndex;
+use crate::table::TableSpec;
+use crate::testbed::{PortView, TestError, Testbed};
+use drophammer_model::beside::OtherTraffic;
+use drophammer_model::management::{Answered, Inquiry};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::param::Param;
+use drophammer_model::pattern::Distribution;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{AddressRange, Family, Load, TrialResult, TrialSpec};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The test.
+pub struct Flood;
+
+drophammer_model::choice! {
+    /// Where a flood goes.
+    pub enum Target {
+        /// To hosts behind the other port of the pair.
+        Forwarded = "forwarded",
+        /// To the router's own address at the port.
+        Own = "own",
+        /// To addresses to which the router has no route.
+        Unroutable = "unroutable",
+    }
+}
+
+const TARGETS: Param<Vec<Target>> = Param::new(
+    "targets",
+    "[forwarded, own, unroutable]",
+    "[forwarded, own, unroutable]",
+    "where the frames go: to networks that the router forwards to, to its own address, to addresses without a route",
+);
+const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "1 s", "60 s", "length of a trial");
+/// The length of a trial that the source of the test asks for, in seconds.
+const SOURCE_S: f64 = 60.0;
+
+static SPEC: TestSpec = TestSpec {
+    name: "flood",
+    title: "Flood",
+    summary: "whether the router answers and keeps its sessions while it is flooded: to forward, to itself, to nowhere",
+    source: "RFC 2285 section 3.5.3; Bradner 1989 (flood); RFC 6192",
+    params: params![&[
+        FRAME_SIZES.spec(),
+        FAMILIES.spec(),
+        DIRECTION.spec(),
+        TARGETS.spec(),
+        TRIAL_DURATION.spec(),
+        MANAGEMENT.spec(),
+        INTERVAL.spec(),
+        AFTERWARDS.spec(),
+        ESTABLISH.spec(),
+        PAUSE.spec(),
+        DRAIN.spec()
+    ],],
+    figures: &[
+        FigureSpec {
+            key: "flood_{target}_{size}_answered_percent",
+            help: "share of the questions to the router that it answered during the flood, in %, the least of all kinds: `target` is forwarded, own or unroutable",
+        },
+        FigureSpec {
+            key: "flood_{target}_{size}_sessions_lost",
+            help: "BGP sessions that went down during the flood, where the suite has BGP",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One flood and kind of question. Rates are per sending port.
+    struct FloodRow {
+        frame_size: PacketSize = "Frame size",
+        protocol: String = "Protocol",
+        target: String = "Flooded",
+        offered_load_pps: f64 = "Offered load" ["fps"],
+        offered: u64 = "Offered" ["frames"],
+        forwarded: u64 = "Forwarded" ["frames"],
+        forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
+        icmp_errors: u64 = "ICMP errors",
+        cpu_percent: Option<f64> = "CPU of the router" ["%"],
+        question: Option<String> = "Asked by",
+        state: Option<String> = "Management",
+        asked: Option<u64> = "Asked",
+        answered: Option<u64> = "Answered",
+        median_ms: Option<f64> = "Answer, median" ["ms"],
+        worst_ms: Option<f64> = "Answer, worst" ["ms"],
+        state_after: Option<String> = "Management, afterwards",
+        sessions: Option<u64> = "BGP sessions",
+        sessions_lost: Option<u64> = "Sessions lost",
+    }
+}
+
+const TABLE: TableSpec<FloodRow> = TableSpec::new("flood", "Floods, and what still works");
+
+/// What one flood gave.
+struct Found {
+    target: Target,
+    result: TrialResult,
+    answered: Vec<Answered>,
+    other: OtherTraffic,
+    /// The sessions that there were, and why those that went down did; `None` without BGP.
+    sessions: Option<(usize, Vec<String>)>,
+}
+
+impl Method for Flood {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        note(
+            outcome,
+            "Each flood is offered twice: once while the router is asked, once while what comes back is counted. ICMP errors are those of the second \
+             trial; routers limit how many they send. Rates are frames per second per sending port.",
+        );
+        for_each_pattern(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
+            let targets = TARGETS.get(params);
+            let mut unfit = None;
+            for (at, target) in targets.iter().enumerate() {
+                let of = (FRAME_SIZES.get(params).len() * targets.len()) as u32;
+                bed.progress(&format!("flood, {}", pattern.size_text()), index * targets.len() as u32 + at as u32, of);
+                match flood(bed, pattern, params, *target) {
+                    Ok(found) => {
+                        note_unasked(outcome, params, &found.answered);
+                        write(outcome, pattern, &found);
+                    }
+                    Err(TestError::Unfit(why)) => {
+                        note_unfit(outcome, pattern, &format!("flood of {target} left out,"), FrameRate(0.0), &why);
+                        unfit = Some(why);
+                    }
+                    Err(other) => return Err(other),
+                }
+                bed.settle(PAUSE.get(params))?;
+            }
+            unfit.filter(|_| targets.len() == 1).map_or(Ok(()), |why| Err(TestError::Unfit(why)))
+        })
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let floods = (FRAME_SIZES.get(params).len() * TARGETS.get(params).len()) as f64;
+        let each_s = 2.0 * TRIAL_DURATION.seconds(params) + AFTERWARDS.seconds(params);
+        Duration::from_secs_f64(each_s * floods + beside_s(params, 2.0 * floods, 1.0))
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        let pattern = |size| Pattern {
+            size,
+            families: FAMILIES.get(params),
+            mix: None,
+            direction: DIRECTION.get(params),
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            modifier: Default::default(),
+            drain_s: DRAIN.seconds(params),
+        };
+        FRAME_SIZES.get(params).into_iter().map(pattern).collect()
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, &TRIAL_DURATION, "trials", SOURCE_S, "flood");
+        common_deviations(params).into_iter().chain(trial).collect()
+    }
+}
+
+/// Both trials of one flood.
+fn flood(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Found, TestError> {
+    let peers = sessions(bed, pattern, params)?;
+    let flooded = both(bed, pattern, params, target);
+    let lost = peers.as_ref().map(|peers| bed.routing().map(|routing| route_tests::losses(routing, peers)));
+    if peers.is_some() {
+        route_tests::clear(bed, &flooded.as_ref().map(drop).map_err(Clone::clone), ESTABLISH.get(params))?;
+    }
+    let (result, answered, other) = flooded?;
+    let sessions = peers.map(|peers| peers.len()).zip(lost.transpose()?);
+    Ok(Found { target, result, answered, other, sessions })
+}
+
+/// The sessions of all ports, established; `None` for a suite without BGP.
+fn sessions(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params) -> Result<Option<Vec<PeerIndex>>, TestError> {
+    let mut peers = Vec::new();
+    for family in &pattern.families {
+        match route_tests::one_per_port(bed, *family, 1) {
+            Ok(found) => peers.extend(found),
+            Err(TestError::NotApplicable(_)) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    if peers.is_empty() {
+        return Ok(None);
+    }
+    match route_tests::establish(bed, &peers, params) {
+        Ok(_) => Ok(Some(peers)),
+        // A router that speaks no BGP in a suite for those that do.
+        Err(TestError::Failed(_)) => {
+            route_tests::clear(bed, &Ok(()), ESTABLISH.get(params))?;
+            Ok(None)
+        }
+        Err(other) => Err(other),
+    }
+}
+
+type Flooded = (TrialResult, Vec<Answered>, OtherTraffic);
+
+fn both(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Flooded, TestError> {
+    let inquiry = Inquiry {
+        questions: MANAGEMENT.get(params),
+        interval: INTERVAL.get(params),
+        afterwards: AFTERWARDS.get(params),
+    };
+    let spec_of = |bed: &mut dyn Testbed, limit: FrameRate, what: &str| {
+        let purpose = format!("flood {} to {target}: {what}", pattern.size);
+        let load = Load::Maximum { limit_pps: limit.pps() };
+        let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+        aimed(spec, bed.ports(), target)
+    };
+    let ((result, answered), limit) = at_maximum(bed, pattern, |bed, limit| {
+        let spec = spec_of(bed, limit, "asked")?;
+        bed.asked_trial(&spec, &inquiry)
+    })?;
+    bed.settle(PAUSE.get(params))?;
+    let spec = spec_of(bed, limit, "counted")?;
+    let (_, other) = bed.trial_beside(&spec, &[])?;
+    Ok((result, answered, other))
+}
+
+/// Addresses to which no router has a route unless it has a default route: documentation (RFC 5737, RFC 3849).
+fn nowhere(family: Family) -> AddressRange {
+    let first: IpAddr = match family {
+        Family::Ipv4 => [203, 0, 113, 1].into(),
+        Family::Ipv6 => [0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1].into(),
+    };
+    AddressRange { first, step: 1, count: 200 }
+}
+
+/// The flows of a trial, at the target: none of their frames may arrive unless they are to be forwarded.
+fn aimed(mut spec: TrialSpec, ports: &[PortView], target: Target) -> Result<TrialSpec, TestError> {
+    for flow in &mut spec.flows {
+        let destinations = match target {
+            Target::Forwarded => continue,
+            Target::Own => {
+                let addressing = ports[flow.from].addressing(flow.family);
+                let missing = || {
+                    TestError::NotApplicable(format!("port {} has no {} address", ports[flow.from].name, flow.family))
+                };
+                AddressRange { first: addressing.ok_or_else(missing)?.dut, step: 1, count: 1 }
+            }
+            Target::Unroutable => {
+                let nowhere = nowhere(flow.family);
+                let routed = |port: &PortView| {
+                    port.addressing(flow.family).is_some_and(|a| a.behind.1 == 0 || holds(a.behind, nowhere.first))
+                };
+                if let Some(port) = ports.iter().find(|port| routed(port)) {
+                    let why = format!(
+                        "{} lies behind port {}: there is no address without a route",
+                        nowhere.first, port.name
+                    );
+                    return Err(TestError::NotApplicable(why));
+                }
+                nowhere
+            }
+        };
+        flow.destinations = destinations.into();
+        flow.denied = true;
+    }
+    Ok(spec)
+}
+
+/// Does the prefix contain the address?
+fn holds((network, length): (IpAddr, u8), address: IpAddr) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
+        IpAddr::V6(a) => u128::from(a),
+    };
+    let shift = 128 - u32::from(length);
+    network.is_ipv4() == address.is_ipv4()
+        && bits(network).checked_shr(shift).unwrap_or(0) == bits(address).checked_shr(shift).unwrap_or(0)
+}
+
+fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
+    let Found { target, result, answered, other, sessions } = found;
+    let mut marks = Vec::new();
+    if *target != Target::Forwarded && result.received() > 0 {
+        marks.push(format!("{} frames were forwarded that had nowhere to go", result.received()));
+    }
+    for lost in sessions.iter().flat_map(|(_, lost)| lost) {
+        marks.push(lost.clone());
+    }
+    let row = |answered: Option<&Answered>| {
+        let times =
+            answered.map_or(Vec::new(), |a| a.during.times.iter().map(|t| t.as_secs_f64() * 1e3).collect::<Vec<f64>>());
+        FloodRow {
+            frame_size: pattern.size.clone(),
+            protocol: pattern.protocol(),
+            target: target.to_string(),
+            offered_load_pps: result.offered_load().pps(),
+            offered: result.offered(),
+            forwarded: result.received(),
+            forwarding_rate_pps: result.forwarding_rate().pps(),
+            icmp_errors: other.unmatched_errors,
+            cpu_percent: result.dut_cpu.map(|share| share * 100.0),
+            question: answered.map(|a| a.question.word().to_owned()),
+            state: answered.map(|a| state(&a.during)),
+            asked: answered.map(|a| a.during.asked),
+            answered: answered.map(|a| a.during.times.len() as u64),
+            median_ms: median(&times),
+            worst_ms: times.iter().copied().max_by(f64::total_cmp),
+            state_after: answered.map(|a| &a.afterwards).filter(|after| after.asked > 0).map(state),
+            sessions: sessions.as_ref().map(|(all, _)| *all as u64),
+            sessions_lost: sessions.as_ref().map(|(_, lost)| lost.len() as u64),
+        }
+    };
+    let rows: Vec<FloodRow> =
+        if answered.is_empty() { vec![row(None)] } else { answered.iter().map(|a| row(Some(a))).collect() };
+    for row in rows {
+        TABLE.add(outcome, row, [result.trial], marks.clone());
+    }
+    if let Some((_, lost)) = sessions.as_ref().filter(|(_, lost)| !lost.is_empty()) {
+        note_of(outcome, pattern, format!("flood to {target}: {}", lost.join("; ")));
+    }
+    let title = |what: &str| format!("{what}, flood to {target}, {}", pattern.size_text());
+    let shares = answered.iter().filter_map(|a| percent_of(a.during.times.len() as u64, a.during.asked));
+    if let Some(least) = shares.min_by(f64::total_cmp) {
+        let key = format!("flood_{target}_{}_answered_percent", pattern.size);
+        outcome.ranks.push(higher(key, title("Questions answered"), "%", Some(least)));
+    }
+    if let Some((_, lost)) = sessions {
+        let key = format!("flood_{target}_{}_sessions_lost", pattern.size);
+        outcome.ranks.push(lower_by_difference(
+            key,
+            title("BGP sessions lost"),
+            "sessions",
+            Some(lost.len() as f64),
+            1.0,
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Columns;
+
+    #[test]
+    fn a_prefix_holds_its_addresses_and_no_others() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(holds((ip("203.0.112.0"), 23), ip("203.0.113.1")));
+        assert!(!holds((ip("203.0.112.0"), 24), ip("203.0.113.1")));
+        assert!(holds((ip("2001:db8::"), 32), nowhere(Family::Ipv6).first));
+        assert!(holds((ip("::"), 0), ip("2001:db8::1")) && !holds((ip("0.0.0.0"), 0), ip("::1")));
+    }
+
+    #[test]
+    fn the_page_names_every_column() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tests/flood.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        for (key, ..) in FloodRow::COLUMNS {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}

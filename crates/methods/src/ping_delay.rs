@@ -1,0 +1,462 @@
+//! Delay by ping (Bradner 1989, "delay through router"): round trips of ICMP echo requests through the router and to it, without what the tester
+//! itself needs, beside the latency of test frames in the same trial.
+//!
+//! Bradner's packets were those of ping, timed with an oscilloscope from the end of the packet in to the beginning of the packet out. Here the tester
+//! has both ends: it knows when a request came in behind the router and when the reply left, and what its ports need on a loop without router.
+
+use crate::Method;
+use crate::columns;
+use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params};
+use crate::pattern::Pattern;
+use crate::report::{PlotSpec, extremes, for_each_at_low_load, higher, lower, median, note, note_of, percent_of};
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::echo::{EchoRequest, EchoTarget, EchoTimes};
+use drophammer_model::outcome::{Outcome, PlotKind, Point};
+use drophammer_model::param::Param;
+use drophammer_model::pattern::{Direction, Distribution};
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::{Family, Load, TrialResult};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The test.
+pub struct PingDelay;
+
+/// Its name.
+pub const NAME: &str = "ping_delay";
+
+drophammer_model::choice! {
+    /// Where an echo request goes.
+    pub enum Way {
+        /// Through the router, to the tester's device behind the other port of the pair.
+        Through = "through",
+        /// To the router's own address.
+        To = "to",
+    }
+}
+
+impl Way {
+    fn text(self) -> &'static str {
+        match self {
+            Way::Through => "through the router",
+            Way::To => "to the router",
+        }
+    }
+}
+
+const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
+    "frame_sizes",
+    "[64, 512, 1518]",
+    "[64, 128, 256, 512, 1024, 1518]",
+    "sizes with FCS of the frames of requests, replies and test frames; of IPv6 at least 78 bytes",
+);
+const WAYS: Param<Vec<Way>> = Param::new(
+    "ways",
+    "[through, to]",
+    "[through, to]",
+    "where echo requests go: through the router to the tester's other port, to the router's own address",
+);
+const PINGS: Param<u32> =
+    Param::new("pings", "20", "100", "echo requests of each size, IP version and way, from each pair of ports");
+const INTERVAL: Param<Duration> = Param::new("ping_every", "20 ms", "100 ms", "time between two echo requests");
+const LOAD: Param<FrameRate> = Param::new(
+    "load",
+    "100 fps",
+    "100 fps",
+    "test frames per second and port meanwhile, from both ports of a pair; requests leave in the middle between two of them",
+);
+
+/// Most requests in a trial.
+const MOST: usize = 10_000;
+
+static SPEC: TestSpec = TestSpec {
+    name: NAME,
+    title: "Delay by ping",
+    summary: "round trips of ICMP echo through the router and to it, without the tester's own share, beside the latency of test frames",
+    source: "Bradner 1989, delay through router",
+    params: params![
+        &[FRAME_SIZES.spec(), FAMILIES.spec(), WAYS.spec(), PINGS.spec(), INTERVAL.spec(), LOAD.spec()],
+        &AFTER_TRIAL
+    ],
+    figures: &[
+        FigureSpec {
+            key: "ping_delay_{size}_us",
+            help: "median delay through the router in one direction, by ping, in µs",
+        },
+        FigureSpec { key: "ping_answer_{size}_us", help: "median time in which the router itself answers, in µs" },
+        FigureSpec {
+            key: "ping_answered_{size}_percent",
+            help: "requests that were answered, of the way with the least, in %",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One size, IP version and way.
+    struct DelayRow {
+        frame_size: PacketSize = "Frame size",
+        family: Family = "Protocol",
+        way: String = "Ping",
+        asked: u64 = "Asked",
+        answered: u64 = "Answered",
+        round_trip_us: Option<f64> = "Round trip, median" ["µs"],
+        round_trip_max_us: Option<f64> = "Round trip, longest" ["µs"],
+        tester_us: Option<f64> = "Of it the tester" ["µs"],
+        delay_min_us: Option<f64> = "Delay, least" ["µs"],
+        delay_us: Option<f64> = "Delay, median" ["µs"],
+        delay_max_us: Option<f64> = "Delay, most" ["µs"],
+        frames_us: Option<f64> = "Latency of test frames, median" ["µs"],
+    }
+}
+
+columns! {
+    /// One size and IP version on a loop without router.
+    struct OwnRow {
+        frame_size: PacketSize = "Frame size",
+        family: Family = "Protocol",
+        echo_us: f64 = "Ping, one direction, least" ["µs"],
+        frames_us: f64 = "Test frames, least" ["µs"],
+    }
+}
+
+const TABLE: TableSpec<DelayRow> = TableSpec::new(NAME, "Delay by ping and by test frames");
+/// Key of the table of [`own_delays`].
+pub const OWN: &str = "ping_delay_own";
+const OWN_TABLE: TableSpec<OwnRow> = TableSpec::new(OWN, "What the tester itself needs");
+const BARS: PlotSpec = PlotSpec {
+    key: NAME,
+    title: "Delay through the router",
+    kind: PlotKind::Bars,
+    x: "frame size",
+    y: "median, µs",
+    log_y: false,
+};
+
+/// The least that the tester itself needs for a frame in one direction: from handing it to a port until it is seen at another one. What it needs
+/// beyond that differs from frame to frame and stays in the figures of a router.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OwnDelay {
+    /// Echo requests and replies.
+    pub echo: Duration,
+    /// Test frames.
+    pub frames: Duration,
+}
+
+/// [`OwnDelay`] by IP version and bytes of a frame with FCS.
+pub type OwnDelays = BTreeMap<(Family, u16), OwnDelay>;
+
+/// A pattern of one size and family: both ports of a pair send.
+fn patterns(params: &Params) -> Vec<Pattern> {
+    let of_size = |size: PacketSize| {
+        FAMILIES.get(params).into_iter().map(move |family| Pattern {
+            size: size.clone(),
+            families: vec![family],
+            mix: None,
+            direction: Direction::Bidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            modifier: Default::default(),
+            drain_s: DRAIN.seconds(params),
+        })
+    };
+    FRAME_SIZES.get(params).into_iter().flat_map(of_size).collect()
+}
+
+fn of_pattern(pattern: &Pattern) -> Result<(Family, u16), TestError> {
+    let family = pattern.families[0];
+    match &pattern.size {
+        PacketSize::Fixed(size) => Ok((family, size.frame_bytes(family == Family::Ipv6))),
+        PacketSize::Mix { name, .. } => {
+            Err(TestError::NotApplicable(format!("an echo request has one size; write sizes in place of {name}")))
+        }
+    }
+}
+
+/// When request `number` (from 0) leaves, in seconds: in the middle between two test frames.
+fn leaves_s(number: usize, interval_s: f64, load: FrameRate) -> f64 {
+    let at_s = (number as f64 + 0.5) * interval_s;
+    let gap_s = 1.0 / load.pps();
+    if gap_s > interval_s { at_s } else { ((at_s / gap_s).floor() + 0.5) * gap_s }
+}
+
+/// What came of the pings of one way.
+#[derive(Clone, Debug, Default)]
+struct Answered {
+    asked: u64,
+    times: Vec<EchoTimes>,
+}
+
+/// One trial: what came of each way, and of the test frames.
+fn measure(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    ways: &[Way],
+    params: &Params,
+) -> Result<(Vec<(Way, Answered)>, TrialResult), TestError> {
+    let (family, frame_bytes) = of_pattern(pattern)?;
+    let (load, interval_s) = (LOAD.get(params), INTERVAL.seconds(params));
+    let pairs = bed.ports().len() / 2;
+    let count = PINGS.get(params) as usize * ways.len() * pairs;
+    if count > MOST {
+        let why =
+            format!("{count} pings: a trial has at most {MOST} of all ways and pairs of ports together; lower `pings`");
+        return Err(TestError::NotApplicable(why));
+    }
+    let request = |number: usize| {
+        let (way, pair) = (ways[number % ways.len()], number / ways.len() % pairs);
+        let to = match way {
+            Way::Through => EchoTarget::Port(2 * pair + 1),
+            Way::To => EchoTarget::Router,
+        };
+        let at = Duration::from_secs_f64(leaves_s(number, interval_s, load));
+        (way, EchoRequest { at, from: 2 * pair, to, family, frame_bytes })
+    };
+    let (asked, requests): (Vec<Way>, Vec<EchoRequest>) = (0..count).map(request).unzip();
+    let purpose = format!("delay by ping, {} {family}", pattern.size_text());
+    let duration_s = count as f64 * interval_s;
+    let spec = pattern.trial(bed.ports(), purpose, Load::Constant { rate_pps: load.pps() }, duration_s)?;
+    let (result, times) = bed.echo_trial(&spec, &requests)?;
+    let of_way = |way: &Way| {
+        let mine = asked.iter().zip(&times).filter(|(asked, _)| *asked == way);
+        let answered = Answered { asked: mine.clone().count() as u64, times: mine.filter_map(|(_, t)| *t).collect() };
+        (*way, answered)
+    };
+    Ok((ways.iter().map(of_way).collect(), result))
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// Median latency of the test frames in µs.
+fn frames_us(result: &TrialResult) -> Option<f64> {
+    let medians = result.groups.iter().filter(|g| g.latency.frames > 0).filter_map(|g| g.latency.percentile(50.0));
+    median(&medians.map(|ns| ns as f64 / 1e3).collect::<Vec<_>>())
+}
+
+/// Measures the tester itself, on a loop without router whose devices have addresses.
+///
+/// # Errors
+/// Those of [`Testbed::echo_trial`]; [`TestError::Failed`] where pings or test frames do not come through the loop.
+pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<OwnDelays, TestError> {
+    let mut found = OwnDelays::new();
+    if !outcome.tables.iter().any(|table| table.key == OWN) {
+        OWN_TABLE.begin(outcome);
+    }
+    for pattern in patterns(params) {
+        let Ok((family, bytes)) = of_pattern(&pattern) else { continue };
+        if found.contains_key(&(family, bytes)) {
+            continue;
+        }
+        let (answered, result) = measure(bed, &pattern, &[Way::Through], params)?;
+        let times = answered.iter().flat_map(|(_, answered)| &answered.times);
+        let echo_us = times.map(|t| us(t.beside_own()) / 2.0).min_by(f64::total_cmp);
+        let latencies = result.groups.iter().map(|group| &group.latency).filter(|latency| latency.frames > 0);
+        let frames_us = latencies.map(|latency| latency.min_ns as f64 / 1e3).min_by(f64::total_cmp);
+        let Some((echo_us, frames_us)) = echo_us.zip(frames_us) else {
+            return Err(TestError::Failed(format!("{}: no ping comes through the loop", pattern.size_text())));
+        };
+        let of = |us: f64| Duration::from_secs_f64(us / 1e6);
+        found.insert((family, bytes), OwnDelay { echo: of(echo_us), frames: of(frames_us) });
+        let row = OwnRow { frame_size: pattern.size.clone(), family, echo_us, frames_us };
+        OWN_TABLE.add(outcome, row, [result.trial], []);
+        bed.settle(PAUSE.get(params))?;
+    }
+    Ok(found)
+}
+
+/// What is compared of one size: the slowest IP version.
+#[derive(Default)]
+struct Compared {
+    through_us: Option<f64>,
+    to_us: Option<f64>,
+    answered_percent: Option<f64>,
+}
+
+impl Compared {
+    fn take(&mut self, way: Way, delay_us: Option<f64>, answered_percent: Option<f64>) {
+        let slowest = match way {
+            Way::Through => &mut self.through_us,
+            Way::To => &mut self.to_us,
+        };
+        *slowest = (*slowest).into_iter().chain(delay_us).max_by(f64::total_cmp);
+        let least = self.answered_percent.into_iter().chain(answered_percent);
+        self.answered_percent = least.min_by(f64::total_cmp);
+    }
+}
+
+/// Delays of one way in µs, without the tester's share: through the router half of the round trip.
+fn delays_us(way: Way, times: &[EchoTimes], own: Option<OwnDelay>) -> Vec<f64> {
+    let of = |t: &EchoTimes| match way {
+        Way::Through => us(t.beside_own()) / 2.0,
+        Way::To => us(t.beside_own()),
+    };
+    times.iter().map(|t| of(t) - own.map_or(0.0, |own| us(own.echo))).collect()
+}
+
+fn write(
+    outcome: &mut Outcome,
+    pattern: &Pattern,
+    (way, answered): &(Way, Answered),
+    result: &TrialResult,
+    own: Option<OwnDelay>,
+) -> (Option<f64>, Option<f64>) {
+    let Answered { asked, times } = answered;
+    let family = pattern.families[0];
+    let trips: Vec<f64> = times.iter().map(|t| us(t.round_trip)).collect();
+    let turned = median(&times.iter().map(|t| us(t.own)).collect::<Vec<_>>());
+    let passes = if *way == Way::Through { 2.0 } else { 1.0 };
+    let delays = delays_us(*way, times, own);
+    let mut marks = Vec::new();
+    // What is less than nothing is the tester's own, which differs from ping to ping.
+    let above = |us: f64| us.max(0.0);
+    if delays.iter().any(|delay| *delay < 0.0) {
+        marks.push("some round trips are not above the tester's own share".to_owned());
+    }
+    let missing = asked - times.len() as u64;
+    if missing > 0 {
+        marks.push(format!("{missing} without a reply"));
+        let share = if times.is_empty() { format!("any of {asked}") } else { format!("{missing} of {asked}") };
+        let what = format!("{share} echo requests {}", way.text());
+        note_of(outcome, pattern, format!("{family}: no reply to {what}"));
+    }
+    let delay = median(&delays).map(above);
+    let range = extremes(&delays);
+    let frames = frames_us(result).map(|latency| above(latency - own.map_or(0.0, |own| us(own.frames))));
+    let row = DelayRow {
+        frame_size: pattern.size.clone(),
+        family,
+        way: way.text().into(),
+        asked: *asked,
+        answered: times.len() as u64,
+        round_trip_us: median(&trips),
+        round_trip_max_us: extremes(&trips).map(|(_, most)| most),
+        tester_us: turned.map(|turned| turned + passes * own.map_or(0.0, |own| us(own.echo))),
+        delay_min_us: range.map(|(least, _)| above(least)),
+        delay_us: delay,
+        delay_max_us: range.map(|(_, most)| above(most)),
+        frames_us: frames.filter(|_| *way == Way::Through),
+    };
+    TABLE.add(outcome, row, [result.trial], marks);
+    if *way == Way::Through {
+        let x = pattern.frame_bytes();
+        let label = Some(format!("{} {family}", pattern.size));
+        for (series, y) in [("ping", delay), ("test frames", frames)] {
+            if let Some(y) = y {
+                BARS.curve(outcome, series, Point { x, y, label: label.clone(), ..Point::default() });
+            }
+        }
+    }
+    (delay, percent_of(times.len() as u64, *asked))
+}
+
+impl Method for PingDelay {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        BARS.begin(outcome);
+        note(
+            outcome,
+            "Through the router: half of a round trip, once there and once back, without the time that the tester's device behind the router takes to \
+             answer. To the router: the time from the request to the reply. Test frames leave meanwhile at a low load; their latency is that of \
+             RFC 1242 section 3.8.",
+        );
+        let patterns = patterns(params);
+        let measured =
+            |pattern: &Pattern| of_pattern(pattern).is_ok_and(|(f, bytes)| bed.own_delay(f, bytes).is_some());
+        note(
+            outcome,
+            if patterns.iter().all(measured) {
+                "The least that the tester's own ports and links take, measured in this run on a loop without router, is subtracted from all of them."
+            } else {
+                "What the tester's own ports and links take was not measured for all of them and is left in those figures."
+            },
+        );
+        let ways = WAYS.get(params);
+        let of = patterns.len() as u32;
+        let mut compared: BTreeMap<PacketSize, Compared> = BTreeMap::new();
+        let result = for_each_at_low_load(bed, patterns, outcome, |bed, pattern, outcome, index| {
+            let (family, bytes) = of_pattern(pattern)?;
+            bed.progress(&format!("delay by ping, {} {family}", pattern.size_text()), index, of);
+            let (answered, result) = measure(bed, pattern, &ways, params)?;
+            let own = bed.own_delay(family, bytes);
+            for way in &answered {
+                let (delay, percent) = write(outcome, pattern, way, &result, own);
+                compared.entry(pattern.size.clone()).or_default().take(way.0, delay, percent);
+            }
+            bed.settle(PAUSE.get(params))
+        });
+        for (size, Compared { through_us, to_us, answered_percent }) in compared {
+            let mut add = |key: String, title: String, value: Option<f64>, way: Way| {
+                if ways.contains(&way) {
+                    outcome.ranks.push(lower(key, title, "µs", value));
+                }
+            };
+            add(format!("ping_delay_{size}_us"), format!("Delay by ping, {size}"), through_us, Way::Through);
+            add(format!("ping_answer_{size}_us"), format!("Answer to a ping, {size}"), to_us, Way::To);
+            let key = format!("ping_answered_{size}_percent");
+            outcome.ranks.push(higher(key, format!("Pings answered, {size}"), "%", answered_percent));
+        }
+        result
+    }
+
+    /// Loads are far below what any tester can.
+    fn patterns(&self, _: &Params) -> Vec<Pattern> {
+        Vec::new()
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let trials = patterns(params).len() as f64;
+        let each = f64::from(PINGS.get(params)) * WAYS.get(params).len() as f64 * INTERVAL.seconds(params);
+        Duration::from_secs_f64(each * trials + beside_s(params, trials, 0.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_leave_between_test_frames() {
+        let rate = FrameRate(100.0);
+        for number in 0..500 {
+            let at = leaves_s(number, 0.02, rate);
+            assert!((at * 100.0).fract() > 0.49 && (at * 100.0).fract() < 0.51, "{number}: {at}");
+            assert!(number == 0 || at - leaves_s(number - 1, 0.02, rate) > 0.009);
+            assert!(at < (number + 1) as f64 * 0.02);
+        }
+        // Test frames that are further apart than requests leave these alone.
+        assert!((leaves_s(3, 0.02, FrameRate(1.0)) - 0.07).abs() < 1e-9);
+    }
+
+    #[test]
+    fn delays_are_without_the_tester() {
+        let us = Duration::from_micros;
+        let times = [EchoTimes { round_trip: us(50), own: us(10) }];
+        let own = Some(OwnDelay { echo: us(3), frames: us(2) });
+        let close = |got: &[f64], wanted: f64| assert!((got[0] - wanted).abs() < 1e-6, "{got:?}");
+        close(&delays_us(Way::Through, &times, None), 20.0);
+        close(&delays_us(Way::Through, &times, own), 17.0);
+        let times = [EchoTimes { round_trip: us(50), own: us(0) }];
+        close(&delays_us(Way::To, &times, own), 47.0);
+    }
+
+    #[test]
+    fn the_slowest_family_and_the_least_answered_way_are_compared() {
+        let mut compared = Compared::default();
+        compared.take(Way::Through, Some(3.0), Some(100.0));
+        compared.take(Way::To, Some(9.0), Some(50.0));
+        compared.take(Way::Through, Some(4.0), Some(100.0));
+        compared.take(Way::To, None, Some(0.0));
+        assert_eq!((compared.through_us, compared.to_us, compared.answered_percent), (Some(4.0), Some(9.0), Some(0.0)));
+    }
+}

@@ -1,0 +1,113 @@
+//! The SSH server of the device, as far as an operator's terminal meets it first: it accepts connections and sends its banner (RFC 4253 section
+//! 4.2). Packets and instants in, packets and deadlines out.
+
+use crate::interfaces::Interface;
+use drophammer_emulation::tcp::{ConnState, ConnectionId, TcpConfig, TcpStack};
+use drophammer_model::Instant;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Where it listens.
+pub(crate) const PORT: u16 = 22;
+/// What it says.
+const BANNER: &[u8] = b"SSH-2.0-drophammer_reference\r\n";
+/// Bytes of the buffers of a connection: what comes in is not read.
+const BUFFER: usize = 4096;
+
+/// The server.
+pub(crate) struct Greeter {
+    /// By interface.
+    stacks: Vec<TcpStack>,
+    /// Connections that are to be greeted, each with its interface.
+    due: BinaryHeap<Reverse<(Instant, usize, ConnectionId)>>,
+    ready: Vec<ConnectionId>,
+    /// When [`Greeter::poll`] has something to do, kept so that asking costs nothing.
+    wake: Option<Instant>,
+}
+
+impl Greeter {
+    /// It listens at all addresses of the device.
+    pub fn new(seed: u64, interfaces: &[Interface]) -> Greeter {
+        let stack = |interface: &Interface| {
+            let mut tcp = TcpConfig::new(interface.mtu, !seed);
+            (tcp.send_buffer, tcp.receive_buffer) = (BUFFER, BUFFER);
+            let mut stack = TcpStack::new(tcp);
+            for own in interface.addresses() {
+                stack.add_host(own);
+                stack.listen(own, PORT);
+            }
+            stack
+        };
+        Greeter {
+            stacks: interfaces.iter().map(stack).collect(),
+            due: BinaryHeap::new(),
+            ready: Vec::new(),
+            wake: None,
+        }
+    }
+
+    /// A packet to [`PORT`] of the device arrives; `answers` says when a new connection is greeted, `None` for never.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        interface: usize,
+        packet: &[u8],
+        answers: &mut dyn FnMut(Instant) -> Option<Instant>,
+    ) {
+        let stack = &mut self.stacks[interface];
+        if !stack.receive(now, packet) {
+            return;
+        }
+        while let Some((_, connection)) = stack.accept_any() {
+            if let Some(at) = answers(now) {
+                self.due.push(Reverse((at, interface, connection)));
+            }
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        stack.take_ready(&mut ready);
+        for connection in &ready {
+            if matches!(stack.state(*connection), ConnState::Closed(_) | ConnState::PeerClosed) {
+                stack.close(*connection);
+                stack.remove(*connection);
+            }
+        }
+        self.ready = ready;
+        self.wake = Some(now);
+    }
+
+    /// Does what is due until `now` and hands out the packets that leave, each with its interface.
+    pub fn poll(&mut self, now: Instant, out: &mut dyn FnMut(usize, &[u8])) {
+        if self.wake.is_none_or(|wake| wake > now) {
+            return;
+        }
+        while let Some(Reverse((_, interface, connection))) =
+            self.due.peek().copied().filter(|Reverse((at, ..))| *at <= now)
+        {
+            self.due.pop();
+            self.stacks[interface].send_with(connection, &mut |room| {
+                let length = BANNER.len().min(room.len());
+                room[..length].copy_from_slice(&BANNER[..length]);
+                length
+            });
+        }
+        for (interface, stack) in self.stacks.iter_mut().enumerate() {
+            stack.poll(now, &mut |packet| out(interface, packet));
+        }
+        let tcp = self.stacks.iter().filter_map(TcpStack::next_deadline).min();
+        self.wake = self.due.peek().map(|Reverse((at, ..))| *at).into_iter().chain(tcp).min();
+    }
+
+    /// When [`Greeter::poll`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.wake
+    }
+}
+
+/// Is this packet of TCP for [`PORT`]?
+pub(crate) fn is_for(packet: &[u8]) -> bool {
+    let header = match packet.first().map(|byte| byte >> 4) {
+        Some(4) => usize::from(packet[0] & 15) * 4,
+        _ => 40,
+    };
+    packet.get(header + 2..header + 4) == Some(&PORT.to_be_bytes()[..])
+}

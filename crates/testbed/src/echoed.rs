@@ -1,0 +1,117 @@
+//! Trials with echo requests, and how long each took.
+
+use crate::setup::TestSetup;
+use drophammer_methods::{TestError, Testbed};
+use drophammer_model::echo::{EchoRequest, EchoTarget, EchoTimes, smallest};
+use drophammer_model::trial::{Family, PortIndex, TimedEvent, TrialResult, TrialSpec};
+use drophammer_rig::{Act, Echo};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The last requests are given so long for a reply.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whom a request asks, and its number among those of its port and family.
+#[derive(Clone, Copy)]
+struct Numbered {
+    to: Option<IpAddr>,
+    number: u64,
+}
+
+impl TestSetup<'_> {
+    /// An attempt at a trial with echo requests; says with the result whether a port failed.
+    pub(crate) fn echo_attempt(
+        &mut self,
+        spec: &TrialSpec,
+        requests: &[EchoRequest],
+        attempt: u32,
+    ) -> Result<((TrialResult, Vec<Option<EchoTimes>>), bool), TestError> {
+        let numbered = self.number(requests)?;
+        let mut spec = spec.clone();
+        let mut acts = Vec::new();
+        for (request, Numbered { to, .. }) in requests.iter().zip(&numbered) {
+            let label = match request.to {
+                EchoTarget::Router => "ping the router".to_owned(),
+                EchoTarget::Port(port) => format!("ping port {}", self.routing.bench.views[port].name),
+            };
+            spec.events.push(TimedEvent { at_s: request.at.as_secs_f64(), event: acts.len(), label });
+            let echo = Echo { family: request.family, to: *to, data: request.data() };
+            acts.push(vec![(request.from, Act::Ping(echo))]);
+        }
+        self.rig().hosts.forget_pings();
+        let (result, port_failed) = self.routing.bench.attempt(&spec, &acts, attempt)?;
+        let deadline = self.rig().now() + PATIENCE;
+        loop {
+            let of = |(request, numbered)| self.times(request, numbered);
+            let times: Vec<_> = requests.iter().zip(numbered.iter().copied()).map(of).collect();
+            if times.iter().all(Option::is_some) || self.rig().now() >= deadline {
+                return Ok(((result, times), port_failed));
+            }
+            self.settle(Duration::from_millis(20))?;
+        }
+    }
+
+    /// Each request with whom it asks and its number. Requests of one port and family leave in the order of their times, those of one instant
+    /// in that of the list.
+    fn number(&mut self, requests: &[EchoRequest]) -> Result<Vec<Numbered>, TestError> {
+        let mut numbered = vec![Numbered { to: None, number: 0 }; requests.len()];
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        order.sort_by_key(|at| requests[*at].at);
+        let mut next: BTreeMap<(PortIndex, Family), u64> = BTreeMap::new();
+        for at in order {
+            let EchoRequest { from, to, family, frame_bytes, .. } = requests[at];
+            let to = match to {
+                EchoTarget::Router => None,
+                EchoTarget::Port(port) => Some(self.echo_address(port, family)?),
+            };
+            self.echo_address(from, family)?;
+            let largest = self.largest_frame(from);
+            if frame_bytes < smallest(family) || usize::from(frame_bytes) > largest {
+                let why = format!(
+                    "an {family} echo request has a frame of {} to {largest} bytes, not {frame_bytes}",
+                    smallest(family)
+                );
+                return Err(TestError::NotApplicable(why));
+            }
+            let asked = self.rig().hosts.ping(from).and_then(|ping| ping.stats(family)).map(|stats| stats.asked);
+            let first = asked.ok_or_else(|| self.no_address(from, family))?;
+            let number = next.entry((from, family)).or_insert(first);
+            numbered[at] = Numbered { to, number: *number };
+            *number += 1;
+        }
+        Ok(numbered)
+    }
+
+    /// Address of the device of a port.
+    fn echo_address(&self, port: PortIndex, family: Family) -> Result<IpAddr, TestError> {
+        let view = self.routing.bench.views.get(port);
+        view.and_then(|view| view.addressing(family)).map(|a| a.host).ok_or_else(|| self.no_address(port, family))
+    }
+
+    fn no_address(&self, port: PortIndex, family: Family) -> TestError {
+        let name = self.routing.bench.views.get(port).map_or_else(|| port.to_string(), |view| view.name.clone());
+        TestError::NotApplicable(format!("port {name} has no {family} address to ping from or to"))
+    }
+
+    /// What came of a request until now.
+    fn times(&self, request: &EchoRequest, Numbered { number, .. }: Numbered) -> Option<EchoTimes> {
+        let EchoRequest { from, to, family, .. } = *request;
+        let hosts = &self.routing.bench.rig.hosts;
+        let trip = hosts.ping(from)?.trips(family).iter().find(|trip| trip.number == number)?;
+        let own = match to {
+            EchoTarget::Router => Duration::ZERO,
+            EchoTarget::Port(port) => {
+                let source = self.echo_address(from, family).ok()?;
+                let back = trip.departed + trip.took;
+                // A request that a router has doubled is answered twice; the first reply ends the trip.
+                let served = hosts.ping(port)?.served().iter().find(|served| {
+                    let same = served.source == source && served.sequence == number as u16;
+                    same && served.arrived >= trip.departed && served.arrived <= back
+                })?;
+                served.departed.since(served.arrived)
+            }
+        };
+        Some(EchoTimes { round_trip: trip.took, own })
+    }
+}

@@ -1,0 +1,68 @@
+//! A Linux router that is asked over its links: pings through it and to it, and the banner of the SSH server beside it.
+//!
+//! The lab has to be entered by a process with one thread, so this test has no harness.
+
+mod common;
+
+use common::program::{one_test, run_in_lab};
+use common::{cell, rows};
+use drophammer_lab::Lab;
+use drophammer_model::outcome::{Cell, Outcome};
+use std::process::ExitCode;
+
+const SUITE: &str = "suite: answers\nprofile: quick\nrounds: 1\n\
+    duts: [{name: box, kind: linux, ssh: true}]\n\
+    ports:\n  - {name: p1, speed: 5 Mbit/s}\n  - {name: p2, speed: 5 Mbit/s}\n\
+    defaults: {frame_sizes: [128]}\ntests:\n\
+    \x20 - ping_delay: {families: [ipv4, ipv6], pings: 10}\n\
+    \x20 - overload: {management: [ping, ssh], direction: unidirectional, trial_duration: 500 ms, final_trial_duration: 200 ms, search_duration_max: 2 s}\n";
+
+fn text(outcome: &Outcome, table: &str, row: usize, column: &str) -> String {
+    let table = outcome.tables.iter().find(|t| t.key == table);
+    let found = table.and_then(|t| Some(&t.rows[row].cells[t.columns.iter().position(|c| c.key == column)?]));
+    if let Some(Cell::Text(text)) = found { text.clone() } else { format!("{found:?}") }
+}
+
+fn once(lab: &mut Lab) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let memory = run_in_lab(lab, SUITE, folder.path())?;
+    let of = |test: &str| {
+        let found =
+            memory.tests().into_iter().find(|t| t.test == test).ok_or_else(|| format!("no record of {test}"))?;
+        println!("    {test}: {:?} {:?}", found.status, found.outcome.notes);
+        Ok::<_, String>(&found.outcome)
+    };
+    let own = of("ping_delay_own")?;
+    let delay = of("ping_delay")?;
+    if rows(own, "ping_delay_own").len() != 2 || rows(delay, "ping_delay").len() != 4 {
+        return Err("a row of delays is missing".into());
+    }
+    for row in 0..4 {
+        let get = |column: &str| cell(delay, "ping_delay", row, column);
+        let found = (get("answered"), get("round_trip_us"), get("tester_us"), get("delay_us"), get("frames_us"));
+        println!("    {}: {found:?}", text(delay, "ping_delay", row, "way"));
+        if get("answered") != Some(10.0) {
+            return Err(format!("{found:?}: ten pings of each way"));
+        }
+        // What is left of a round trip is shorter than it, and something is left.
+        let (trip, tester) = (get("round_trip_us").unwrap_or(0.0), get("tester_us").unwrap_or(0.0));
+        if !(tester > 0.0 && tester < trip && get("delay_us").is_some_and(|us| us > 0.0 && us < trip)) {
+            return Err(format!("{found:?}"));
+        }
+    }
+    let overload = of("overload")?;
+    let asked = |row: usize| text(overload, "overload_answers", row, "question");
+    let ssh: Vec<usize> = (0..rows(overload, "overload_answers").len()).filter(|row| asked(*row) == "ssh").collect();
+    let first = *ssh.first().ok_or_else(|| format!("no ssh among the questions: {:?}", overload.notes))?;
+    let get = |column: &str| cell(overload, "overload_answers", first, column);
+    let found = (get("asked"), get("answered"), get("median_ms"), get("answered_after"));
+    println!("    ssh: {found:?}");
+    match (get("answered"), get("median_ms")) {
+        (Some(answered), Some(median)) if answered >= 1.0 && median > 0.0 => Ok(()),
+        _ => Err(format!("no banner at the throughput: {found:?}, {:?}", overload.notes)),
+    }
+}
+
+fn main() -> ExitCode {
+    one_test("a_router_is_asked_over_its_links", once)
+}

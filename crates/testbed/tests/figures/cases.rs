@@ -193,13 +193,13 @@ pub fn congestion() -> Vec<Memory> {
     vec![
         on(line, 4, &test("frame_sizes: [64, imix]")),
         on(&format!("{line}, input_queue: 30"), 8, &test("frame_sizes: [96], families: [ipv4, ipv6]")),
-        on("", 5, &test("frame_sizes: [96], bottleneck: 5 Mbit/s, queue: 40")),
+        on("", 6, &test("frame_sizes: [96], bottleneck: 5 Mbit/s, queue: 40")),
     ]
 }
 
 /// A steady load on a device that ages, and on one that does not.
 pub fn soak() -> Vec<Memory> {
-    let rest = "tests:\n  - soak: {duration: 2 s, interval: 100 ms, rate: 1 kfps, families: [ipv4, ipv6]}\n";
+    let rest = "tests:\n  - soak: {duration: 900 ms, interval: 100 ms, rate: 1 kfps, families: [ipv4, ipv6]}\n";
     vec![
         on("ageing_delay: 200 us, ageing_memory: 3000000, delay: 20 us, drop_every: 300", 2, "20 Mbit/s", rest),
         on("delay: 20 us, jitter: 30 us", 2, "20 Mbit/s", rest),

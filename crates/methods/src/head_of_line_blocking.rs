@@ -175,6 +175,8 @@ impl Rates {
     }
 }
 
+/// Time bins of a trial. What arrives behind the last one only left a buffer, and is no rate.
+const BINS: usize = 20;
 /// What the congested port is offered, in loads of one source.
 const OVERLOAD: f64 = 1.5;
 /// A load below this share of a line does not congest it for certain.
@@ -219,7 +221,7 @@ fn measure(
             // A router that holds its sources back makes them offer less: the trial is valid then.
             load: Load::Maximum { limit_pps: rates.source.pps() },
             duration_s: TRIAL_DURATION.seconds(params),
-            bin_s: None,
+            bin_s: Some(TRIAL_DURATION.seconds(params) / BINS as f64),
             drain_s,
             events: vec![],
         });
@@ -237,7 +239,8 @@ fn measure(
         bed.set_classes(&[])?;
     }
     let [calm, loaded] = &results[..] else { return Ok(()) };
-    write(bed, outcome, pattern, &Measured { blocks, rates, calm, loaded, least: LEAST_DELAY.get(params) }, &limits);
+    let (least, seconds) = (LEAST_DELAY.get(params), TRIAL_DURATION.seconds(params));
+    write(bed, outcome, pattern, &Measured { blocks, rates, calm, loaded, least, seconds }, &limits);
     Ok(())
 }
 
@@ -258,25 +261,28 @@ struct Measured<'a> {
     calm: &'a TrialResult,
     loaded: &'a TrialResult,
     least: Duration,
+    /// Length of a trial.
+    seconds: f64,
 }
 
 fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: &Measured<'_>, limits: &Limits) {
-    let Measured { blocks, rates, calm, loaded, least } = measured;
+    let Measured { blocks, rates, calm, loaded, least, seconds } = measured;
     let mut worst: Option<f64> = None;
     for block in *blocks {
         let ports = bed.ports();
         let group = |result: &'_ TrialResult, to| counts(result, &Block::group(ports, to));
         let (free, full) = (group(loaded, block.uncongested), group(loaded, block.congested));
         let free_before = group(calm, block.uncongested);
-        let seconds = loaded.sending_s.max(loaded.receiving_s);
-        let rate = |frames: u64, seconds: f64| if seconds > 0.0 { frames as f64 / seconds } else { 0.0 };
+        let forwarded =
+            |counts: &GroupCounts| counts.bins.iter().take(BINS).map(|bin| bin.arrived).sum::<u64>() as f64 / seconds;
+        let offered = if loaded.sending_s > 0.0 { full.offered as f64 / loaded.sending_s } else { 0.0 };
         let seen = Seen {
             calm: uncongested(&free_before),
             loaded: uncongested(&free),
             congested_lost: full.lost,
-            congested_pps: rate(full.received, seconds),
+            congested_pps: forwarded(&full),
             line_pps: rates.line_pps,
-            offered_pps: rate(full.offered, loaded.sending_s),
+            offered_pps: offered,
             sources_pps: (calm.offered_load().pps(), loaded.offered_load().pps()),
         };
         let verdict = judge(&seen, *least);
@@ -310,7 +316,7 @@ fn write(bed: &dyn Testbed, outcome: &mut Outcome, pattern: &Pattern, measured: 
                 uncongested_offered: free.offered,
                 uncongested_lost: free.lost,
                 uncongested_loss_percent: loss,
-                uncongested_pps: rate(free.received, seconds),
+                uncongested_pps: forwarded(&free),
                 congested_percent: overload * 100.0,
                 congested_lost: full.lost,
                 congested_loss_percent: percent_of(full.lost, full.offered),

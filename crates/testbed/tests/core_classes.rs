@@ -135,7 +135,10 @@ fn each_overloaded_link_is_shared_by_weight_and_its_drops_are_what_was_lost() {
     // class a router drops is its own affair.
     for way in SECOND {
         let came = NAMES.map(|class| column(way, class, "came"));
-        assert!((came[0] - 0.5).abs() < 0.001 && came[1] < 0.499 && came[2] < 0.37 && came[2] > 0.25, "{way}: {came:?}");
+        assert!(
+            (came[0] - 0.5).abs() < 0.001 && came[1] < 0.499 && came[2] < 0.37 && came[2] > 0.25,
+            "{way}: {came:?}"
+        );
     }
     // All three classes offer a whole link: by their weights.
     for way in FIRST {

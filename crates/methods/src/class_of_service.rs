@@ -204,8 +204,8 @@ struct Series<'a> {
     /// Number of the frame size.
     index: u32,
     flows: Vec<FlowSpec>,
-    /// Frames per second of a sending port at 100 %.
-    full_pps: f64,
+    /// Frames per second at 100 %, and what they are divided by to be those of a sending port.
+    full: (f64, f64),
     /// Seconds in which full queues empty.
     emptied_s: f64,
 }
@@ -227,7 +227,7 @@ impl Series<'_> {
         for (at, percent) in loads.iter().copied().enumerate() {
             let what = format!("classes of service {}: {percent} %", pattern.size);
             bed.progress(&what, self.index * loads.len() as u32 + at as u32, of);
-            let rate_pps = self.full_pps * percent / 100.0;
+            let rate_pps = self.full.0 * percent / 100.0 / self.full.1;
             let result = bed.trial(&TrialSpec {
                 purpose: what,
                 size: pattern.size.clone(),

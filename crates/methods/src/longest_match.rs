@@ -50,9 +50,10 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec { key: "longest_match_ipv6_wrong_frames", help: "the same for IPv6" },
         FigureSpec {
-            key: "longest_match_{family}_percent",
-            help: "forwarding rate with the covering prefixes, in % of that with the table alone",
+            key: "longest_match_ipv4_percent",
+            help: "forwarding rate of IPv4 with the covering prefixes, in % of that with the table alone",
         },
+        FigureSpec { key: "longest_match_ipv6_percent", help: "the same for IPv6" },
     ],
 };
 

@@ -88,7 +88,7 @@ pub(super) fn measure(
         params,
         index,
         flows,
-        full_pps: case.port_pps(100.0),
+        full: (case.pps, plan.loads.most()),
         // Queues that are full at the end leave at the rate of their link, one behind the other on a way of several links.
         emptied_s: f64::from(queue) * classes.len() as f64 / case.pps * plan.longest() as f64,
     };

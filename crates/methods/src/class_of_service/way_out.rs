@@ -42,7 +42,7 @@ pub(super) fn measure(
         params,
         index,
         flows,
-        full_pps: congestion.pps / congestion.from.len() as f64,
+        full: (congestion.pps, congestion.from.len() as f64),
         // Queues that are full at the end leave at the rate of the way out.
         emptied_s: f64::from(queue) * classes.len() as f64 / congestion.pps,
     };

@@ -6,7 +6,7 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params};
+use crate::parameters::{AFTER_TRIAL, DRAIN, FAMILIES, PAUSE, beside_s, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, extremes, for_each_at_low_load, higher, lower, median, note, note_of, percent_of};
 use crate::table::TableSpec;
@@ -70,6 +70,8 @@ const LOAD: Param<FrameRate> = Param::new(
     "test frames per second and port meanwhile, from both ports of a pair; requests leave in the middle between two of them",
 );
 
+/// Sizes of the source.
+const SOURCE_SIZES: usize = 6;
 /// Most requests in a trial.
 const MOST: usize = 10_000;
 
@@ -418,6 +420,14 @@ impl Method for PingDelay {
         let trials = patterns(params).len() as f64;
         let each = f64::from(PINGS.get(params)) * WAYS.get(params).len() as f64 * INTERVAL.seconds(params);
         Duration::from_secs_f64(each * trials + beside_s(params, trials, 0.0))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let few = (FRAME_SIZES.get(params).len() < SOURCE_SIZES)
+            .then(|| "fewer than 6 frame sizes (Bradner 1989)".to_owned());
+        let pause = shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e");
+        let drain = shorter(params, &DRAIN, "wait for late frames", 2.0, "RFC 2544 section 23 d");
+        few.into_iter().chain(pause).chain(drain).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 
 use drophammer_methods::{CountedTrial, Known, Method, PortView, TestError, Testbed};
 use drophammer_model::counters::{DutCounter, OtherFrames};
+use drophammer_model::echo::{EchoRequest, EchoTimes};
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
 use drophammer_model::outcome::{Cell, Outcome, Row};
@@ -294,6 +295,17 @@ impl Testbed for Fake {
             afterwards: answers.clone(),
         };
         Ok((result, inquiry.questions.iter().map(answered).collect()))
+    }
+
+    fn echo_trial(
+        &mut self,
+        spec: &TrialSpec,
+        requests: &[EchoRequest],
+    ) -> Result<(TrialResult, Vec<Option<EchoTimes>>), TestError> {
+        let result = self.trial(spec)?;
+        let own = Duration::from_micros(1);
+        let times = EchoTimes { round_trip: Duration::from_nanos(2 * self.latency_ns) + own, own };
+        Ok((result, vec![Some(times); requests.len()]))
     }
 
     fn settle(&mut self, time: Duration) -> Result<(), TestError> {

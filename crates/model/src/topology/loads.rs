@@ -51,17 +51,12 @@ impl System {
     /// In words: each such set cuts something off, or there are more sets than can be compared.
     pub fn choose_down(&self, count: usize) -> Result<BTreeSet<CoreLinkName>, String> {
         let names: Vec<CoreLinkName> = self.links.iter().map(|link| link.name).collect();
-        let sets =
-            (0..count).try_fold(1usize, |sets, i| Some(sets.checked_mul(names.len().checked_sub(i)?)? / (i + 1)));
-        match sets {
-            Some(sets) if sets <= MOST_SETS => {}
-            Some(sets) => {
-                return Err(format!("there are {sets} sets of {count} links; name the links that shall go down"));
-            }
-            None if count > names.len() => {
-                return Err(format!("there are {} links between routers, not {count}", names.len()));
-            }
-            None => return Err(format!("there are too many sets of {count} links; name the links that shall go down")),
+        if count > names.len() {
+            return Err(format!("there are {} links between routers, not {count}", names.len()));
+        }
+        let sets = (0..count).try_fold(1usize, |sets, i| Some(sets.checked_mul(names.len() - i)? / (i + 1)));
+        if sets.is_none_or(|sets| sets > MOST_SETS) {
+            return Err(format!("there are too many sets of {count} links; name the links that shall go down"));
         }
         let mut best: Option<(f64, f64, BTreeSet<CoreLinkName>)> = None;
         for down in subsets(&names, count) {

@@ -4,7 +4,7 @@ use crate::dut::NamespaceDut;
 use crate::{Lab, LabError, process};
 use drophammer_model::param::Param;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
@@ -69,13 +69,7 @@ fn greets() -> Result<(), String> {
         let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut line = Vec::new();
-        for byte in stream.take(MOST).bytes() {
-            let byte = byte?;
-            line.push(byte);
-            if byte == b'\n' {
-                break;
-            }
-        }
+        BufReader::new(stream.take(MOST)).read_until(b'\n', &mut line)?;
         Ok(String::from_utf8_lossy(&line).into_owned())
     };
     match asked() {

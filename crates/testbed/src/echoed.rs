@@ -19,6 +19,9 @@ struct Numbered {
     number: u64,
 }
 
+/// A trial, and what came of each request.
+type Echoed = (TrialResult, Vec<Option<EchoTimes>>);
+
 impl TestSetup<'_> {
     /// An attempt at a trial with echo requests; says with the result whether a port failed.
     pub(crate) fn echo_attempt(
@@ -26,7 +29,7 @@ impl TestSetup<'_> {
         spec: &TrialSpec,
         requests: &[EchoRequest],
         attempt: u32,
-    ) -> Result<((TrialResult, Vec<Option<EchoTimes>>), bool), TestError> {
+    ) -> Result<(Echoed, bool), TestError> {
         let numbered = self.number(requests)?;
         let mut spec = spec.clone();
         let mut acts = Vec::new();

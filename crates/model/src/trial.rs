@@ -11,11 +11,13 @@ use std::time::Duration;
 mod events;
 mod health;
 mod losses;
+mod schedule;
 mod targets;
 
 pub use events::{EventRecord, TimedEvent};
 pub use health::{Health, ProcessorRecord};
 pub use losses::{Held, LossEpisode, Losses, MOST_EPISODES, WITHIN_NS};
+pub use schedule::{FlowDuration, FlowSchedule};
 pub use targets::{AddressRange, DestinationCounts, DestinationSummary, MAX_TARGETS, Targets};
 
 /// Index of a tester port within the testbed, from 0.
@@ -83,30 +85,6 @@ pub struct FlowSpec {
     /// Its own rate, start and length. Such a flow takes no share of its port's load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<FlowSchedule>,
-}
-
-/// When the frames of one flow leave: evenly spaced, at a rate of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FlowSchedule {
-    /// Frames per second.
-    pub rate_pps: f64,
-    /// First departure after the start of the trial, in seconds.
-    #[serde(default)]
-    pub delay_s: f64,
-    /// How much it sends.
-    pub duration: FlowDuration,
-}
-
-/// How much a flow sends. Whatever it says, a flow ends with the sending time of its trial.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FlowDuration {
-    /// Until the trial stops sending.
-    Continuous,
-    /// So many frames.
-    Frames(u64),
-    /// So many seconds.
-    Seconds(f64),
 }
 
 impl FlowSpec {

@@ -478,7 +478,8 @@ fn further_on(arrives: &mut Arriving, headers: &[Header], further: u8) {
     let count_down = |ttl: &mut Option<u8>| *ttl = ttl.map(|ttl| ttl.saturating_sub(further));
     let of = |kinds: &[HeaderKind]| headers.iter().filter(|header| kinds.contains(&header.kind())).count();
     if arrives.labels.is_empty() {
-        if of(&[HeaderKind::Ipv4, HeaderKind::Ipv6]) == 1 {
+        // None are the headers of a plain frame.
+        if of(&[HeaderKind::Ipv4, HeaderKind::Ipv6]) <= 1 {
             count_down(&mut arrives.ttl);
         }
         return;

@@ -16,7 +16,7 @@ use self::classing::OnLine;
 use self::icmp::ErrorLimit;
 use crate::class_line::ClassLine;
 use crate::classes::{Classes, Pace};
-use crate::config::{Config, ConfigError, Route};
+use crate::config::{Config, ConfigError};
 use crate::egress::{Departures, Line, Parked};
 use crate::faults::{Faults, LoadMeter, WrongFrame};
 use crate::fib::{Fib, Room};
@@ -24,7 +24,7 @@ use crate::filter::Filter;
 use crate::greeter::Greeter;
 use crate::input_queue::InputQueue;
 use crate::interfaces::{self, ByTags, Interface};
-use crate::labels::{LabelRoute, Labels};
+use crate::labels::Labels;
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -202,35 +202,6 @@ impl Router {
             router.add_label(route)?;
         }
         Ok(router)
-    }
-
-    /// Adds or replaces a route.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when its port, length or families do not fit.
-    pub fn add_route(&mut self, route: Route) -> Result<(), ConfigError> {
-        if route.port >= self.interfaces.len() {
-            return Err(ConfigError::NoSuchPort(route.port));
-        }
-        if route.prefix.is_ipv4() != route.next_hop.is_ipv4() {
-            return Err(ConfigError::Family(route));
-        }
-        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
-        self.fib.add_static(route.prefix, route.prefix_len, next_hop)
-    }
-
-    fn add_label(&mut self, route: &LabelRoute) -> Result<(), ConfigError> {
-        if route.port >= self.interfaces.len() {
-            return Err(ConfigError::NoSuchPort(route.port));
-        }
-        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
-        self.labels.add(route, next_hop)
-    }
-
-    /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:
-    /// those that found no room before stay without.
-    pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
-        self.fib.remove_static(prefix, prefix_len)
     }
 
     /// Changes what it does wrong from now on. Numbering of frames goes on; its own frames start one interval from now.

@@ -2,8 +2,10 @@
 
 use super::Router;
 use super::forward::push_tags;
+use crate::config::{ConfigError, Route};
 use crate::faults::is_nth;
 use crate::greeter;
+use crate::labels::LabelRoute;
 use crate::speaker::Speaker;
 use crate::table::Target;
 use drophammer_emulation::compose::Link;
@@ -15,6 +17,35 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) const TCP: u8 = 6;
 
 impl Router {
+    /// Adds or replaces a route.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when its port, length or families do not fit.
+    pub fn add_route(&mut self, route: Route) -> Result<(), ConfigError> {
+        if route.port >= self.interfaces.len() {
+            return Err(ConfigError::NoSuchPort(route.port));
+        }
+        if route.prefix.is_ipv4() != route.next_hop.is_ipv4() {
+            return Err(ConfigError::Family(route));
+        }
+        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
+        self.fib.add_static(route.prefix, route.prefix_len, next_hop)
+    }
+
+    pub(super) fn add_label(&mut self, route: &LabelRoute) -> Result<(), ConfigError> {
+        if route.port >= self.interfaces.len() {
+            return Err(ConfigError::NoSuchPort(route.port));
+        }
+        let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
+        self.labels.add(route, next_hop)
+    }
+
+    /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:
+    /// those that found no room before stay without.
+    pub fn remove_route(&mut self, prefix: IpAddr, prefix_len: u8) -> bool {
+        self.fib.remove_static(prefix, prefix_len)
+    }
+
     /// The link of a port goes down or comes up at `now`. While it is down nothing is received by it (such frames count as
     /// ignored) and nothing sent: frames that would get to the line then are dropped, and BGP sessions over it end at once.
     ///

@@ -181,13 +181,17 @@ impl<'a> Bench<'a> {
                 other => other?,
             }
         }
-        let probe = learning(&self.ports, families, &self.long_ways());
+        let probe = learning(&self.ports, families);
         if probe.flows.is_empty() {
             return self.device.forwards().map_err(failed);
         }
         loop {
             let problem = match self.execute(&probe, &[]) {
-                Ok(result) if result.lost() == 0 => return self.device.forwards().map_err(failed),
+                Ok(result) if result.lost() == 0 => {
+                    // Routers between the ports have neighbours to learn too.
+                    self.await_ways(families)?;
+                    return self.device.forwards().map_err(failed);
+                }
                 Ok(result) => {
                     let lossy = result.groups.iter().filter(|g| g.lost > 0);
                     let wrong = |g: &GroupCounts| {
@@ -307,13 +311,6 @@ impl<'a> Bench<'a> {
         let seen = self.rig.hosts.observed(now);
         served?;
         Ok(seen)
-    }
-
-    /// From which port to which frames pass several routers, but for those of a pair.
-    fn long_ways(&self) -> Vec<(usize, usize)> {
-        let ports = self.ports.len();
-        let all = (0..ports).flat_map(|from| (0..ports).map(move |to| (from, to)));
-        all.filter(|(from, to)| from / 2 != to / 2 && self.device.hops(*from, *to) > 1).collect()
     }
 
     fn begin_observation(&mut self, extra: Vec<drophammer_rig::Extra>) {

@@ -133,9 +133,8 @@ pub(crate) fn between_all(
 }
 
 /// Slow traffic of `families` in both directions between the ports of each pair, and between their sub-interfaces: the first of the
-/// one and the first of the other, and so on; and from each first to each second port of `further`, whose way leads through several routers, which
-/// have neighbours to learn too.
-pub(crate) fn learning(ports: &[PortConfig], families: &[Family], further: &[(usize, usize)]) -> TrialSpec {
+/// one and the first of the other, and so on.
+pub(crate) fn learning(ports: &[PortConfig], families: &[Family]) -> TrialSpec {
     let mut flows = Vec::new();
     let mut duration_s = PAIR_S;
     for (pair, both) in ports.chunks_exact(2).enumerate() {
@@ -152,13 +151,6 @@ pub(crate) fn learning(ports: &[PortConfig], families: &[Family], further: &[(us
             sending += found as f64;
         }
         duration_s = duration_s.max((pairs * PAIR_S).min(MOST_S)).max(sending * LEAST_FRAMES / RATE_PPS);
-    }
-    for (from, to) in further {
-        let own = |port: usize| End::all(&ports[port]).next();
-        let (Some(here), Some(there)) = (own(*from), own(*to)) else { continue };
-        flows.extend(families.iter().filter_map(|family| flow(*family, [*from, *to], &here, &there)));
-        let of_port = flows.iter().filter(|flow| flow.from == *from).count();
-        duration_s = duration_s.max(of_port as f64 * LEAST_FRAMES / RATE_PPS);
     }
     TrialSpec {
         purpose: "learning frames".into(),

@@ -52,8 +52,8 @@ impl Bench<'_> {
         if self.observer.stopped() { Ok(()) } else { self.await_ways(families) }
     }
 
-    /// Waits until frames from each port to each other one pass as many routers as they must.
-    fn await_ways(&mut self, families: &[Family]) -> Result<(), TestError> {
+    /// Waits until frames from each port to each other one pass as many routers as they must; at once for a device of one.
+    pub(super) fn await_ways(&mut self, families: &[Family]) -> Result<(), TestError> {
         let probe = match self.device.system() {
             Some(system) => between_all(&self.ports, families, system, &self.links_down),
             None => return Ok(()),

@@ -91,7 +91,7 @@ columns! {
         offered: u64 = "Offered" ["frames"],
         forwarded: u64 = "Forwarded" ["frames"],
         forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
-        icmp_errors: u64 = "ICMP errors",
+        icmp_errors: Option<u64> = "ICMP errors",
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
         question: Option<String> = "Asked by",
         state: Option<String> = "Management",
@@ -112,7 +112,8 @@ struct Found {
     target: Target,
     result: TrialResult,
     answered: Vec<Answered>,
-    other: OtherTraffic,
+    /// What came back that is no test frame; `None` on a testbed that does not see it.
+    other: Option<OtherTraffic>,
     /// The sessions that there were, and why those that went down did; `None` without BGP.
     sessions: Option<(usize, Vec<String>)>,
 }
@@ -216,7 +217,7 @@ fn sessions(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params) -> Result
     }
 }
 
-type Flooded = (TrialResult, Vec<Answered>, OtherTraffic);
+type Flooded = (TrialResult, Vec<Answered>, Option<OtherTraffic>);
 
 fn both(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Flooded, TestError> {
     let inquiry = Inquiry {
@@ -236,8 +237,11 @@ fn both(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Targe
     })?;
     bed.settle(PAUSE.get(params))?;
     let spec = spec_of(bed, limit, "counted")?;
-    let (_, other) = bed.trial_beside(&spec, &[])?;
-    Ok((result, answered, other))
+    match bed.trial_beside(&spec, &[]) {
+        Ok((_, other)) => Ok((result, answered, Some(other))),
+        Err(TestError::NotApplicable(_)) => Ok((result, answered, None)),
+        Err(other) => Err(other),
+    }
 }
 
 /// Addresses to which no router has a route unless it has a default route: documentation (RFC 5737, RFC 3849).
@@ -313,7 +317,7 @@ fn write(outcome: &mut Outcome, pattern: &Pattern, found: &Found) {
             offered: result.offered(),
             forwarded: result.received(),
             forwarding_rate_pps: result.forwarding_rate().pps(),
-            icmp_errors: other.unmatched_errors,
+            icmp_errors: other.as_ref().map(|other| other.unmatched_errors),
             cpu_percent: result.dut_cpu.map(|share| share * 100.0),
             question: answered.map(|a| a.question.word().to_owned()),
             state: answered.map(|a| state(&a.during)),

@@ -459,8 +459,9 @@ fn every_method_has_a_page_that_names_all_its_parameters_and_columns() {
         for column in &outcome.tables[0].columns {
             assert!(page.contains(&format!("`{}`", column.key)), "{path}: {}", column.key);
         }
-        for figure in spec.figures {
-            let key = figure.key.replace("{size}", "64").replace("{share}", "15");
+        // This testbed has no sessions of BGP.
+        for figure in spec.figures.iter().filter(|figure| !figure.key.ends_with("_sessions_lost")) {
+            let key = figure.key.replace("{size}", "64").replace("{share}", "15").replace("{target}", "own");
             assert!(outcome.ranks.iter().any(|r| r.key == key), "{}: {key}", spec.name);
         }
     }

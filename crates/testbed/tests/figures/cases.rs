@@ -355,6 +355,7 @@ pub fn routes_sources() -> Vec<Memory> {
 pub fn operation() -> Vec<Memory> {
     let overload = "overload: {max_load: 9 kfps, trial_duration: 200 ms, final_trial_duration: 200 ms, ask_every: 20 ms, ask_after: 100 ms}";
     let counters = "counter_accuracy: {families: [ipv4, ipv6], frames: 1500, load: 8 kfps}";
+    let flood = "bgp: {}\ntests:\n  - flood: {frame_sizes: [64], families: [ipv4, ipv6], trial_duration: 200 ms, pause: 1 ms, ask_every: 20 ms, ask_after: 100 ms}\n";
     let on_device = |params: &str, test: &str| {
         let rest = format!("defaults: {{frame_sizes: [594], pause: 1 ms}}\ntests:\n  - {test}\n");
         on(&format!("{params}, capacity: 20 kfps, buffer: 30"), 2, "200 Mbit/s", &rest)
@@ -362,6 +363,7 @@ pub fn operation() -> Vec<Memory> {
     vec![
         on_device("drop_every: 97, counter_error: 3, counter_error_after: 4000", counters),
         on_device("management_waiting: 25, management_drop_every: 3, management_delay: 2 ms", overload),
+        on("management_drop_every: 3", 2, "20 Mbit/s", flood),
     ]
 }
 

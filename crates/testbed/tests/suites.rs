@@ -10,7 +10,7 @@ fn any_device() -> impl Strategy<Value = String> {
     let every = |key: &'static str| proptest::option::weighted(0.3, 1u64..3_000).prop_map(move |n| (key, n));
     let faults = [every("drop_every"), every("duplicate_every"), every("corrupt_every"), every("misroute_every")];
     let capacity = proptest::option::of(200u64..400_000);
-    (faults, capacity, 1u64..300, 0u64..500, prop_oneof![Just(0u64), 0u64..2_000]).prop_map(
+    (faults, capacity, 1u64..300, 1u64..500, prop_oneof![Just(0u64), 0u64..2_000]).prop_map(
         |(faults, capacity, buffer, delay, jitter)| {
             let mut params = format!(", buffer: {buffer}, delay: {delay} us, jitter: {jitter} us");
             if let Some(capacity) = capacity {

@@ -162,8 +162,8 @@ impl UmlDut {
         let home = self.ends.netns();
         home.ip(&lines)?;
         // The guest passes on what a tap leaves for it to finish, checksums and segmentation, as if it were whole.
-        let ports = self.taps().filter(|name| *name != agent::INTERFACE);
-        ports.map(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop)).collect()
+        let mut ports = self.taps().filter(|name| *name != agent::INTERFACE);
+        ports.try_for_each(|name| home.output("ethtool", "ethtool", &["-K", name, "tx", "off"], None).map(drop))
     }
 
     /// All taps, that of the management network last.

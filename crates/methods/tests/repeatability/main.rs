@@ -3,7 +3,8 @@
 
 mod simulation;
 
-use simulation::{NOISES, errors, power};
+use drophammer_model::statistics::Test;
+use simulation::{NOISES, errors, lossy, power};
 
 /// So few that the whole is done in seconds; the bounds below leave room for their chance.
 const RUNS: usize = 200;
@@ -24,4 +25,11 @@ fn a_slower_dut_is_found() {
     assert!(found(0, 0.9) > 0.9, "{}", found(0, 0.9));
     assert!(found(1, 0.7) > 0.9, "{}", found(1, 0.7));
     assert!(found(0, 1.0) < 0.05);
+}
+
+#[test]
+fn a_loss_in_100_000_is_found_although_a_round_goes_astray() {
+    assert!(lossy(Test::Either, 0.0, 12, 5 * RUNS, 5) > 0.99);
+    let [t, either] = [Test::T, Test::Either].map(|test| lossy(test, 0.02, 12, 5 * RUNS, 5));
+    assert!(either > 0.9 && either > t + 0.1, "t-test {t}, either {either}");
 }

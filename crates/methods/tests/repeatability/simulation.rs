@@ -5,7 +5,9 @@
 //! queue while something holds it off. Throughput is searched from such trials as in a run.
 
 use drophammer_methods::mlrsearch::{Budget, Measurement, Search, SearchGoal};
-use drophammer_model::statistics::{Comparison, Family, Figure, Rule, Scale, Verdict, compare, summarize};
+use drophammer_model::statistics::{
+    Comparison, Family, Figure, Rule, Scale, Test, Verdict, compare, compare_by, summarize,
+};
 
 /// Pseudo-random numbers (SplitMix64).
 pub struct Random(pub u64);
@@ -248,4 +250,27 @@ pub fn power(noise: Noise, rounds: usize, ratio: f64, runs: usize, seed: u64) ->
     let mut random = Random(seed);
     let found: usize = (0..runs).map(|_| run(noise, 2, rounds, ratio, 0.0, &mut random).found).sum();
     found as f64 / (runs * 2 * SIZES) as f64
+}
+
+/// What [`lossy`] is to tell apart: shares of a million frames, in per cent.
+const FEW_LOST: Rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 0.0005, resolution: 0.0 };
+
+/// Share of runs in which a router that loses one frame in 100,000 is told from one that loses none, of a million frames in each round.
+/// `astray` is the probability that something beside the routers takes hundreds of frames at once.
+pub fn lossy(test: Test, astray: f64, rounds: usize, runs: usize, seed: u64) -> f64 {
+    let mut random = Random(seed);
+    let mut found = 0;
+    for _ in 0..runs {
+        let mut lost = |mean: f64, random: &mut Random| {
+            let beside = if random.share() <= astray { (300.0 * random.normal().exp()).round() } else { 0.0 };
+            Some(Figure::exactly((f64::from(random.events(mean)) + beside) / 10_000.0))
+        };
+        let pairs: Vec<_> = (0..rounds).map(|_| (lost(0.0, &mut random), lost(10.0, &mut random))).collect();
+        let (without, with): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let compared = compare_by(test, &without, &with, &FEW_LOST).expect("rounds");
+        // Beside two other figures that tie.
+        let family = Family::new(&[compared.p, 1.0, 1.0]);
+        found += usize::from(family.verdict(0, &compared) == Verdict::ABetter);
+    }
+    found as f64 / runs as f64
 }

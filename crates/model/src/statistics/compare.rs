@@ -28,6 +28,18 @@ pub struct Rule {
     pub resolution: f64,
 }
 
+/// Rounds from which on the sign test is made beside the t-test. With fewer, its least probability is too large to rank by.
+pub const SIGNS_FROM: usize = 10;
+
+/// Tests of paired differences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Test {
+    /// The paired t-test alone. One round that went far astray hides a difference that all other rounds show.
+    T,
+    /// The t-test and, from [`SIGNS_FROM`] rounds on, the exact sign test: twice the smaller probability, for two tests were made.
+    Either,
+}
+
 /// What the rounds say of two DUTs A and B.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
@@ -51,8 +63,13 @@ pub struct Comparison {
 /// A two-sided paired t-test, on logarithms of ratios or on differences. Figures that are bounds enter as the bound that
 /// speaks against the claim: A is shown to be better only if the least that A can be is better than the most that B can be.
 /// The deviation is taken to be at least that of rounding to [`Rule::resolution`]. If it is 0 still, the exact sign test takes
-/// the place of the t-test.
+/// the place of the t-test. From [`SIGNS_FROM`] rounds on, the sign test is made too; see [`Test::Either`].
 pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
+    compare_by(Test::Either, a, b, rule)
+}
+
+/// [`compare`] by a test of choice, to hold tests against each other.
+pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Option<Comparison> {
     let pairs: Vec<(Figure, Figure)> = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
     if pairs.len() < 2 {
         return None;
@@ -60,7 +77,7 @@ pub fn compare(a: &[Option<Figure>], b: &[Option<Figure>], rule: &Rule) -> Optio
     // Certain differences in the direction of each claim.
     let above: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(a.low, b.high)).collect();
     let below: Vec<f64> = pairs.iter().map(|(a, b)| rule.difference(b.low, a.high)).collect();
-    let (is_above, is_below) = (rule.test(&above), rule.test(&below));
+    let (is_above, is_below) = (rule.test(test, &above), rule.test(test, &below));
     let (claim, sign) = if is_above.p <= is_below.p { (is_above, 1.0) } else { (is_below, -1.0) };
     let change = match rule.scale {
         Scale::Ratio => (sign * claim.median).exp() - 1.0,
@@ -122,8 +139,19 @@ impl Rule {
         self.resolution.max(0.0) / 6f64.sqrt()
     }
 
+    /// Are these differences, at least two, above 0?
+    fn test(&self, test: Test, differences: &[f64]) -> Claim {
+        let by_mean = self.t_test(differences);
+        if test == Test::T || differences.len() < SIGNS_FROM || by_mean.deviation.is_nan() {
+            return by_mean;
+        }
+        // Differences within a step of the measurement speak for neither.
+        let p = by_mean.p.min(sign_test(differences, self.resolution.max(0.0)));
+        Claim { p: (2.0 * p).min(1.0), ..by_mean }
+    }
+
     /// Are these differences, at least two, above 0 in the mean?
-    fn test(&self, differences: &[f64]) -> Claim {
+    fn t_test(&self, differences: &[f64]) -> Claim {
         let n = differences.len();
         let mut sorted = differences.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -155,12 +183,14 @@ impl Rule {
         if deviation.is_nan() {
             return None;
         }
+        // Of two tests, each has half of the probability.
+        let each = if rounds < SIGNS_FROM { p } else { p / 2.0 };
         if deviation.max(self.rounding()) == 0.0 {
-            return (2.0 * 0.5f64.powi(rounds as i32) <= p).then_some(self.least);
+            return (2.0 * 0.5f64.powi(rounds as i32) <= each).then_some(self.least);
         }
         let freedom = rounds.checked_sub(1).filter(|f| *f > 0)? as f64;
         let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
-        let steps = t.inverse_cdf(1.0 - p / 2.0) + t.inverse_cdf(power);
+        let steps = t.inverse_cdf(1.0 - each / 2.0) + t.inverse_cdf(power);
         let difference = steps * deviation.max(self.rounding()) / (rounds as f64).sqrt();
         let difference = match self.scale {
             Scale::Ratio => difference.exp_m1(),
@@ -168,6 +198,15 @@ impl Rule {
         };
         difference.is_finite().then_some(difference.max(self.least))
     }
+}
+
+/// Probability to see so many differences above 0, or more, where either sign is as likely: the sign test, exact, one-sided. Differences of `step` or
+/// less are left out.
+fn sign_test(differences: &[f64], step: f64) -> f64 {
+    let above = differences.iter().filter(|d| **d > step).count() as u64;
+    let below = differences.iter().filter(|d| **d < -step).count() as u64;
+    let Some(fewer) = above.checked_sub(1) else { return 1.0 };
+    Binomial::new(0.5, above + below).map_or(1.0, |by_chance| by_chance.sf(fewer))
 }
 
 #[cfg(test)]
@@ -204,6 +243,38 @@ mod tests {
         let other_way =
             compare(&exact(&[10.0, 20.0, 30.0, 40.0, 50.0]), &exact(&[15.0, 28.0, 32.0, 47.0, 53.0]), &rule).unwrap();
         assert_eq!((other_way.p, other_way.difference, other_way.a_is_better), (compared.p, -5.0, false));
+    }
+
+    #[test]
+    fn one_round_astray_does_not_hide_what_all_rounds_show() {
+        // Frames lost of a million, twelve rounds: the tester's neighbour took 341 at once in one of them.
+        let lossy = [13.0, 10.0, 8.0, 12.0, 354.0, 9.0, 11.0, 14.0, 10.0, 7.0, 12.0, 10.0];
+        let rule = Rule { scale: Scale::Difference, higher_is_better: false, least: 5.0, resolution: 0.0 };
+        let by = |test| compare_by(test, &exact(&lossy), &exact(&[0.0; 12]), &rule).unwrap();
+        assert!(by(Test::T).p > 0.1, "{:?}", by(Test::T));
+        let either = by(Test::Either);
+        // Two-sided, of two tests: 4 / 2^12.
+        assert!((either.p - 4.0 / 4_096.0).abs() < 1e-12 && !either.a_is_better && either.matters, "{either:?}");
+        // One round the other way, of three figures, does not either.
+        let mut one_back = lossy;
+        one_back[1] = -200.0;
+        let either = compare(&exact(&one_back), &exact(&[0.0; 12]), &rule).unwrap();
+        assert!(either.p < 0.05 / 3.0 && !either.a_is_better, "{either:?}");
+        // A step of the measurement is no difference.
+        let coarse = Rule { resolution: 10.0, ..rule };
+        assert!(compare(&exact(&lossy), &exact(&[0.0; 12]), &coarse).unwrap().p > 0.02);
+        // Nine rounds: the t-test alone.
+        let few = compare(&exact(&lossy[..9]), &exact(&[0.0; 9]), &rule);
+        assert_eq!(few, compare_by(Test::T, &exact(&lossy[..9]), &exact(&[0.0; 9]), &rule));
+    }
+
+    #[test]
+    fn signs_are_counted_exactly() {
+        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 1e-9;
+        assert!(near(sign_test(&[-1.0, 2.0, 3.0, 4.0], 0.0), 5.0 / 16.0));
+        // Neither 0 nor what is within a step counts.
+        assert!(near(sign_test(&[0.0, 0.1, -0.1, 5.0, 6.0], 0.1), 1.0 / 4.0));
+        assert_eq!((sign_test(&[], 0.0), sign_test(&[-1.0, -2.0], 0.0)), (1.0, 1.0));
     }
 
     #[test]
@@ -275,8 +346,10 @@ mod tests {
         let with = |rounds| RATE.detectable(0.05, rounds, 0.05, 0.9).unwrap();
         assert!(with(6) > with(12) && with(12) > with(100));
         assert_eq!(with(100_000), 0.03, "never below what matters");
-        // n = 10: (2.262157 + 1.383029) * 0.05 / sqrt(10).
-        assert!((with(10) - 0.057_635f64.exp_m1()).abs() < 1e-5, "{}", with(10));
+        // n = 9: (2.306004 + 1.396815) * 0.05 / sqrt(9).
+        assert!((with(9) - 0.061_714f64.exp_m1()).abs() < 1e-5, "{}", with(9));
+        // n = 10, two tests: (2.685011 + 1.383029) * 0.05 / sqrt(10).
+        assert!((with(10) - 0.064_321f64.exp_m1()).abs() < 1e-5, "{}", with(10));
         assert_eq!(RATE.detectable(0.05, 1, 0.05, 0.9), None);
     }
 

@@ -15,7 +15,9 @@ mod family;
 mod summary;
 mod trend;
 
-pub use compare::{Comparison, Rule, Scale, chance_of_more, compare, compare_failures};
+pub use compare::{
+    Comparison, Rule, SIGNS_FROM, Scale, Test, chance_of_more, compare, compare_by, compare_failures,
+};
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
 pub use trend::{TREND_CONFIDENCE, Trend, trend};

@@ -130,19 +130,21 @@ impl Method for Flood {
             "Each flood is offered twice: once while the router is asked, once while what comes back is counted. ICMP errors are those of the second \
              trial; routers limit how many they send. Rates are frames per second per sending port.",
         );
+        let peers = speakers(bed, params, outcome)?;
         for_each_pattern(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
             let targets = TARGETS.get(params);
             let mut unfit = None;
             for (at, target) in targets.iter().enumerate() {
                 let of = (FRAME_SIZES.get(params).len() * targets.len()) as u32;
                 bed.progress(&format!("flood, {}", pattern.size_text()), index * targets.len() as u32 + at as u32, of);
-                match flood(bed, pattern, params, *target) {
+                match flood(bed, pattern, params, &peers, *target) {
                     Ok(found) => {
                         note_unasked(outcome, params, &found.answered);
                         write(outcome, pattern, &found);
                     }
                     Err(TestError::Unfit(why)) => {
-                        note_unfit(outcome, pattern, &format!("flood of {target} left out,"), FrameRate(0.0), &why);
+                        let highest = pattern.limits(bed).max;
+                        note_unfit(outcome, pattern, &format!("flood to {target} left out,"), highest, &why);
                         unfit = Some(why);
                     }
                     Err(other) => return Err(other),
@@ -180,38 +182,50 @@ impl Method for Flood {
     }
 }
 
-/// Both trials of one flood.
-fn flood(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params, target: Target) -> Result<Found, TestError> {
-    let peers = sessions(bed, pattern, params)?;
-    let flooded = both(bed, pattern, params, target);
-    let lost = peers.as_ref().map(|peers| bed.routing().map(|routing| route_tests::losses(routing, peers)));
-    if peers.is_some() {
-        route_tests::clear(bed, &flooded.as_ref().map(drop).map_err(Clone::clone), ESTABLISH.get(params))?;
+/// Both trials of one flood, with sessions of `peers` brought up before.
+fn flood(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    peers: &[PeerIndex],
+    target: Target,
+) -> Result<Found, TestError> {
+    if peers.is_empty() {
+        let (result, answered, other) = both(bed, pattern, params, target)?;
+        return Ok(Found { target, result, answered, other, sessions: None });
     }
+    // They came up once: a router that does not bring them up any more has been harmed by a flood.
+    let flooded = match route_tests::establish(bed, peers, params) {
+        Ok(_) => both(bed, pattern, params, target),
+        Err(TestError::Failed(why)) => Err(TestError::Failed(format!("before the flood to {target}: {why}"))),
+        Err(other) => Err(other),
+    };
+    let lost = bed.routing().map(|routing| route_tests::losses(routing, peers));
+    route_tests::clear(bed, &flooded.as_ref().map(drop).map_err(Clone::clone), ESTABLISH.get(params))?;
     let (result, answered, other) = flooded?;
-    let sessions = peers.map(|peers| peers.len()).zip(lost.transpose()?);
-    Ok(Found { target, result, answered, other, sessions })
+    Ok(Found { target, result, answered, other, sessions: Some((peers.len(), lost?)) })
 }
 
-/// The sessions of all ports, established; `None` for a suite without BGP.
-fn sessions(bed: &mut dyn Testbed, pattern: &Pattern, params: &Params) -> Result<Option<Vec<PeerIndex>>, TestError> {
+/// A session of each port and family; none for a suite without BGP, and for a router that brings none up, which is noted.
+fn speakers(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<Vec<PeerIndex>, TestError> {
     let mut peers = Vec::new();
-    for family in &pattern.families {
-        match route_tests::one_per_port(bed, *family, 1) {
+    for family in FAMILIES.get(params) {
+        match route_tests::one_per_port(bed, family, 1) {
             Ok(found) => peers.extend(found),
             Err(TestError::NotApplicable(_)) => {}
             Err(other) => return Err(other),
         }
     }
     if peers.is_empty() {
-        return Ok(None);
+        return Ok(peers);
     }
-    match route_tests::establish(bed, &peers, params) {
-        Ok(_) => Ok(Some(peers)),
-        // A router that speaks no BGP in a suite for those that do.
-        Err(TestError::Failed(_)) => {
-            route_tests::clear(bed, &Ok(()), ESTABLISH.get(params))?;
-            Ok(None)
+    let tried = route_tests::establish(bed, &peers, params).map(drop);
+    route_tests::clear(bed, &tried, ESTABLISH.get(params))?;
+    match tried {
+        Ok(()) => Ok(peers),
+        Err(TestError::Failed(why)) => {
+            note(outcome, format!("No BGP session is looked at: {why}."));
+            Ok(Vec::new())
         }
         Err(other) => Err(other),
     }

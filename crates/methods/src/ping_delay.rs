@@ -74,6 +74,8 @@ const LOAD: Param<FrameRate> = Param::new(
 const SOURCE_SIZES: usize = 6;
 /// Most requests in a trial.
 const MOST: usize = 10_000;
+/// Times are whole nanoseconds: what is less than that below 0 is 0.
+const ROUNDING_US: f64 = 0.001;
 
 static SPEC: TestSpec = TestSpec {
     name: NAME,
@@ -318,8 +320,8 @@ fn write(
     let mut marks = Vec::new();
     // What is less than nothing is the tester's own, which differs from ping to ping.
     let above = |us: f64| us.max(0.0);
-    if delays.iter().any(|delay| *delay < 0.0) {
-        marks.push("some round trips are not above the tester's own share".to_owned());
+    if delays.iter().any(|delay| *delay <= -ROUNDING_US) {
+        marks.push("some round trips are below the tester's own share".to_owned());
     }
     let missing = asked - times.len() as u64;
     if missing > 0 {
@@ -328,9 +330,17 @@ fn write(
         let what = format!("{share} echo requests {}", way.text());
         note_of(outcome, pattern, format!("{family}: no reply to {what}"));
     }
-    let delay = median(&delays).map(above);
+    // Times below the tester's own tell nothing of the router; those that only rounding puts there are 0.
+    let known = |delay: &f64| *delay > -ROUNDING_US;
+    let delay = median(&delays).filter(known).map(above);
+    if delay.is_none() && !times.is_empty() {
+        let what =
+            format!("{family}: round trips {} are below the tester's own share, so there is no delay", way.text());
+        note_of(outcome, pattern, what);
+    }
     let range = extremes(&delays);
-    let frames = frames_us(result).map(|latency| above(latency - own.map_or(0.0, |own| us(own.frames))));
+    let frames = frames_us(result).map(|latency| latency - own.map_or(0.0, |own| us(own.frames)));
+    let frames = frames.filter(known).map(above);
     let row = DelayRow {
         frame_size: pattern.size.clone(),
         family,

@@ -121,7 +121,8 @@ fn labels_come_on_top_of_the_frame() {
     let mut bed = Fake::new();
     let entry = |label, out: &[u32]| LabelConfig { label, out: out.into() };
     bed.ports[0].labels = vec![entry(300, &[400, 401]), entry(301, &[])];
-    bed.ports[1].labels = vec![entry(100, &[200]), entry(101, &[]), entry(102, &[202])];
+    // One gives a packet the label with which it came.
+    bed.ports[1].labels = vec![entry(100, &[100]), entry(101, &[]), entry(102, &[202])];
     for stack in 1..=3_u8 {
         // Two entries of the second port swap, and share what goes there.
         for (operation, flows, arriving) in [("swap", 3, [1, 2]), ("pop", 2, [0, 0]), ("keep", 2, [1, 1])] {
@@ -150,7 +151,7 @@ fn labels_come_on_top_of_the_frame() {
     let swapped = &with_labels("swap", 2, &[]).flows(&bed.ports).unwrap()[0];
     let arrives = &swapped.arrives.as_ref().unwrap().labels;
     let seen: Vec<_> = arrives.iter().map(|label| (label.label.get(), label.ttl)).collect();
-    assert_eq!(seen, [(200, Some(63)), (1_000, Some(64))], "the router counts down the outermost alone");
+    assert_eq!(seen, [(100, Some(63)), (1_000, Some(64))], "the router counts down the outermost alone");
     assert_eq!(with_labels("pop", 1, &[]).size_text(), "64 bytes and 1 label, pop");
 }
 

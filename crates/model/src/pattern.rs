@@ -68,10 +68,13 @@ impl Labels {
         let sent = u8::try_from(labels(&flow.headers)).ok().filter(|sent| *sent > 0)?;
         let arrives = flow.arrives.as_ref().map_or(&[][..], |arrives| &arrives.labels);
         let first = flow.headers.iter().find_map(|header| match header {
-            Header::Mpls(mpls) => Some(&mpls.label),
+            Header::Mpls(mpls) => Some((&mpls.label, &mpls.ttl)),
             _ => None,
         });
-        let kept = arrives.first().zip(first).is_some_and(|(arrives, sent)| Field::from(arrives.label) == *sent);
+        // A router may give a packet the label with which it came, but not its TTL.
+        let kept = arrives.first().zip(first).is_some_and(|(arrives, (label, ttl))| {
+            Field::from(arrives.label) == *label && arrives.ttl.is_some_and(|arrives| Field::from(arrives) == *ttl)
+        });
         let operation = match arrives.len().cmp(&usize::from(sent)) {
             Ordering::Less => LabelOperation::Pop,
             Ordering::Equal if kept => LabelOperation::Keep,

@@ -143,9 +143,12 @@ fn what_the_tester_needs_is_subtracted() {
     close(&outcome, 0, "delay_us", 33.0);
     close(&outcome, 0, "frames_us", 35.0);
     close(&outcome, 0, "round_trip_us", 66.0 + get(&outcome, 0, "tester_us"));
-    // The router answers faster than the tester needs by itself: no less than nothing, and it says so.
-    close(&outcome, 1, "delay_us", 0.0);
-    assert_eq!(rows(&outcome, "ping_delay")[1].marks, ["some round trips are not above the tester's own share"]);
+    // The router answers faster than the tester needs by itself: that tells nothing of it, and it says so.
+    assert_eq!(cell(&outcome, "ping_delay", 1, "delay_us"), None);
+    assert!(outcome.ranks.iter().any(|r| r.key == "ping_answer_64_us" && r.value.is_none()));
+    assert_eq!(rows(&outcome, "ping_delay")[1].marks, ["some round trips are below the tester's own share"]);
+    let said = "round trips to the router are below the tester's own share, so there is no delay";
+    assert!(outcome.notes.iter().any(|note| note.contains(said)), "{:?}", outcome.notes);
 }
 
 #[test]

@@ -44,7 +44,8 @@ const LINKS: TableSpec<LinkRow> = TableSpec::new("class_of_service_links", "Clas
 const LOSSES: TableSpec<LossRow> =
     TableSpec::new("class_of_service_losses", "Lost frames, and drops of all queues between routers");
 
-/// Part of the frames that should come to a queue by which others may come, and frames beside that: flows begin and end within a trial.
+/// Part of the frames that should come to a queue by which others may come, and frames beside that, one for each flow at least: flows begin and end
+/// within a trial.
 const STRAYING: f64 = 0.01;
 const FEW: f64 = 20.0;
 
@@ -167,6 +168,14 @@ fn way_percent(case: &Case<'_>, trial: &Trial, way: CoreWay) -> f64 {
     trial.percent * case.plan.loads.0.get(&way).copied().unwrap_or(0.0) / case.plan.loads.most()
 }
 
+/// Flows of a class that go this way.
+fn flows_of_class(case: &Case<'_>, way: CoreWay) -> f64 {
+    let ports: usize = case.plan.system.routers.iter().map(|router| router.ports.len()).sum();
+    // The load is in what one port sends, which is shared by its flows to all others.
+    let load = case.plan.loads.0.get(&way).copied().unwrap_or(0.0);
+    load * ports.saturating_sub(1) as f64 * case.pattern.families.len() as f64
+}
+
 /// Holds what left one queue against the weights.
 ///
 /// A class that had frames dropped had a full queue at the end. What was in it left after all had been sent, so it had no part in the sharing.
@@ -184,6 +193,7 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
     let shares: Option<Vec<(f64, f64)>> = (full && sum > 0.0 && whole > 0.0).then(|| {
         left.iter().zip(&expected).map(|(left, expected)| (left / sum * 100.0, expected / whole * 100.0)).collect()
     });
+    let few = FEW.max(flows_of_class(case, way));
     let by_routes = case.pps * percent / 100.0 * seconds / counts.len() as f64;
     let mut faults = Vec::new();
     for (i, count) in counts.iter().enumerate() {
@@ -197,9 +207,9 @@ fn judge(case: &Case<'_>, trial: &Trial, way: CoreWay, counts: &[Count]) -> Judg
         own.extend(off(shares.as_ref().map(|shares| shares[i].0 - shares[i].1), case.tolerance));
         // Of a class that loses nothing on its way so many come as the routes say.
         let all_come = case.content(i, trial.percent) || trial.percent <= 100.0 * FULL;
-        if all_come && (came - by_routes).abs() > by_routes * STRAYING + FEW {
+        if all_come && (came - by_routes).abs() > by_routes * STRAYING + few {
             own.push(format!("{came} frames came to its queue, by the routes {by_routes:.0}"));
-        } else if came == 0.0 && by_routes > FEW {
+        } else if came == 0.0 && by_routes > few {
             own.push("no frame came to its queue".into());
         }
         faults.push(own);

@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::blast::MAX_FLOWS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drophammer_lab::kinds::uml::guest;
@@ -55,14 +56,16 @@ production networks.")]
 Examples:
   drophammer blast eth1 eth2 --rate 100kfps --size 64 --for 10s
   drophammer blast eth1 eth2 --rate 950Mbit/s --size imix --bidirectional
+  drophammer blast eth1 eth2 --rate 100kfps --until-loss --step 5%
+  drophammer blast eth1 eth2 --vlan 10 --dscp 46 --flows 1000
   drophammer blast eth1 eth2 --rate 50% --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
 Without addresses the two interfaces must be joined by a cable, a veth pair, a bridge or a switch. With addresses and gateways
 the frames go through routers. A line per second shows the last second's rates and latencies, and what was lost and reordered so
 far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
 
-Exit codes: 0 every frame arrived; 1 frames were lost, corrupted or astray, or less than 99 % of those asked
-for were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 stopped by a second Ctrl-C.")]
+Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of
+those asked for were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
@@ -215,9 +218,27 @@ pub struct BlastArgs {
     /// How long to send [default: until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION")]
     pub duration: Option<String>,
+    /// Raise the rate in steps of 1 s, from --rate on, until frames are lost; print the rate before and the rate of the loss
+    #[arg(long, conflicts_with = "duration")]
+    pub until_loss: bool,
+    /// How much each step of --until-loss raises the rate
+    #[arg(long, value_name = "SHARE", default_value = "10%", requires = "until_loss")]
+    pub step: String,
     /// Send from the second interface to the first too, at the same rate
     #[arg(long)]
     pub bidirectional: bool,
+    /// Flows in each direction, each with a UDP source port of its own (RFC 6335: 49152 and up); order is kept by flow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_FLOWS)))]
+    pub flows: Option<u16>,
+    /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive
+    #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan: Vec<u16>,
+    /// MPLS labels of test frames, on top of --size, the outermost first; they must arrive
+    #[arg(long, value_name = "LABEL[,LABEL]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(0..=0xf_ffff))]
+    pub mpls: Vec<u32>,
+    /// Differentiated services codepoint of test frames (RFC 2474); it must arrive
+    #[arg(long, value_name = "0-63", value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub dscp: Option<u8>,
     /// Address of the emulated host on each interface, with the length of its prefix
     #[arg(long, value_name = "A/LEN,B/LEN", value_delimiter = ',', num_args = 1)]
     pub address: Vec<String>,

@@ -2,6 +2,8 @@
 
 mod display;
 mod job;
+mod stack;
+mod until_loss;
 
 use crate::Exit;
 use crate::args::BlastArgs;
@@ -15,6 +17,7 @@ use drophammer_port::priority::pin;
 use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Config, Live, PortConfig, Ports, Rig, RigError, Timing, TrialKeys, host_mac};
 use job::{Job, Link};
+pub use stack::MAX_FLOWS;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -45,13 +48,29 @@ pub fn run(args: &BlastArgs) -> Exit {
     };
     let sent = rig(&job, args).and_then(|mut rig| {
         resolve(&mut rig, &job, &stop)?;
-        blast(&mut rig, &job, args.json, &stop)
+        match job.step {
+            Some(step) => until_loss::find(&mut rig, &job, step, args.json, &stop),
+            None => Ok(match blast(&mut rig, &job, args.json, &stop)? {
+                None => Exit::Interrupted,
+                Some(result) if flawless(&result) => Exit::Good,
+                Some(_) => Exit::Failed,
+            }),
+        }
     });
-    match sent {
-        Ok(None) => Exit::Interrupted,
-        Ok(Some(result)) if flawless(&result) => Exit::Good,
-        Ok(Some(_)) => Exit::Failed,
-        Err(Failure { exit, text }) => fail(exit, text),
+    sent.unwrap_or_else(|Failure { exit, text }| fail(exit, text))
+}
+
+/// How a trial is timed: frames of earlier ones are known as such.
+fn timing(keys: &mut TrialKeys) -> Timing {
+    let (_, key, earlier) = keys.next_trial();
+    Timing { seed: 0, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS }
+}
+
+/// Why a trial ended without a result.
+fn ended(e: RigError) -> Failure {
+    match e {
+        RigError::Port(e) => Failure::environment(e),
+        e => Failure { exit: Exit::Failed, text: e.to_string() },
     }
 }
 
@@ -95,7 +114,7 @@ fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
             return Err(Failure::environment(text));
         }
         let mtu = port.info().mtu;
-        let needed = job.largest_ip_bytes();
+        let needed = job.bytes_in_mtu();
         if u32::from(needed) > mtu {
             let text = format!("frames of {} bytes need an MTU of {needed}, interface `{name}` has {mtu}", job.size);
             return Err(Failure { exit: Exit::Usage, text: format!("{text}; `ip link set {name} mtu {needed}`") });
@@ -107,6 +126,7 @@ fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
     let host = |(index, link): (usize, &Link)| {
         let mut host = PortConfig::new(host_mac(seed, index), mtus[index]);
         link.give(&mut host.devices[0]);
+        host.devices[0].tags = job.stack.tags();
         host
     };
     let config = Config { seed, ports: job.links.iter().enumerate().map(host).collect() };
@@ -152,8 +172,7 @@ fn resolve(rig: &mut Rig, job: &Job, stop: &AtomicBool) -> Result<(), Failure> {
 
 /// Sends, and shows what comes. `None` where the user stopped it before anything was sent.
 fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Option<TrialResult>, Failure> {
-    let (_, key, earlier) = TrialKeys::new(secret()).next_trial();
-    let timing = Timing { seed: 0, key, earlier, max_backlog_ns: MAX_BACKLOG_NS, late_ns: LATE_NS };
+    let timing = timing(&mut TrialKeys::new(secret()));
     let live = rig.start_traffic(&job.trial(), &timing, Vec::new()).map_err(Failure::environment)?;
     let mut display = Display::new(job, json, rig.now());
     let (result, display) = std::thread::scope(|scope| {
@@ -164,10 +183,7 @@ fn blast(rig: &mut Rig, job: &Job, json: bool, stop: &AtomicBool) -> Result<Opti
         let result = rig.finish(&|| false);
         (result, watcher.join())
     });
-    let result = result.map_err(|e| match e {
-        RigError::Port(e) => Failure::environment(e),
-        e => Failure { exit: Exit::Failed, text: e.to_string() },
-    })?;
+    let result = result.map_err(ended)?;
     let Ok(mut display) = display else { return Err(Failure::environment("the display failed")) };
     // Standard output is closed; the exit code still gives the result.
     let _ = display.summary(&result, [0, 1].map(|port| rig.hosts.sent(port).frames));

@@ -158,3 +158,24 @@ try $D blast vb va
         assert!(printed[i].contains(words) && printed[i + 1].starts_with(exit), "{words}: {printed:?}");
     }
 }
+
+#[test]
+fn tags_labels_and_flows_arrive_as_they_were_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+$D blast va vb --rate 2kfps --for 300ms --vlan 10,20 --mpls 100,200 --dscp 46 --flows 20 --bidirectional --json > all || echo $? > all.exit
+ip -s -j link > kernel
+$D blast vc vd --rate 100fps --until-loss --step 900% --json > raised; echo $? > raised.exit
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{:?}", text(&output));
+    let told = summary(folder.path(), "all");
+    agree(&told, ["va", "vb"].map(|name| kernel(folder.path(), "kernel", name)));
+    assert!(told["summary"][1]["received"].as_u64().unwrap() > 0, "{told}");
+    // The rate rises tenfold until the tester or the link gives way; at least one step passes.
+    let last = summary(folder.path(), "raised");
+    let passed = last["no_loss_fps"].as_f64().unwrap_or_else(|| panic!("{last}"));
+    let above = last["loss_fps"].as_f64().or(last["tester_limit_fps"].as_f64()).unwrap();
+    assert!((above / passed - 10.0).abs() < 1e-6, "{last}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("raised.exit")).unwrap(), "0\n");
+}

@@ -25,7 +25,7 @@ use drophammer_model::statistics::{
 
 /// The rules in one paragraph for the reader of a report.
 pub const HOW: &str = "Rank 1 is best. Two DUTs are ranked apart only if their figures of all rounds prove a difference that is large enough \
-to matter (3 % unless stated): a paired t-test on the rounds, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
+to matter (3 % unless stated): a paired t-test on the rounds, from ten rounds on a sign test too, with a chance of at most 5 % of any false rank in the whole report (Holm). The \
 rank of a DUT is 1 plus the number of DUTs proven better, so DUTs that cannot be told apart share a rank. A limit of the tester counts as a \
 bound, not as a value. One round alone gives no ranks, and neither does a \
 figure that another trial refutes, or that rests on frames lost while the DUT's processor was idle, nor figures of different loads. The overall \

@@ -1,5 +1,6 @@
 //! What the command line asks for.
 
+use super::stack::Stack;
 use crate::args::BlastArgs;
 use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_frame_rate};
 use drophammer_model::size::PacketSize;
@@ -24,6 +25,10 @@ pub struct Job {
     rate: FrameRate,
     duration: Duration,
     bidirectional: bool,
+    /// What is around the packets.
+    pub stack: Stack,
+    /// How much each step raises the rate, where it is raised until frames are lost: 0.1 for 10 %.
+    pub step: Option<f64>,
 }
 
 /// The host behind an interface.
@@ -79,7 +84,9 @@ impl Job {
         };
         let links = links(args)?;
         let ipv6 = links[0].address.is_ipv6();
-        let rate = rate(args, &size, ipv6)?;
+        let stack = Stack::read(args)?;
+        let rate = rate(args, &size.with_tags(stack.bytes()), ipv6)?;
+        let step = if args.until_loss { Some(step(&args.step)?) } else { None };
         if duration < CONTINUOUS && rate.frames_in(duration) == 0 {
             return Err(format!(
                 "--for {}: no frame is due in that time at {rate}",
@@ -90,27 +97,42 @@ impl Job {
             return Err("--for: at most 2400 h; leave it out to send until Ctrl-C".into());
         }
         let interfaces = [args.from.clone(), args.to.clone()];
-        Ok(Job { interfaces, links, size, rate, duration, bidirectional: args.bidirectional })
+        Ok(Job { interfaces, links, size, rate, duration, bidirectional: args.bidirectional, stack, step })
     }
 
     /// The traffic.
     pub fn trial(&self) -> TrialSpec {
+        self.trial_at(self.rate, self.duration)
+    }
+
+    /// The same at another rate and for another time.
+    pub fn trial_at(&self, rate: FrameRate, duration: Duration) -> TrialSpec {
         let host = |i: usize| AddressRange { first: self.links[i].address, step: 1, count: 1 };
-        let flow = |from: usize, to: usize| FlowSpec::new(self.direction(from, to), from, to, host(from), host(to));
-        let mut flows = vec![flow(0, 1)];
-        if self.bidirectional {
-            flows.push(flow(1, 0));
-        }
+        let headers = self.stack.headers(self.ipv6());
+        let flows = |(from, to): (usize, usize)| {
+            let of_stack = headers.iter().map(move |headers| FlowSpec {
+                headers: headers.clone(),
+                arrives: self.stack.arrives(),
+                ..FlowSpec::new(self.direction(from, to), from, to, host(from), host(to))
+            });
+            of_stack.collect::<Vec<_>>()
+        };
+        let ways: &[(usize, usize)] = if self.bidirectional { &[(0, 1), (1, 0)] } else { &[(0, 1)] };
         TrialSpec {
             purpose: "blast".into(),
-            size: self.size.clone(),
-            flows,
-            load: Load::Constant { rate_pps: self.rate.pps() },
-            duration_s: self.duration.as_secs_f64(),
+            size: self.size.with_tags(self.stack.bytes()),
+            flows: ways.iter().copied().flat_map(flows).collect(),
+            load: Load::Constant { rate_pps: rate.pps() },
+            duration_s: duration.as_secs_f64(),
             bin_s: None,
             drain_s: DRAIN_S,
             events: Vec::new(),
         }
+    }
+
+    /// Rate of each sending interface, or the first one where it is raised.
+    pub fn rate(&self) -> FrameRate {
+        self.rate
     }
 
     fn direction(&self, from: usize, to: usize) -> String {
@@ -121,9 +143,9 @@ impl Job {
         self.links[0].address.is_ipv6()
     }
 
-    /// What the MTU must hold.
-    pub fn largest_ip_bytes(&self) -> u16 {
-        self.size.largest_ip_bytes(self.ipv6())
+    /// What the MTU must hold: the largest packet with its labels.
+    pub fn bytes_in_mtu(&self) -> u16 {
+        self.size.largest_ip_bytes(self.ipv6()) + self.stack.bytes_in_mtu()
     }
 
     /// What will be sent, for people.
@@ -134,13 +156,15 @@ impl Job {
         };
         let [a, b] = &self.interfaces;
         let way = if self.bidirectional { "and back" } else { "" };
-        let length = if self.duration == CONTINUOUS {
+        let length = if let Some(step) = self.step {
+            format!("raised by {:.4} % every second until frames are lost", step * 100.0).replace(".0000 %", " %")
+        } else if self.duration == CONTINUOUS {
             "until Ctrl-C".into()
         } else {
             format!("for {}", drophammer_model::quantity::show_duration(self.duration))
         };
         let text = format!("{a} to {b} {way}");
-        format!("{}: {}, {size}, {length}", text.trim_end(), self.rate)
+        format!("{}: {}, {size}{}, {length}", text.trim_end(), self.rate, self.stack.words())
     }
 
     /// Why no neighbour answers on interface `port`, and the remedy.
@@ -225,6 +249,14 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
     }
 }
 
+/// Reads `--step`.
+fn step(text: &str) -> Result<f64, String> {
+    let share: Option<f64> = text.strip_suffix('%').and_then(|share| share.trim().parse().ok());
+    share.filter(|share| (0.01..=1_000.0).contains(share)).map(|share| share / 100.0).ok_or_else(|| {
+        format!("--step: `{text}` is not a share from 0.01% to 1000%; write for instance `10%`")
+    })
+}
+
 /// Reads `--rate`.
 fn rate(args: &BlastArgs, size: &PacketSize, ipv6: bool) -> Result<FrameRate, String> {
     let (text, frame) = (&args.rate, size.mean_frame_bytes(ipv6));
@@ -300,6 +332,16 @@ mod tests {
             ("a b --for 10", "--for"),
             ("a b --for 1ms --rate 10fps", "no frame is due"),
             ("a b --for 9999h", "2400 h"),
+            ("a b --vlan 1,2,3", "3 tags"),
+            ("a b --vlan 4095", "4095 is not in 1..=4094"),
+            ("a b --mpls 1048576", "1048576 is not in 0..=1048575"),
+            ("a b --mpls 1,2,3,4,5,6,7,8,9", "9 labels"),
+            ("a b --dscp 64", "64 is not in 0..=63"),
+            ("a b --flows 0", "0 is not in 1..=16384"),
+            ("a b --until-loss --step 10", "`10` is not a share"),
+            ("a b --until-loss --step 0%", "`0%` is not a share"),
+            ("a b --until-loss --for 1s", "cannot be used with"),
+            ("a b --step 5%", "--until-loss"),
             ("a b --address 198.18.1.2/24", "two values"),
             ("a b --gateway 198.18.1.1,198.19.1.1", "needs --address"),
             ("a b --address 198.18.1.2,198.19.1.2/24", "prefix length"),
@@ -314,6 +356,22 @@ mod tests {
             let error = read(line).expect_err(line);
             assert!(error.contains(word), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn tags_and_labels_come_on_top_and_must_arrive() {
+        let job = read("a b --vlan 10,20 --mpls 100,200 --dscp 46 --flows 3 --bidirectional").unwrap();
+        let trial = job.trial();
+        assert_eq!((trial.size.mean_frame_bytes(false), trial.flows.len(), job.bytes_in_mtu()), (80.0, 6, 54));
+        let ports: Vec<_> = trial.flows.iter().map(|flow| format!("{:?}", flow.headers.last().unwrap())).collect();
+        assert!(ports[0] != ports[1] && ports[0] == ports[3], "{ports:?}");
+        let arrives = trial.flows[5].arrives.clone().unwrap();
+        assert_eq!((arrives.vlans[1].vid.get(), arrives.labels[0].label.get()), (20, 100));
+        let headline = job.headline();
+        assert!(headline.ends_with(", 64 bytes, VLAN 10,20, MPLS 100,200, DSCP 46, 3 flows, until Ctrl-C"), "{headline}");
+        assert_eq!(read("a b").unwrap().trial().flows[0].arrives, None);
+        let raised = read("a b --until-loss --step 2.5%").unwrap();
+        assert!(raised.headline().ends_with("raised by 2.5000 % every second until frames are lost"));
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! `blast --until-loss`: the rate goes up step by step until frames are lost.
+//!
+//! A step in which the tester itself fell short says nothing of what is between the interfaces. It is repeated, and where that does not help the
+//! rate before it is a lower bound.
+
+use super::job::Job;
+use super::{Failure, ended, timing};
+use crate::Exit;
+use crate::clock::secret;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::trial::TrialResult;
+use drophammer_rig::{Rig, TrialKeys};
+use serde_json::json;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Length of a step.
+const STEP: Duration = Duration::from_secs(1);
+/// How often a step that the tester spoilt is tried.
+const TRIES: usize = 3;
+/// Of the frames due in a step, one in so many may stay unsent.
+const UNSENT: u64 = 100;
+
+/// What a step says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Every frame arrived.
+    Passed,
+    /// Frames that left did not arrive as they should.
+    Lost,
+    /// The tester sent too little, or lost frames itself.
+    Spoilt,
+}
+
+/// The bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Found {
+    /// Highest rate at which every frame arrived, below the first loss.
+    passed: Option<FrameRate>,
+    /// Rate of the first loss.
+    lost: Option<FrameRate>,
+    /// The first rate that the tester could not offer.
+    spoilt: Option<FrameRate>,
+}
+
+fn judge(result: &TrialResult) -> Verdict {
+    let refused = result.sum(|g| g.refused);
+    let damaged = result.lost() - refused.min(result.lost()) + result.sum(|g| g.corrupted) + result.sum(|g| g.stray);
+    if result.health.unsent * UNSENT > result.intended() || result.health.receive_drops > 0 || refused > 0 {
+        return Verdict::Spoilt;
+    }
+    if damaged > 0 { Verdict::Lost } else { Verdict::Passed }
+}
+
+/// Raises the rate, with a line for each step, until frames are lost, the tester is at its end, or the user stops it.
+pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &AtomicBool) -> Result<Exit, Failure> {
+    let mut keys = TrialKeys::new(secret());
+    let mut found = Found::default();
+    let mut rate = job.rate();
+    let mut begun = json;
+    'rates: loop {
+        for attempt in 1..=TRIES {
+            rig.start_traffic(&job.trial_at(rate, STEP), &timing(&mut keys), Vec::new()).map_err(Failure::environment)?;
+            let result = rig.finish(&|| false).map_err(ended)?;
+            if stop.load(Ordering::Relaxed) {
+                break 'rates;
+            }
+            let verdict = judge(&result);
+            // Standard output may be closed: nobody reads on then.
+            if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
+                break 'rates;
+            }
+            match verdict {
+                Verdict::Passed => {
+                    found.passed = Some(rate);
+                    break;
+                }
+                Verdict::Lost => {
+                    found.lost = Some(rate);
+                    break 'rates;
+                }
+                Verdict::Spoilt if attempt == TRIES => {
+                    found.spoilt = Some(rate);
+                    break 'rates;
+                }
+                Verdict::Spoilt => {}
+            }
+        }
+        rate = rate.scaled(1.0 + step);
+    }
+    let mut out = io::stdout().lock();
+    let told = if json { writeln!(out, "{}", found.json()) } else { writeln!(out, "\n{}", found.text()) };
+    let _ = told.and_then(|()| out.flush());
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { found.exit() })
+}
+
+impl Found {
+    fn text(&self) -> String {
+        let spoilt = "the tester itself could not offer, or lost frames of its own: see docs/honesty.md";
+        match *self {
+            Found { passed: Some(passed), lost: Some(lost), .. } => {
+                format!("Every frame arrived at {passed}; frames were lost at {lost}.")
+            }
+            Found { passed: None, lost: Some(lost), .. } => {
+                format!("Frames were lost at {lost} already; begin lower, with --rate.")
+            }
+            Found { passed: Some(passed), spoilt: Some(rate), .. } => {
+                format!("Every frame arrived at {passed}: at least that. {rate} {spoilt}.")
+            }
+            Found { passed: None, spoilt: Some(rate), .. } => format!("No answer: {rate} {spoilt}."),
+            Found { passed: Some(passed), .. } => format!("Stopped: every frame arrived at {passed}: at least that."),
+            Found { passed: None, .. } => "Stopped before the first step was over.".into(),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let fps = |rate: Option<FrameRate>| rate.map(|rate| rate.pps());
+        json!({
+            "no_loss_fps": fps(self.passed), "loss_fps": fps(self.lost), "tester_limit_fps": fps(self.spoilt),
+        })
+    }
+
+    /// Good where something is known of what is between the interfaces.
+    fn exit(&self) -> Exit {
+        if self.passed.is_some() || self.lost.is_some() { Exit::Good } else { Exit::Failed }
+    }
+}
+
+fn show(
+    job: &Job,
+    rate: FrameRate,
+    result: &TrialResult,
+    verdict: Verdict,
+    json: bool,
+    first: bool,
+) -> io::Result<()> {
+    let out = &mut io::stdout().lock();
+    let (offered, lost) = (result.sum(|g| g.offered), result.lost());
+    let latency = |percent: f64| result.groups.iter().filter_map(|g| g.latency.percentile(percent)).max();
+    let word = match verdict {
+        Verdict::Passed => "",
+        Verdict::Lost => "lost",
+        Verdict::Spoilt => "the tester fell short",
+    };
+    if json {
+        let value = json!({
+            "rate_fps": rate.pps(), "offered": offered, "lost": lost, "unsent": result.health.unsent,
+            "tester_drops": result.health.receive_drops, "latency_p50_ns": latency(50.0), "latency_p99_ns": latency(99.0),
+            "valid": verdict != Verdict::Spoilt,
+        });
+        writeln!(out, "{value}")?;
+        return out.flush();
+    }
+    if first {
+        writeln!(out, "{}", job.headline())?;
+        writeln!(out, "{:>16}{:>14}{:>14}{:>14}{:>14}", "rate", "frames sent", "lost", "p50 µs", "p99 µs")?;
+    }
+    let us = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
+    let digits = drophammer_model::quantity::group_digits;
+    let cells = [digits(offered), digits(lost), us(latency(50.0)), us(latency(99.0))];
+    let cells: String = cells.iter().map(|cell| format!("{cell:>14}")).collect();
+    writeln!(out, "{:>16}{cells}  {word}", rate.to_string())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::trial::{GroupCounts, Health, Validity};
+
+    fn result(change: impl Fn(&mut TrialResult)) -> TrialResult {
+        let group = GroupCounts { intended: 1_000, offered: 1_000, received: 1_000, ..GroupCounts::default() };
+        let mut result = TrialResult {
+            trial: 1,
+            sending_s: 1.0,
+            receiving_s: 1.0,
+            elapsed_s: 1.0,
+            groups: vec![group],
+            health: Health::default(),
+            validity: Validity::Valid,
+            dut_cpu: None,
+            dut_counters: Default::default(),
+            senders: 1,
+            ways: Vec::new(),
+            background: Vec::new(),
+            events: Vec::new(),
+            destinations: Vec::new(),
+            destination_summaries: Vec::new(),
+            losses: Default::default(),
+        };
+        change(&mut result);
+        result
+    }
+
+    #[test]
+    fn what_the_tester_spoilt_says_nothing() {
+        assert_eq!(judge(&result(|_| {})), Verdict::Passed);
+        assert_eq!(judge(&result(|r| r.groups[0].lost = 1)), Verdict::Lost);
+        assert_eq!(judge(&result(|r| r.groups[0].corrupted = 1)), Verdict::Lost);
+        for spoil in [
+            (|r| r.health.unsent = 11) as fn(&mut TrialResult),
+            |r| r.health.receive_drops = 1,
+            |r| (r.groups[0].lost, r.groups[0].refused) = (1, 1),
+        ] {
+            let spoilt = result(|r| {
+                r.groups[0].lost = 5;
+                spoil(r);
+            });
+            assert_eq!(judge(&spoilt), Verdict::Spoilt);
+        }
+    }
+
+    #[test]
+    fn both_bounds_are_told_or_why_there_is_one() {
+        let at = |pps| Some(FrameRate(pps));
+        let found = |passed, lost, spoilt| Found { passed, lost, spoilt };
+        let cases = [
+            (found(at(1e3), at(1.1e3), None), "arrived at 1,000 fps; frames were lost at 1,100 fps", Exit::Good),
+            (found(None, at(1e3), None), "begin lower", Exit::Good),
+            (found(at(1e3), None, at(1.1e3)), "at least that. 1,100 fps the tester", Exit::Good),
+            (found(None, None, at(1e3)), "No answer", Exit::Failed),
+            (found(at(1e3), None, None), "Stopped: every frame arrived at 1,000 fps", Exit::Good),
+        ];
+        for (found, text, exit) in cases {
+            assert!(found.text().contains(text), "{}", found.text());
+            assert_eq!(found.exit(), exit);
+        }
+    }
+}

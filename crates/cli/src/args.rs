@@ -67,6 +67,19 @@ far. Ctrl-C ends sending, waits for the last frames and prints the summary; a se
 Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of
 those asked for were sent; 2 the command line is wrong; 3 an interface cannot be used or a neighbour does not answer; 130 stopped by a second Ctrl-C.")]
     Blast(BlastArgs),
+    /// Count and name what comes to an interface; sends nothing
+    #[command(after_help = "\
+Examples:
+  drophammer listen eth2
+  drophammer listen eth2 --for 10s --json
+  drophammer listen eth2 --top 50
+
+A line per second shows what came in it. At the end, or after Ctrl-C, a table shows what it was: tags, labels, tunnels, addresses
+and ports, those with the most frames first.
+
+Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
+interface cannot be used.")]
+    Listen(ListenArgs),
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),
@@ -258,6 +271,25 @@ pub struct BlastArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
     pub queues: u16,
     /// Print one JSON object per line instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What comes to an interface.
+#[derive(Debug, Args)]
+pub struct ListenArgs {
+    /// Interface
+    pub interface: String,
+    /// How long to listen [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Lines of the table at the end
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Backend that receives; see `drophammer list backends`
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
+    pub backend: String,
+    /// Print one JSON object per line instead of tables
     #[arg(long)]
     pub json: bool,
 }

@@ -8,6 +8,7 @@ mod blast;
 mod clock;
 mod describe;
 mod diagnostics;
+mod listen;
 mod observer;
 mod output;
 mod pdf;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     let exit = match parse() {
         Command::Run(args) => run::run(&args),
         Command::Blast(args) => blast::run(&args),
+        Command::Listen(args) => listen::run(&args),
         Command::Check(args) => suite_file::check(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),

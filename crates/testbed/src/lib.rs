@@ -14,6 +14,7 @@ mod extra;
 mod host;
 pub mod kinds;
 mod learning;
+pub mod listen;
 pub mod mrt;
 pub mod observer;
 pub mod real;

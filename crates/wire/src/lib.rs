@@ -7,6 +7,7 @@
 pub mod arp;
 pub mod bgp;
 pub mod checksum;
+pub mod conversation;
 pub mod ethernet;
 pub mod frame;
 pub mod icmpv4;

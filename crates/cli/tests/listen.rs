@@ -1,0 +1,76 @@
+//! `drophammer listen` on a virtual link in a network namespace of its own, held against the kernel's counters.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const LINK: &str = "\
+set -eu
+for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
+ip link add va type veth peer name vb
+for link in va vb; do ip link set $link up; done
+";
+
+/// Runs a shell script in namespaces of its own, which end with it.
+fn script(folder: &Path, body: &str) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "sh", "-c", &format!("{LINK}{body}")]);
+    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
+    command.output().expect("unshare is there")
+}
+
+fn read(folder: &Path, file: &str) -> String {
+    std::fs::read_to_string(folder.join(file)).unwrap()
+}
+
+#[test]
+fn every_frame_that_comes_is_counted_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = "\
+$D listen vb --for 60s > heard & listen=$!
+until [ -s heard ]; do sleep 0.02; done
+$D blast va vb --rate 1kfps --for 300ms --vlan 10 --flows 2 --json > sent || true
+kill -INT $listen
+wait $listen || echo $? > exit
+ip -s -j link > kernel
+$D listen vb --for 50ms --json > silence
+";
+    let output = script(folder.path(), body);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let heard = read(folder.path(), "heard");
+    assert!(heard.starts_with("vb: listening for 60 s\ntime "), "{heard}");
+    let number = |text: &str| text.replace(',', "").parse::<u64>().unwrap();
+    let rows = heard.lines().skip_while(|line| !line.ends_with("  what")).skip(1);
+    let counts: Vec<(u64, String)> = rows
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            (number(words.next().unwrap()), words.skip(1).collect::<Vec<_>>().join(" "))
+        })
+        .collect();
+    let sent: Value = serde_json::from_str(read(folder.path(), "sent").lines().last().unwrap()).unwrap();
+    let left = |key: &str| sent["summary"][0][key].as_u64().unwrap_or(0);
+    let of = |end: &str| counts.iter().filter(|(_, what)| what.ends_with(end)).map(|row| row.0).sum::<u64>();
+    assert!(left("offered") > 0, "{sent}");
+    assert_eq!(of("> 9"), left("offered") - left("refused"), "{heard}");
+    for flow in ["49152", "49153"] {
+        assert!(of(&format!("vlan 10, 198.18.0.2 > 198.18.0.3 udp {flow} > 9")) > 0, "{heard}");
+    }
+    // Whatever came, the kernel has counted it too: also what the hosts asked each other.
+    assert!(of("vlan 10, arp") > 0, "{heard}");
+    let links: Vec<Value> = serde_json::from_str(&read(folder.path(), "kernel")).unwrap();
+    let vb = links.iter().find(|link| link["ifname"] == "vb").unwrap();
+    let received = vb["stats64"]["rx"]["packets"].as_u64().unwrap();
+    assert_eq!(counts.iter().map(|row| row.0).sum::<u64>(), received, "{heard}");
+    assert!(!folder.path().join("exit").exists());
+    let silence: Value = serde_json::from_str(read(folder.path(), "silence").lines().last().unwrap()).unwrap();
+    assert_eq!((silence["frames"].as_u64(), silence["interface"].as_str()), (Some(0), Some("vb")));
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = script(folder.path(), "$D listen vx 2> said || echo $? >> said\n");
+    assert!(output.status.success());
+    let said = read(folder.path(), "said");
+    assert!(said.contains("`vx`") && said.ends_with("3\n"), "{said}");
+}

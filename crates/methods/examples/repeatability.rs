@@ -7,7 +7,7 @@
 mod simulation;
 
 use drophammer_model::statistics::Test;
-use simulation::{NOISES, errors, lossy, power};
+use simulation::{NOISES, STILL, between_runs, errors, lossy, power};
 
 fn main() {
     let runs = std::env::args().nth(1).and_then(|runs| runs.parse().ok()).unwrap_or(1_000);
@@ -35,10 +35,25 @@ fn main() {
             println!("{:<42} {rounds:>6} {a:>7} {b:>7} {c:>7} {d:>7}", noise.name);
         }
     }
-    println!("\nShare of runs in which a router that loses one frame in 100,000 is told from one that loses none, 12 rounds, {runs} runs\n");
+    println!(
+        "\nShare of runs in which a router that loses one frame in 100,000 is told from one that loses none, 12 rounds, {runs} runs\n"
+    );
     println!("{:<42} {:>12} {:>12}", "rounds that lose hundreds beside it", "t-test", "either test");
     for astray in [0.0, 0.01, 0.02, 0.05] {
-        let [t, either] = [Test::T, Test::Either].map(|test| format!("{:.1} %", 100.0 * lossy(test, astray, 12, runs, 3)));
+        let [t, either] =
+            [Test::T, Test::Either].map(|test| format!("{:.1} %", 100.0 * lossy(test, astray, 12, runs, 3)));
         println!("{:<42} {t:>12} {either:>12}", format!("{:.0} %", 100.0 * astray));
+    }
+    println!(
+        "\nTwo runs of 2 DUTs compared, 12 figures, {runs} pairs of runs: pairs with any false difference (aim: at most 5 %); share of the"
+    );
+    println!("figures in which routers that are slower by so much are found, 6 rounds each\n");
+    println!("{:<42} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}", "noise", "6 + 6", "6 + 12", "2 + 6", "5 %", "10 %", "30 %");
+    for noise in [STILL].iter().chain(NOISES) {
+        let wrong = [(6, 6), (6, 12), (2, 6)].map(|rounds| between_runs(*noise, rounds, 1.0, runs, 6).0);
+        let found = [0.95, 0.9, 0.7].map(|ratio| between_runs(*noise, (6, 6), ratio, runs / 10, 7).1);
+        let [a, b, c] = wrong.map(|share| format!("{:.1} %", 100.0 * share));
+        let [d, e, f] = found.map(|share| format!("{:.0} %", 100.0 * share));
+        println!("{:<42} {a:>7} {b:>7} {c:>7} {d:>7} {e:>7} {f:>7}", noise.name);
     }
 }

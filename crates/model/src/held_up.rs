@@ -46,18 +46,23 @@ pub fn held_up(duts: &[&str], trials: &[TrialRecord]) -> Vec<HeldUp> {
 
 /// Why these DUTs are not to be ranked; `None` if they may be.
 pub fn no_ranks(duts: &[HeldUp]) -> Option<String> {
+    incomparable(duts).map(|why| format!("{why}; nothing is ranked"))
+}
+
+/// Why these DUTs, or one DUT in several runs, are not to be compared; `None` if they may be.
+pub fn incomparable(duts: &[HeldUp]) -> Option<String> {
     let text = |one: &HeldUp| format!("{} of {} trials of {}", one.void, one.trials, one.dut);
     let too_many: Vec<&HeldUp> = duts.iter().filter(|one| one.share() > MOST).collect();
     if !too_many.is_empty() {
         let all: Vec<String> = too_many.into_iter().map(text).collect();
-        return Some(format!("host busy: {} were void; nothing is ranked", all.join(", ")));
+        return Some(format!("host busy: {} were void", all.join(", ")));
     }
     let pairs = duts.iter().enumerate().flat_map(|(i, a)| duts[i + 1..].iter().map(move |b| (a, b)));
     let count = duts.len() * duts.len().saturating_sub(1) / 2;
     for (a, b) in pairs {
         if compare_failures((a.void, a.trials), (b.void, b.trials)) * (count as f64) < UNEQUAL {
             return Some(format!(
-                "host busy: {} were void, but {}: they had unequal conditions, so nothing is ranked",
+                "host busy: {} were void, but {}: they had unequal conditions",
                 text(a),
                 text(b)
             ));

@@ -4,7 +4,7 @@
 mod simulation;
 
 use drophammer_model::statistics::Test;
-use simulation::{NOISES, errors, lossy, power};
+use simulation::{NOISES, Noise, STILL, between_runs, errors, lossy, power};
 
 /// So few that the whole is done in seconds; the bounds below leave room for their chance.
 const RUNS: usize = 200;
@@ -32,4 +32,18 @@ fn a_loss_in_100_000_is_found_although_a_round_goes_astray() {
     assert!(lossy(Test::Either, 0.0, 12, 5 * RUNS, 5) > 0.99);
     let [t, either] = [Test::T, Test::Either].map(|test| lossy(test, 0.02, 12, 5 * RUNS, 5));
     assert!(either > 0.9 && either > t + 0.1, "t-test {t}, either {either}");
+}
+
+#[test]
+fn two_runs_of_a_suite_differ_only_where_the_routers_do() {
+    for noise in [STILL].iter().chain(NOISES) {
+        for rounds in [(6, 6), (6, 12), (2, 6)] {
+            let (wrong, _) = between_runs(*noise, rounds, 1.0, RUNS, 6);
+            assert!(wrong <= 0.05, "{} {rounds:?}: {wrong}", noise.name);
+        }
+    }
+    let found = |noise: Noise, ratio| between_runs(noise, (6, 6), ratio, RUNS / 4, 7).1;
+    assert!(found(STILL, 0.9) > 0.9, "{}", found(STILL, 0.9));
+    assert!(found(NOISES[0], 0.9) > 0.9, "{}", found(NOISES[0], 0.9));
+    assert!(found(NOISES[1], 0.7) > 0.9, "{}", found(NOISES[1], 0.7));
 }

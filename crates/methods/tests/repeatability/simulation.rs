@@ -6,7 +6,7 @@
 
 use drophammer_methods::mlrsearch::{Budget, Measurement, Search, SearchGoal};
 use drophammer_model::statistics::{
-    Comparison, Family, Figure, Rule, Scale, Test, Verdict, compare, compare_by, summarize,
+    Comparison, Family, Figure, Rule, Scale, Test, Verdict, compare, compare_by, compare_unpaired, summarize,
 };
 
 /// Pseudo-random numbers (SplitMix64).
@@ -250,6 +250,50 @@ pub fn power(noise: Noise, rounds: usize, ratio: f64, runs: usize, seed: u64) ->
     let mut random = Random(seed);
     let found: usize = (0..runs).map(|_| run(noise, 2, rounds, ratio, 0.0, &mut random).found).sum();
     found as f64 / (runs * 2 * SIZES) as f64
+}
+
+/// Noise without any from bring-up to bring-up: rounds differ by what trials differ.
+pub const STILL: Noise = Noise { name: "none from bring-up to bring-up", bring_up: 0.0, ..QUIET };
+
+/// Figures of `duts` routers over the rounds of one run: by router, by figure, by round.
+fn figures_of_a_run(
+    noise: Noise,
+    duts: usize,
+    rounds: usize,
+    truth: f64,
+    random: &mut Random,
+) -> Vec<Vec<Vec<Figure>>> {
+    let mut figures = vec![vec![Vec::new(); 2 * SIZES]; duts];
+    for round in 0..rounds {
+        let progress = round as f64 / rounds.max(2) as f64;
+        for figures in &mut figures {
+            let router = Router::bring_up(truth, noise, progress, random);
+            for size in 0..SIZES {
+                figures[2 * size].push(router.throughput(random));
+                figures[2 * size + 1].push(router.loss(random));
+            }
+        }
+    }
+    figures
+}
+
+/// Two runs of one suite with two routers, the second run with `ratio` times the capacity, compared figure by figure without pairing:
+/// (share of pairs of runs with any difference, share of the comparisons that find one).
+pub fn between_runs(noise: Noise, rounds: (usize, usize), ratio: f64, runs: usize, seed: u64) -> (f64, f64) {
+    let mut random = Random(seed);
+    let (mut any, mut found, mut all) = (0, 0, 0);
+    for _ in 0..runs {
+        let first = figures_of_a_run(noise, 2, rounds.0, CAPACITY, &mut random);
+        let second = figures_of_a_run(noise, 2, rounds.1, CAPACITY * ratio, &mut random);
+        let pairs = first.iter().flatten().zip(second.iter().flatten()).enumerate();
+        let rule = |place: usize| if place.is_multiple_of(2) { RATE } else { LOSS };
+        let compared: Vec<_> = pairs.filter_map(|(place, (a, b))| compare_unpaired(a, b, &rule(place))).collect();
+        let family = Family::new(&compared.iter().map(|c| c.p).collect::<Vec<_>>());
+        let differ = (0..compared.len()).filter(|place| family.is_proven(*place) && compared[*place].matters).count();
+        any += usize::from(differ > 0);
+        (found, all) = (found + differ, all + compared.len());
+    }
+    (any as f64 / runs as f64, found as f64 / all as f64)
 }
 
 /// What [`lossy`] is to tell apart: shares of a million frames, in per cent.

@@ -135,7 +135,7 @@ impl Rule {
     }
 
     /// Standard deviation of the difference of two figures that are rounded to the resolution.
-    fn rounding(&self) -> f64 {
+    pub(super) fn rounding(&self) -> f64 {
         self.resolution.max(0.0) / 6f64.sqrt()
     }
 

@@ -49,6 +49,11 @@ impl Family {
         }
     }
 
+    /// Is the difference of comparison `index` proven, whatever its size?
+    pub fn is_proven(&self, index: usize) -> bool {
+        self.proven.get(index) == Some(&true)
+    }
+
     /// Probability that a single comparison among `m` must reach to be proven whatever the others are.
     pub fn strictest(m: usize) -> f64 {
         ERROR / m.max(1) as f64

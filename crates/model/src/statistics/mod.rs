@@ -6,6 +6,7 @@
 //! - [`Figure`]: what one round says: a number, or bounds where a limit of the tester or of the test came first.
 //! - [`summarize`]: median and a confidence interval without an assumed distribution (order statistics).
 //! - [`compare`]: is one DUT better than another? Rounds are paired.
+//! - [`compare_unpaired`]: is a DUT better in one run than in another? Rounds are not paired.
 //! - [`Family`]: all comparisons of a run together, so that the chance of any false rank stays within 5 %.
 //! - [`trend`]: does a figure change with time? A slope and its interval.
 //! - [`judge`], [`judge_rounds`]: is a criterion met for certain, missed for certain, or undecided?
@@ -14,13 +15,13 @@ mod compare;
 mod family;
 mod summary;
 mod trend;
+mod unpaired;
 
-pub use compare::{
-    Comparison, Rule, SIGNS_FROM, Scale, Test, chance_of_more, compare, compare_by, compare_failures,
-};
+pub use compare::{Comparison, Rule, SIGNS_FROM, Scale, Test, chance_of_more, compare, compare_by, compare_failures};
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
 pub use trend::{TREND_CONFIDENCE, Trend, trend};
+pub use unpaired::{Unpaired, compare_unpaired};
 
 use serde::{Deserialize, Serialize};
 

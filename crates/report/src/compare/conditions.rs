@@ -1,0 +1,224 @@
+//! Under which different conditions runs were made.
+
+use super::{Line, letter};
+use crate::view::{Section, View};
+use drophammer_model::environment::{DutRecord, PortRecord};
+use drophammer_model::outcome::{Cell, SAME_LOAD};
+use drophammer_model::quantity::{Bandwidth, group_digits};
+
+/// Something that was not the same in all runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// What.
+    pub name: String,
+    /// What it was in each run; absent where it is not known or does not apply.
+    pub values: Vec<Option<String>>,
+}
+
+/// What is known of a condition in one run.
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    /// Words.
+    Text(String),
+    /// Frames per second, measured: the same if within [`SAME_LOAD`].
+    Rate(f64),
+}
+
+impl Value {
+    fn same(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Rate(a), Value::Rate(b)) => (a - b).abs() <= SAME_LOAD * a.max(*b),
+            (Value::Text(a), Value::Text(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// The conditions of a run by name, in order.
+type Facts = Vec<(String, Value)>;
+
+/// All conditions that differ, in order of the first run that has them.
+pub fn different(views: &[View], lines: &[Line]) -> Vec<Condition> {
+    let facts: Vec<Facts> = views.iter().enumerate().map(|(run, view)| facts(view, run, lines)).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in facts.iter().flatten() {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let of = |facts: &Facts, name: &str| facts.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let mut out: Vec<Condition> = Vec::new();
+    for name in names {
+        let values: Vec<Option<Value>> = facts.iter().map(|facts| of(facts, name)).collect();
+        let same = values.iter().all(|value| match (value, &values[0]) {
+            (Some(value), Some(first)) => value.same(first),
+            (value, first) => value == first,
+        });
+        if !same {
+            out.push(Condition { name: name.to_owned(), values: shown(values) });
+        }
+    }
+    out.extend(deviations(views));
+    out
+}
+
+/// Values for people. Of texts of several lines the first line in which they differ.
+fn shown(values: Vec<Option<Value>>) -> Vec<Option<String>> {
+    let text = |value: &Option<Value>| match value {
+        Some(Value::Text(text)) => Some(text.clone()),
+        Some(Value::Rate(pps)) => Some(format!("{} fps", group_digits(pps.round() as u64))),
+        None => None,
+    };
+    let texts: Vec<Option<String>> = values.iter().map(text).collect();
+    if !texts.iter().flatten().any(|text| text.contains('\n')) {
+        return texts;
+    }
+    let line = |text: &str, number: usize| text.lines().nth(number).map(str::to_owned);
+    let longest = texts.iter().flatten().map(|text| text.lines().count()).max().unwrap_or(0);
+    let differs = (0..longest).find(|number| {
+        let mut lines = texts.iter().flatten().map(|text| line(text, *number));
+        let first = lines.next();
+        lines.any(|line| Some(line) != first)
+    });
+    let Some(number) = differs else { return texts.into_iter().map(|text| text.map(|_| "there".into())).collect() };
+    let at = |text: String| match line(&text, number) {
+        Some(line) => format!("line {}: {}", number + 1, line.trim()),
+        None => format!("ends before line {}", number + 1),
+    };
+    texts.into_iter().map(|text| text.map(at)).collect()
+}
+
+/// Deviations from the RFCs that not all runs have.
+fn deviations(views: &[View]) -> Option<Condition> {
+    let all: Vec<Vec<String>> = views.iter().map(View::deviation_lines).collect();
+    let everywhere = |line: &String| all.iter().all(|lines| lines.contains(line));
+    let own = |lines: &Vec<String>| {
+        let own: Vec<&str> = lines.iter().filter(|line| !everywhere(line)).map(String::as_str).collect();
+        (!own.is_empty()).then(|| own.join("; "))
+    };
+    let values: Vec<Option<String>> = all.iter().map(own).collect();
+    let name = "Deviations from the RFCs".to_owned();
+    values.iter().any(Option::is_some).then_some(Condition { name, values })
+}
+
+fn facts(view: &View, run: usize, lines: &[Line]) -> Facts {
+    let mut out = Vec::new();
+    let mut add = |name: &str, value: String| out.push((name.to_owned(), Value::Text(value)));
+    let started = &view.run.started;
+    add("Suite", started.suite.clone());
+    add("Title of the suite", started.title.clone());
+    add("Profile", started.profile.clone());
+    add("RFC-conformant", if view.conformant() { "yes" } else { "no" }.into());
+    add("Rounds", started.rounds.to_string());
+    add("Seed", started.seed.to_string());
+    add("State", view.run.state().to_string());
+    let e = &started.environment;
+    for (name, value) in [
+        ("Drophammer", &e.drophammer),
+        ("Kernel", &e.kernel),
+        ("Kernel command line", &e.kernel_command_line),
+        ("Distribution", &e.distribution),
+        ("Processor", &e.cpu_model),
+        ("Processors", &e.cpus),
+        ("Virtualization", &e.virtualization),
+        ("Clock source", &e.clock_source),
+        ("Privilege", &e.privilege),
+    ] {
+        add(name, value.clone());
+    }
+    add("Threads of the tester", e.tester_threads.to_string());
+    add("Memory", format!("{} MiB", group_digits(e.memory_bytes >> 20)));
+    for (name, value) in &e.more {
+        add(name, value.clone());
+    }
+    for dut in view.duts.iter().chain(&view.tester) {
+        if let Some(record) = dut.records.first() {
+            of_dut(&mut out, record);
+        }
+    }
+    for section in &view.sections {
+        parameters(&mut out, section);
+        for result in section.results.iter().filter(|result| !result.standing.is_completed()) {
+            let name = format!("{} on {}", section.title, view.dut(result.dut).name);
+            out.push((name, Value::Text(result.standing.text())));
+        }
+    }
+    for section in view.all_sections() {
+        rates(&mut out, section, view);
+    }
+    for line in lines {
+        let Some(entry) = &line.entries[run] else { continue };
+        let limit = if entry.tester_limited() { "the tester or the end of the test" } else { "the DUT" };
+        out.push((format!("Limit of {} of {}", line.title, line.dut), Value::Text(limit.into())));
+        if let Some(load) = entry.figure.as_ref().and_then(|figure| figure.load_pps) {
+            out.push((format!("Load of {} of {}", line.title, line.dut), Value::Rate(load)));
+        }
+    }
+    out
+}
+
+fn of_dut(out: &mut Facts, record: &DutRecord) {
+    let name = &record.name;
+    let mut add = |what: &str, value: String| out.push((format!("{name}: {what}"), Value::Text(value)));
+    add("kind", record.kind.clone());
+    add("version", record.version.clone());
+    add("confinement", record.confinement.clone());
+    add("simulated", if record.simulated { "yes" } else { "no" }.into());
+    for port in &record.ports {
+        add(&format!("port {}", port.name), of_port(port));
+    }
+    for (file, text) in &record.config {
+        add(&format!("configuration {file}"), text.clone());
+    }
+}
+
+fn of_port(port: &PortRecord) -> String {
+    let PortRecord { interface, backend, driver, queues, mtu, speed_bps, medium, addresses, .. } = port;
+    let s = if *queues == 1 { "" } else { "s" };
+    let addresses = addresses.join(", ");
+    let speed = Bandwidth(*speed_bps);
+    format!("{interface}, {backend}, {driver}, {queues} queue{s}, MTU {mtu}, {speed}, {medium}, {addresses}")
+}
+
+/// Parameters of a test, which all DUTs share.
+fn parameters(out: &mut Facts, section: &Section) {
+    let first = section.results.iter().find_map(|result| result.record);
+    for (key, value) in first.and_then(|record| record.parameters.as_object()).into_iter().flatten() {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        out.push((format!("{}: {key}", section.title), Value::Text(text)));
+    }
+}
+
+/// What the tester can do: its ceiling, and the load that it can offer.
+fn rates(out: &mut Facts, section: &Section, view: &View) {
+    for table in section.tables.iter().filter(|table| ["tester_ceiling", "offered_load"].contains(&table.key)) {
+        let column = |key: &str| table.columns.iter().position(|column| column.key == key);
+        let Some(rate) = column("ceiling_pps").or(column("offered_pps")) else { continue };
+        for row in &table.rows {
+            let word = |key: &str| match column(key).and_then(|column| row.cells.get(column)) {
+                Some(Cell::Text(text)) => text.clone(),
+                Some(Cell::Count(count)) => count.to_string(),
+                _ => String::new(),
+            };
+            let pps = match row.cells.get(rate) {
+                Some(Cell::Number(pps)) => *pps,
+                Some(Cell::Count(pps)) => *pps as f64,
+                _ => continue,
+            };
+            let (size, protocol) = (word("frame_size"), word("protocol"));
+            let name = format!("{} of {}, {size} bytes {protocol}", table.title, view.dut(row.dut).name);
+            out.push((name, Value::Rate(pps)));
+        }
+    }
+}
+
+impl Condition {
+    /// `A 6.12, B 6.18`, with a dash where it is not known.
+    pub fn text(&self) -> String {
+        let value = |(run, value): (usize, &Option<String>)| {
+            let shown = value.as_deref().filter(|value| !value.is_empty()).unwrap_or(crate::format::DASH);
+            format!("{} {shown}", letter(run))
+        };
+        self.values.iter().enumerate().map(value).collect::<Vec<_>>().join(" | ")
+    }
+}

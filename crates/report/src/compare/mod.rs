@@ -1,0 +1,381 @@
+//! Figures of several runs beside each other: what is better or worse than in the first run, and under which other conditions.
+//!
+//! 1. A figure belongs to another run's figure if test, figure and name of the DUT are the same, and title, unit and direction too.
+//! 2. The rounds of different runs have nothing in common. So the figures of a DUT are compared without pairing
+//!    ([`compare_unpaired`]), and a DUT that gave no figure in some rounds by its failures too.
+//! 3. All comparisons are judged together ([`Family`]). A difference must also be large enough to matter.
+//! 4. Not compared, with the reason: a run of one round, refuted and doubtful figures, figures of different loads, a simulated DUT
+//!    with a real one, and DUTs that the host held up too often or unequally.
+
+mod conditions;
+mod json;
+mod text;
+
+pub use conditions::Condition;
+
+use crate::grid;
+use crate::rank::Entry;
+use crate::rounds;
+use crate::view::{Section, Standing, View};
+use drophammer_model::held_up::{HeldUp, incomparable};
+use drophammer_model::outcome::RankFigure;
+use drophammer_model::quantity::group_digits;
+use drophammer_model::record::TestStatus;
+use drophammer_model::statistics::{
+    Family, Figure, RoundFigure, Rule, Scale, Unpaired, compare_failures, compare_unpaired,
+};
+use drophammer_store::Run;
+
+/// The rules in one paragraph for the reader.
+pub const HOW: &str = "Each run is held against run A. The rounds of different runs are not paired: a difference is proven by a two-sided \
+t-test of Welch on the rounds (on logarithms, or on differences for figures that may be 0), with a chance of at most 5 % of any false one among \
+all comparisons (Holm), and only if it is large enough to matter (3 % unless stated). It is that of the means; below it is its 95 % interval, by \
+itself. A limit of the tester counts as a bound, not as a value. Whatever else changed between the runs, such as the host, is part of a \
+difference.";
+
+/// Runs beside each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// The runs; the first is what the others are held against.
+    pub runs: Vec<RunLine>,
+    /// What was not the same in all of them.
+    pub conditions: Vec<Condition>,
+    /// One per figure and DUT, by DUT.
+    pub lines: Vec<Line>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLine {
+    /// `A` for the first.
+    pub letter: String,
+    /// Its folder.
+    pub folder: String,
+    /// Name of its suite.
+    pub suite: String,
+    /// When it started.
+    pub started: String,
+    /// How far it came.
+    pub state: String,
+}
+
+/// One figure of one DUT in all runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Test, with `-2` when the suite has it a second time.
+    pub test: String,
+    /// Machine name.
+    pub key: String,
+    /// For people, with unit and direction.
+    pub title: String,
+    /// Unit.
+    pub unit: String,
+    /// Is more better?
+    pub higher_is_better: bool,
+    /// Is it compared by difference rather than by ratio?
+    pub by_difference: bool,
+    /// DUT.
+    pub dut: String,
+    /// What each run has of it.
+    pub entries: Vec<Option<Entry>>,
+    /// What became of each run but the first.
+    pub findings: Vec<Finding>,
+}
+
+/// What a run says against the first one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Better, worse or not known.
+    pub verdict: Verdict,
+    /// The difference, where there are figures to compare.
+    pub values: Option<Unpaired>,
+    /// Probability to see that where there is no difference; absent where nothing was compared.
+    pub p: Option<f64>,
+}
+
+/// Better or worse than in the first run?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Proven to be better.
+    Better,
+    /// Proven to be worse.
+    Worse,
+    /// No difference is proven that matters.
+    Undecided,
+    /// The reason why it was not compared.
+    NotCompared(String),
+}
+
+/// How many of the comparisons of a run ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Proven to be better.
+    pub better: usize,
+    /// Proven to be worse.
+    pub worse: usize,
+    /// Without a proven difference.
+    pub undecided: usize,
+    /// Not compared.
+    pub not_compared: usize,
+}
+
+/// `A`, `B` and so on; behind `Z` the number.
+fn letter(run: usize) -> String {
+    u8::try_from(run)
+        .ok()
+        .filter(|run| *run < 26)
+        .map_or_else(|| format!("#{}", run + 1), |run| char::from(b'A' + run).to_string())
+}
+
+/// Puts runs beside each other; the first is what the others are held against.
+pub fn compare_runs(runs: &[Run]) -> Compared {
+    let combined: Vec<Run> = runs.iter().map(rounds::combined).collect();
+    let views: Vec<View> = combined.iter().map(View::new).collect();
+    let run = |(index, view): (usize, &View)| RunLine {
+        letter: letter(index),
+        folder: view.run.dir.display().to_string(),
+        suite: view.run.started.suite.clone(),
+        started: view.run.started.time.clone(),
+        state: view.state_text(),
+    };
+    let mut lines = lines(&views);
+    judge(&mut lines);
+    Compared {
+        runs: views.iter().enumerate().map(run).collect(),
+        conditions: conditions::different(&views, &lines),
+        lines,
+    }
+}
+
+impl Compared {
+    /// How the comparisons of run `run` (not the first) ended.
+    pub fn count(&self, run: usize) -> Count {
+        let mut count = Count::default();
+        for finding in self.lines.iter().filter_map(|line| line.findings.get(run.checked_sub(1)?)) {
+            match finding.verdict {
+                Verdict::Better => count.better += 1,
+                Verdict::Worse => count.worse += 1,
+                Verdict::Undecided => count.undecided += 1,
+                Verdict::NotCompared(_) => count.not_compared += 1,
+            }
+        }
+        count
+    }
+
+    /// Is anything proven to be worse than in the first run?
+    pub fn is_worse(&self) -> bool {
+        (1..self.runs.len()).any(|run| self.count(run).worse > 0)
+    }
+
+    /// For the terminal, with ANSI colours when `color`.
+    pub fn text(&self, color: bool) -> String {
+        text::text(self, color)
+    }
+
+    /// For machines, indented, with a line feed at its end.
+    pub fn json(&self) -> String {
+        json::json(self)
+    }
+}
+
+/// All figures of all DUTs, in the order of the first run that has them.
+fn lines(views: &[View]) -> Vec<Line> {
+    let mut duts: Vec<&str> = Vec::new();
+    for name in views.iter().flat_map(|view| &view.duts).map(|dut| dut.name) {
+        if !duts.contains(&name) {
+            duts.push(name);
+        }
+    }
+    let mut figures: Vec<(&str, &str)> = Vec::new();
+    for (test, key) in views.iter().flat_map(known) {
+        if !figures.contains(&(test, key)) {
+            figures.push((test, key));
+        }
+    }
+    let all = duts.iter().flat_map(|dut| figures.iter().map(move |(test, key)| (*dut, *test, *key)));
+    all.filter_map(|(dut, test, key)| line(views, dut, test, key)).collect()
+}
+
+/// The figures of a run: test and key.
+fn known<'a>(view: &'a View<'a>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    view.ranking.figures.iter().map(|figure| (view.sections[figure.section].id.as_str(), figure.key.as_str()))
+}
+
+/// One figure of one DUT; `None` where no run has anything of it.
+fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
+    let entries: Vec<Option<Entry>> = views.iter().map(|view| entry(view, dut, test, key)).collect();
+    // Runs in which the DUT failed have no figure to say what it is.
+    let (view, first) = views.iter().zip(&entries).find_map(|(view, entry)| {
+        let figure = entry.as_ref()?.figure.as_ref()?;
+        Some((view, figure))
+    })?;
+    let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key)?;
+    let findings = (1..views.len())
+        .map(|run| match comparable(views, &entries, (dut, test), run) {
+            Ok((a, b)) => compared(a, b),
+            Err(why) => Finding { verdict: Verdict::NotCompared(why), values: None, p: None },
+        })
+        .collect();
+    Some(Line {
+        test: test.to_owned(),
+        key: key.to_owned(),
+        title: grid::figure_title(view, ranked),
+        unit: first.unit.clone(),
+        higher_is_better: first.higher_is_better,
+        by_difference: first.scale == Scale::Difference,
+        dut: dut.to_owned(),
+        entries,
+        findings,
+    })
+}
+
+/// What a run has of a figure. A test that failed has a failure in each round, also where no DUT of the run gave the figure.
+fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
+    let place = view.duts.iter().position(|known| known.name == dut)?;
+    let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key);
+    if let Some(entry) = ranked.and_then(|ranked| ranked.entries.get(place)).filter(|entry| entry.is_known()) {
+        return Some(Entry { rank: None, tied: false, ..entry.clone() });
+    }
+    let result = section(view, test)?.results.iter().find(|result| result.dut == place)?;
+    let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
+    failed.then(|| Entry {
+        figure: None,
+        rounds: vec![RoundFigure::Failed; result.rounds],
+        summary: None,
+        rank: None,
+        tied: false,
+    })
+}
+
+fn section<'v, 'a>(view: &'v View<'a>, test: &str) -> Option<&'v Section<'a>> {
+    view.sections.iter().find(|section| section.id == test)
+}
+
+/// The entries of the first run and of run `run`, or why they are not to be compared.
+fn comparable<'a>(
+    views: &[View],
+    entries: &'a [Option<Entry>],
+    (dut, test): (&str, &str),
+    run: usize,
+) -> Result<(&'a Entry, &'a Entry), String> {
+    let both = [0, run];
+    let missing = |run: usize| format!("not in {}: {}", letter(run), why_missing(&views[run], dut, test));
+    let (a, b) = match (&entries[0], &entries[run]) {
+        (Some(a), Some(b)) => (a, b),
+        (None, None) => return Err("in neither run".into()),
+        (None, Some(_)) => return Err(missing(0)),
+        (Some(_), None) => return Err(missing(run)),
+    };
+    for (of, entry) in both.iter().zip([a, b]) {
+        if entry.rounds.len() < 2 {
+            return Err(format!("{} has one round, which proves nothing", letter(*of)));
+        }
+        if entry.refuted() {
+            return Err(format!("other trials of {} contradict it", letter(*of)));
+        }
+        if entry.doubtful() {
+            return Err(format!("in {} frames were lost beside an idle processor", letter(*of)));
+        }
+    }
+    if let (Some(a), Some(b)) = (&a.figure, &b.figure) {
+        if let Some(why) = other_figure(a, b) {
+            return Err(why);
+        }
+        if let (false, Some(at_a), Some(at_b)) = (a.same_load(b), a.load_pps, b.load_pps) {
+            let load = |pps: f64| group_digits(pps.round() as u64);
+            return Err(format!("measured at other loads: {} and {} fps per port", load(at_a), load(at_b)));
+        }
+    }
+    let place = |view: &View| view.duts.iter().position(|known| known.name == dut);
+    let of = |run: usize| Some(&views[run]).and_then(|view| place(view).map(|place| (view, place)));
+    if let [Some((a, in_a)), Some((b, in_b))] = both.map(of) {
+        if a.duts[in_a].simulated != b.duts[in_b].simulated {
+            return Err("simulated in one run, real in the other".into());
+        }
+        let named = |held_up: &HeldUp, run: usize| HeldUp { dut: format!("{dut} in {}", letter(run)), ..held_up.clone() };
+        if let Some(why) = incomparable(&[named(&a.held_up[in_a], 0), named(&b.held_up[in_b], run)]) {
+            return Err(why);
+        }
+    }
+    Ok((a, b))
+}
+
+/// Why a run has nothing of a figure.
+fn why_missing(view: &View, dut: &str, test: &str) -> String {
+    let Some(place) = view.duts.iter().position(|known| known.name == dut) else {
+        return "it has no DUT of this name".into();
+    };
+    let result = section(view, test).and_then(|section| section.results.iter().find(|result| result.dut == place));
+    match result {
+        None => "it has no such test".into(),
+        Some(result) if result.standing.is_completed() => "the test gave no such figure".into(),
+        Some(result) => result.standing.text(),
+    }
+}
+
+/// Why two figures of the same key are not the same figure; `None` if they are.
+fn other_figure(a: &RankFigure, b: &RankFigure) -> Option<String> {
+    let same = a.unit == b.unit && a.scale == b.scale && a.higher_is_better == b.higher_is_better;
+    match (a.title == b.title, same) {
+        (true, true) => None,
+        (true, false) => Some("its unit or meaning is another one".into()),
+        (false, _) => Some(format!("another figure: {}", b.title)),
+    }
+}
+
+/// How two entries differ; the verdict comes with all others.
+fn compared(a: &Entry, b: &Entry) -> Finding {
+    let rule = rule(a, b);
+    let known = |entry: &Entry| -> Vec<Figure> { entry.rounds.iter().filter_map(|round| round.figure()).collect() };
+    // How much the later run is above the first.
+    let values = rule.as_ref().and_then(|rule| compare_unpaired(&known(b), &known(a), rule));
+    let (a_failed, b_failed) = (a.failures(), b.failures());
+    let failures = (a_failed.0 + b_failed.0 > 0 && a_failed.1 > 1 && b_failed.1 > 1)
+        .then(|| (compare_failures(a_failed, b_failed), b_failed.0 * a_failed.1 < a_failed.0 * b_failed.1));
+    let better = |is: bool| if is { Verdict::Better } else { Verdict::Worse };
+    // Where two questions are asked, each probability counts twice. What is claimed is not yet proven.
+    let (p, verdict) = match (&values, failures) {
+        (Some(values), None) => (values.p, claim(values)),
+        (None, Some((p, b_is_better))) => (p, better(b_is_better)),
+        (Some(values), Some((p, _))) if values.p <= p => ((2.0 * values.p).min(1.0), claim(values)),
+        (Some(_), Some((p, b_is_better))) => ((2.0 * p).min(1.0), better(b_is_better)),
+        (None, None) => {
+            let why = "fewer than two rounds with a figure prove nothing".into();
+            return Finding { verdict: Verdict::NotCompared(why), values, p: None };
+        }
+    };
+    Finding { verdict, values, p: Some(p) }
+}
+
+/// What the figures say if their difference is proven.
+fn claim(values: &Unpaired) -> Verdict {
+    match (values.matters, values.a_is_better) {
+        (false, _) => Verdict::Undecided,
+        (true, true) => Verdict::Better,
+        (true, false) => Verdict::Worse,
+    }
+}
+
+/// How both are compared: by the coarser of two steps.
+fn rule(a: &Entry, b: &Entry) -> Option<Rule> {
+    let figures = || [&a.figure, &b.figure].into_iter().flatten();
+    let mut rule = figures().next()?.rule();
+    for figure in figures() {
+        rule.resolution = rule.resolution.max(figure.resolution);
+        rule.least = rule.least.max(figure.least);
+    }
+    Some(rule)
+}
+
+/// Takes back the claims that all comparisons together do not prove.
+fn judge(lines: &mut [Line]) {
+    let asked = |finding: &Finding| finding.p;
+    let all: Vec<f64> = lines.iter().flat_map(|line| &line.findings).filter_map(asked).collect();
+    let family = Family::new(&all);
+    let findings = lines.iter_mut().flat_map(|line| &mut line.findings).filter(|finding| finding.p.is_some());
+    for (index, finding) in findings.enumerate() {
+        if !family.is_proven(index) {
+            finding.verdict = Verdict::Undecided;
+        }
+    }
+}

@@ -24,6 +24,7 @@ Examples:
   drophammer selftest                                what is this machine good for as a tester?
   drophammer list tests                              what can be tested, by which procedure
   drophammer report drophammer-runs/latest           write the report of a run again
+  drophammer compare results/old results/new         is anything worse than before?
 
 Exit codes: 0 done; 1 a test failed or a criterion was missed; 2 command line or suite wrong; 3 the machine lacks
 something; 4 results could not be stored; 5 a criterion is undecided: the rounds do not show whether it is met;
@@ -106,6 +107,25 @@ Examples:
         /// Print the page to report.pdf too, with a browser of this machine and without network
         #[arg(long)]
         pdf: bool,
+    },
+    /// Put the figures of several runs beside each other: what is worse, what is better, under which other conditions
+    #[command(after_help = "\
+Examples:
+  drophammer compare results/monday results/tuesday           what changed since Monday?
+  drophammer compare results/old results/new --json           for a pipeline
+  drophammer compare base results/a results/b                 both against the first
+
+Figures are compared by test, figure and name of the DUT. Runs of one round prove nothing; `--rounds 6` of `run` makes six.
+
+Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds no run
+that can be read.")]
+    Compare {
+        /// Folders of the runs; the others are held against the first
+        #[arg(value_name = "RUN", num_args = 2.., required = true)]
+        runs: Vec<PathBuf>,
+        /// Print one JSON object instead of tables
+        #[arg(long)]
+        json: bool,
     },
     /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\

@@ -6,6 +6,7 @@
 mod args;
 mod blast;
 mod clock;
+mod compare;
 mod describe;
 mod diagnostics;
 mod listen;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Everything was done and every criterion met.
     Good = 0,
-    /// A test failed, a DUT died, or a criterion of the suite was not met; the report is there.
+    /// A test failed, a DUT died, or a criterion of the suite was not met, and the report is there; or a run is worse than another.
     Failed = 1,
     /// The command line or the suite is wrong; nothing was started.
     Usage = 2,
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),
         Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),
+        Command::Compare { runs, json } => compare::run(&runs, json),
         Command::Selftest(args) => selftest::run(&args),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => run::uml_guest(&arguments),

@@ -61,11 +61,7 @@ pub fn incomparable(duts: &[HeldUp]) -> Option<String> {
     let count = duts.len() * duts.len().saturating_sub(1) / 2;
     for (a, b) in pairs {
         if compare_failures((a.void, a.trials), (b.void, b.trials)) * (count as f64) < UNEQUAL {
-            return Some(format!(
-                "host busy: {} were void, but {}: they had unequal conditions",
-                text(a),
-                text(b)
-            ));
+            return Some(format!("host busy: {} were void, but {}: they had unequal conditions", text(a), text(b)));
         }
     }
     None

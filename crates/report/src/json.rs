@@ -48,7 +48,7 @@ pub fn report(view: &View) -> String {
 
 /// JSON text with hidden characters, which can stand in strings only, as `\u202e`: the values are the same, and a terminal
 /// can show it.
-fn escaped(json: &str) -> String {
+pub fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         if is_hidden(c) && c != '\n' {
@@ -63,7 +63,7 @@ fn escaped(json: &str) -> String {
 }
 
 /// A number, or an object with the bounds that are known.
-fn bounds(figure: Figure) -> Value {
+pub fn bounds(figure: Figure) -> Value {
     let end = |value: f64| value.is_finite().then_some(value);
     if figure.is_exact() { json!(figure.low) } else { json!({ "low": end(figure.low), "high": end(figure.high) }) }
 }

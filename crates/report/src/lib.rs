@@ -4,6 +4,7 @@
 //! cut off.
 
 mod board;
+pub mod compare;
 mod conclusion;
 mod csv;
 mod format;

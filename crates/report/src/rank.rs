@@ -78,7 +78,7 @@ impl Entry {
     }
 
     /// Rounds that failed, and rounds that say something.
-    fn failures(&self) -> (usize, usize) {
+    pub(crate) fn failures(&self) -> (usize, usize) {
         let known = self.rounds.iter().filter(|round| **round != RoundFigure::NotMeasured);
         let failed = self.rounds.iter().filter(|round| **round == RoundFigure::Failed);
         (failed.count(), known.count())

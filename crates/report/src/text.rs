@@ -31,12 +31,13 @@ fn set(grid: &Grid) -> Table {
     table
 }
 
-fn paint(text: &str, code: &str, color: bool) -> String {
+/// `text` in a colour of the terminal (SGR).
+pub fn paint(text: &str, code: &str, color: bool) -> String {
     if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Characters of a line of the summary.
-const WIDTH: usize = 100;
+pub const WIDTH: usize = 100;
 /// Characters of the column of figures; longer titles go on in a second line.
 const FIGURE_WIDTH: usize = 42;
 /// Longest problem in a line, in characters; the rest is in the report.
@@ -172,7 +173,7 @@ fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
 }
 
 /// Breaks at spaces so that lines have at most `width` characters.
-fn wrap(text: &str, width: usize) -> String {
+pub fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = 0;
     for word in text.split_whitespace() {

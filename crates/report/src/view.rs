@@ -7,6 +7,7 @@ use drophammer_model::held_up::{HeldUp, held_up, no_ranks};
 use drophammer_model::outcome::{Cell, Column, Plot, Row};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus, TrialRecord};
+use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_store::{Run, RunState};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -459,7 +460,8 @@ fn section<'a>(
                 None if run.state() == RunState::Complete => Standing::NotRun,
                 None => Standing::NotReached,
             };
-            let rounds = run.started.rounds as usize;
+            // A damaged record must not ask for all memory.
+            let rounds = run.started.rounds.min(MAX_ROUNDS as u32) as usize;
             DutResult { dut, record, rounds, standing, trials }
         })
         .collect();

@@ -3,6 +3,7 @@
 use super::{Line, letter};
 use crate::view::{Section, View};
 use drophammer_model::environment::{DutRecord, PortRecord};
+use drophammer_model::medium::Medium;
 use drophammer_model::outcome::{Cell, SAME_LOAD};
 use drophammer_model::quantity::{Bandwidth, group_digits};
 
@@ -177,6 +178,11 @@ fn of_port(port: &PortRecord) -> String {
     let s = if *queues == 1 { "" } else { "s" };
     let addresses = addresses.join(", ");
     let speed = Bandwidth(*speed_bps);
+    let medium = match medium {
+        Medium::Ethernet => "Ethernet",
+        Medium::PppOverSonet { fcs32: true } => "PPP over SONET, FCS of 32 bits",
+        Medium::PppOverSonet { fcs32: false } => "PPP over SONET, FCS of 16 bits",
+    };
     format!("{interface}, {backend}, {driver}, {queues} queue{s}, MTU {mtu}, {speed}, {medium}, {addresses}")
 }
 
@@ -195,12 +201,13 @@ fn rates(out: &mut Facts, section: &Section, view: &View) {
         let column = |key: &str| table.columns.iter().position(|column| column.key == key);
         let Some(rate) = column("ceiling_pps").or(column("offered_pps")) else { continue };
         for row in &table.rows {
-            let word = |key: &str| match column(key).and_then(|column| row.cells.get(column)) {
+            let cell = |column: usize| row.cells.get(column).copied();
+            let word = |key: &str| match column(key).and_then(cell) {
                 Some(Cell::Text(text)) => text.clone(),
                 Some(Cell::Count(count)) => count.to_string(),
                 _ => String::new(),
             };
-            let pps = match row.cells.get(rate) {
+            let pps = match cell(rate) {
                 Some(Cell::Number(pps)) => *pps,
                 Some(Cell::Count(pps)) => *pps as f64,
                 _ => continue,

@@ -292,7 +292,8 @@ fn comparable<'a>(
         if a.duts[in_a].simulated != b.duts[in_b].simulated {
             return Err("simulated in one run, real in the other".into());
         }
-        let named = |held_up: &HeldUp, run: usize| HeldUp { dut: format!("{dut} in {}", letter(run)), ..held_up.clone() };
+        let named =
+            |held_up: &HeldUp, run: usize| HeldUp { dut: format!("{dut} in {}", letter(run)), ..held_up.clone() };
         if let Some(why) = incomparable(&[named(&a.held_up[in_a], 0), named(&b.held_up[in_b], run)]) {
             return Err(why);
         }

@@ -6,12 +6,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use drophammer_lab::kinds::uml::guest;
 use drophammer_model::quantity::parse_duration;
 use drophammer_model::suite::read::MAX_ROUNDS;
+use drophammer_model::suite::set::Setting;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
 use drophammer_testbed::xdp_router;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -115,7 +117,8 @@ Examples:
   drophammer compare results/old results/new --json           for a pipeline
   drophammer compare base results/a results/b                 both against the first
 
-Figures are compared by test, figure and name of the DUT. Runs of one round prove nothing; `--rounds 6` of `run` makes six.
+Figures are compared by test, figure and name of the DUT. Runs of fewer than four rounds prove nothing; `run --rounds 6`
+makes six.
 
 Exit codes: 0 nothing is proven to be worse than in the first run; 1 something is; 2 the command line is wrong, or a folder holds no run
 that can be read.")]
@@ -195,6 +198,9 @@ pub struct SuiteArgs {
     /// Seed of every pseudo-random choice
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. See `drophammer list tests`
+    #[arg(long, value_name = "TEST.KEY=VALUE", value_parser = Setting::from_str)]
+    pub set: Vec<Setting>,
 }
 
 /// Profiles by name.

@@ -28,8 +28,14 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
         ProfileArg::Quick => Profile::Quick,
         ProfileArg::Conformant => Profile::Conformant,
     });
-    let overrides =
-        Overrides { profile, duts: args.duts.clone(), tests: args.tests.clone(), seed: args.seed, rounds: args.rounds };
+    let overrides = Overrides {
+        profile,
+        duts: args.duts.clone(),
+        tests: args.tests.clone(),
+        seed: args.seed,
+        rounds: args.rounds,
+        set: args.set.clone(),
+    };
     let suite = with_registry(|registry| read::read(&text, &name, registry, &overrides)).map_err(|errors| {
         diagnostics::print(&errors);
         Exit::Usage

@@ -401,3 +401,33 @@ fn a_router_that_cannot_play_the_role_of_the_ports_is_told_with_those_that_can()
     let only = Overrides { duts: vec!["b".into()], ..Overrides::default() };
     read(&both, "t.yaml", &REGISTRY, &only).unwrap_or_else(|e| panic!("{e}"));
 }
+
+#[test]
+fn settings_of_the_command_line_change_parameters_and_nothing_else() {
+    let with = |set: &[&str]| {
+        let set = set.iter().map(|text| text.parse().unwrap()).collect();
+        read(GOOD, "good.yaml", &REGISTRY, &Overrides { set, ..Overrides::default() })
+    };
+    let plain = with(&[]).unwrap();
+    let changed = with(&["throughput.frame_sizes=[128, 256]", "latency.loads=[10]", "latency.loads=[20]"]).unwrap();
+    let sizes = changed.tests[0].params.sizes("frame_sizes").unwrap();
+    assert_eq!(sizes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["128", "256"]);
+    assert_eq!(changed.tests[1].params.numbers("loads").unwrap(), [20.0], "the last one holds");
+    assert_eq!(changed.tests[1].params.sizes("frame_sizes"), plain.tests[1].params.sizes("frame_sizes"));
+    assert_eq!((&changed.ports, &changed.duts), (&plain.ports, &plain.duts));
+    for (set, message, help) in [
+        (
+            "thruput.duration=1 s",
+            "`--set thruput.duration=1 s`: this suite has no such test",
+            "known: `throughput` and `latency`",
+        ),
+        ("throughput.durationn=1 s", "the test `throughput` has no key `durationn`", "did you mean `duration`?"),
+        ("throughput.duration=long", "`long`", "write"),
+        ("latency.loads=[10", "`--set latency.loads=[10`: this is not YAML", "as in a suite"),
+        ("latency.loads=~", "`loads`", ""),
+    ] {
+        let error = with(&[set]).unwrap_err().errors.remove(0);
+        assert!(error.message.contains(message) && error.help.contains(help), "{set}: {error:?}");
+        assert!(error.line >= 9, "{set}: at the tests, not at {}", error.line);
+    }
+}

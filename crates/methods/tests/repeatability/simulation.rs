@@ -293,7 +293,7 @@ pub fn between_runs(noise: Noise, rounds: (usize, usize), ratio: f64, runs: usiz
         any += usize::from(differ > 0);
         (found, all) = (found + differ, all + compared.len());
     }
-    (any as f64 / runs as f64, found as f64 / all as f64)
+    (any as f64 / runs as f64, found as f64 / all.max(1) as f64)
 }
 
 /// What [`lossy`] is to tell apart: shares of a million frames, in per cent.

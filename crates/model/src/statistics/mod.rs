@@ -21,7 +21,7 @@ pub use compare::{Comparison, Rule, SIGNS_FROM, Scale, Test, chance_of_more, com
 pub use family::{ERROR, Family, Verdict};
 pub use summary::{CONFIDENCE, Decision, Summary, judge, judge_rounds, summarize};
 pub use trend::{TREND_CONFIDENCE, Trend, trend};
-pub use unpaired::{Unpaired, compare_unpaired};
+pub use unpaired::{UNPAIRED_FROM, Unpaired, compare_unpaired};
 
 use serde::{Deserialize, Serialize};
 

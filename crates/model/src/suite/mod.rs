@@ -19,6 +19,7 @@ mod published;
 mod raw;
 pub mod read;
 pub mod schema;
+pub mod set;
 mod test_list;
 mod topology;
 mod typed;

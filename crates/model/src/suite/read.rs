@@ -3,7 +3,8 @@
 use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::raw::{self, Node};
-use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, published, test_list};
+use super::set::Setting;
+use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, published, set, test_list};
 use crate::environment::About;
 use crate::registry::Registry;
 use std::ops::Range;
@@ -46,6 +47,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Number of rounds instead of the suite's.
     pub rounds: Option<u32>,
+    /// Parameters of tests instead of the suite's; of two for the same one the last.
+    pub set: Vec<Setting>,
 }
 
 /// As in network cards, which have 512 to 4,096.
@@ -65,7 +68,10 @@ pub const MAX_ROUNDS: u64 = 1_000;
 pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overrides) -> Result<Suite, SuiteErrors> {
     let mut problems = Problems::default();
     let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
-    let root = raw::parse(text, &mut problems);
+    let mut root = raw::parse(text, &mut problems);
+    if let Some(root) = &mut root {
+        set::apply(root, &overrides.set, &mut problems);
+    }
     let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
     problems.finish(suite, file_name, text)
 }

@@ -4,7 +4,7 @@
 //! 2. The rounds of different runs have nothing in common. So the figures of a DUT are compared without pairing
 //!    ([`compare_unpaired`]), and a DUT that gave no figure in some rounds by its failures too.
 //! 3. All comparisons are judged together ([`Family`]). A difference must also be large enough to matter.
-//! 4. Not compared, with the reason: a run of one round, refuted and doubtful figures, figures of different loads, a simulated DUT
+//! 4. Not compared, with the reason: runs of fewer than four rounds, refuted and doubtful figures, figures of different loads, a simulated DUT
 //!    with a real one, and DUTs that the host held up too often or unequally.
 
 mod conditions;
@@ -22,7 +22,7 @@ use drophammer_model::outcome::RankFigure;
 use drophammer_model::quantity::group_digits;
 use drophammer_model::record::TestStatus;
 use drophammer_model::statistics::{
-    Family, Figure, RoundFigure, Rule, Scale, Unpaired, compare_failures, compare_unpaired,
+    Family, Figure, RoundFigure, Rule, Scale, UNPAIRED_FROM, Unpaired, compare_failures, compare_unpaired,
 };
 use drophammer_store::Run;
 
@@ -267,8 +267,10 @@ fn comparable<'a>(
         (Some(_), None) => return Err(missing(run)),
     };
     for (of, entry) in both.iter().zip([a, b]) {
-        if entry.rounds.len() < 2 {
-            return Err(format!("{} has one round, which proves nothing", letter(*of)));
+        if entry.rounds.len() < UNPAIRED_FROM {
+            let s = if entry.rounds.len() == 1 { "" } else { "s" };
+            let rounds = entry.rounds.len();
+            return Err(format!("{} has {rounds} round{s}, and fewer than {UNPAIRED_FROM} prove nothing", letter(*of)));
         }
         if entry.refuted() {
             return Err(format!("other trials of {} contradict it", letter(*of)));
@@ -341,7 +343,7 @@ fn compared(a: &Entry, b: &Entry) -> Finding {
         (Some(values), Some((p, _))) if values.p <= p => ((2.0 * values.p).min(1.0), claim(values)),
         (Some(_), Some((p, b_is_better))) => ((2.0 * p).min(1.0), better(b_is_better)),
         (None, None) => {
-            let why = "fewer than two rounds with a figure prove nothing".into();
+            let why = format!("fewer than {UNPAIRED_FROM} rounds with a figure prove nothing");
             return Finding { verdict: Verdict::NotCompared(why), values, p: None };
         }
     };

@@ -1,0 +1,129 @@
+//! Parameters of tests that the command line sets in place of the suite's: `--set throughput.frame_sizes=[64]`.
+
+use super::errors::{Problems, did_you_mean, quote};
+use super::raw::{self, Entry, Node, Value};
+use std::ops::Range;
+use std::str::FromStr;
+
+/// One parameter of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Name of the test. All tests of this name are meant.
+    pub test: String,
+    /// Its parameter.
+    pub key: String,
+    /// The value, in the language of suites.
+    pub value: String,
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Setting, String> {
+        let parts = text.split_once('=').and_then(|(place, value)| Some((place.split_once('.')?, value.trim())));
+        match parts {
+            Some(((test, key), value)) if ![test, key, value].iter().any(|part| part.trim().is_empty()) => {
+                Ok(Setting { test: test.trim().into(), key: key.trim().into(), value: value.into() })
+            }
+            _ => Err("write test.key=value, for instance throughput.frame_sizes=[64,1518]".into()),
+        }
+    }
+}
+
+impl Setting {
+    /// As it was written.
+    fn text(&self) -> String {
+        format!("--set {}.{}={}", self.test, self.key, self.value)
+    }
+}
+
+/// Puts settings into a suite as if its author had written them. They are wrong at the place of the test that they change.
+pub(crate) fn apply(root: &mut Node, settings: &[Setting], problems: &mut Problems) {
+    let Value::Map(entries) = &mut root.value else { return };
+    // What is wrong with the section is said by who reads it.
+    let Some(tests) = entries.iter_mut().find(|entry| entry.key == "tests") else { return };
+    let Value::List(nodes) = &mut tests.value.value else { return };
+    for setting in settings {
+        let Some(value) = value(setting, &tests.key_span, problems) else { continue };
+        let mut found = false;
+        for node in nodes.iter_mut().filter(|node| name(node) == Some(&setting.test)) {
+            set(node, &setting.key, value.clone());
+            found = true;
+        }
+        if !found {
+            let message = format!("{}: this suite has no such test", quote(&setting.text()));
+            problems.add(&tests.key_span, message, did_you_mean(&setting.test, nodes.iter().filter_map(name)));
+        }
+    }
+}
+
+/// The value as a node.
+fn value(setting: &Setting, place: &Range<usize>, problems: &mut Problems) -> Option<Node> {
+    let mut own = Problems::default();
+    let node = raw::parse(&setting.value, &mut own);
+    match own.first() {
+        Some(why) => {
+            let message = format!("{}: {why}", quote(&setting.text()));
+            problems.add(place, message, "write the value as in a suite, in quotes of the shell");
+            None
+        }
+        None => node,
+    }
+}
+
+/// Name of a test in the list.
+fn name(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar { text, .. } => Some(text),
+        Value::Map(entries) => entries.first().map(|entry| entry.key.as_str()),
+        _ => None,
+    }
+}
+
+/// Sets a parameter of a test.
+fn set(test: &mut Node, key: &str, mut value: Node) {
+    if let Value::Scalar { text, .. } = &test.value {
+        let parameters = Node { span: test.span.clone(), value: Value::Map(Vec::new()) };
+        let entry = Entry { key: text.clone(), key_span: test.span.clone(), value: parameters };
+        test.value = Value::Map(vec![entry]);
+    }
+    let Value::Map(entries) = &mut test.value else { return };
+    let Some(entry) = entries.first_mut() else { return };
+    let place = entry.key_span.clone();
+    if matches!(entry.value.value, Value::Null) {
+        entry.value.value = Value::Map(Vec::new());
+    }
+    // Anything else is no map of parameters; who reads it says so.
+    let Value::Map(parameters) = &mut entry.value.value else { return };
+    move_to(&mut value, &place);
+    parameters.retain(|parameter| parameter.key != key);
+    parameters.push(Entry { key: key.to_owned(), key_span: place, value });
+}
+
+/// Places in the command line are none in the file.
+fn move_to(node: &mut Node, place: &Range<usize>) {
+    node.span = place.clone();
+    match &mut node.value {
+        Value::Null | Value::Scalar { .. } => {}
+        Value::List(items) => items.iter_mut().for_each(|item| move_to(item, place)),
+        Value::Map(entries) => entries.iter_mut().for_each(|entry| {
+            entry.key_span = place.clone();
+            move_to(&mut entry.value, place);
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_from_words() {
+        let setting = "throughput.expect={throughput_64_pps: \">= 1 kfps\"}".parse::<Setting>().unwrap();
+        assert_eq!((setting.test.as_str(), setting.key.as_str()), ("throughput", "expect"));
+        assert_eq!(setting.value, "{throughput_64_pps: \">= 1 kfps\"}");
+        for wrong in ["", "throughput", "throughput=1", "throughput.x", "throughput.x=", ".x=1", "throughput.=1"] {
+            assert!(wrong.parse::<Setting>().unwrap_err().contains("test.key=value"), "{wrong}");
+        }
+    }
+}

@@ -23,6 +23,7 @@ Examples:
   drophammer run my.yaml --profile conformant        with the durations of the RFCs
   drophammer blast eth1 eth2 --rate 100kfps          frames from one interface to another, counted live
   drophammer check my.yaml                           what is wrong with my suite?
+  drophammer plan my.yaml                            what will be done, and what must my router be configured with?
   drophammer selftest                                what is this machine good for as a tester?
   drophammer list tests                              what can be tested, by which procedure
   drophammer report drophammer-runs/latest           write the report of a run again
@@ -86,6 +87,16 @@ interface cannot be used.")]
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),
+    /// Print what a suite would do, how long it takes, and what the router must be configured with; starts nothing
+    #[command(after_help = "\
+Examples:
+  drophammer plan my-router.yaml
+  drophammer plan my-router.yaml --profile conformant
+  drophammer plan my-router.yaml --config frr --interfaces eth1,eth2 > frr.conf
+
+Times are estimates, as those of `check`. No command of the suite is run. Configurations for iosxr, junos and sros come from the same
+data, but were not loaded on a device.")]
+    Plan(PlanArgs),
     /// Print the JSON Schema of suite files, for editors
     #[command(after_help = "Example:\n  drophammer schema > suite.schema.json")]
     Schema,
@@ -210,6 +221,34 @@ pub enum ProfileArg {
     Quick,
     /// The durations of the RFCs.
     Conformant,
+}
+
+/// A plan.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub suite: SuiteArgs,
+    /// Print the configuration of the router instead, in these words
+    #[arg(long, value_name = "LANGUAGE")]
+    pub config: Option<LanguageArg>,
+    /// Interfaces of the router, in the order of the ports [default: FILL-IN-1, FILL-IN-2 and so on]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "config")]
+    pub interfaces: Vec<String>,
+}
+
+/// Languages of configurations by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LanguageArg {
+    /// FRRouting
+    Frr,
+    /// BIRD 2
+    Bird,
+    /// Cisco IOS XR; not loaded on a device
+    Iosxr,
+    /// Juniper Junos; not loaded on a device
+    Junos,
+    /// Nokia SR OS; not loaded on a device
+    Sros,
 }
 
 /// A run.

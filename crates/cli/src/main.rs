@@ -13,6 +13,7 @@ mod listen;
 mod observer;
 mod output;
 mod pdf;
+mod plan;
 mod progress;
 mod run;
 mod selftest;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Blast(args) => blast::run(&args),
         Command::Listen(args) => listen::run(&args),
         Command::Check(args) => suite_file::check(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),
         Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),

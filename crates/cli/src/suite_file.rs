@@ -56,7 +56,7 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
 }
 
 /// A time that is an estimate: whole seconds, or minutes.
-fn show_about(time: Duration) -> String {
+pub fn show_about(time: Duration) -> String {
     match time.as_secs() {
         0..=99 => format!("{} s", time.as_secs().max(1)),
         seconds => format!("{} min", (seconds + 30) / 60),

@@ -1,9 +1,9 @@
 //! Configuration files of routers: our templates, or the user's own file or template in their place.
 
-use crate::router::{family_of, interface_at, prefix_of};
+use crate::router::{Names, family_of, prefix_of};
 use crate::{LabError, bgp};
 use drophammer_model::registry::{ParamKind, ParamSpec};
-use drophammer_model::role::{RouterRole, StaticRoute};
+use drophammer_model::role::{LabelRoute, Place, RouterRole, StaticRoute};
 use drophammer_model::suite::DutConfig;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
@@ -50,7 +50,7 @@ pub(crate) fn own(dut: &DutConfig, role: &RouterRole) -> Result<Option<String>, 
         (Some(file), None) => read(dut, CONFIG.key, &file).map(Some),
         (None, Some(file)) => {
             let text = read(dut, TEMPLATE.key, &file)?;
-            render_as(&file.display().to_string(), &text, &dut.name, role).map(Some)
+            render_as(&file.display().to_string(), &text, variables(&dut.name, role, Names::Lab)).map(Some)
         }
     }
 }
@@ -93,18 +93,23 @@ pub(crate) fn read(dut: &DutConfig, key: &str, file: &Path) -> Result<String, La
 
 /// Renders one of our templates.
 pub(crate) fn render(template: &str, name: &str, role: &RouterRole) -> Result<String, LabError> {
-    render_as("our own template", template, name, role)
+    render_for(template, name, role, Names::Lab)
 }
 
-/// Renders a template, which sees `name`, `router_id`, `interfaces`, `routes`, their `ranks`, and `bgp` ([`bgp::context`]; none where the role has no BGP).
-fn render_as(file: &str, template: &str, name: &str, role: &RouterRole) -> Result<String, LabError> {
+/// The same for a router whose interfaces are called otherwise.
+pub(crate) fn render_for(template: &str, name: &str, role: &RouterRole, names: Names<'_>) -> Result<String, LabError> {
+    render_as("our own template", template, variables(name, role, names))
+}
+
+/// Renders a template, which sees the variables of [`variables`].
+fn render_as(file: &str, template: &str, variables: Value) -> Result<String, LabError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     // Lines that hold nothing but a block leave no empty line behind.
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     let rendered = syntax.and_then(|syntax| {
         environment.set_syntax(syntax);
-        environment.render_named_str(file, template, variables(name, role))
+        environment.render_named_str(file, template, variables)
     });
     rendered.map_err(|e| {
         let line = e.line().map_or(String::new(), |line| format!(":{line}"));
@@ -118,25 +123,41 @@ fn render_as(file: &str, template: &str, name: &str, role: &RouterRole) -> Resul
     })
 }
 
-fn variables(name: &str, role: &RouterRole) -> Value {
+/// What templates see: `name`, `router_id`, `interfaces`, `routes`, their `ranks`, `labels`, `bgp` ([`bgp::context`]; none where the role has no BGP),
+/// and `lab`: is the router one of the lab, which gives it its addresses?
+fn variables(name: &str, role: &RouterRole, names: Names<'_>) -> Value {
+    let index = |at: Place| at.vlan.map(|i| i + 1);
     let route = |r: &StaticRoute| {
         context! {
             family => family_of(r.via), prefix => prefix_of(r), via => r.via.to_string(),
-            interface => interface_at(role, r.at), rank => r.rank,
+            interface => names.at(role, r.at), rank => r.rank, parent => names.port(r.at.port), index => index(r.at),
         }
     };
+    let label = |entry: &LabelRoute| {
+        context! {
+            label => entry.label, out => entry.out.clone(), via => entry.via.to_string(), family => family_of(entry.via),
+            parent => names.port(entry.at.port),
+        }
+    };
+    let labels: Vec<Value> = role.labels.iter().map(label).collect();
     let routes: Vec<Value> = role.routes.iter().map(route).collect();
     let interfaces = role.places().map(|(at, tags, addresses)| {
+        let tpids: Vec<String> = tags.iter().map(|t| format!("{:#06x}", t.tpid)).collect();
         let tags: Vec<u16> = tags.iter().map(|t| t.vid).collect();
         let addresses: Vec<String> = addresses.iter().map(|a| format!("{}/{}", a.address, a.prefix_len)).collect();
-        context! { name => interface_at(role, at), port => at.port, mtu => role.interfaces[at.port].mtu, tags, addresses }
+        let (mtu, sub_interfaces) = (role.interfaces[at.port].mtu, role.interfaces[at.port].vlans.len());
+        context! {
+            name => names.at(role, at), port => at.port, mtu, tags, addresses, tpids, sub_interfaces,
+            parent => names.port(at.port), index => index(at),
+        }
     });
     let interfaces: Vec<Value> = interfaces.collect();
     let bgp = role.bgp.as_ref().map(bgp::context);
     let ranks = role.routes.iter().map(|r| r.rank).max().unwrap_or_default();
     let ranks: Vec<u32> = (0..=ranks).collect();
     let router_id = role.member.as_ref().map_or(ROUTER_ID, |member| member.router_id).to_string();
-    context! { name, router_id, interfaces, routes, ranks, bgp }
+    let lab = matches!(names, Names::Lab);
+    context! { name, router_id, interfaces, routes, ranks, labels, bgp, lab }
 }
 
 #[cfg(test)]

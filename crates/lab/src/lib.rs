@@ -9,6 +9,7 @@
 
 mod autogroup;
 mod bgp;
+mod by_hand;
 mod configuration;
 mod confine;
 mod cpu;
@@ -39,6 +40,7 @@ mod topology;
 mod traffic_classes;
 mod wait;
 
+pub use by_hand::{Language, write as write_configuration};
 pub use configuration::is_own as has_own_configuration;
 pub use cpu::CpuPlan;
 pub use dut::{Dut, Resets, TesterInterface, Where};

@@ -19,15 +19,39 @@ pub(crate) fn dut_interface(i: usize) -> String {
     format!("d{i}")
 }
 
-/// Name of the DUT's interface for frames at port `i` that carry `tags`: `d0`, `d0.100`, `d0.s100.200` (`s`: an 802.1ad tag).
-fn tagged_interface(i: usize, tags: &[VlanTag]) -> String {
-    let tag = |t: &VlanTag| format!(".{}{}", if t.tpid == S_TAG { "s" } else { "" }, t.vid);
-    tags.iter().fold(dut_interface(i), |name, t| name + &tag(t))
+/// What the DUT's interfaces are called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Names<'a> {
+    /// As the lab calls them.
+    Lab,
+    /// One for each port, as the user calls them.
+    Given(&'a [String]),
+}
+
+impl Names<'_> {
+    /// The interface of port `i`.
+    pub(crate) fn port(self, i: usize) -> String {
+        match self {
+            Names::Given(names) => names.get(i).cloned().unwrap_or_else(|| dut_interface(i)),
+            Names::Lab => dut_interface(i),
+        }
+    }
+
+    /// The interface for frames at port `i` that carry `tags`: `d0`, `d0.100`, `d0.s100.200` (`s`: an 802.1ad tag).
+    fn tagged(self, i: usize, tags: &[VlanTag]) -> String {
+        let tag = |t: &VlanTag| format!(".{}{}", if t.tpid == S_TAG { "s" } else { "" }, t.vid);
+        tags.iter().fold(self.port(i), |name, t| name + &tag(t))
+    }
+
+    /// The interface at a place of a role.
+    pub(crate) fn at(self, role: &RouterRole, at: Place) -> String {
+        self.tagged(at.port, role.tags(at))
+    }
 }
 
 /// Name of the DUT's interface at a place of its role.
 pub(crate) fn interface_at(role: &RouterRole, at: Place) -> String {
-    tagged_interface(at.port, role.tags(at))
+    Names::Lab.at(role, at)
 }
 
 /// How templates and suites write a family.
@@ -55,19 +79,19 @@ pub(crate) fn route_lines(role: &RouterRole) -> Vec<String> {
 
 /// Lines of ip(8) for the family `mpls` that give the DUT its label entries. The kernel takes `as` for labels in the place of the one that
 /// came, and takes the label off without it.
-pub(crate) fn label_lines(role: &RouterRole) -> Vec<String> {
+pub(crate) fn label_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let line = |entry: &LabelRoute| {
         let out: Vec<String> = entry.out.iter().map(u32::to_string).collect();
         let out = if out.is_empty() { String::new() } else { format!(" as {}", out.join("/")) };
         let family = if entry.via.is_ipv4() { "inet" } else { "inet6" };
-        format!("route add {}{out} via {family} {} dev {}", entry.label, entry.via, interface_at(role, entry.at))
+        format!("route add {}{out} via {family} {} dev {}", entry.label, entry.via, names.at(role, entry.at))
     };
     role.labels.iter().map(line).collect()
 }
 
 /// The label entries as a configuration file, `(name, text)`; `None` for a role without any.
 pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
-    (!role.labels.is_empty()).then(|| ("labels.ip".into(), label_lines(role).join("\n") + "\n"))
+    (!role.labels.is_empty()).then(|| ("labels.ip".into(), label_lines(role, Names::Lab).join("\n") + "\n"))
 }
 
 /// A route as ip(8) takes it. The kernel uses the one with the lowest metric whose interface is up.
@@ -96,13 +120,13 @@ pub(crate) fn routes_file(role: &RouterRole) -> (String, String) {
 }
 
 /// Lines of ip(8) that make the VLAN sub-interfaces, outer tags before inner ones, and set them up.
-pub(crate) fn vlan_lines(role: &RouterRole) -> Vec<String> {
+pub(crate) fn vlan_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let mut made = Vec::new();
     let mut lines = Vec::new();
     for (at, tags, _) in role.places() {
         for depth in 1..=tags.len() {
             let (outside, tag) = (&tags[..depth - 1], tags[depth - 1]);
-            let (link, name) = (tagged_interface(at.port, outside), tagged_interface(at.port, &tags[..depth]));
+            let (link, name) = (names.tagged(at.port, outside), names.tagged(at.port, &tags[..depth]));
             if made.contains(&name) {
                 continue;
             }
@@ -120,9 +144,9 @@ pub(crate) fn vlan_lines(role: &RouterRole) -> Vec<String> {
 }
 
 /// Lines of ip(8) that give the DUT's interfaces and sub-interfaces their addresses.
-pub(crate) fn address_lines(role: &RouterRole) -> Vec<String> {
+pub(crate) fn address_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     let line = |(at, _, addresses): (Place, &[VlanTag], &[_])| {
-        let interface = interface_at(role, at);
+        let interface = names.at(role, at);
         let line = move |a: &drophammer_model::role::InterfaceAddress| {
             // Duplicate address detection would keep the address silent for a second.
             let no_dad = if a.address.is_ipv6() { " nodad" } else { "" };
@@ -252,9 +276,9 @@ mod tests {
 
     #[test]
     fn sub_interfaces_are_made_from_the_outer_tag_to_the_inner() {
-        assert!(vlan_lines(&RouterRole::of(&two_ports())).is_empty());
+        assert!(vlan_lines(&RouterRole::of(&two_ports()), Names::Lab).is_empty());
         let role = RouterRole::of(&with_vlans(two_ports()));
-        let lines = vlan_lines(&role);
+        let lines = vlan_lines(&role, Names::Lab);
         let made: Vec<_> = lines.iter().filter(|l| l.starts_with("link add")).map(String::as_str).collect();
         let expected = [
             "link add link d0 name d0.100 mtu 1500 type vlan protocol 802.1Q id 100",
@@ -264,7 +288,7 @@ mod tests {
         ];
         assert_eq!(made, expected);
         assert_eq!(lines.len(), 8);
-        let addresses = address_lines(&role);
+        let addresses = address_lines(&role, Names::Lab);
         assert_eq!(addresses.len(), 7);
         assert!(addresses.contains(&"address add 198.18.32.1/27 dev d0.100".to_owned()), "{addresses:?}");
         let routes = route_lines(&role);

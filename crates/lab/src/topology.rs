@@ -3,7 +3,7 @@
 use crate::confine::{self, Confinement};
 use crate::dut::{TesterInterface, Where};
 use crate::probe::ThreadTimes;
-use crate::router::{address_lines, dut_interface, vlan_lines};
+use crate::router::{Names, address_lines, dut_interface, vlan_lines};
 use crate::{Lab, LabError, Netns, probe};
 use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
@@ -121,7 +121,12 @@ impl Topology {
 
     /// The second half, when all interfaces of the role are there.
     pub(crate) fn finish(&mut self, lab: &Lab, role: &RouterRole) -> Result<(), LabError> {
-        self.set_up(lab, role.interfaces.len(), "", &[vlan_lines(role), address_lines(role)].concat())?;
+        self.set_up(
+            lab,
+            role.interfaces.len(),
+            "",
+            &[vlan_lines(role, Names::Lab), address_lines(role, Names::Lab)].concat(),
+        )?;
         // Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise. An ordinary user's
         // namespace does not show the file, and newer kernels do not need it.
         let _ = self.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;

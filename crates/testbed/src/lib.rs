@@ -32,5 +32,5 @@ pub mod validity;
 pub mod xdp_router;
 
 pub use observer::{Observer, Progress};
-pub use runner::{Run, RunError, estimate, rounds_within, run_suite};
+pub use runner::{Run, RunError, estimate, estimates, rounds_within, run_suite};
 pub use session::Session;

@@ -172,8 +172,8 @@ fn families(suite: &Suite) -> Vec<Family> {
     if all.is_empty() { vec![Family::Ipv4] } else { all }
 }
 
-/// Everything that will be run, with its estimate: `(dut, test index)`.
-fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
+/// How long each test of a suite takes on one DUT, in order, estimated from its parameters.
+pub fn estimates(suite: &Suite) -> Vec<Duration> {
     let mut known: Vec<PatternKey> = Vec::new();
     let mut tests: Vec<Duration> = Vec::new();
     for test in &suite.tests {
@@ -187,6 +187,12 @@ fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
             known.extend(patterns);
         }
     }
+    tests
+}
+
+/// Everything that will be run, with its estimate: `(test index, estimate)`.
+fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
+    let tests = estimates(suite);
     let turns = suite.rounds as usize * suite.duts.len();
     (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
 }

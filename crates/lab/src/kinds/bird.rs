@@ -26,7 +26,7 @@ static SPEC: KindSpec = KindSpec {
     ],
 };
 
-const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
+pub(crate) const TEMPLATE: &str = include_str!("../../templates/bird.conf.j2");
 
 /// What the template says to the kernel's protocol, of each family.
 const EXPORT: &str = "export all;";

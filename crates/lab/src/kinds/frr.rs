@@ -33,8 +33,8 @@ static SPEC: KindSpec = KindSpec {
     ],
 };
 
-const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
-const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
+pub(crate) const TEMPLATE: &str = include_str!("../../templates/frr.conf.j2");
+pub(crate) const BGP_TEMPLATE: &str = include_str!("../../templates/bgpd.conf.j2");
 
 /// Receive buffer of zebra's netlink sockets, in bytes: a million routes at once overflow the default of 212,992. The
 /// kernel gives an ordinary user less.

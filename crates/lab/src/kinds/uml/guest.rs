@@ -286,7 +286,7 @@ fn labels(role: &RouterRole) -> Result<(), LabError> {
         let interface = router::interface_at(role, at).replace('.', "/");
         write_sysctl(&format!("net/mpls/conf/{interface}/input"), "1")?;
     }
-    ip_batch(&["-f", "mpls", "-batch", "-"], &router::label_lines(role))
+    ip_batch(&["-f", "mpls", "-batch", "-"], &router::label_lines(role, router::Names::Lab))
 }
 
 fn sysctls() -> Result<(), LabError> {
@@ -318,8 +318,8 @@ fn interfaces(job: &Job) -> Vec<String> {
         lines.push(format!("link set {name} up"));
     }
     lines.push(format!("address add {}/{} dev {}", agent::GUEST, agent::PREFIX, agent::INTERFACE));
-    lines.extend(router::vlan_lines(&job.role));
-    lines.extend(router::address_lines(&job.role));
+    lines.extend(router::vlan_lines(&job.role, router::Names::Lab));
+    lines.extend(router::address_lines(&job.role, router::Names::Lab));
     lines
 }
 

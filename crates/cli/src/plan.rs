@@ -1,0 +1,156 @@
+//! `drophammer plan`: what a suite would do, and what its router must be configured with. Nothing is started.
+
+use crate::Exit;
+use crate::args::{LanguageArg, PlanArgs};
+use crate::output::{err, out};
+use crate::run::fail;
+use crate::suite_file::{load, refuse_impossible, show_about};
+use drophammer_lab::{Language, write_configuration};
+use drophammer_model::role::{Place, RouterRole};
+use drophammer_model::suite::{Suite, VlanTag};
+use drophammer_model::visible::one_line;
+
+/// `drophammer plan`.
+pub fn plan(args: &PlanArgs) -> Exit {
+    let suite = match load(&args.suite) {
+        Ok((suite, _)) => suite,
+        Err(exit) => return exit,
+    };
+    if let Err(exit) = refuse_impossible(&suite) {
+        return exit;
+    }
+    let role = RouterRole::of(&suite.ports);
+    match args.config {
+        Some(language) => configuration(&suite, &role, language, &args.interfaces),
+        None => {
+            what_is_done(&suite);
+            what_is_needed(&suite, &role);
+            Exit::Good
+        }
+    }
+}
+
+fn configuration(suite: &Suite, role: &RouterRole, language: LanguageArg, interfaces: &[String]) -> Exit {
+    let language = match language {
+        LanguageArg::Frr => Language::Frr,
+        LanguageArg::Bird => Language::Bird,
+        LanguageArg::Iosxr => Language::IosXr,
+        LanguageArg::Junos => Language::Junos,
+        LanguageArg::Sros => Language::SrOs,
+    };
+    let name = suite.duts.first().map_or("router", |dut| dut.name.as_str());
+    match write_configuration(language, name, role, interfaces) {
+        Ok(text) => {
+            out!("{}", text.trim_end());
+            if interfaces.is_empty() {
+                err!(
+                    "FILL-IN-1 and so on stand for the router's interfaces, in the order of the ports; --interfaces names them"
+                );
+            }
+            if role.bgp.as_ref().is_some_and(|bgp| bgp.protection.md5.is_some()) {
+                err!("<secret> stands for the key of `md5`");
+            }
+            Exit::Good
+        }
+        Err(e) => fail(Exit::Usage, e),
+    }
+}
+
+/// Prints lines in columns that begin at the same place.
+fn columns(rows: &[Vec<String>]) {
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let padding = width(column).unwrap_or(0).saturating_sub(cell.chars().count());
+            cell.clone() + &" ".repeat(padding)
+        });
+        out!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(one_line).to_vec()
+}
+
+fn what_is_done(suite: &Suite) {
+    out!("{}: profile {}, seed {}", one_line(&suite.title), suite.profile, suite.seed);
+    out!("\nPorts");
+    let ports = suite.ports.iter().map(|port| row([&port.name, &port.speed.to_string(), &format!("MTU {}", port.mtu)]));
+    columns(&ports.collect::<Vec<_>>());
+    out!("\nDUTs");
+    let duts = suite.duts.iter().map(|dut| {
+        let interfaces = dut.params.texts("interfaces").unwrap_or_default().join(", ");
+        row([&dut.name, &dut.kind, &interfaces])
+    });
+    columns(&duts.collect::<Vec<_>>());
+    out!("\nTests on each DUT, with estimates of their time (searches may need fewer or more trials)");
+    let tests = suite.tests.iter().zip(drophammer_testbed::estimates(suite)).enumerate();
+    let tests = tests.map(|(index, (test, time))| row([&format!("{}.", index + 1), &test.test, &show_about(time)]));
+    columns(&tests.collect::<Vec<_>>());
+    let (rounds, duts) = (suite.rounds, suite.duts.len());
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    out!(
+        "\nAbout {} in all: {rounds} round{} of {duts} DUT{}, without the tester's own ceiling, which is measured first",
+        show_about(drophammer_testbed::estimate(suite)),
+        plural(rounds as usize),
+        plural(duts)
+    );
+}
+
+/// A place of the role: `p1`, `p1 tag 100`, `p1 tags 0x88a8:100, 0x8100:200`.
+fn place_name(suite: &Suite, at: Place, tags: &[VlanTag]) -> String {
+    let port = suite.ports.get(at.port).map_or("?", |port| port.name.as_str());
+    let tags: Vec<String> = tags.iter().map(|tag| format!("{:#06x}:{}", tag.tpid, tag.vid)).collect();
+    match tags.len() {
+        0 => port.to_owned(),
+        1 => format!("{port}, VLAN tag {}", tags[0]),
+        _ => format!("{port}, VLAN tags {}", tags.join(", ")),
+    }
+}
+
+fn what_is_needed(suite: &Suite, role: &RouterRole) {
+    out!(
+        "\nWhat the router must be configured with (--config frr, bird, iosxr, junos or sros prints it in their words)"
+    );
+    let mut rows = Vec::new();
+    for (at, tags, addresses) in role.places() {
+        let name = place_name(suite, at, tags);
+        for address in addresses {
+            rows.push(row([&name, "address", &format!("{}/{}", address.address, address.prefix_len)]));
+        }
+        for route in role.routes.iter().filter(|route| route.at == at) {
+            let (network, length) = route.prefix;
+            rows.push(row([&name, "static route", &format!("{network}/{length} via {}", route.via)]));
+        }
+        for group in role.bgp.iter().flat_map(|bgp| &bgp.groups).filter(|group| group.at == at) {
+            let peers = match group.peers.as_slice() {
+                [first, .., last] => format!("{first} to {last} ({})", group.peers.len()),
+                [only] => only.to_string(),
+                [] => continue,
+            };
+            let client = if group.internal { ", client of its route reflector" } else { "" };
+            let text = format!("AS {}: {peers}; {}{client}", group.asn, group.family);
+            rows.push(row([&name, "BGP neighbour", &text]));
+        }
+        for entry in role.labels.iter().filter(|entry| entry.at == at) {
+            let out: Vec<String> = entry.out.iter().map(u32::to_string).collect();
+            let done = if out.is_empty() { "is taken off".to_owned() } else { format!("becomes {}", out.join(", ")) };
+            rows.push(row([&name, "label", &format!("{} {done}, to {}", entry.label, entry.via)]));
+        }
+    }
+    if let Some(bgp) = &role.bgp {
+        let mut text =
+            format!("AS {}, Hold Time {} s; every route of every neighbour to all others", bgp.asn, bgp.hold.as_secs());
+        if bgp.next_hop_self {
+            text += "; itself as next hop for internal neighbours";
+        }
+        if bgp.protection.md5.is_some() {
+            text += "; TCP MD5 with the key of the suite";
+        }
+        if bgp.protection.gtsm {
+            text += "; GTSM";
+        }
+        rows.push(row(["the router", "BGP", &text]));
+    }
+    columns(&rows);
+}

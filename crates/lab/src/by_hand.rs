@@ -1,0 +1,219 @@
+//! The configuration of a router of the user's own for a role: what he loads into it by hand, before a run with kind `external`.
+//!
+//! FRR and BIRD get what the kinds of the lab give them, with the interface addresses that the lab sets otherwise. The words of
+//! other makers come from the same role, but nothing here can try them.
+
+use crate::LabError;
+use crate::configuration::render_for;
+use crate::kinds::{bird, frr};
+use crate::router::{Names, address_lines, label_lines, vlan_lines};
+use drophammer_model::role::RouterRole;
+
+/// In whose words a configuration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// FRRouting.
+    Frr,
+    /// BIRD 2.
+    Bird,
+    /// Cisco IOS XR.
+    IosXr,
+    /// Juniper Junos.
+    Junos,
+    /// Nokia SR OS, MD-CLI.
+    SrOs,
+}
+
+const FRR_INTERFACES: &str = include_str!("../templates/frr-interfaces.conf.j2");
+const IOS_XR: &str = include_str!("../templates/iosxr.conf.j2");
+const JUNOS: &str = include_str!("../templates/junos.conf.j2");
+const SR_OS: &str = include_str!("../templates/sros.conf.j2");
+
+/// Name of the interface of port `port` (from 0) where the user has given none. It is short enough for an interface of Linux with a tag.
+pub fn placeholder(port: usize) -> String {
+    format!("FILL-IN-{}", port + 1)
+}
+
+/// The configuration of a router `name` for `role`, whose interface to port i is `interfaces[i]`, or [`placeholder`] where there are none. Keys of sessions
+/// are left out: `<secret>` stands in their place.
+///
+/// # Errors
+/// [`LabError::Unusable`] where there are not as many interfaces as ports, or one is no name.
+pub fn write(language: Language, name: &str, role: &RouterRole, interfaces: &[String]) -> Result<String, LabError> {
+    let ports = role.interfaces.len();
+    let given: Vec<String> = match interfaces {
+        [] => (0..ports).map(placeholder).collect(),
+        given => given.to_vec(),
+    };
+    if given.len() != ports {
+        return Err(LabError::Unusable {
+            what: format!("{} interfaces for {ports} ports", given.len()),
+            remedy: "name one interface of the router for each port, in the order of the ports".into(),
+        });
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_./:".contains(c);
+    if let Some(wrong) = given.iter().find(|name| name.is_empty() || !name.chars().all(is_name)) {
+        return Err(LabError::Unusable {
+            what: format!("`{wrong}` is no name of an interface"),
+            remedy: "names have letters, digits and -_./: only".into(),
+        });
+    }
+    let role = &role.without_secrets();
+    let names = Names::Given(&given);
+    let rendered = |template: &str| render_for(template, name, role, names);
+    let mut text = match language {
+        Language::Frr => {
+            in_the_shell("!", &shell_lines(role, names, false)) + &rendered(FRR_INTERFACES)? + &rendered(frr::TEMPLATE)?
+        }
+        Language::Bird => in_the_shell("#", &shell_lines(role, names, true)) + &rendered(bird::TEMPLATE)?,
+        Language::IosXr => rendered(IOS_XR)?,
+        Language::Junos => rendered(JUNOS)?,
+        Language::SrOs => rendered(SR_OS)?,
+    };
+    if language == Language::Frr && role.bgp.is_some() {
+        text += &rendered(frr::BGP_TEMPLATE)?;
+    }
+    Ok(text)
+}
+
+/// Lines of ip(8) for what the routing daemons do not set.
+fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<String> {
+    let ip = |line: String| format!("ip {line}");
+    let mut lines: Vec<String> = Vec::new();
+    for (port, interface) in role.interfaces.iter().enumerate() {
+        lines.push(format!("ip link set {} mtu {} up", names.port(port), interface.mtu));
+    }
+    lines.extend(vlan_lines(role, names).into_iter().map(ip));
+    if addresses {
+        lines.extend(address_lines(role, names).into_iter().map(ip));
+        lines.push("sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1".into());
+    }
+    if !role.labels.is_empty() {
+        lines.push("modprobe mpls_iptunnel && sysctl -w net.mpls.platform_labels=1048575".into());
+        lines.extend(
+            (0..role.interfaces.len()).map(|port| format!("sysctl -w net.mpls.conf.{}.input=1", names.port(port))),
+        );
+        lines.extend(label_lines(role, names).into_iter().map(|line| format!("ip -f mpls {line}")));
+    }
+    lines
+}
+
+/// The lines as comments.
+fn in_the_shell(comment: &str, lines: &[String]) -> String {
+    let lines: String = lines.iter().map(|line| format!("{comment}   {line}\n")).collect();
+    format!("{comment} First, in the shell of the router:\n{lines}{comment}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::tests_support::{
+        one_internal_port, two_ports, two_ports_with_bgp, two_protected_ports, with_vlans,
+    };
+    use drophammer_model::suite::{LabelConfig, PortConfig};
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    const ALL: [Language; 5] = [Language::Frr, Language::Bird, Language::IosXr, Language::Junos, Language::SrOs];
+
+    fn labelled() -> Vec<PortConfig> {
+        let mut ports = two_ports();
+        ports[1].labels = vec![LabelConfig { label: 100, out: vec![200] }, LabelConfig { label: 101, out: vec![] }];
+        ports
+    }
+
+    fn roles() -> Vec<RouterRole> {
+        let all = [
+            two_ports(),
+            with_vlans(two_ports()),
+            two_ports_with_bgp(3),
+            with_vlans(two_ports_with_bgp(1)),
+            two_protected_ports(),
+            one_internal_port(false),
+            one_internal_port(true),
+            labelled(),
+        ];
+        all.iter().map(|ports| RouterRole::of(ports)).collect()
+    }
+
+    fn named(language: Language, role: &RouterRole) -> String {
+        write(language, "box", role, &["eth1".into(), "eth2".into()]).unwrap()
+    }
+
+    #[test]
+    fn every_address_route_peer_and_tag_is_in_every_language() {
+        for role in roles() {
+            for language in ALL {
+                let text = named(language, &role);
+                let has = |what: &str| assert!(text.contains(what), "{language:?} lacks {what}:\n{text}");
+                for (_, tags, addresses) in role.places() {
+                    addresses.iter().for_each(|a| has(&a.address.to_string()));
+                    tags.iter().for_each(|tag| has(&tag.vid.to_string()));
+                }
+                for route in &role.routes {
+                    has(&format!("{}/{}", route.prefix.0, route.prefix.1));
+                    has(&route.via.to_string());
+                }
+                role.peers().for_each(|peer| has(&peer.to_string()));
+                role.labels.iter().for_each(|entry| has(&entry.label.to_string()));
+                if let Some(bgp) = &role.bgp {
+                    has(&bgp.asn.to_string());
+                    bgp.groups.iter().for_each(|group| has(&group.asn.to_string()));
+                }
+                assert!(text.contains("eth1") && text.contains("eth2") && !text.contains("FILL-IN"), "{text}");
+                assert!(!text.contains("sesame") && !text.contains(" d0"), "{language:?}:\n{text}");
+                let tried = matches!(language, Language::Frr | Language::Bird);
+                assert_eq!(text.contains("not loaded on a device"), !tried, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_names_there_are_placeholders_and_wrong_names_are_refused() {
+        let role = RouterRole::of(&two_ports());
+        for language in ALL {
+            let text = write(language, "box", &role, &[]).unwrap();
+            assert!(text.contains("FILL-IN-1") && text.contains("FILL-IN-2"), "{text}");
+        }
+        let refused = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            write(Language::Frr, "box", &role, &names).unwrap_err().to_string()
+        };
+        assert!(refused(&["eth1"]).contains("1 interfaces for 2 ports"), "{}", refused(&["eth1"]));
+        assert!(refused(&["eth1", "eth2\nip route 0.0.0.0/0 Null0"]).contains("no name of an interface"));
+    }
+
+    /// A program of FRR or BIRD, if this machine has it.
+    fn program(names: &[&str]) -> Option<PathBuf> {
+        names.iter().map(Path::new).find(|path| path.exists()).map(Path::to_path_buf)
+    }
+
+    /// The parsers of FRR and BIRD read what is written for them, or they are not here.
+    #[test]
+    fn real_parsers_take_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("router.conf");
+        let vtysh = program(&["/usr/bin/vtysh", "/usr/local/bin/vtysh"]);
+        let bird = program(&["/usr/sbin/bird", "/usr/local/sbin/bird"]);
+        let check = |program: &Path, options: &[&str], text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let output = Command::new(program).args(options).arg(&file).output().unwrap();
+            (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        };
+        for role in roles() {
+            if let Some(vtysh) = &vtysh {
+                let text = named(Language::Frr, &role);
+                let (good, said) = check(vtysh, &["-C", "-f"], &text);
+                assert!(good && !said.contains("Unknown command"), "{said}\n{text}");
+                let (good, said) = check(vtysh, &["-C", "-f"], &text.replacen("ip route", "ip ruote", 1));
+                assert!(!good, "a wrong line is found: {said}");
+            }
+            if let Some(bird) = &bird {
+                let text = named(Language::Bird, &role);
+                let (good, said) = check(bird, &["-p", "-c"], &text);
+                assert!(good, "{said}\n{text}");
+                assert!(!check(bird, &["-p", "-c"], &text.replacen("route ", "ruote ", 1)).0, "a wrong line is found");
+            }
+        }
+    }
+}

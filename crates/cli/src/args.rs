@@ -22,6 +22,7 @@ Examples:
   drophammer run suites/quick-look.yaml --dut frr    one of them
   drophammer run my.yaml --profile conformant        with the durations of the RFCs
   drophammer blast eth1 eth2 --rate 100kfps          frames from one interface to another, counted live
+  drophammer init --ports eth1,eth2                  a suite for my own router
   drophammer check my.yaml                           what is wrong with my suite?
   drophammer plan my.yaml                            what will be done, and what must my router be configured with?
   drophammer selftest                                what is this machine good for as a tester?
@@ -87,6 +88,21 @@ interface cannot be used.")]
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),
+    /// Write a commented suite for a router of your own, connected to interfaces of this machine
+    #[command(after_help = "\
+Examples:
+  drophammer init --ports eth1,eth2
+  drophammer init --ports eth1,eth2,eth3,eth4 --out four-ports.yaml
+
+Without --ports it asks on a terminal. A file that exists is left as it is.")]
+    Init {
+        /// Interfaces that lead to the router, in pairs
+        #[arg(long, value_name = "A,B", value_delimiter = ',')]
+        ports: Vec<String>,
+        /// File to write
+        #[arg(long, value_name = "FILE", default_value = "my-router.yaml")]
+        out: PathBuf,
+    },
     /// Print what a suite would do, how long it takes, and what the router must be configured with; starts nothing
     #[command(after_help = "\
 Examples:

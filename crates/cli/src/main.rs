@@ -9,6 +9,7 @@ mod clock;
 mod compare;
 mod describe;
 mod diagnostics;
+mod init;
 mod listen;
 mod observer;
 mod output;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Blast(args) => blast::run(&args),
         Command::Listen(args) => listen::run(&args),
         Command::Check(args) => suite_file::check(&args),
+        Command::Init { ports, out } => init::init(&ports, &out),
         Command::Plan(args) => plan::plan(&args),
         Command::Schema => describe::schema(),
         Command::List { what } => describe::list(what),

@@ -533,3 +533,27 @@ fn a_parameter_can_be_set_on_the_command_line() {
         assert!(text(&output.stderr).contains(word), "{set}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+fn a_first_suite_is_written_once_and_is_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.yaml");
+    let file = file.to_str().unwrap();
+    let init = |ports: &str| run(&["init", "--ports", ports, "--out", file]);
+    for (ports, word) in [("lo", "even number"), ("a b,c", "no name of an interface"), ("lo,lo", "lo")] {
+        let output = init(ports);
+        assert_eq!(output.status.code(), Some(2), "{ports}");
+        assert!(text(&output.stderr).contains(word), "{ports}: {}", text(&output.stderr));
+        assert!(!Path::new(file).exists(), "{ports}");
+    }
+    assert_eq!(init("nosuch0,nosuch1").status.code(), Some(0));
+    let written = std::fs::read_to_string(file).unwrap();
+    assert!(written.contains("interfaces: [nosuch0, nosuch1]") && written.contains("assumed"), "{written}");
+    assert!(run(&["check", file]).status.success());
+    let again = init("nosuch2,nosuch3");
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("exists"), "{}", text(&again.stderr));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), written);
+    let nobody = run(&["init", "--out", dir.path().join("other.yaml").to_str().unwrap()]);
+    assert_eq!(nobody.status.code(), Some(2), "nobody is there to ask");
+}

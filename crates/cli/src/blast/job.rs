@@ -2,6 +2,7 @@
 
 use super::stack::Stack;
 use crate::args::BlastArgs;
+use crate::init::reported_speed;
 use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_frame_rate};
 use drophammer_model::size::PacketSize;
 use drophammer_model::suite::is_lab_address;
@@ -283,9 +284,7 @@ fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     if let Some(text) = &args.speed {
         return text.parse().map_err(|e| format!("--speed: {e}"));
     }
-    let path = format!("/sys/class/net/{}/speed", args.from);
-    let mbit = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
-    mbit.filter(|mbit| *mbit > 0).map(|mbit| Bandwidth(mbit * 1_000_000)).ok_or_else(|| {
+    reported_speed(&args.from).ok_or_else(|| {
         format!(
             "--rate {}: interface `{}` reports no speed; give --speed, as in `--speed 10Gbit/s`",
             args.rate, args.from

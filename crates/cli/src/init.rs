@@ -1,0 +1,112 @@
+//! `drophammer init`: a first suite for a router of the user's own.
+
+use crate::Exit;
+use crate::output::out;
+use crate::run::fail;
+use crate::suite_file::with_registry;
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::suite::read::{self, Overrides};
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, IsTerminal, Write as _};
+use std::path::Path;
+
+/// Speed of a port whose interface reports none.
+const ASSUMED: Bandwidth = Bandwidth(1_000_000_000);
+
+/// Speed that an interface of this machine reports.
+pub fn reported_speed(interface: &str) -> Option<Bandwidth> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let mbit: u64 = text.trim().parse().ok().filter(|mbit| *mbit > 0)?;
+    Some(Bandwidth(mbit * 1_000_000))
+}
+
+/// `drophammer init`.
+pub fn init(ports: &[String], out: &Path) -> Exit {
+    let asked;
+    let ports = match ports {
+        [] => match ask() {
+            Ok(ports) => {
+                asked = ports;
+                &asked
+            }
+            Err(why) => return fail(Exit::Usage, why),
+        },
+        named => named,
+    };
+    let is_name = |name: &String| {
+        !name.is_empty() && name.len() < 16 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(c))
+    };
+    if let Some(wrong) = ports.iter().find(|name| !is_name(name)) {
+        return fail(Exit::Usage, format!("`{wrong}` is no name of an interface; `ip link` lists them"));
+    }
+    let text = suite(ports);
+    // What is written passes `check`, or nothing is written.
+    let checked =
+        with_registry(|registry| read::read(&text, &out.display().to_string(), registry, &Overrides::default()));
+    if let Err(errors) = checked {
+        let why = errors.errors.first().map(|e| format!("{}; {}", e.message, e.help)).unwrap_or_default();
+        return fail(Exit::Usage, format!("no suite can be made with these ports: {why}"));
+    }
+    let file = OpenOptions::new().write(true).create_new(true).open(out);
+    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Ok(()) => {
+            let name = out.display();
+            out!(
+                "wrote {name}\n\nNext:\n  drophammer plan {name}       what the router must be configured with\n  drophammer run {name}        as root"
+            );
+            Exit::Good
+        }
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            fail(Exit::Usage, format!("`{}` exists and is left as it is; name another file with --out", out.display()))
+        }
+        Err(e) => fail(Exit::Store, format!("cannot write `{}`: {e}; name another file with --out", out.display())),
+    }
+}
+
+/// Asks for the interfaces on a terminal.
+fn ask() -> Result<Vec<String>, String> {
+    let help = "name the interfaces that lead to the router, as in --ports eth1,eth2";
+    if !std::io::stdin().is_terminal() {
+        return Err(help.into());
+    }
+    out!("Interfaces that lead to the router, separated by commas (an even number, for instance eth1,eth2):");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|e| format!("{e}; {help}"))?;
+    let names: Vec<String> =
+        line.split([',', ' ']).map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
+    if names.is_empty() { Err(help.into()) } else { Ok(names) }
+}
+
+/// The commented suite.
+fn suite(ports: &[String]) -> String {
+    let mut text = format!(
+        "# A suite for your own router. Only in a laboratory: RFC 6815 forbids such tests on production networks.
+# All keys: docs/suites.md. What the router must be configured with: `drophammer plan` with this file.
+suite: my-router
+duts:
+  - name: router
+    kind: external                # your own router, on interfaces of this machine
+    interfaces: [{}]      # in the order of the ports
+    # setup: ssh admin@192.0.2.9 'configure from /flash/rfc2544.conf'
+ports:                            # traffic runs between the first and the second, the third and the fourth, ...
+",
+        ports.join(", ")
+    );
+    for (index, interface) in ports.iter().enumerate() {
+        let reported = reported_speed(interface);
+        let from = if reported.is_some() { "as the interface says" } else { "assumed: the interface says none" };
+        let speed = reported.unwrap_or(ASSUMED);
+        let _ = writeln!(text, "  - {{name: p{}, speed: {speed}}}    # {interface}; {from}", index + 1);
+    }
+    text += "# bgp: {}                       # BGP with emulated routers behind the ports
+rounds: 1                         # 4 or more, if runs are to be compared with each other
+defaults:
+  frame_sizes: [64, 512, 1518]
+tests:                            # `drophammer list tests` has all of them
+  - throughput
+  - latency
+  - frame_loss_rate
+";
+    text
+}

@@ -212,7 +212,10 @@ mod tests {
                 let text = named(Language::Bird, &role);
                 let (good, said) = check(bird, &["-p", "-c"], &text);
                 assert!(good, "{said}\n{text}");
-                assert!(!check(bird, &["-p", "-c"], &text.replacen("route ", "ruote ", 1)).0, "a wrong line is found");
+                assert!(
+                    !check(bird, &["-p", "-c"], &text.replacen("\troute ", "\truote ", 1)).0,
+                    "a wrong line is found"
+                );
             }
         }
     }

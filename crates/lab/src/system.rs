@@ -362,7 +362,7 @@ mod tests {
         (ipv4.dut, ipv4.behind) = ("198.19.2.1".parse().unwrap(), ("198.19.128.0".parse().unwrap(), 18));
         third.ipv6 = None;
         ports.push(third);
-        let topology = Topology { shape: Shape::Mesh, routers: 3, core_speed: None };
+        let topology = Topology { shape: Shape::Mesh, routers: 3, core_speed: None, wan: None };
         let mut role = System::of(&ports, &topology).unwrap().routers.remove(0).role;
         if let Some(bgp) = role.bgp.as_mut().filter(|_| internal) {
             bgp.groups.iter_mut().for_each(|group| group.internal = true);

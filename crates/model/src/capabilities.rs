@@ -30,6 +30,10 @@ pub enum Need {
     Qinq,
     /// Static label entries (RFC 3031).
     Mpls,
+    /// GRE tunnels (RFC 2784).
+    Tunnels,
+    /// Another way than that of the routes, by incoming interface.
+    PolicyRouting,
     /// Packet filters that can be changed while it runs.
     Filters,
     /// Classes of service that can be changed while it runs.
@@ -40,7 +44,7 @@ pub enum Need {
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 11] = [
+    pub const ALL: [Need; 13] = [
         Need::Ipv4,
         Need::Ipv6,
         Need::Bgp,
@@ -49,6 +53,8 @@ impl Need {
         Need::Vlan,
         Need::Qinq,
         Need::Mpls,
+        Need::Tunnels,
+        Need::PolicyRouting,
         Need::Filters,
         Need::Classes,
         Need::Systems,
@@ -65,6 +71,8 @@ impl Need {
             Need::Vlan => "vlan",
             Need::Qinq => "qinq",
             Need::Mpls => "mpls",
+            Need::Tunnels => "tunnels",
+            Need::PolicyRouting => "policy-routing",
             Need::Filters => "filters",
             Need::Classes => "classes",
             Need::Systems => "systems",
@@ -134,6 +142,10 @@ pub struct Capabilities {
     pub vlan_tags: usize,
     /// Static label entries.
     pub mpls: bool,
+    /// GRE tunnels.
+    pub tunnels: bool,
+    /// Policy routing by incoming interface.
+    pub policy_routing: bool,
     /// Packet filters that can be changed while it runs.
     pub filters: bool,
     /// Classes of service that can be changed while it runs.
@@ -159,6 +171,8 @@ impl Capabilities {
         vlans: Vlans::None,
         vlan_tags: 0,
         mpls: false,
+        tunnels: false,
+        policy_routing: false,
         filters: false,
         classes: false,
         systems: false,
@@ -178,6 +192,8 @@ impl Capabilities {
             Need::Vlan => self.vlan_tags >= 1,
             Need::Qinq => self.vlan_tags >= 2,
             Need::Mpls => self.mpls,
+            Need::Tunnels => self.tunnels,
+            Need::PolicyRouting => self.policy_routing,
             Need::Filters => self.filters,
             Need::Classes => self.classes,
             Need::Systems => self.systems,

@@ -17,6 +17,12 @@ pub struct RouterRole {
     /// Static label entries, in the order of the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<LabelRoute>,
+    /// GRE tunnels to other routers of its system.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunnels: Vec<Tunnel>,
+    /// Policy routing: packets that go another way than the routes say, by where they came from. Each source occurs once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<Policy>,
     /// BGP, if it speaks any.
     pub bgp: Option<BgpRole>,
     /// Its place in a system of several routers; `None` for a router by itself.
@@ -104,6 +110,56 @@ pub struct LabelRoute {
     pub at: Place,
 }
 
+/// A GRE tunnel (RFC 2784) for IPv4 in IPv4, without checksum, key and sequence numbers. Its own packets leave with a TTL of [`TUNNEL_TTL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// Own end: an address of the DUT.
+    pub local: Ipv4Addr,
+    /// The other end.
+    pub remote: Ipv4Addr,
+    /// Largest packet that it carries whole, in bytes: [`TUNNEL_OVERHEAD`] less than the link below it.
+    pub mtu: u32,
+}
+
+/// Bytes that a tunnel adds to each packet: an IPv4 header and one of GRE.
+pub const TUNNEL_OVERHEAD: u32 = 24;
+/// TTL of the outer header.
+pub const TUNNEL_TTL: u8 = 64;
+
+/// Where a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicySource {
+    /// An interface, by its index.
+    Interface(usize),
+    /// A tunnel, by its index.
+    Tunnel(usize),
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyTarget {
+    /// A next hop on the link of an interface.
+    NextHop {
+        /// Its address.
+        via: Ipv4Addr,
+        /// Index of the interface.
+        interface: usize,
+    },
+    /// A tunnel, by its index.
+    Tunnel(usize),
+}
+
+/// Policy routing by incoming interface: every IPv4 packet that is not for the router itself goes from here to there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// From here.
+    pub from: PolicySource,
+    /// To there.
+    pub to: PolicyTarget,
+}
+
 /// BGP-4 (RFC 4271) of the DUT. Every route goes from every peer to every other one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BgpRole {
@@ -170,6 +226,8 @@ impl RouterRole {
             interfaces: ports.iter().map(Interface::of).collect(),
             routes: routes(ports),
             labels: labels(ports),
+            tunnels: Vec::new(),
+            policies: Vec::new(),
             bgp: BgpRole::of(ports),
             member: None,
         }
@@ -186,6 +244,8 @@ impl RouterRole {
         needs.extend((tags >= 1).then_some(Need::Vlan));
         needs.extend((tags >= 2).then_some(Need::Qinq));
         needs.extend((!self.labels.is_empty()).then_some(Need::Mpls));
+        needs.extend((!self.tunnels.is_empty()).then_some(Need::Tunnels));
+        needs.extend((!self.policies.is_empty()).then_some(Need::PolicyRouting));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
         needs.extend(protected.then_some(Need::BgpProtection));
         needs.extend(self.member.is_some().then_some(Need::Systems));

@@ -5,11 +5,13 @@
 //! failures that a system survives.
 
 mod core;
+mod cycle;
 mod loads;
 mod roles;
 mod ways;
 
 pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName, CoreLinksDown};
+pub use cycle::{CycleHop, LOOP_PREFIX, LOOP_ROUTERS};
 pub use loads::CoreLoads;
 pub use ways::CoreWay;
 
@@ -20,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
+use std::time::Duration;
 
 /// Most routers of a system.
 pub const MOST_ROUTERS: usize = 64;
@@ -33,6 +36,27 @@ pub enum Shape {
     /// Each router has a link to the one before and the one behind it. The first router has the first half of the ports, the last one the
     /// second half.
     Chain,
+    /// Four routers in a row, of which the first two and the last two are joined by two links, with a route to [`LOOP_PREFIX`] that leads packets in
+    /// a circle: see [`System::cycle`]. Ports are as in a chain.
+    Loop,
+}
+
+/// A link over a long distance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wan {
+    /// Speed in each direction; that of the other links where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Bandwidth>,
+    /// Delay in each direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+}
+
+impl Wan {
+    /// Is it like any other link?
+    pub fn is_plain(&self) -> bool {
+        self.speed.is_none() && self.delay.is_none_or(|delay| delay.is_zero())
+    }
 }
 
 /// A DUT that is several routers: the key `topology` of a DUT.
@@ -45,6 +69,9 @@ pub struct Topology {
     /// Speed of each link between two of them, in each direction; as fast as it goes where it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_speed: Option<Bandwidth>,
+    /// The link between the second and the third router of a [`Shape::Loop`]; like the others where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wan: Option<Wan>,
 }
 
 /// `4 routers, fully meshed, core links of 100 Mbit/s`
@@ -53,9 +80,18 @@ impl fmt::Display for Topology {
         let shape = match self.shape {
             Shape::Mesh => "fully meshed",
             Shape::Chain => "in a chain",
+            Shape::Loop => "in a loop",
         };
         write!(f, "{} routers, {shape}", self.routers)?;
-        self.core_speed.map_or(Ok(()), |speed| write!(f, ", core links of {speed}"))
+        if let Some(speed) = self.core_speed {
+            write!(f, ", core links of {speed}")?;
+        }
+        let Some(wan) = self.wan else { return Ok(()) };
+        f.write_str(", the link in the middle")?;
+        if let Some(speed) = wan.speed {
+            write!(f, " of {speed}")?;
+        }
+        wan.delay.map_or(Ok(()), |delay| write!(f, " delayed by {delay:?}"))
     }
 }
 
@@ -77,7 +113,7 @@ impl Topology {
     pub fn deal(&self, ports: usize) -> Result<Vec<Range<usize>>, Unsuited> {
         let (holders, rule) = match self.shape {
             Shape::Mesh => (self.routers, "the same number of ports, at least one"),
-            Shape::Chain => (2, "half of the ports at its first and half at its last router"),
+            Shape::Chain | Shape::Loop => (2, "half of the ports at its first and half at its last router"),
         };
         if self.routers < 2 || self.routers > MOST_ROUTERS {
             return Err(Unsuited {
@@ -89,8 +125,13 @@ impl Topology {
             let (what, each) = match self.shape {
                 Shape::Mesh => (format!("{ports} ports for a mesh of {} routers", self.routers), "gives each router"),
                 Shape::Chain => (format!("{ports} ports for a chain"), "has"),
+                Shape::Loop => (format!("{ports} ports for a loop"), "has"),
             };
-            let shape = if self.shape == Shape::Mesh { "a mesh" } else { "a chain" };
+            let shape = match self.shape {
+                Shape::Mesh => "a mesh",
+                Shape::Chain => "a chain",
+                Shape::Loop => "a loop",
+            };
             // A suite has pairs of ports.
             let least = if holders.is_multiple_of(2) { holders } else { 2 * holders };
             return Err(Unsuited {
@@ -101,15 +142,18 @@ impl Topology {
         let block = ports / holders;
         let of = |router: usize| match self.shape {
             Shape::Mesh => router * block..(router + 1) * block,
-            Shape::Chain if router == 0 => 0..block,
-            Shape::Chain if router + 1 == self.routers => block..ports,
-            Shape::Chain => block..block,
+            Shape::Chain | Shape::Loop if router == 0 => 0..block,
+            Shape::Chain | Shape::Loop if router + 1 == self.routers => block..ports,
+            Shape::Chain | Shape::Loop => block..block,
         };
         Ok((0..self.routers).map(of).collect())
     }
 
-    /// Which two routers are joined, the lower index first, in order.
+    /// Which two routers are joined, the lower index first, in order; once for each link.
     fn joined(&self) -> Vec<(usize, usize)> {
+        if self.shape == Shape::Loop {
+            return cycle::JOINED.to_vec();
+        }
         let pairs = (0..self.routers).flat_map(|a| (a + 1..self.routers).map(move |b| (a, b)));
         pairs.filter(|(a, b)| self.shape == Shape::Mesh || a + 1 == *b).collect()
     }
@@ -118,7 +162,7 @@ impl Topology {
     pub fn hops(&self, a: usize, b: usize) -> usize {
         match self.shape {
             Shape::Mesh => 1 + usize::from(a != b),
-            Shape::Chain => 1 + a.abs_diff(b),
+            Shape::Chain | Shape::Loop => 1 + a.abs_diff(b),
         }
     }
 
@@ -129,8 +173,8 @@ impl Topology {
     /// spread what goes around: in a mesh of four without two links that have no router in common, all other links carry the same.
     fn next(&self, at: usize, to: usize) -> Vec<usize> {
         match self.shape {
-            Shape::Chain if at == to => Vec::new(),
-            Shape::Chain => vec![if to > at { at + 1 } else { at - 1 }],
+            Shape::Chain | Shape::Loop if at == to => Vec::new(),
+            Shape::Chain | Shape::Loop => vec![if to > at { at + 1 } else { at - 1 }],
             Shape::Mesh => {
                 let along = |step: usize| if to.is_multiple_of(2) { at + step } else { at + self.routers - step };
                 let others = (1..self.routers).map(|step| along(step) % self.routers).filter(|other| *other != to);
@@ -165,7 +209,7 @@ pub struct System {
     pub topology: Topology,
     /// The routers, `r1` first.
     pub routers: Vec<SystemRouter>,
-    /// Links between them, in order: `1-2`, `1-3`, `2-3`.
+    /// Links between them, in order: `1-2`, `1-3`, `2-3`. Two between the same routers have the same name.
     pub links: Vec<CoreLink>,
 }
 
@@ -179,8 +223,17 @@ impl System {
         let dealt = topology.deal(ports.len())?;
         core::refuse_addresses(ports)?;
         roles::refuse_impossible(ports)?;
+        if topology.shape == Shape::Loop && !ports.iter().any(|port| port.ipv4.is_some()) {
+            return Err(Unsuited {
+                what: "a loop leads through a tunnel for IPv4, and no port has IPv4".into(),
+                remedy: "leave `ipv4: none` out of a port".into(),
+            });
+        }
         let links = core::links(topology, &dealt);
-        let roles = roles::roles(ports, topology, &dealt, &links);
+        let mut roles = roles::roles(ports, topology, &dealt, &links);
+        if topology.shape == Shape::Loop {
+            cycle::add(&mut roles, &links);
+        }
         let routers = roles.into_iter().zip(dealt).map(|(role, ports)| SystemRouter { role, ports }).collect();
         Ok(System { topology: *topology, routers, links })
     }

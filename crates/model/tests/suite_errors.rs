@@ -53,6 +53,10 @@ const CASES: &[Case] = &[
     Case(3, "  - {name: frr, kind: frr, topology: {mesh: 4}}", (3, 38), "2 ports for a mesh of 4 routers", "4 or 8 ports"),
     Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, core_speed: 1}}", (3, 61), "`1` is not a line speed", "100 Mbit/s"),
     Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, core_speed: 1 kbit/s}}", (3, 61), "`core_speed` of 1 kbit/s is too slow", "10 kbit/s"),
+    Case(3, "  - {name: frr, kind: frr, topology: {loop: 5}}", (3, 46), "a loop has 4 routers", "`loop: 4`"),
+    Case(3, "  - {name: frr, kind: frr, topology: {chain: 2, wan_delay: 1 s}}", (3, 0), "`wan_delay` belongs to", "`loop: 4`"),
+    Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_delay: 1 h}}", (3, 0), "`wan_delay` is too long", "10 s"),
+    Case(3, "  - {name: frr, kind: frr, topology: {loop: 4, wan_speed: 1 kbit/s}}", (3, 0), "`wan_speed` of 1 kbit/s is too slow", "10 kbit/s"),
     Case(3, "  - {name: bird, kind: bird, topology: {chain: 2}}", (3, 40), "a router of kind `bird` cannot be several", "a kind that can: `frr`"),
     // Facts for the report.
     Case(1, "suite: good\nabout: lab 3", (2, 8), "`about` is a map of keys and values, not `lab 3`", "by: Jane Doe"),

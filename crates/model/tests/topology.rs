@@ -6,13 +6,14 @@ mod common;
 use common::suite;
 use drophammer_model::capabilities::Need;
 use drophammer_model::classes::{EgressClasses, ServiceClass, WayOut};
-use drophammer_model::role::{Place, RouterRole, StaticRoute};
+use drophammer_model::role::{Place, PolicySource, PolicyTarget, RouterRole, StaticRoute};
 use drophammer_model::suite::{LabelConfig, PortConfig};
-use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, CoreWay, Shape, System, Topology};
+use drophammer_model::topology::{ALTERNATIVES, CoreLinkName, CoreWay, LOOP_PREFIX, Shape, System, Topology, Wan};
 use drophammer_model::trial::Family;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// So many ports with default addresses, and what the suite says further.
 fn ports(count: usize, more: &str) -> Vec<PortConfig> {
@@ -26,11 +27,11 @@ fn ports(count: usize, more: &str) -> Vec<PortConfig> {
 }
 
 fn mesh(routers: usize) -> Topology {
-    Topology { shape: Shape::Mesh, routers, core_speed: None }
+    Topology { shape: Shape::Mesh, routers, core_speed: None, wan: None }
 }
 
 fn chain(routers: usize) -> Topology {
-    Topology { shape: Shape::Chain, routers, core_speed: None }
+    Topology { shape: Shape::Chain, routers, core_speed: None, wan: None }
 }
 
 /// The index of the router of this system that has this core address, and the link on which it has it.
@@ -411,4 +412,79 @@ fn any_single_link_of_a_mesh_may_be_down() {
             all_reached(&system, &ports, &[link.name]).unwrap();
         }
     }
+}
+
+/// What becomes of a packet to the looping prefix by the roles alone: where it is sent on, router by router, until the TTL ends.
+fn circle(system: &System, mut router: usize, mut from: PolicySource, ttl: u8) -> Vec<(usize, usize, bool)> {
+    let mut hops = Vec::new();
+    for _ in 1..ttl {
+        let role = &system.routers[router].role;
+        let policy = role.policies.iter().find(|policy| policy.from == from);
+        let target = match policy {
+            Some(policy) => policy.to,
+            None => {
+                let route = role.routes.iter().find(|r| r.prefix == (LOOP_PREFIX.0.into(), LOOP_PREFIX.1)).unwrap();
+                let IpAddr::V4(via) = route.via else { panic!() };
+                PolicyTarget::NextHop { via, interface: route.at.port }
+            }
+        };
+        let (via, tunnelled) = match target {
+            PolicyTarget::NextHop { via, .. } => (via, false),
+            PolicyTarget::Tunnel(index) => (role.tunnels[index].remote, true),
+        };
+        // The link whose network the next hop is in.
+        let on = |i: &usize| role.interfaces[*i].addresses.iter().any(|a| covers((a.address, a.prefix_len), via.into()));
+        let out = (0..role.interfaces.len()).find(on).unwrap();
+        if let PolicyTarget::NextHop { interface, .. } = target {
+            assert_eq!(interface, out);
+        }
+        hops.push((router, out, tunnelled));
+        let link = system.links.iter().find(|link| link.end_at(router).is_some_and(|end| end.interface == out)).unwrap();
+        router = link.beyond(router).unwrap();
+        assert_eq!(owner(system, via.into()), Some(router));
+        from = if tunnelled {
+            let back = system.routers[router].role.tunnels[0];
+            assert_eq!((back.local, back.remote), (via, role.tunnels[0].local));
+            PolicySource::Tunnel(0)
+        } else {
+            PolicySource::Interface(link.end_at(router).unwrap().interface)
+        };
+    }
+    hops
+}
+
+#[test]
+fn packets_to_the_looping_prefix_go_around_until_their_ttl_ends() {
+    let topology = Topology {
+        shape: Shape::Loop,
+        routers: 4,
+        core_speed: Some("100 Mbit/s".parse().unwrap()),
+        wan: Some(Wan { speed: Some("44.21 Mbit/s".parse().unwrap()), delay: Some(Duration::from_millis(277)) }),
+    };
+    let system = System::of(&ports(2, ""), &topology).unwrap();
+    let names: Vec<_> = system.links.iter().map(|link| link.name.to_string()).collect();
+    assert_eq!(names, ["1-2", "1-2", "2-3", "3-4", "3-4"]);
+    let speeds: Vec<_> = system.links.iter().map(|link| (link.speed.unwrap().0, link.delay.as_millis())).collect();
+    assert_eq!(speeds[1..3], [(100_000_000, 0), (44_210_000, 277)]);
+    let cycle = system.cycle().unwrap();
+    assert_eq!(cycle.iter().map(|hop| hop.router).collect::<Vec<_>>(), [0, 1, 2, 3, 2, 1]);
+    for (port, entry) in [(0, 0), (1, 3)] {
+        for ttl in [1, 2, 5, 6, 7, 13, 64, 255] {
+            let hops = circle(&system, entry, PolicySource::Interface(0), ttl);
+            let mut counted = vec![0; cycle.len()];
+            for hop in &hops {
+                let at = cycle.iter().position(|c| (c.router, c.to, c.to_tunnel) == *hop).unwrap();
+                counted[at] += 1;
+            }
+            assert_eq!(system.passes(port, ttl).unwrap(), counted, "TTL {ttl} from port {port}");
+            assert_eq!(counted.iter().sum::<u64>(), u64::from(ttl) - 1);
+        }
+    }
+    // The tunnel narrows nothing.
+    let role = &system.routers[2].role;
+    assert_eq!((role.interfaces[0].mtu, role.tunnels[0].mtu), (1524, 1500));
+    assert!(role.needs().contains(&Need::Tunnels) && role.needs().contains(&Need::PolicyRouting));
+    assert!(!system.routers[0].role.needs().contains(&Need::Tunnels));
+    assert_eq!(System::of(&ports(2, ""), &chain(4)).unwrap().cycle(), None);
+    assert!(System::of(&ports(3, ""), &topology).is_err());
 }

@@ -1,6 +1,6 @@
 //! Links between the routers of a system, and the addresses that only they use.
 
-use super::{MOST_ROUTERS, Topology, Unsuited};
+use super::{MOST_ROUTERS, Topology, Unsuited, cycle};
 use crate::quantity::Bandwidth;
 use crate::role::InterfaceAddress;
 use crate::suite::{Addressing, PortConfig};
@@ -10,6 +10,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Blocks of the links between routers and of the routers' loopback addresses, which a suite with a system must leave free: shared address
 /// space (RFC 6598), and a prefix of unique local addresses (RFC 4193).
@@ -21,7 +22,7 @@ pub const CORE_BLOCKS: [(IpAddr, u8); 2] = [
 /// Fourth group of loopback addresses of IPv6; links count from 1.
 const LOOPBACKS: u16 = 0xffff;
 
-/// Name of a link between two routers: their numbers, `1-2`.
+/// Name of a link between two routers: their numbers, `1-2`. Where two links join them it stands for both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CoreLinkName(pub usize, pub usize);
 
@@ -71,6 +72,8 @@ pub struct CoreLink {
     pub ends: [CoreEnd; 2],
     /// Speed in each direction; as fast as it goes where it is absent.
     pub speed: Option<Bandwidth>,
+    /// Delay in each direction.
+    pub delay: Duration,
 }
 
 impl CoreLink {
@@ -94,8 +97,15 @@ pub(super) fn links(topology: &Topology, dealt: &[Range<usize>]) -> Vec<CoreLink
         next[router] += 1;
         CoreEnd { router, interface }
     };
-    let link =
-        |(a, b)| CoreLink { name: CoreLinkName(a + 1, b + 1), ends: [end(a), end(b)], speed: topology.core_speed };
+    let link = |(a, b)| {
+        let wan = topology.wan.filter(|_| (a, b) == cycle::WAN).unwrap_or_default();
+        CoreLink {
+            name: CoreLinkName(a + 1, b + 1),
+            ends: [end(a), end(b)],
+            speed: wan.speed.or(topology.core_speed),
+            delay: wan.delay.unwrap_or_default(),
+        }
+    };
     topology.joined().into_iter().map(link).collect()
 }
 

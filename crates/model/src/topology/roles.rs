@@ -1,8 +1,10 @@
 //! The role of each router of a system.
 
 use super::core::{self, CoreLink, address, loopback, network, router_id};
-use super::{Topology, Unsuited};
-use crate::role::{BgpRole, CorePeer, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute};
+use super::{Shape, Topology, Unsuited};
+use crate::role::{
+    BgpRole, CorePeer, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute, TUNNEL_OVERHEAD,
+};
 use crate::suite::{LabelConfig, PortConfig};
 use crate::trial::Family;
 use std::net::IpAddr;
@@ -44,7 +46,7 @@ pub(super) fn roles(
                 router_id: router_id(router),
                 loopbacks: families.iter().map(|family| loopback(*family, router)).collect(),
             });
-            role.interfaces.extend(core_interfaces(ports, &families, router, links));
+            role.interfaces.extend(core_interfaces(ports, topology, &families, router, links));
             let own = std::mem::take(&mut role.routes);
             for family in &families {
                 role.routes.extend(own.iter().filter(|route| route.via.is_ipv4() == (*family == Family::Ipv4)));
@@ -68,14 +70,17 @@ fn uses(ports: &[PortConfig], family: Family) -> bool {
     ports.iter().any(|p| p.addressing(family).is_some() || p.vlans.iter().any(|v| v.addressing(family).is_some()))
 }
 
-/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so that they narrow nothing.
+/// Interfaces of a router to the others, in the order of the links. Their MTU is the largest of all ports, so that they narrow nothing; in a loop
+/// there is room for the tunnel's headers too.
 fn core_interfaces<'a>(
     ports: &[PortConfig],
+    topology: &Topology,
     families: &'a [Family],
     router: usize,
     links: &'a [CoreLink],
 ) -> impl Iterator<Item = Interface> + use<'a> {
-    let mtu = ports.iter().map(|port| port.mtu).max().unwrap_or_default();
+    let room = if topology.shape == Shape::Loop { TUNNEL_OVERHEAD } else { 0 };
+    let mtu = room + ports.iter().map(|port| port.mtu).max().unwrap_or_default();
     let ends = links.iter().enumerate().filter_map(move |(number, link)| {
         let end = link.ends.iter().position(|end| end.router == router)?;
         Some((number, end))

@@ -30,6 +30,7 @@ pub mod registry;
 pub mod reset;
 pub mod role;
 pub mod rounds;
+pub mod router_interfaces;
 pub mod routes;
 pub mod size;
 pub mod statistics;

@@ -20,6 +20,7 @@ use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::role::{CorePeer, RouterRole};
+use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex};
 use std::collections::BTreeMap;
@@ -74,6 +75,20 @@ pub trait Dut {
     /// Processor time of its forwarding and daemons since it was brought up; `None` where not all of it can be read.
     fn cpu_time(&mut self) -> Option<Duration> {
         None
+    }
+
+    /// The same of each router, in order, where it is a system of several; `None` where that is not known of all of them.
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        None
+    }
+
+    /// What it counts at each interface and tunnel since it was brought up: router by router, interfaces before tunnels. A DUT that is one router is the
+    /// first. `None` where it does not show that.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
+        Ok(None)
     }
 
     /// Times of the threads of its forwarding and daemons. `None` where the kernel does not count them.
@@ -290,6 +305,16 @@ impl Dut for NamespaceDut {
             threads.extend(children.filter_map(probe::process_threads).flatten());
         }
         Some(threads)
+    }
+
+    /// As this machine's kernel counts them, with the bytes that veth interfaces count.
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
+        let mut counters = BTreeMap::new();
+        let interfaces = (0..self.role.interfaces.len()).map(router::dut_interface);
+        for name in interfaces.chain((0..self.role.tunnels.len()).map(router::tunnel_name)) {
+            probe::interface(self.netns(), &name, &mut counters)?;
+        }
+        Ok(router::counted(&self.role, &counters, 0))
     }
 
     fn memory(&mut self) -> Vec<(String, u64)> {

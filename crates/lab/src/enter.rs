@@ -200,6 +200,25 @@ impl Lab {
         })
     }
 
+    /// Refuses where the kernel of this machine makes no GRE tunnels, or has no policy routing, for a router of this kind.
+    pub(crate) fn refuse_without_tunnels(&self, kind: &KindSpec) -> Result<(), LabError> {
+        let probe = Netns::create(&self.shared, "tunnel-probe")?;
+        let lines = [
+            "link add name gre1 type gre local 192.0.2.1 remote 192.0.2.2 ttl 64",
+            "rule add pref 1001 iif gre1 lookup 1001",
+        ];
+        probe.ip(&lines.map(str::to_owned)).map_err(|e| LabError::Unusable {
+            what: format!(
+                "routers of kind `{}` have no tunnels and policies here, for this kernel makes none: {e}",
+                kind.name
+            ),
+            remedy: format!(
+                "load the module (`modprobe ip_gre`), or take a kind that brings its own: {}",
+                kinds::with_own_tunnels()
+            ),
+        })
+    }
+
     /// Pins the calling thread to one processor.
     ///
     /// # Errors

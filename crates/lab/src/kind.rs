@@ -53,6 +53,11 @@ pub trait DutKind: Sync {
         role.clone()
     }
 
+    /// Do its routers delay by themselves what arrives over a link between two of them that has a delay?
+    fn delays_links(&self) -> bool {
+        false
+    }
+
     /// Can a DUT of this configuration play the role? Asks everything that needs no lab, and starts no DUT.
     ///
     /// # Errors

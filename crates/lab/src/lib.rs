@@ -21,6 +21,7 @@ mod error;
 mod input_queue;
 mod kind;
 pub mod kinds;
+mod link_delay;
 mod mounts;
 mod neighbours;
 mod netns;

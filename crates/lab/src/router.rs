@@ -1,11 +1,15 @@
-//! The role of a router in the words of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes.
+//! The role of a router in the words of ip(8): interfaces, VLAN sub-interfaces, addresses, static routes, tunnels, policies.
 
 use crate::{LabError, Netns};
-use drophammer_model::role::{LabelRoute, Place, RouterRole, StaticRoute};
+use drophammer_model::role::{
+    LabelRoute, Place, Policy, PolicySource, PolicyTarget, RouterRole, StaticRoute, TUNNEL_TTL, Tunnel,
+};
+use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::suite::VlanTag;
+use drophammer_model::topology::LOOP_PREFIX;
 use drophammer_model::trial::Family;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 /// EtherType of IEEE 802.1ad.
@@ -13,6 +17,17 @@ const S_TAG: u16 = 0x88a8;
 
 /// Metric of a route of IPv6 without one; of IPv4 it is 0.
 const IPV6_METRIC: u32 = 1_024;
+
+/// Table of the first policy of a role: the kernel's own are 253 to 255.
+const FIRST_POLICY: usize = 1_001;
+
+/// Settings of a router in a loop on purpose ([`LOOP_PREFIX`]): it answers every packet whose TTL ends there, so that it is known how many answers
+/// the counters have.
+pub(crate) const LOOP: [(&str, &str); 1] = [("net/ipv4/icmp_ratemask", "0")];
+
+/// Settings of such a router by interface, behind the name: it asks for a neighbour once and knows it for four hours, as many routers do, so that
+/// counters of packets have no ARP. The kernel asks every half minute by default.
+const LOOP_NEIGHBOURS: [(&str, &str); 2] = [("base_reachable_time_ms", "14400000"), ("delay_first_probe_time", "0")];
 
 /// Name of the DUT's interface of port `i`.
 pub(crate) fn dut_interface(i: usize) -> String {
@@ -52,6 +67,11 @@ impl Names<'_> {
 /// Name of the DUT's interface at a place of its role.
 pub(crate) fn interface_at(role: &RouterRole, at: Place) -> String {
     Names::Lab.at(role, at)
+}
+
+/// Name of the DUT's tunnel `i` of its role. `gre0` is the kernel's own.
+pub(crate) fn tunnel_name(i: usize) -> String {
+    format!("gre{}", i + 1)
 }
 
 /// How templates and suites write a family.
@@ -94,6 +114,96 @@ pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
     (!role.labels.is_empty()).then(|| ("labels.ip".into(), label_lines(role, Names::Lab).join("\n") + "\n"))
 }
 
+/// Is the role that of a router in a loop on purpose?
+pub(crate) fn in_a_loop(role: &RouterRole) -> bool {
+    role.routes.iter().any(|route| route.prefix == (LOOP_PREFIX.0.into(), LOOP_PREFIX.1))
+}
+
+/// Settings of the neighbours of a router in a loop: `(key, value)`.
+pub(crate) fn neighbour_settings(role: &RouterRole) -> Vec<(String, &'static str)> {
+    let of = |i: usize| {
+        LOOP_NEIGHBOURS.map(|(key, value)| (format!("net/ipv4/neigh/{}/{key}", dut_interface(i)), value))
+    };
+    (0..role.interfaces.len()).flat_map(of).collect()
+}
+
+/// Lines of ip(8) that make the tunnels of the role. They are not up yet.
+pub(crate) fn tunnel_lines(role: &RouterRole) -> Vec<String> {
+    let line = |(i, tunnel): (usize, &Tunnel)| {
+        let Tunnel { local, remote, mtu } = tunnel;
+        let name = tunnel_name(i);
+        format!("link add name {name} mtu {mtu} type gre local {local} remote {remote} ttl {TUNNEL_TTL}")
+    };
+    role.tunnels.iter().enumerate().map(line).collect()
+}
+
+/// Settings that keep the kernel's own packets of IPv6 out of the tunnels, which carry IPv4 alone: `(key, value)`.
+pub(crate) fn tunnel_settings(role: &RouterRole) -> Vec<(String, &'static str)> {
+    let key = |i: usize| format!("net/ipv6/conf/{}/disable_ipv6", tunnel_name(i));
+    (0..role.tunnels.len()).map(|i| (key(i), "1")).collect()
+}
+
+/// The table of routes that policy `i` of a role looks into, which is also the preference of its rule: behind the table of own addresses,
+/// before that of the routes.
+fn policy_table(i: usize) -> usize {
+    FIRST_POLICY + i
+}
+
+/// Lines of ip(8) that set the tunnels up and give the DUT its policies.
+pub(crate) fn policy_lines(role: &RouterRole) -> Vec<String> {
+    let up = (0..role.tunnels.len()).map(|i| format!("link set {} up", tunnel_name(i)));
+    let rule = |(i, policy): (usize, &Policy)| {
+        let from = match policy.from {
+            PolicySource::Interface(interface) => dut_interface(interface),
+            PolicySource::Tunnel(tunnel) => tunnel_name(tunnel),
+        };
+        let table = policy_table(i);
+        [format!("route add {}", policy_route(i, policy)), format!("rule add pref {table} iif {from} lookup {table}")]
+    };
+    up.chain(role.policies.iter().enumerate().flat_map(rule)).collect()
+}
+
+/// The one route of a policy's table as ip(8) takes it.
+fn policy_route(i: usize, policy: &Policy) -> String {
+    let table = policy_table(i);
+    match policy.to {
+        PolicyTarget::NextHop { via, interface } => {
+            format!("default via {via} dev {} table {table}", dut_interface(interface))
+        }
+        PolicyTarget::Tunnel(tunnel) => format!("default dev {} table {table}", tunnel_name(tunnel)),
+    }
+}
+
+/// Tunnels and policies as a configuration file, `(name, text)`; `None` for a role without any.
+pub(crate) fn policies_file(role: &RouterRole) -> Option<(String, String)> {
+    let lines = [tunnel_lines(role), policy_lines(role)].concat();
+    (!lines.is_empty()).then(|| ("policies.ip".into(), lines.join("\n") + "\n"))
+}
+
+/// What the kernel counts at the interfaces and tunnels of a role, of counters by name as `d0.rx_packets`. `header`: bytes of each arriving frame
+/// that the driver of an interface leaves out. The router is the first; `None` where one of the counters is missing.
+pub(crate) fn counted(
+    role: &RouterRole,
+    counters: &BTreeMap<String, u64>,
+    header: u64,
+) -> Option<Vec<RouterInterface>> {
+    let interfaces = (0..role.interfaces.len()).map(|i| (InterfaceOf::Interface(i), dut_interface(i), header));
+    let tunnels = (0..role.tunnels.len()).map(|i| (InterfaceOf::Tunnel(i), tunnel_name(i), 0));
+    let one = |(at, name, header): (InterfaceOf, String, u64)| {
+        let count = |what: &str| counters.get(&format!("{name}.{what}")).copied();
+        let in_packets = count("rx_packets")?;
+        Some(RouterInterface {
+            router: 0,
+            at,
+            in_packets,
+            out_packets: count("tx_packets")?,
+            in_bytes: count("rx_bytes")? + header * in_packets,
+            out_bytes: count("tx_bytes")?,
+        })
+    };
+    interfaces.chain(tunnels).map(one).collect()
+}
+
 /// A route as ip(8) takes it. The kernel uses the one with the lowest metric whose interface is up.
 fn route_text(role: &RouterRole, route: &StaticRoute) -> String {
     let text = format!("{} via {} dev {}", prefix_of(route), route.via, interface_at(role, route.at));
@@ -101,8 +211,8 @@ fn route_text(role: &RouterRole, route: &StaticRoute) -> String {
     if route.rank == 0 { text } else { format!("{text} metric {}", first + route.rank) }
 }
 
-/// Lines of ip(8) that give an interface back what the kernel took from it when it went down: its IPv6 addresses, and where they are the
-/// lab's the routes by it.
+/// Lines of ip(8) that give an interface back what the kernel took from it when it went down: its IPv6 addresses, where they are the
+/// lab's the routes by it, and those of policies.
 pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bool) -> Vec<String> {
     let name = dut_interface(interface);
     let addresses = role.interfaces[interface].addresses.iter();
@@ -111,7 +221,12 @@ pub(crate) fn lines_of_link(role: &RouterRole, interface: usize, with_routes: bo
         format!("address replace {}/{} dev {name}{no_dad}", a.address, a.prefix_len)
     });
     let routes = role.routes.iter().filter(|route| with_routes && route.at.port == interface);
-    addresses.chain(routes.map(|route| format!("route replace {}", route_text(role, route)))).collect()
+    let routes = routes.map(|route| format!("route replace {}", route_text(role, route)));
+    // Those of policies are the lab's in any case. One into a tunnel stays, since the tunnel does.
+    let by_it = |policy: &Policy| matches!(policy.to, PolicyTarget::NextHop { interface: by, .. } if by == interface);
+    let policies = role.policies.iter().enumerate().filter(|(_, policy)| by_it(policy));
+    let policies = policies.map(|(i, policy)| format!("route replace {}", policy_route(i, policy)));
+    addresses.chain(routes).chain(policies).collect()
 }
 
 /// The routes as a configuration file, `(name, text)`.
@@ -216,6 +331,7 @@ fn prefix(text: &str, ipv6: bool) -> Option<(IpAddr, u8)> {
 mod tests {
     use super::*;
     use crate::kinds::tests_support::{two_ports, with_vlans};
+    use drophammer_model::topology::{Shape, System, Topology};
     use serde_json::json;
 
     fn route() -> StaticRoute {
@@ -245,6 +361,63 @@ mod tests {
             "route add 102 via inet6 2001:2:0:1::2 dev d1",
         ];
         assert_eq!(labels_file(&role).unwrap().1.lines().collect::<Vec<_>>(), lines);
+    }
+
+    /// The roles of the routers of a loop.
+    fn loop_roles() -> Vec<RouterRole> {
+        let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan: None };
+        System::of(&two_ports(), &topology).unwrap().routers.into_iter().map(|router| router.role).collect()
+    }
+
+    #[test]
+    fn tunnels_and_policies_lead_around_the_loop() {
+        let roles = loop_roles();
+        let lines = |router: usize| [tunnel_lines(&roles[router]), policy_lines(&roles[router])].concat();
+        assert!(lines(0).is_empty() && lines(3).is_empty());
+        assert!(roles.iter().all(in_a_loop) && !in_a_loop(&RouterRole::of(&two_ports())));
+        assert_eq!(policies_file(&roles[0]), None);
+        let second = [
+            "link add name gre1 mtu 1500 type gre local 100.64.0.9 remote 100.64.0.10 ttl 64",
+            "link set gre1 up",
+            "route add default via 100.64.0.5 dev d1 table 1001",
+            "rule add pref 1001 iif gre1 lookup 1001",
+        ];
+        assert_eq!(lines(1), second);
+        let third = [
+            "link add name gre1 mtu 1500 type gre local 100.64.0.10 remote 100.64.0.9 ttl 64",
+            "link set gre1 up",
+            "route add default dev gre1 table 1001",
+            "rule add pref 1001 iif d2 lookup 1001",
+        ];
+        assert_eq!(lines(2), third);
+        assert_eq!(policies_file(&roles[2]).unwrap().1.lines().collect::<Vec<_>>(), third);
+        assert_eq!(tunnel_settings(&roles[2]), [("net/ipv6/conf/gre1/disable_ipv6".to_owned(), "1")]);
+        let circle = "route add 100.126.0.0/16 via 100.64.0.2 dev d1";
+        assert!(route_lines(&roles[0]).iter().any(|line| line == circle), "{:?}", route_lines(&roles[0]));
+        // What the kernel forgets with a link comes back, whoever has the routes.
+        let back = "route replace default via 100.64.0.5 dev d1 table 1001".to_owned();
+        assert!(lines_of_link(&roles[1], 1, false).contains(&back));
+        assert!(lines_of_link(&roles[2], 2, true).iter().all(|line| !line.contains("table")));
+    }
+
+    #[test]
+    fn counters_are_those_of_interfaces_and_tunnels() {
+        let role = &loop_roles()[2];
+        let names = ["d0", "d1", "d2", "gre1"];
+        let counts = ["rx_packets", "tx_packets", "rx_bytes", "tx_bytes"];
+        let all = names.iter().flat_map(|name| counts.map(|count| format!("{name}.{count}"))).zip(1..);
+        let mut counters: BTreeMap<String, u64> = all.collect();
+        let found = counted(role, &counters, 14).unwrap();
+        let numbers = |i: &RouterInterface| (i.at, i.in_packets, i.out_packets, i.in_bytes, i.out_bytes);
+        let expected = [
+            (InterfaceOf::Interface(0), 1, 2, 3 + 14, 4),
+            (InterfaceOf::Interface(1), 5, 6, 7 + 5 * 14, 8),
+            (InterfaceOf::Interface(2), 9, 10, 11 + 9 * 14, 12),
+            (InterfaceOf::Tunnel(0), 13, 14, 15, 16),
+        ];
+        assert_eq!(found.iter().map(numbers).collect::<Vec<_>>(), expected);
+        counters.remove("gre1.tx_bytes");
+        assert_eq!(counted(role, &counters, 0), None, "a missing counter is no zero");
     }
 
     #[test]

@@ -7,11 +7,13 @@ use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration};
+use crate::{Dut, DutKind, Lab, LabError, TesterInterface, configuration, kinds};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
+use drophammer_model::role::RouterRole;
+use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex};
@@ -62,6 +64,16 @@ pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(),
     if SSH.find(&dut.params) == Some(true) {
         return Err(unusable("`ssh: true`", "leave `ssh` out: there is no single server to ask"));
     }
+    if !kind.delays_links()
+        && let Some(link) = system.links.iter().find(|link| !link.delay.is_zero())
+    {
+        let able = kinds::KINDS.iter().filter(|kind| kind.delays_links()).map(|kind| kind.spec().name);
+        let able: Vec<_> = able.collect();
+        return Err(LabError::Unusable {
+            what: format!("routers of kind `{}` cannot delay link {} between them", kind.spec().name, link.name),
+            remedy: format!("leave `wan_delay` out, or take kind {}", able.join(", ")),
+        });
+    }
     system.routers.iter().enumerate().try_for_each(|(i, router)| kind.check(&member(dut, i), &router.role))
 }
 
@@ -84,6 +96,9 @@ pub fn bring_up(
     stop: &dyn Fn() -> bool,
 ) -> Result<Box<dyn Dut>, LabError> {
     check(kind, dut, &system)?;
+    if system.routers.iter().any(|router| tunnels_or_policies(&kind.of_kernel(&router.role))) {
+        lab.refuse_without_tunnels(kind.spec())?;
+    }
     let core = CoreLinks::make(kind, lab, dut, &system)?;
     let started = start(kind, lab, dut, &system, work_dir, stop);
     // What has not been started because of an error has no use.
@@ -97,6 +112,10 @@ pub fn bring_up(
         Ok(up.lacking()?.map_or(Look::Ready(()), Look::NotYet))
     })?;
     Ok(Box::new(up))
+}
+
+fn tunnels_or_policies(role: &RouterRole) -> bool {
+    !role.tunnels.is_empty() || !role.policies.is_empty()
 }
 
 fn start(
@@ -181,6 +200,20 @@ impl Dut for SystemDut {
 
     fn cpu_time(&mut self) -> Option<Duration> {
         self.sum(|router| router.cpu_time(), |a, b| a + b)
+    }
+
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        self.routers.iter_mut().map(|router| router.cpu_time()).collect()
+    }
+
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
+        let mut all = Vec::new();
+        for (router, dut) in self.routers.iter_mut().enumerate() {
+            // What one router does not show is no part of an answer about all.
+            let Some(own) = dut.router_interfaces()? else { return Ok(None) };
+            all.extend(own.into_iter().map(|interface| RouterInterface { router, ..interface }));
+        }
+        Ok(Some(all))
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {
@@ -348,11 +381,10 @@ mod tests {
     use super::*;
     use crate::kinds::tests_support::two_ports_with_bgp;
     use crate::router::{lines_of_link, route_lines};
-    use crate::{find, kinds};
+    use crate::find;
     use drophammer_model::filter::{FilterDirection, FilterRule};
-    use drophammer_model::role::RouterRole;
-    use drophammer_model::suite::{Params, PortConfig};
-    use drophammer_model::topology::{Shape, Topology};
+    use drophammer_model::suite::{ParamValue, Params, PortConfig};
+    use drophammer_model::topology::{Shape, Topology, Wan};
 
     /// The role of the first router of three that are fully meshed, each with one port.
     fn role(internal: bool) -> RouterRole {
@@ -438,6 +470,22 @@ mod tests {
             &role(false),
         );
         assert!(refused.unwrap_err().to_string().contains("`systems`"));
+    }
+
+    #[test]
+    fn a_delay_needs_routers_that_make_it() {
+        let ports = crate::kinds::tests_support::two_ports();
+        let wan = Some(Wan { speed: None, delay: Some(Duration::from_millis(277)) });
+        let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
+        let system = System::of(&ports, &topology).unwrap();
+        let checked = |kind: &str| {
+            let (name, params) = ("m".into(), Params([("routing".into(), ParamValue::Text("static".into()))].into()));
+            let dut = DutConfig { name, kind: kind.into(), params, topology: Some(topology) };
+            check(find(kind).unwrap(), &dut, &system)
+        };
+        let error = checked("linux").unwrap_err().to_string();
+        assert!(error.contains("kind `linux` cannot delay link 2-3") && error.contains("take kind uml"), "{error}");
+        checked("uml").unwrap();
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use crate::confine::{self, Confinement};
 use crate::dut::{TesterInterface, Where};
 use crate::probe::ThreadTimes;
-use crate::router::{Names, address_lines, dut_interface, vlan_lines};
-use crate::{Lab, LabError, Netns, probe};
+use crate::link_delay::LinkDelay;
+use crate::router::{Names, address_lines, dut_interface, policy_lines, tunnel_lines, tunnel_settings, vlan_lines};
+use crate::{Lab, LabError, Netns, probe, router};
 use drophammer_model::role::{Interface, Member, RouterRole};
 use drophammer_model::suite::PortConfig;
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub(crate) struct Topology {
     cpu: usize,
     confinement: Confinement,
     more_counters: Option<MoreCounters>,
+    /// Delays of what arrives from other routers of its system.
+    delays: Vec<LinkDelay>,
     up: bool,
 }
 
@@ -88,8 +91,9 @@ pub(crate) fn keep_segments_apart(netns: &Netns, interfaces: &[String]) -> Resul
 pub(crate) fn links_only(role: &RouterRole) -> RouterRole {
     let bare = |interface: &Interface| Interface { addresses: Vec::new(), ..interface.clone() };
     let (interfaces, routes, bgp) = (role.interfaces.iter().map(bare).collect(), Vec::new(), None);
+    let (tunnels, policies) = (Vec::new(), Vec::new());
     let member = role.member.clone().map(|member| Member { loopbacks: Vec::new(), ..member });
-    RouterRole { interfaces, routes, bgp, member, ..role.clone() }
+    RouterRole { interfaces, routes, tunnels, policies, bgp, member, ..role.clone() }
 }
 
 /// Keeps the kernel out of the first `count` links of a namespace: a copy of each frame goes to it as well as to who reads the links, and it must
@@ -121,12 +125,17 @@ impl Topology {
 
     /// The second half, when all interfaces of the role are there.
     pub(crate) fn finish(&mut self, lab: &Lab, role: &RouterRole) -> Result<(), LabError> {
-        self.set_up(
-            lab,
-            role.interfaces.len(),
-            "",
-            &[vlan_lines(role, Names::Lab), address_lines(role, Names::Lab)].concat(),
-        )?;
+        let lines = [vlan_lines(role, Names::Lab), address_lines(role, Names::Lab), tunnel_lines(role)].concat();
+        self.set_up(lab, role.interfaces.len(), "", &lines)?;
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            self.dut.sysctl(&tunnel_settings(role))?;
+        }
+        if router::in_a_loop(role) {
+            self.dut.sysctl(&router::LOOP.map(|(key, value)| (key.to_owned(), value)))?;
+            // An ordinary user's namespace may not show these.
+            let _ = self.dut.sysctl(&router::neighbour_settings(role));
+        }
+        self.dut.ip(&policy_lines(role))?;
         // Linux before 6.3 forwards IPv6 to 4,096 destinations at a time unless it is told otherwise. An ordinary user's
         // namespace does not show the file, and newer kernels do not need it.
         let _ = self.dut.run(|| fs::write("/proc/sys/net/ipv6/route/max_size", i32::MAX.to_string()))?;
@@ -161,6 +170,7 @@ impl Topology {
             cpu: shared.cpus.dut,
             confinement,
             more_counters: None,
+            delays: Vec::new(),
             up: true,
         };
         let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { settings_ipv6 } else { &[] };
@@ -209,6 +219,16 @@ impl Topology {
 
     pub(crate) fn interfaces(&self) -> &[TesterInterface] {
         &self.interfaces
+    }
+
+    /// Delays of what arrives from other routers of its system, which the router makes itself.
+    pub(crate) fn delays(&self) -> &[LinkDelay] {
+        &self.delays
+    }
+
+    /// Has the router make these delays.
+    pub(crate) fn set_delays(&mut self, delays: Vec<LinkDelay>) {
+        self.delays = delays;
     }
 
     pub(crate) fn confinement(&self) -> &str {

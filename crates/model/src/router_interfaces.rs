@@ -37,7 +37,8 @@ pub struct RouterInterface {
     pub in_packets: u64,
     /// Packets that were sent.
     pub out_packets: u64,
-    /// Octets that arrived: at an interface those of frames without FCS, at a tunnel those of the IP packets that it carries.
+    /// Octets that arrived: at a tunnel those of the IP packets that it carries, at an interface those of frames without FCS. Some interfaces leave the 14
+    /// octets of Ethernet out as well (those of veth pairs), so rates in bits follow from packets and their sizes.
     pub in_bytes: u64,
     /// Octets that were sent, counted in the same way.
     pub out_bytes: u64,

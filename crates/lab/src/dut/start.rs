@@ -118,8 +118,9 @@ impl NamespaceDut {
         role: &RouterRole,
         render: &dyn Fn(&RouterRole) -> Result<Files, LabError>,
     ) -> Result<PathBuf, LabError> {
-        let shown = render(&role.without_secrets())?;
-        let folder = configuration::store(work_dir, state, &shown, &render(role)?)?;
+        let with_policies = |files: Files| files.into_iter().chain(router::policies_file(role)).collect::<Files>();
+        let shown = with_policies(render(&role.without_secrets())?);
+        let folder = configuration::store(work_dir, state, &shown, &with_policies(render(role)?))?;
         self.record.config.extend(shown);
         Ok(folder)
     }

@@ -13,8 +13,9 @@ use crate::traffic_classes;
 use crate::{DutKind, LabError, nftables, process, snmp, ssh};
 use drophammer_model::capabilities::{Capabilities, Counters, Need, Vlans};
 use drophammer_model::registry::KindSpec;
-use drophammer_model::role::RouterRole;
+use drophammer_model::role::{RouterRole, Tunnel};
 use drophammer_model::suite::DutConfig;
+use std::net::Ipv4Addr;
 
 /// All kinds that the lab can bring up, in the order in which `drophammer list duts` shows them.
 pub static KINDS: &[&dyn DutKind] =
@@ -43,6 +44,8 @@ const IN_NAMESPACE: Capabilities = Capabilities {
     vlans: Vlans::HostKernel,
     vlan_tags: 2,
     counters: &[Counters::Interfaces, Counters::Ip, Counters::Backlog],
+    tunnels: true,
+    policy_routing: true,
     filters: true,
     classes: true,
     systems: true,
@@ -53,6 +56,14 @@ const IN_NAMESPACE: Capabilities = Capabilities {
 pub(crate) fn with_own_vlans() -> String {
     let own = KINDS.iter().map(|k| k.spec()).filter(|k| k.capabilities.vlans == Vlans::Own);
     own.map(|k| k.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Names of the kinds that make tunnels without the kernel of this machine.
+pub(crate) fn with_own_tunnels() -> String {
+    let end = Ipv4Addr::UNSPECIFIED;
+    let role = RouterRole { tunnels: vec![Tunnel { local: end, remote: end, mtu: 0 }], ..RouterRole::default() };
+    let own = KINDS.iter().filter(|k| k.capabilities().tunnels && k.of_kernel(&role).tunnels.is_empty());
+    own.map(|k| k.spec().name).collect::<Vec<_>>().join(", ")
 }
 
 /// Refuses a role that a kind cannot play, naming the kinds of the lab that can.
@@ -79,6 +90,11 @@ mod tests {
             assert!(!kind.capabilities().simulated && !kind.spec().summary.is_empty());
         }
         assert!(find("reference").is_none());
+    }
+
+    #[test]
+    fn a_guest_has_tunnels_of_its_own() {
+        assert_eq!(with_own_tunnels(), "uml");
     }
 
     #[test]

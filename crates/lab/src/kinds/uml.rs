@@ -9,6 +9,7 @@ pub mod guest;
 mod processor;
 
 use super::frr;
+use crate::link_delay::LinkDelay;
 use crate::topology::links_only;
 use crate::{Dut, DutKind, Lab, LabError, Links, configuration, process, router};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
@@ -29,6 +30,8 @@ static SPEC: KindSpec = KindSpec {
         vlans: Vlans::Own,
         vlan_tags: 2,
         mpls: true,
+        tunnels: true,
+        policy_routing: true,
         systems: true,
         counters: &[Counters::Interfaces, Counters::Ip],
         ..Capabilities::ROUTER
@@ -39,6 +42,7 @@ static SPEC: KindSpec = KindSpec {
         ("ip", "iproute2"),
         ("ethtool", "ethtool"),
         ("ss", "iproute2"),
+        ("tc", "iproute2"),
         ("zebra", "frr"),
         ("staticd", "frr"),
     ],
@@ -83,6 +87,8 @@ struct Job {
     modules: String,
     /// Its ports are packet sockets, which take no frame that is for the line to finish.
     raw: bool,
+    /// What it delays of what arrives from other routers of its system.
+    delays: Vec<LinkDelay>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +129,10 @@ impl DutKind for Uml {
         links_only(role)
     }
 
+    fn delays_links(&self) -> bool {
+        true
+    }
+
     fn configuration(&self, dut: &DutConfig, role: &RouterRole) -> Result<Vec<(String, String)>, LabError> {
         let unusable = |what: String, remedy: &str| Err(LabError::Unusable { what, remedy: remedy.into() });
         let memory = memory(dut);
@@ -154,6 +164,7 @@ impl DutKind for Uml {
             Routing::Static => vec![router::routes_file(role)],
         };
         files.extend(router::labels_file(role));
+        files.extend(router::policies_file(role));
         Ok(files)
     }
 
@@ -175,6 +186,7 @@ impl DutKind for Uml {
             own: configuration::is_own(dut),
             modules: dut::modules()?,
             raw: links(dut, role) == Links::Veth,
+            delays: Vec::new(),
         };
         let kept = self.configuration(dut, &role.without_secrets())?;
         let boot = Boot { kernel: &kernel, memory: memory(dut), job, links: links(dut, role), kept };
@@ -192,6 +204,8 @@ mod tests {
     use crate::kinds::tests_support::{two_ports, two_ports_with_bgp, with_vlans};
     use drophammer_model::role::{LabelRoute, Place};
     use drophammer_model::suite::{ParamValue, Params};
+    use drophammer_model::topology::{Shape, System, Topology, Wan};
+    use std::time::Duration;
 
     fn dut(params: &[(&str, ParamValue)]) -> DutConfig {
         let params = params.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
@@ -240,8 +254,13 @@ mod tests {
     fn the_guest_is_told_everything_by_its_file() {
         let role = RouterRole::of(&with_vlans(two_ports_with_bgp(2)));
         let files = vec![("frr.conf".into(), "hostname x\n".into())];
+        let ports = two_ports();
+        let wan = Some(Wan { speed: None, delay: Some(Duration::from_millis(277)) });
+        let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
+        let link = System::of(&ports, &topology).unwrap().links[2];
+        let delays = vec![LinkDelay::of(&link, 2).unwrap()];
         let job =
-            Job { routing: Routing::Frr, role, files, own: false, modules: "/usr/lib/uml/modules".into(), raw: false };
+            Job { routing: Routing::Frr, role, files, own: false, modules: "/usr/lib/uml/modules".into(), raw: false, delays };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
     }

@@ -5,6 +5,7 @@
 //! other's ring. A link with a speed has a token bucket at each end in its place.
 
 use crate::enter::Shared;
+use crate::link_delay::LinkDelay;
 use crate::router::dut_interface;
 use crate::topology::{Topology, operational};
 use crate::wait::{self, Look};
@@ -75,6 +76,10 @@ impl CoreLinks {
         for link in &system.links {
             link.ends.into_iter().try_for_each(|end| made.add_queue_at(end.router, end.interface))?;
         }
+        for (router, site) in sites.iter_mut().enumerate() {
+            let delay = |link: &CoreLink| LinkDelay::of(link, link.end_at(router)?.interface);
+            site.set_delays(system.links.iter().filter_map(delay).collect());
+        }
         let named = (0..).map(|index| router_name(dut, index)).zip(sites);
         lab.set_sites(named.collect::<BTreeMap<_, _>>());
         Ok(made)
@@ -121,19 +126,21 @@ impl CoreLinks {
         &self.down
     }
 
-    /// The ends of a link; an error where there is none.
-    pub(super) fn ends(&self, name: CoreLinkName) -> Result<[CoreEnd; 2], LabError> {
-        let link = self.links.iter().find(|link| link.name == name);
-        link.map(|link| link.ends).ok_or_else(|| {
-            let all: Vec<_> = self.links.iter().map(|link| link.name.to_string()).collect();
-            LabError::Unusable {
-                what: format!("this system has no link {name} between routers"),
-                remedy: format!("its links are {}", all.join(", ")),
-            }
+    /// The ends of all links of this name; an error where there is none.
+    pub(super) fn ends(&self, name: CoreLinkName) -> Result<Vec<CoreEnd>, LabError> {
+        let ends: Vec<_> = self.links.iter().filter(|link| link.name == name).flat_map(|link| link.ends).collect();
+        if !ends.is_empty() {
+            return Ok(ends);
+        }
+        let all: BTreeSet<_> = self.links.iter().map(|link| link.name).collect();
+        let all: Vec<_> = all.iter().map(ToString::to_string).collect();
+        Err(LabError::Unusable {
+            what: format!("this system has no link {name} between routers"),
+            remedy: format!("its links are {}", all.join(", ")),
         })
     }
 
-    /// Takes a link down at both ends, or up; then it has carrier.
+    /// Takes all links of this name down at both ends, or up; then they have carrier.
     pub(super) fn set(&mut self, name: CoreLinkName, up: bool) -> Result<(), LabError> {
         let ends = self.ends(name)?;
         let word = if up { "up" } else { "down" };
@@ -186,14 +193,46 @@ fn burst(speed: Bandwidth, mtu: u32) -> u64 {
 /// The links in words, for the record.
 pub(super) fn text(system: &System) -> String {
     let mtu = system.routers[0].role.interfaces.last().map_or(0, |interface| interface.mtu);
-    let bucket =
-        |speed| format!(", each a token bucket at both ends that lets {} bytes pass at once", burst(speed, mtu));
-    format!("{}{}", system.topology, system.topology.core_speed.map(bucket).unwrap_or_default())
+    let speeds: BTreeSet<u64> = system.links.iter().filter_map(|link| link.speed).map(|speed| speed.0).collect();
+    let buckets = match &speeds.into_iter().map(Bandwidth).collect::<Vec<_>>()[..] {
+        [] => String::new(),
+        [one] if system.links.iter().all(|link| link.speed.is_some()) => {
+            format!(", each a token bucket at both ends that lets {} bytes pass at once", burst(*one, mtu))
+        }
+        several => {
+            let each = several.iter().map(|speed| format!("{} at {speed}", burst(*speed, mtu)));
+            let each = each.collect::<Vec<_>>().join(", ");
+            format!("; a link with a speed is a token bucket at both ends that lets so many bytes pass at once: {each}")
+        }
+    };
+    let delayed = system.links.iter().any(|link| !link.delay.is_zero());
+    let delay = if delayed { "; the kernel at which packets arrive delays them" } else { "" };
+    format!("{}{buckets}{delay}", system.topology)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drophammer_model::topology::{Shape, Topology, Wan};
+
+    fn system(topology: Topology) -> System {
+        System::of(&crate::kinds::tests_support::two_ports(), &topology).unwrap()
+    }
+
+    #[test]
+    fn the_record_says_what_the_links_are() {
+        let chain = Topology { shape: Shape::Chain, routers: 3, core_speed: None, wan: None };
+        assert_eq!(text(&system(chain)), chain.to_string());
+        let fast = Some(Bandwidth(100_000_000));
+        let same = text(&system(Topology { core_speed: fast, ..chain }));
+        assert!(same.ends_with(", each a token bucket at both ends that lets 12500 bytes pass at once"), "{same}");
+        let shape = Topology { shape: Shape::Loop, routers: 4, ..chain };
+        let wan = |speed| Some(Wan { speed: Some(Bandwidth(speed)), delay: Some(Duration::from_millis(277)) });
+        let both = text(&system(Topology { core_speed: fast, wan: wan(44_210_000), ..shape }));
+        assert!(both.contains("5526 at 44.21 Mbit/s, 12500 at 100 Mbit/s; the kernel"), "{both}");
+        let one = text(&system(Topology { wan: wan(1_000_000), ..shape }));
+        assert!(one.contains("a link with a speed") && one.contains("3124 at 1 Mbit/s"), "{one}");
+    }
 
     #[test]
     fn a_bucket_has_room_for_two_frames_and_a_millisecond() {

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Three routers of FRR in a row.
 pub fn up(lab: &mut Lab, work: &Path) -> Result<Box<dyn Dut>, String> {
     let core_speed = Some("100 Mbit/s".parse().map_err(|e| format!("{e:?}"))?);
-    let topology = Topology { shape: Shape::Chain, routers: 3, core_speed };
+    let topology = Topology { shape: Shape::Chain, routers: 3, core_speed, wan: None };
     let (name, kind, params) = ("row".into(), "frr".into(), Params::default());
     let config = DutConfig { name, kind, params, topology: Some(topology) };
     let system = System::of(&super::ports(), &topology).map_err(|e| e.to_string())?;

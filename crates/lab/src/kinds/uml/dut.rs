@@ -9,9 +9,10 @@ use crate::program::{flatten, tap_lines};
 use crate::router::dut_interface;
 use crate::topology::{Topology, silence, tester_interface};
 use crate::wait::{self, Look};
-use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe};
+use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe, router};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::role::RouterRole;
+use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use nix::sys::signal::{Signal, killpg};
@@ -31,6 +32,8 @@ const NEIGHBOUR: Duration = Duration::from_millis(150);
 const HALT: Duration = Duration::from_secs(3);
 /// Where taps are made.
 const TAPS: &str = "/dev/net/tun";
+/// Bytes of each arriving frame that the driver of the guest's interfaces does not count: the header of Ethernet.
+const UNCOUNTED_HEADER: u64 = 14;
 /// Folder of the modules of Debian's kernel, one subfolder per version.
 const MODULES: &str = "/usr/lib/uml/modules";
 
@@ -51,6 +54,7 @@ pub(super) struct UmlDut {
     daemon: Option<Daemon>,
     ends: Ends,
     record: DutRecord,
+    role: RouterRole,
     routing: Routing,
 }
 
@@ -79,11 +83,14 @@ impl UmlDut {
     pub(super) fn bring_up(
         lab: &mut Lab,
         dut: &DutConfig,
-        boot: Boot,
+        mut boot: Boot,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<UmlDut, LabError> {
         let ends = ends(lab, dut, &boot)?;
+        if let Ends::Veth(topology) = &ends {
+            boot.job.delays = topology.delays().to_vec();
+        }
         let shared = lab.shared();
         let state = shared.fresh_state(&dut.name)?;
         let job = &boot.job;
@@ -126,7 +133,7 @@ impl UmlDut {
             config: boot.kept.into_iter().collect(),
             ..DutRecord::default()
         };
-        let mut up = UmlDut { daemon: None, ends, record, routing: job.routing };
+        let mut up = UmlDut { daemon: None, ends, record, role: job.role.clone(), routing: job.routing };
         let neighbours = job.role.bgp.as_ref().map_or(0, bgp::neighbours) as u32;
         let limit = READY + NEIGHBOUR * neighbours;
         up.make_taps(&job.role)?;
@@ -327,6 +334,13 @@ impl Dut for UmlDut {
     /// Of the whole guest, kernel and daemons, and of the work at its links.
     fn cpu_time(&mut self) -> Option<Duration> {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
+    }
+
+    /// As the guest's kernel counts them.
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
+        let mut counters = BTreeMap::new();
+        flatten("", &self.ask("counters")?, &mut counters);
+        Ok(router::counted(&self.role, &counters, UNCOUNTED_HEADER))
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {

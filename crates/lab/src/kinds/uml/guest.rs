@@ -7,6 +7,7 @@ use super::{Job, Routing, agent};
 use crate::process::{self, Daemon};
 use crate::topology::{ROUTER, ROUTER_IPV6};
 use crate::wait::{self, Look};
+use crate::link_delay::{self, LinkDelay};
 use crate::{LabError, bgp, mounts, netns, probe, router};
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
@@ -106,12 +107,14 @@ impl Guest {
         let job: Job = serde_json::from_str(&text).map_err(|e| LabError::file("read", job)(std::io::Error::from(e)))?;
         surroundings()?;
         modules(&job)?;
-        sysctls()?;
+        sysctls(&job.role)?;
         ip(&interfaces(&job))?;
         if job.raw {
             whole_frames(job.role.interfaces.len())?;
         }
         labels(&job.role)?;
+        delays(&job.delays)?;
+        policies(&job.role)?;
         let mut guest = Guest { job, daemons: Vec::new() };
         match guest.job.routing {
             Routing::Static => ip(&router::route_lines(&guest.job.role))?,
@@ -221,8 +224,18 @@ impl Guest {
 
     fn counters(&self) -> Result<BTreeMap<String, u64>, LabError> {
         let mut counters = probe::own_ip()?;
-        for (at, _, _) in self.job.role.places() {
-            probe::own_interface(&router::interface_at(&self.job.role, at), &mut counters)?;
+        let role = &self.job.role;
+        for (at, _, _) in role.places() {
+            probe::own_interface(&router::interface_at(role, at), &mut counters)?;
+        }
+        for tunnel in 0..role.tunnels.len() {
+            probe::own_interface(&router::tunnel_name(tunnel), &mut counters)?;
+        }
+        if role.member.is_some() {
+            let text = process::output(tc_command(&["-j", "-s", "qdisc", "show"])?, None)?;
+            let listed: Value = serde_json::from_str(&text)
+                .map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))?;
+            counters.extend(link_delay::dropped(&listed, role.interfaces.len(), &self.job.delays));
         }
         Ok(counters)
     }
@@ -243,6 +256,13 @@ fn surroundings() -> Result<(), LabError> {
     fs::create_dir_all(STATE).map_err(LabError::file("create", Path::new(STATE)))
 }
 
+/// Modules that delay what arrives at an interface.
+const DELAY_MODULES: [&str; 5] = ["ifb", "sch_ingress", "cls_matchall", "act_mirred", "sch_netem"];
+
+fn has_ipv6(role: &RouterRole) -> bool {
+    role.places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()))
+}
+
 /// Loads what is no part of Debian's kernel.
 fn modules(job: &Job) -> Result<(), LabError> {
     let folder = Path::new(STATE).join("modules");
@@ -250,12 +270,15 @@ fn modules(job: &Job) -> Result<(), LabError> {
     fs::create_dir_all(&library).map_err(LabError::file("create", &library))?;
     let link = library.join("modules");
     std::os::unix::fs::symlink(&job.modules, &link).map_err(LabError::file("create", &link))?;
-    let places = || job.role.places();
-    let ipv6 = places().any(|(_, _, addresses)| addresses.iter().any(|a| a.address.is_ipv6()));
-    let vlans = places().any(|(_, tags, _)| !tags.is_empty());
-    let labels = !job.role.labels.is_empty();
-    for (_, module) in [(ipv6, "ipv6"), (vlans, "8021q"), (labels, "mpls_router")].iter().filter(|(wanted, _)| *wanted)
-    {
+    let vlans = job.role.places().any(|(_, tags, _)| !tags.is_empty());
+    let wanted = [
+        (has_ipv6(&job.role), &["ipv6"][..]),
+        (vlans, &["8021q"]),
+        (!job.role.labels.is_empty(), &["mpls_router"]),
+        (!job.role.tunnels.is_empty(), &["ip_gre"]),
+        (!job.delays.is_empty(), &DELAY_MODULES),
+    ];
+    for module in wanted.iter().filter(|(wanted, _)| *wanted).flat_map(|(_, modules)| *modules) {
         let mut load = command(&process::find("modprobe", "kmod")?);
         load.arg("-d").arg(&folder).arg(module);
         process::output(load, None)?;
@@ -289,8 +312,41 @@ fn labels(role: &RouterRole) -> Result<(), LabError> {
     ip_batch(&["-f", "mpls", "-batch", "-"], &router::label_lines(role, router::Names::Lab))
 }
 
-fn sysctls() -> Result<(), LabError> {
-    let ipv6 = if Path::new("/proc/sys/net/ipv6").exists() { &ROUTER_IPV6[..] } else { &[] };
+/// Makes what delays packets of other routers.
+fn delays(delays: &[LinkDelay]) -> Result<(), LabError> {
+    if delays.is_empty() {
+        return Ok(());
+    }
+    ip(&delays.iter().flat_map(LinkDelay::ip_lines).collect::<Vec<_>>())?;
+    let lines: Vec<_> = delays.iter().flat_map(LinkDelay::tc_lines).collect();
+    process::output(tc_command(&["-batch", "-"])?, Some(&(lines.join("\n") + "\n"))).map(drop)
+}
+
+/// Makes the tunnels, and gives the kernel the policies.
+fn policies(role: &RouterRole) -> Result<(), LabError> {
+    if router::in_a_loop(role) {
+        router::LOOP.iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
+        router::neighbour_settings(role).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
+    }
+    let (tunnels, policies) = (router::tunnel_lines(role), router::policy_lines(role));
+    if !tunnels.is_empty() {
+        ip(&tunnels)?;
+        // Their module brings IPv6 along.
+        router::tunnel_settings(role).iter().try_for_each(|(key, value)| write_sysctl(key, value))?;
+    }
+    if policies.is_empty() { Ok(()) } else { ip(&policies) }
+}
+
+/// Settings of a router without IPv6, where a module of the kernel brought it along: what the kernel sends by itself would be counted.
+const NO_IPV6: [(&str, &str); 2] =
+    [("net/ipv6/conf/all/disable_ipv6", "1"), ("net/ipv6/conf/default/disable_ipv6", "1")];
+
+fn sysctls(role: &RouterRole) -> Result<(), LabError> {
+    let ipv6 = match Path::new("/proc/sys/net/ipv6").exists() {
+        true if has_ipv6(role) => &ROUTER_IPV6[..],
+        true => &NO_IPV6,
+        false => &[],
+    };
     ROUTER.iter().chain(ipv6).try_for_each(|(key, value)| write_sysctl(key, value))?;
     // The ports are older than the module `ipv6` and have its defaults. Duplicate address detection would add routes, those of
     // their link-local addresses, after the guest is ready.
@@ -333,6 +389,12 @@ fn ip_command(arguments: &[&str]) -> Result<Command, LabError> {
     Ok(command)
 }
 
+fn tc_command(arguments: &[&str]) -> Result<Command, LabError> {
+    let mut command = command(&process::find("tc", "iproute2")?);
+    command.args(arguments);
+    Ok(command)
+}
+
 fn ip(lines: &[String]) -> Result<(), LabError> {
     ip_batch(&["-batch", "-"], lines)
 }
@@ -350,7 +412,7 @@ mod tests {
     fn the_last_interface_of_the_kernel_is_that_of_the_questions() {
         let role = RouterRole::of(&with_vlans(two_ports()));
         let job =
-            Job { routing: Routing::Static, role, files: Vec::new(), own: false, modules: String::new(), raw: false };
+            Job { routing: Routing::Static, role, files: Vec::new(), own: false, modules: String::new(), raw: false, delays: Vec::new() };
         let lines = interfaces(&job);
         let place = |line: &str| lines.iter().position(|l| l == line).unwrap_or_else(|| panic!("{line} in {lines:?}"));
         assert!(place("link set vec1 name d1") < place("link set vec2 name m0"));

@@ -1,0 +1,136 @@
+//! Delay of a link between two routers, made by the kernel of the router at which packets arrive.
+//!
+//! What arrives at an interface is put aside ([`netem`](https://man7.org/linux/man-pages/man8/tc-netem.8.html) on an intermediate device), and comes in
+//! when its time is over. In front of it are the queue and the speed of the link, as without a delay. A queue at the sender in place of it would hold
+//! what is under way together with what waits for the line.
+
+use drophammer_model::quantity::Bandwidth;
+use drophammer_model::topology::CoreLink;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::router::dut_interface;
+
+/// Least number of packets that may be under way at once.
+const LEAST_PACKETS: u128 = 10_000;
+/// Speed of a link without one, for the number of packets on it: more than the router of one processor forwards.
+const UNLIMITED: Bandwidth = Bandwidth(200_000_000);
+/// Bits of the shortest frame with preamble and gap.
+const SHORTEST: u128 = 8 * 84;
+
+/// The delay of what arrives at one interface of a router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkDelay {
+    /// The interface, by its index in the role.
+    pub(crate) interface: usize,
+    /// The delay.
+    time: Duration,
+    /// So many packets may be under way; what comes beyond them is dropped, and counted.
+    packets: u128,
+}
+
+impl LinkDelay {
+    /// The delay of a link at the end that is interface `interface` of its router; `None` for a link without.
+    pub(crate) fn of(link: &CoreLink, interface: usize) -> Option<LinkDelay> {
+        let speed = link.speed.unwrap_or(UNLIMITED);
+        // Twice what the line carries in this time, for a token bucket lets more pass at once.
+        let packets = (2 * u128::from(speed.0) * link.delay.as_micros()).div_ceil(1_000_000 * SHORTEST);
+        let delay = LinkDelay { interface, time: link.delay, packets: packets.max(LEAST_PACKETS) };
+        (!link.delay.is_zero()).then_some(delay)
+    }
+
+    /// Name of the intermediate device.
+    fn device(&self) -> String {
+        format!("w{}", self.interface)
+    }
+
+    /// Lines of ip(8) that make the intermediate device.
+    pub(crate) fn ip_lines(&self) -> [String; 2] {
+        let device = self.device();
+        [format!("link add name {device} type ifb"), format!("link set {device} up")]
+    }
+
+    /// Lines of tc(8) that lead through it what arrives.
+    pub(crate) fn tc_lines(&self) -> [String; 3] {
+        let (device, interface) = (self.device(), dut_interface(self.interface));
+        [
+            format!("qdisc add dev {device} root netem delay {}us limit {}", self.time.as_micros(), self.packets),
+            format!("qdisc add dev {interface} ingress"),
+            format!(
+                "filter add dev {interface} parent ffff: protocol all matchall action mirred egress redirect dev {device}"
+            ),
+        ]
+    }
+
+    /// Name of the counter of packets that were dropped because too many were under way.
+    fn counter(&self) -> String {
+        format!("{}.delay_dropped", dut_interface(self.interface))
+    }
+}
+
+/// Name of the counter of packets for which the queue of an interface had no room.
+fn queue_counter(interface: usize) -> String {
+    format!("{}.queue_dropped", dut_interface(interface))
+}
+
+/// What queues of a router with so many interfaces dropped, by `tc -j -s qdisc show`: those of the interfaces, and those of the delays.
+pub(crate) fn dropped(listed: &Value, interfaces: usize, delays: &[LinkDelay]) -> BTreeMap<String, u64> {
+    let of_root = |device: &str| {
+        let root = |q: &&Value| q["dev"] == device && q["root"] == true;
+        listed.as_array().into_iter().flatten().find(root)?["drops"].as_u64()
+    };
+    let queues = (0..interfaces).map(|i| (queue_counter(i), of_root(&dut_interface(i))));
+    let delays = delays.iter().map(|delay| (delay.counter(), of_root(&delay.device())));
+    queues.chain(delays).filter_map(|(name, dropped)| Some((name, dropped?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::topology::{CoreEnd, CoreLinkName};
+    use serde_json::json;
+
+    fn link(speed: Option<u64>, delay: Duration) -> CoreLink {
+        let ends = [CoreEnd { router: 1, interface: 2 }, CoreEnd { router: 2, interface: 0 }];
+        CoreLink { name: CoreLinkName(2, 3), ends, speed: speed.map(Bandwidth), delay }
+    }
+
+    #[test]
+    fn what_arrives_waits_on_a_device_of_its_own() {
+        let delay = LinkDelay::of(&link(Some(44_210_000), Duration::from_millis(277)), 2).unwrap();
+        assert_eq!(delay.ip_lines(), ["link add name w2 type ifb", "link set w2 up"]);
+        assert_eq!(
+            delay.tc_lines(),
+            [
+                "qdisc add dev w2 root netem delay 277000us limit 36447",
+                "qdisc add dev d2 ingress",
+                "filter add dev d2 parent ffff: protocol all matchall action mirred egress redirect dev w2",
+            ]
+        );
+    }
+
+    #[test]
+    fn there_is_room_for_what_is_under_way() {
+        assert_eq!(LinkDelay::of(&link(None, Duration::ZERO), 0), None);
+        let packets = |speed, ms| LinkDelay::of(&link(speed, Duration::from_millis(ms)), 0).unwrap().packets;
+        assert_eq!(packets(Some(1_000_000), 1), LEAST_PACKETS);
+        assert_eq!(packets(None, 277), 164_881);
+        assert!(packets(Some(1_000_000_000), 10_000) > 2 * 10 * 1_000_000_000 / SHORTEST);
+    }
+
+    #[test]
+    fn drops_of_queues_and_delays_have_names() {
+        let delay = LinkDelay::of(&link(None, Duration::from_millis(1)), 2).unwrap();
+        let listed = json!([
+            {"dev": "lo", "kind": "noqueue", "root": true, "drops": 9},
+            {"dev": "d0", "kind": "noqueue", "root": true, "drops": 0},
+            {"dev": "d2", "kind": "pfifo_fast", "root": true, "drops": 3},
+            {"dev": "d2", "kind": "ingress", "drops": 8},
+            {"dev": "w2", "kind": "netem", "root": true, "drops": 5},
+        ]);
+        let expected = [("d0.queue_dropped", 0), ("d2.delay_dropped", 5), ("d2.queue_dropped", 3)];
+        assert_eq!(dropped(&listed, 3, &[delay]), expected.map(|(name, n)| (name.to_owned(), n)).into());
+    }
+}

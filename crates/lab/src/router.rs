@@ -121,9 +121,8 @@ pub(crate) fn in_a_loop(role: &RouterRole) -> bool {
 
 /// Settings of the neighbours of a router in a loop: `(key, value)`.
 pub(crate) fn neighbour_settings(role: &RouterRole) -> Vec<(String, &'static str)> {
-    let of = |i: usize| {
-        LOOP_NEIGHBOURS.map(|(key, value)| (format!("net/ipv4/neigh/{}/{key}", dut_interface(i)), value))
-    };
+    let of =
+        |i: usize| LOOP_NEIGHBOURS.map(|(key, value)| (format!("net/ipv4/neigh/{}/{key}", dut_interface(i)), value));
     (0..role.interfaces.len()).flat_map(of).collect()
 }
 

@@ -379,9 +379,9 @@ fn is_of(name: &str, interface: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::find;
     use crate::kinds::tests_support::two_ports_with_bgp;
     use crate::router::{lines_of_link, route_lines};
-    use crate::find;
     use drophammer_model::filter::{FilterDirection, FilterRule};
     use drophammer_model::suite::{ParamValue, Params, PortConfig};
     use drophammer_model::topology::{Shape, Topology, Wan};

@@ -2,8 +2,8 @@
 
 use crate::confine::{self, Confinement};
 use crate::dut::{TesterInterface, Where};
-use crate::probe::ThreadTimes;
 use crate::link_delay::LinkDelay;
+use crate::probe::ThreadTimes;
 use crate::router::{Names, address_lines, dut_interface, policy_lines, tunnel_lines, tunnel_settings, vlan_lines};
 use crate::{Lab, LabError, Netns, probe, router};
 use drophammer_model::role::{Interface, Member, RouterRole};

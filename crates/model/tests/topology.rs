@@ -433,13 +433,15 @@ fn circle(system: &System, mut router: usize, mut from: PolicySource, ttl: u8) -
             PolicyTarget::Tunnel(index) => (role.tunnels[index].remote, true),
         };
         // The link whose network the next hop is in.
-        let on = |i: &usize| role.interfaces[*i].addresses.iter().any(|a| covers((a.address, a.prefix_len), via.into()));
+        let on =
+            |i: &usize| role.interfaces[*i].addresses.iter().any(|a| covers((a.address, a.prefix_len), via.into()));
         let out = (0..role.interfaces.len()).find(on).unwrap();
         if let PolicyTarget::NextHop { interface, .. } = target {
             assert_eq!(interface, out);
         }
         hops.push((router, out, tunnelled));
-        let link = system.links.iter().find(|link| link.end_at(router).is_some_and(|end| end.interface == out)).unwrap();
+        let link =
+            system.links.iter().find(|link| link.end_at(router).is_some_and(|end| end.interface == out)).unwrap();
         router = link.beyond(router).unwrap();
         assert_eq!(owner(system, via.into()), Some(router));
         from = if tunnelled {

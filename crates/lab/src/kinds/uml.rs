@@ -259,8 +259,15 @@ mod tests {
         let topology = Topology { shape: Shape::Loop, routers: 4, core_speed: None, wan };
         let link = System::of(&ports, &topology).unwrap().links[2];
         let delays = vec![LinkDelay::of(&link, 2).unwrap()];
-        let job =
-            Job { routing: Routing::Frr, role, files, own: false, modules: "/usr/lib/uml/modules".into(), raw: false, delays };
+        let job = Job {
+            routing: Routing::Frr,
+            role,
+            files,
+            own: false,
+            modules: "/usr/lib/uml/modules".into(),
+            raw: false,
+            delays,
+        };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
     }

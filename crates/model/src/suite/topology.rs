@@ -92,11 +92,7 @@ fn speed(node: &Node, key: &str, problems: &mut Problems) -> Option<Bandwidth> {
     let read: Result<Bandwidth, crate::quantity::QuantityError> = text.parse();
     match read {
         Ok(speed) if speed < SLOWEST => {
-            problems.add(
-                &node.span,
-                format!("`{key}` of {speed} is too slow"),
-                format!("write {SLOWEST} or more"),
-            );
+            problems.add(&node.span, format!("`{key}` of {speed} is too slow"), format!("write {SLOWEST} or more"));
             None
         }
         Ok(speed) => Some(speed),
@@ -111,7 +107,11 @@ fn delay(node: &Node, problems: &mut Problems) -> Option<Duration> {
     match parse_duration(text(node, &format!("`{WAN_DELAY}`"), "277 ms", problems)?) {
         Ok(delay) if delay <= LONGEST => Some(delay),
         Ok(_) => {
-            problems.add(&node.span, format!("`{WAN_DELAY}` is too long"), format!("write at most {} s", LONGEST.as_secs()));
+            problems.add(
+                &node.span,
+                format!("`{WAN_DELAY}` is too long"),
+                format!("write at most {} s", LONGEST.as_secs()),
+            );
             None
         }
         Err(error) => {

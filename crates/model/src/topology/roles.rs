@@ -2,9 +2,7 @@
 
 use super::core::{self, CoreLink, address, loopback, network, router_id};
 use super::{Shape, Topology, Unsuited};
-use crate::role::{
-    BgpRole, CorePeer, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute, TUNNEL_OVERHEAD,
-};
+use crate::role::{BgpRole, CorePeer, Interface, LabelRoute, Member, Place, RouterRole, StaticRoute, TUNNEL_OVERHEAD};
 use crate::suite::{LabelConfig, PortConfig};
 use crate::trial::Family;
 use std::net::IpAddr;

@@ -4,10 +4,10 @@
 
 use super::super::frr;
 use super::{Job, Routing, agent};
+use crate::link_delay::{self, LinkDelay};
 use crate::process::{self, Daemon};
 use crate::topology::{ROUTER, ROUTER_IPV6};
 use crate::wait::{self, Look};
-use crate::link_delay::{self, LinkDelay};
 use crate::{LabError, bgp, mounts, netns, probe, router};
 use drophammer_model::role::RouterRole;
 use drophammer_model::trial::Family;
@@ -411,8 +411,15 @@ mod tests {
     #[test]
     fn the_last_interface_of_the_kernel_is_that_of_the_questions() {
         let role = RouterRole::of(&with_vlans(two_ports()));
-        let job =
-            Job { routing: Routing::Static, role, files: Vec::new(), own: false, modules: String::new(), raw: false, delays: Vec::new() };
+        let job = Job {
+            routing: Routing::Static,
+            role,
+            files: Vec::new(),
+            own: false,
+            modules: String::new(),
+            raw: false,
+            delays: Vec::new(),
+        };
         let lines = interfaces(&job);
         let place = |line: &str| lines.iter().position(|l| l == line).unwrap_or_else(|| panic!("{line} in {lines:?}"));
         assert!(place("link set vec1 name d1") < place("link set vec2 name m0"));

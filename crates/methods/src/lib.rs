@@ -50,6 +50,7 @@ pub mod route_traffic;
 pub mod routed;
 pub mod routes_sent;
 pub mod routing;
+pub mod routing_loop;
 pub mod selftest;
 pub mod soak;
 pub mod system_recovery;
@@ -62,7 +63,7 @@ pub mod throughput_search;
 pub use routing::{
     Change, ControlPlane, Packing, PeerView, RouteAction, Routing, Sending, SessionView, Settled, Trace, Verified,
 };
-pub use testbed::{CountedTrial, HighestLoads, Known, PortView, TestError, Testbed};
+pub use testbed::{CirclingTrial, CountedTrial, HighestLoads, Known, PortView, Stillness, TestError, Testbed};
 
 use crate::parameters::FRAME_SIZES;
 use crate::pattern::Pattern;
@@ -127,6 +128,7 @@ pub static METHODS: &[&dyn Method] = &[
     &idle_traffic::IdleTraffic,
     &error_frames::ErrorFrames,
     &counter_accuracy::CounterAccuracy,
+    &routing_loop::RoutingLoop,
     &bgp_table_capacity::BgpTableCapacity,
     &bgp_table_dump::BgpTableDump,
     &bgp_pass_through::BgpPassThrough,

@@ -13,6 +13,7 @@ use drophammer_model::management::{Answered, Inquiry};
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::reset::{Reset, ResetSeen};
+use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::{Addressing, FlowConfig, LabelConfig};
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
@@ -88,6 +89,33 @@ pub struct CountedTrial {
     pub received: Vec<OtherFrames>,
     /// Frames that came and went, at all ports, while the counters were read: each may be in a counter or not yet.
     pub unsure: OtherFrames,
+}
+
+/// How it is found out that no packet of a trial is on its way any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stillness {
+    /// Counters that have not grown for so long stand still: longer than a packet may be out of sight of all counters.
+    pub quiet: Duration,
+    /// How long that is waited for.
+    pub patience: Duration,
+}
+
+/// A trial with what each router of the DUT counted before it and when all packets had come to an end.
+#[derive(Clone, Debug)]
+pub struct CirclingTrial {
+    /// The trial.
+    pub result: TrialResult,
+    /// Before it.
+    pub before: Vec<RouterInterface>,
+    /// When the counters stood still after it, in the same order.
+    pub after: Vec<RouterInterface>,
+    /// Processor time of each router from one to the other; `None` where not known.
+    pub cpu: Option<Vec<Duration>>,
+    /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::quiet`] too much; `None` where they still grew
+    /// when the patience was over.
+    pub still_after: Option<Duration>,
+    /// What came in meanwhile and is no test frame.
+    pub other: OtherTraffic,
 }
 
 /// The facade that tests speak to.
@@ -196,6 +224,28 @@ pub trait Testbed {
     fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
         let _ = (spec, settle);
         Err(TestError::NotApplicable("this testbed reads no counters of a DUT".into()))
+    }
+
+    /// What the routers of a DUT of several count at their interfaces and tunnels since it was brought up (RFC 2863); `None` where they show nothing.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] where it cannot be read.
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, TestError> {
+        Ok(None)
+    }
+
+    /// Processor time of each router of a DUT of several since it was brought up, in order; `None` where it is not known.
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        None
+    }
+
+    /// [`Testbed::trial`] with what the routers of the DUT counted before each attempt, and after it when their counters stand still.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::trial`] and [`Testbed::router_interfaces`]; [`TestError::NotApplicable`] where the routers show no counters.
+    fn circling_trial(&mut self, spec: &TrialSpec, stillness: Stillness) -> Result<CirclingTrial, TestError> {
+        let _ = (spec, stillness);
+        Err(TestError::NotApplicable("this testbed reads no counters of routers inside a DUT".into()))
     }
 
     /// The same while the DUT is asked for answers, also after the trial. Questions that cannot be asked of this DUT are left out.

@@ -11,7 +11,7 @@ mod roles;
 mod ways;
 
 pub use core::{CORE_BLOCKS, CoreEnd, CoreLink, CoreLinkName, CoreLinksDown};
-pub use cycle::{CycleHop, LOOP_PREFIX, LOOP_ROUTERS};
+pub use cycle::{CycleHop, LOOP_PREFIX, LOOP_ROUTERS, WAN_HOPS};
 pub use loads::CoreLoads;
 pub use ways::CoreWay;
 

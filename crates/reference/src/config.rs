@@ -6,6 +6,7 @@ use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
 use drophammer_model::filter::FilterRule;
+use drophammer_model::role::{Policy, Tunnel};
 use drophammer_model::suite::BgpProtection;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,10 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Static label entries.
     pub labels: Vec<LabelRoute>,
+    /// GRE tunnels, each from an address of the device.
+    pub tunnels: Vec<Tunnel>,
+    /// Where packets of IPv4 go in place of the routes, by the interface or tunnel that they came by; one for each at most.
+    pub policies: Vec<Policy>,
     /// Frames per second that it serves, 1 to 10^9; `None` for no limit and no service time.
     pub capacity_pps: Option<u64>,
     /// Frames that may wait or be in service, at least 1. Without a capacity nothing ever waits.
@@ -71,6 +76,8 @@ impl Default for Config {
             sub_interfaces: Vec::new(),
             routes: Vec::new(),
             labels: Vec::new(),
+            tunnels: Vec::new(),
+            policies: Vec::new(),
             capacity_pps: None,
             buffer: 1024,
             classes: Vec::new(),
@@ -242,6 +249,8 @@ pub enum ConfigError {
         /// Why.
         why: &'static str,
     },
+    /// There can be no tunnel from this address.
+    Tunnel(Ipv4Addr, &'static str),
     /// There can be no entry for this label.
     Label(u32, &'static str),
     /// A capacity outside 1 to 10^9, a line of 0 bit/s or above 10^15, or a buffer of 0.
@@ -259,6 +268,7 @@ impl std::fmt::Display for ConfigError {
             }
             ConfigError::Peer(address) => write!(f, "{address} can be no BGP peer on its port"),
             ConfigError::Tags { port, why } => write!(f, "tags of a sub-interface of port {port}: {why}"),
+            ConfigError::Tunnel(local, why) => write!(f, "the tunnel from {local}: {why}"),
             ConfigError::Label(label, why) => write!(f, "label {label}: {why}"),
             ConfigError::Limit(what) => write!(f, "out of range: {what}"),
         }

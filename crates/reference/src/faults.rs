@@ -67,6 +67,12 @@ pub struct Faults {
     pub forwards: Option<WrongFrame>,
     /// Send every n-th ICMP error twice.
     pub icmp_twice_every: u64,
+    /// Lose every n-th packet that it sends into a tunnel, behind the tunnel's counter.
+    pub tunnel_drop_every: u64,
+    /// Do not count down the TTL of what it sends into a tunnel.
+    pub tunnel_keeps_ttl: bool,
+    /// Send everything by the routes, whatever its policies say.
+    pub policy_ignored: bool,
     /// Added to what the counters for unicast frames in and out of each port tell.
     pub counter_error: i64,
     /// Each of them is wrong only once it has counted so many; 0 for always.
@@ -104,6 +110,9 @@ impl Faults {
             classes: _,
             forwards: _,
             icmp_twice_every: _,
+            tunnel_drop_every: _,
+            tunnel_keeps_ttl: _,
+            policy_ignored: _,
             counter_error: _,
             counter_error_after: _,
             management: _,

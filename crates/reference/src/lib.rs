@@ -31,11 +31,17 @@
 //!   and when is told by [`rib`]: a route of instant `t` is re-advertised at `t + propagation_delay` and forwards from
 //!   `t + fib_delay` on, or as long after the change before it as `fib_time_per_route` says.
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
-//! - **Several devices** ([`Network`]) are routers of their own, joined by links on which a frame takes no time beyond that of the line.
+//! - **Several devices** ([`Network`]) are routers of their own, joined by links on which a frame takes the link's delay beyond the time of the line.
 //! - **Sub-interfaces** ([`SubInterface`]) are links of their own behind VLAN tags. A frame with tags that no sub-interface of its port
 //!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the way out put on before the line.
 //! - **Labels.** A packet with MPLS labels goes where the entry of its outermost one leads ([`LabelRoute`]); without entries, frames with
 //!   labels are ignored. Filters do not look behind labels, and nobody is told of labelled packets that are dropped.
+//! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. What is sent into one is counted down once, like any other packet, and again by the router at
+//!   the other end; routers in between see the outer header only. The outer packet may not be fragmented; a packet beyond the tunnel's MTU is
+//!   dropped, and reported as one beyond that of a link. Filters on egress do not look at what goes into a tunnel, those on ingress not at what comes out.
+//! - **Policies** ([`Config::policies`]) decide in place of the routes, by the interface or tunnel that a packet of IPv4 came by; not on packets for the device
+//!   itself.
+//! - **ICMP errors** of IPv4 go to their destination by the routes where the neighbour is known, else back by the way that the packet came.
 //! - **Faults** act on UDP, TCP and ICMP echo frames, in tunnels too, that the server has accepted, counted over the whole box from 1; see [`Faults`].
 
 mod class_line;
@@ -61,6 +67,7 @@ mod server;
 mod speaker;
 mod table;
 mod truth;
+pub mod tunnels;
 
 pub use classes::{Class, ClassCounters};
 pub use config::{Beyond, BgpConfig, BgpPeer, Config, ConfigError, PortConfig, RibLimit, Route};
@@ -73,4 +80,5 @@ pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
 pub use network::{Network, NetworkConfig, RankedRoute};
 pub use router::Router;
+pub use tunnels::TunnelCounters;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};

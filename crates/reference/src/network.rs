@@ -1,7 +1,7 @@
 //! Several devices with links between them, which stand as one: virtual time for a system of routers.
 //!
-//! A frame that one router gives out at a core port at instant t reaches the router at the other end at t. All that happens is worked out in order of
-//! time: of what happens at the same instant, changes of links come first, then the routers in their order. So figures do not depend on how often
+//! A frame that one router gives out at a core port at instant t reaches the router at the other end at t, or later by the delay of the link. All that happens is worked out in order of
+//! time: of what happens at the same instant, changes of links come first, then frames that arrive after a delay, then the routers in their order. So figures do not depend on how often
 //! anybody asks.
 
 mod routes;
@@ -13,7 +13,7 @@ use crate::router::Router;
 use drophammer_model::Instant;
 use drophammer_wire::frame::Frame;
 use routes::Routes;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub struct NetworkConfig {
     pub edges: Vec<(usize, usize)>,
     /// Links between two routers: router and port at both ends.
     pub links: Vec<[(usize, usize); 2]>,
+    /// How long a frame is on its way on each of them, in both directions; none where they end.
+    pub delays: Vec<Duration>,
     /// Static routes of each router beside those of its configuration, of which the best that has its link up is used.
     pub routes: Vec<Vec<RankedRoute>>,
     /// From the change of a link between routers to the change of the routes at both ends.
@@ -40,7 +42,7 @@ enum Place {
     /// To the edge port of this number.
     Edge(usize),
     /// To a port of another router.
-    Core { router: usize, port: usize },
+    Core { router: usize, port: usize, delay: Duration },
 }
 
 /// What changes by itself.
@@ -50,6 +52,43 @@ enum Change {
     Link { link: usize, up: bool },
     /// Routers know of it.
     Routes { link: usize, up: bool },
+}
+
+/// A frame on its way on a link with a delay.
+struct Flying {
+    /// When it arrives.
+    at: Instant,
+    /// Tells frames of the same instant apart: first sent, first there.
+    number: u64,
+    router: usize,
+    port: usize,
+    frame: Frame,
+}
+
+impl Flying {
+    fn order(&self) -> (Instant, u64) {
+        (self.at, self.number)
+    }
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Flying) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Flying {}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Flying) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flying {
+    fn cmp(&self, other: &Flying) -> Ordering {
+        self.order().cmp(&other.order())
+    }
 }
 
 /// The routers.
@@ -68,6 +107,8 @@ pub struct Network {
     /// In order of time; of one instant in the order in which they were asked for.
     changes: BinaryHeap<Reverse<(Instant, u64, Change)>>,
     asked: u64,
+    flying: BinaryHeap<Reverse<Flying>>,
+    flown: u64,
     /// What left at edge ports and was not fetched yet, in order of time.
     out: VecDeque<(Instant, usize, Frame)>,
     /// Instants of those that somebody may answer, in order.
@@ -88,7 +129,7 @@ impl Network {
     /// # Errors
     /// [`ConfigError`] where a router's configuration contradicts itself, or a port is named that is not there, or twice.
     pub fn new(config: NetworkConfig) -> Result<Network, ConfigError> {
-        let NetworkConfig { routers, edges, links, routes, detection } = config;
+        let NetworkConfig { routers, edges, links, delays, routes, detection } = config;
         let mut places: Vec<Vec<Place>> = routers.iter().map(|router| vec![Place::Open; router.ports.len()]).collect();
         let mut join = |(router, port): (usize, usize), place: Place| {
             let ports: &mut Vec<Place> = places.get_mut(router).ok_or(ConfigError::NoSuchPort(port))?;
@@ -99,9 +140,10 @@ impl Network {
         for (number, edge) in edges.iter().enumerate() {
             join(*edge, Place::Edge(number))?;
         }
-        for [a, b] in &links {
-            join(*a, Place::Core { router: b.0, port: b.1 })?;
-            join(*b, Place::Core { router: a.0, port: a.1 })?;
+        for (number, [a, b]) in links.iter().enumerate() {
+            let delay = delays.get(number).copied().unwrap_or_default();
+            join(*a, Place::Core { router: b.0, port: b.1, delay })?;
+            join(*b, Place::Core { router: a.0, port: a.1, delay })?;
         }
         let core = places.iter().map(|ports| ports.iter().map(|p| matches!(p, Place::Core { .. })).collect()).collect();
         let mut all = routers.into_iter().map(Router::new).collect::<Result<Vec<_>, _>>()?;
@@ -121,6 +163,8 @@ impl Network {
             detection,
             changes: BinaryHeap::new(),
             asked: 0,
+            flying: BinaryHeap::new(),
+            flown: 0,
             out: VecDeque::new(),
             notices: VecDeque::new(),
             moving: Vec::new(),
@@ -205,18 +249,19 @@ impl Network {
     /// When [`Network::give`] has something to do next; `None` while nothing is under way.
     pub fn next_deadline(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.0).min();
-        earlier(self.out.front().map(|frame| frame.0), earlier(routers, self.next_change()))
+        earlier(self.out.front().map(|frame| frame.0), earlier(routers, self.next_between()))
     }
 
     /// The same without test frames that only have to leave by an edge port. One on its way to another router counts: it may make that one say
     /// something that somebody answers.
     pub fn next_notice(&self) -> Option<Instant> {
         let routers = self.deadlines.iter().filter_map(|deadline| deadline.1).min();
-        earlier(self.notices.front().copied(), earlier(routers, self.next_change()))
+        earlier(self.notices.front().copied(), earlier(routers, self.next_between()))
     }
 
-    fn next_change(&self) -> Option<Instant> {
-        self.changes.peek().map(|change| change.0.0)
+    /// When a link changes or a frame comes out of a link with a delay.
+    fn next_between(&self) -> Option<Instant> {
+        earlier(self.changes.peek().map(|change| change.0.0), self.flying.peek().map(|flying| flying.0.at))
     }
 
     /// The link of an edge port goes down or comes up at `now`.
@@ -253,12 +298,21 @@ impl Network {
         loop {
             let due = self.deadlines.iter().enumerate().filter_map(|(i, deadline)| Some((deadline.0?, i))).min();
             let due = due.filter(|(at, _)| *at <= to);
+            let landing = self.flying.peek().map(|flying| flying.0.at);
+            let landing = landing.filter(|landing| *landing <= to && due.is_none_or(|(at, _)| *landing <= at));
+            let first = landing.or(due.map(|(at, _)| at));
             let change =
-                self.changes.peek().filter(|change| change.0.0 <= to && due.is_none_or(|(at, _)| change.0.0 <= at));
+                self.changes.peek().filter(|change| change.0.0 <= to && first.is_none_or(|at| change.0.0 <= at));
             if change.is_some() {
                 if let Some(Reverse((at, _, change))) = self.changes.pop() {
                     self.now = self.now.max(at);
                     self.carry_out(change);
+                }
+            } else if landing.is_some() {
+                if let Some(Reverse(mut landed)) = self.flying.pop() {
+                    self.now = self.now.max(landed.at);
+                    self.routers[landed.router].take(landed.at, landed.port, &mut landed.frame);
+                    self.look(landed.router);
                 }
             } else if let Some((at, router)) = due {
                 self.now = self.now.max(at);
@@ -286,7 +340,11 @@ impl Network {
                         self.notices.push_back(at);
                     }
                 }
-                Place::Core { router, port } => {
+                Place::Core { router, port, delay } if !delay.is_zero() => {
+                    self.flown += 1;
+                    self.flying.push(Reverse(Flying { at: at + delay, number: self.flown, router, port, frame }));
+                }
+                Place::Core { router, port, .. } => {
                     self.routers[router].take(at, port, &mut frame);
                     self.look(router);
                 }

@@ -15,6 +15,8 @@ pub enum Target {
     Connected(usize),
     /// By this neighbour.
     Via(usize),
+    /// Into this tunnel; by a policy only.
+    Tunnel(usize),
     /// By a route for which there was no room: what it attracts vanishes.
     Blackhole,
     /// By a route that was learned and never reached the hardware ([`crate::BgpFaults::blackhole_every`]).

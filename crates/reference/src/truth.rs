@@ -40,8 +40,10 @@ pub struct Truth {
     pub misrouted: u64,
     /// Frames sent to a wrong neighbour.
     pub wrong_next_hop: u64,
-    /// Frames whose TTL was not decremented.
+    /// Frames whose TTL was not decremented, in tunnels too.
     pub ttl_kept: u64,
+    /// Packets sent into tunnels.
+    pub tunnelled: u64,
     /// Frames sent in another encapsulation.
     pub encapsulation: u64,
     /// Frames sent late.
@@ -121,6 +123,8 @@ pub struct Drops {
     pub fault_class: u64,
     /// [`crate::Faults::input_queue`].
     pub fault_input_queue: u64,
+    /// [`crate::Faults::tunnel_drop_every`].
+    pub fault_tunnel: u64,
     /// The link of the way out is down; see [`crate::Router::set_link`].
     pub link_down: u64,
 }
@@ -144,6 +148,7 @@ impl Drops {
             + self.fault_filter
             + self.fault_class
             + self.fault_input_queue
+            + self.fault_tunnel
     }
 }
 

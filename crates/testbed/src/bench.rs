@@ -313,7 +313,7 @@ impl<'a> Bench<'a> {
         Ok(seen)
     }
 
-    fn begin_observation(&mut self, extra: Vec<drophammer_rig::Extra>) {
+    pub(crate) fn begin_observation(&mut self, extra: Vec<drophammer_rig::Extra>) {
         let (now, test) = (self.rig.now(), TestTraffic::of_run(self.session.seed));
         self.rig.hosts.observe(now, &test, self.extra_key, extra);
     }

@@ -22,6 +22,8 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         vlans: Vlans::Own,
         vlan_tags: 2,
         mpls: true,
+        tunnels: true,
+        policy_routing: true,
         filters: true,
         classes: true,
         systems: true,
@@ -53,7 +55,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "1024",
             "1024",
-            "frames that may wait for a line of `line_speed` or be on it",
+            "frames that may wait for a line of `line_speed`, or between routers, or be on it",
         ),
         ParamSpec::new(
             "core_detection",
@@ -218,6 +220,25 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "forwards wrong frames of this kind, which it must drop",
         ),
         ParamSpec::optional("icmp_twice_every", ParamKind::Count, "sends every n-th ICMP error twice"),
+        ParamSpec::optional(
+            "tunnel_drop_every",
+            ParamKind::Count,
+            "loses every n-th packet that it sends into a tunnel, behind the tunnel's counter",
+        ),
+        ParamSpec::new(
+            "tunnel_keeps_ttl",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "does not count down the TTL of packets that it sends into a tunnel",
+        ),
+        ParamSpec::new(
+            "policy_ignored",
+            ParamKind::Flag,
+            "false",
+            "false",
+            "sends all packets by the routes, whatever its policies say",
+        ),
         ParamSpec::optional("counter_error", ParamKind::Count, "its unicast counters are this many frames too high"),
         ParamSpec::optional(
             "counter_error_after",

@@ -5,6 +5,7 @@
 
 mod asked;
 pub mod bench;
+mod circling;
 pub mod config;
 mod counted;
 pub mod deviations;

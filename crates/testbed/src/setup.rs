@@ -1,6 +1,6 @@
 //! What a test has: a bench, the emulated routers, and what is known beforehand.
 
-use crate::bench::{ATTEMPTS, Bench, Failure};
+use crate::bench::{ATTEMPTS, Bench, Failure, failed};
 use crate::extra;
 use crate::observer::{Observer, Progress};
 use crate::routers::BgpRouting;
@@ -8,7 +8,9 @@ use crate::session::Session;
 use drophammer_lab::Dut;
 use drophammer_methods::ping_delay::{OwnDelay, OwnDelays};
 use drophammer_methods::tester_ceiling::LoopOrder;
-use drophammer_methods::{CountedTrial, Known, PortView, RouteAction, Routing, TestError, Testbed};
+use drophammer_methods::{
+    CirclingTrial, CountedTrial, Known, PortView, RouteAction, Routing, Stillness, TestError, Testbed,
+};
 use drophammer_model::beside::{ExtraFrame, OtherTraffic};
 use drophammer_model::classes::EgressClasses;
 use drophammer_model::echo::{EchoRequest, EchoTimes};
@@ -18,6 +20,7 @@ use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{FrameRate, Instant};
 use drophammer_model::record::{Note, Record};
 use drophammer_model::reset::{Reset, ResetSeen};
+use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::{FlowConfig, PortConfig};
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec, Validity};
@@ -164,6 +167,19 @@ impl Testbed for TestSetup<'_> {
     fn counted_trial(&mut self, spec: &TrialSpec, settle: Duration) -> Result<CountedTrial, TestError> {
         let attempt = |setup: &mut Self, attempt| setup.counted_attempt(spec, settle, attempt);
         self.repeated(spec, attempt, |counted| &counted.result)
+    }
+
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, TestError> {
+        self.routing.bench.device.router_interfaces().map_err(failed)
+    }
+
+    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
+        self.routing.bench.device.router_cpu()
+    }
+
+    fn circling_trial(&mut self, spec: &TrialSpec, stillness: Stillness) -> Result<CirclingTrial, TestError> {
+        let attempt = |setup: &mut Self, attempt| setup.circling_attempt(spec, stillness, attempt);
+        self.repeated(spec, attempt, |circling| &circling.result)
     }
 
     fn trial_beside(

@@ -26,6 +26,8 @@ pub(super) const JOINED: [(usize, usize); 5] = [(0, 1), (0, 1), (1, 2), (2, 3), 
 pub(super) const WAN: (usize, usize) = (1, 2);
 /// Each hop of a round: router, index of the link that it comes over, index of the one that it leaves by.
 const ROUND: [(usize, usize, usize); 6] = [(0, 1, 0), (1, 0, 2), (2, 2, 3), (3, 3, 4), (2, 4, 2), (1, 2, 1)];
+/// The hops of a round that leave over the long distance, one in each direction.
+pub const WAN_HOPS: [usize; 2] = [1, 4];
 /// The hops between which the tunnel is.
 const INTO_TUNNEL: usize = 4;
 const OUT_OF_TUNNEL: usize = 5;
@@ -75,6 +77,15 @@ impl System {
             passes[(first + step) % cycle.len()] += 1;
         }
         Some(passes)
+    }
+
+    /// Index of the router at which the TTL of a packet that comes in by `port` with this TTL is used up, so that it drops it. `None` as for
+    /// [`System::passes`], and for a TTL of 0.
+    pub fn expires_at(&self, port: usize, ttl: u8) -> Option<usize> {
+        let cycle = self.cycle()?;
+        let entry = self.edge(port)?.0;
+        let first = cycle.iter().position(|hop| hop.router == entry)?;
+        Some(cycle[(first + usize::from(ttl.checked_sub(1)?)) % cycle.len()].router)
     }
 }
 

@@ -9,6 +9,7 @@ use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
 use drophammer_model::Instant;
+use drophammer_model::role::PolicySource;
 use drophammer_wire::ethernet::ethertype;
 use drophammer_wire::frame::Frame;
 use drophammer_wire::{MacAddr, checksum, ethernet, icmpv4, icmpv6, ipv4, ipv6};
@@ -39,13 +40,24 @@ pub(super) struct Waiting {
 /// Cuts off the padding of the line behind a packet of `total` bytes, and makes it anew where the frame is too short with
 /// `tags` bytes of tags.
 #[inline(always)]
-fn trim(frame: &mut Frame, total: usize, tags: usize) {
+pub(super) fn trim(frame: &mut Frame, total: usize, tags: usize) {
     let (end, shortest) = (IP + total, ethernet::MIN_WITHOUT_FCS - tags);
     if frame.len() != end || end < shortest {
         let bytes = frame.bytes_mut();
         bytes.truncate(end);
         bytes.resize(end.max(shortest), 0);
     }
+}
+
+/// Counts down the TTL of the IPv4 packet in an untagged frame (RFC 1812 section 5.3.1), and mends its header checksum.
+#[inline(always)]
+pub(super) fn count_down(frame: &mut Frame) {
+    let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
+    let before = u16::from_be_bytes([header[8], header[9]]);
+    header[8] = header[8].wrapping_sub(1);
+    let field = u16::from_be_bytes([header[10], header[11]]);
+    let field = checksum::update(field, before, before.wrapping_sub(0x0100));
+    header[10..12].copy_from_slice(&field.to_be_bytes());
 }
 
 /// Puts tags behind the MAC addresses.
@@ -154,6 +166,9 @@ impl Router {
         }
         let target = self.fib.find4(destination);
         if target == Some(Target::Local) {
+            if let Some(tunnel) = self.tunnel_between(destination, source).filter(|_| plain[9] == ipv4::protocol::GRE) {
+                return self.take_tunnelled(now, port, from, tunnel, frame);
+            }
             self.truth.control += 1;
             self.take_own_ipv4(now, port, from, packet);
             return false;
@@ -190,9 +205,12 @@ impl Router {
             self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
             return false;
         }
+        let target =
+            if self.policies.is_empty() { target } else { self.by_policy(PolicySource::Interface(port), target) };
         let next_hop = match target {
             Some(Target::Via(i)) => Some(i),
             Some(Target::Connected(out)) => self.neighbours.intern(out, IpAddr::V4(destination)),
+            Some(Target::Tunnel(tunnel)) => return self.enter_tunnel(now, port, from, tunnel, total, frame),
             Some(Target::Blackhole) => {
                 self.truth.dropped.fib_full += 1;
                 return false;
@@ -233,12 +251,7 @@ impl Router {
             return false;
         }
         trim(frame, total, tags);
-        let header = &mut frame.head_mut()[IP..IP + ipv4::LEN];
-        let before = u16::from_be_bytes([header[8], header[9]]);
-        header[8] = header[8].wrapping_sub(1);
-        let field = u16::from_be_bytes([header[10], header[11]]);
-        let field = checksum::update(field, before, before.wrapping_sub(0x0100));
-        header[10..12].copy_from_slice(&field.to_be_bytes());
+        count_down(frame);
         self.forward(now, port, next_hop, frame)
     }
 
@@ -308,7 +321,7 @@ impl Router {
                 self.truth.dropped.fault_blackhole += 1;
                 return false;
             }
-            Some(Target::Broadcast | Target::Local) | None => {
+            Some(Target::Broadcast | Target::Local | Target::Tunnel(_)) | None => {
                 self.truth.dropped.no_route += 1;
                 let code = icmpv6::unreachable::NO_ROUTE;
                 self.report6(now, port, from, packet, |original| icmpv6::Repr::DestinationUnreachable {
@@ -341,7 +354,7 @@ impl Router {
 
     /// Takes a frame in transit, whose header is as it leaves but for the addresses of its link, on its way to `next_hop`.
     #[inline(always)]
-    fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
+    pub(super) fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
         let neighbour = self.neighbours.get(next_hop);
         let (Some(mac), None) = (neighbour.mac, &self.classes) else {
             self.truth.queued += 1;

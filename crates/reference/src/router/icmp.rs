@@ -3,6 +3,7 @@
 use super::Router;
 use crate::faults::is_nth;
 use crate::pool::Slot;
+use crate::table::Target;
 use drophammer_emulation::compose::{self, Link};
 use drophammer_model::Instant;
 use drophammer_wire::ipv4::protocol;
@@ -30,8 +31,8 @@ impl Router {
         1 + u32::from(twice)
     }
 
-    /// Reports on `packet` to its source, by the way that it came. Not on ICMP errors nor on later fragments (RFC 1812
-    /// section 4.3.2.7).
+    /// Reports on `packet` to its source: by the routes where they lead to a neighbour that is known, else by the way that it came. Not on ICMP errors
+    /// nor on later fragments (RFC 1812 section 4.3.2.7).
     pub(super) fn report4<'p>(
         &mut self,
         now: Instant,
@@ -40,6 +41,8 @@ impl Router {
         packet: &'p [u8],
         message: impl FnOnce(&'p [u8]) -> icmpv4::Repr<'p>,
     ) {
+        let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
+        let (interface, to) = self.way_to(source).unwrap_or((interface, to));
         let Some((own, _)) = self.interfaces[interface].ipv4 else { return };
         let header = usize::from(packet[0] & 15) * 4;
         let later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
@@ -47,13 +50,23 @@ impl Router {
         if later_fragment || is_error || !self.may_report(now) {
             return;
         }
-        let source = Ipv4Addr::new(packet[12], packet[13], packet[14], packet[15]);
         // The header and 64 bits of what follows (RFC 792).
         let message = message(&packet[..packet.len().min(header.max(ipv4::LEN) + 8)]);
         let link = Link { source: self.interfaces[interface].mac, destination: to };
         for _ in 0..self.times() {
             self.send(now, interface, |out| compose::icmpv4(out, link, own, source, 0, &message));
         }
+    }
+
+    /// Interface and MAC address of the known neighbour by which the routes lead to a destination.
+    fn way_to(&self, destination: Ipv4Addr) -> Option<(usize, MacAddr)> {
+        let next_hop = match self.fib.find4(destination)? {
+            Target::Via(next_hop) => next_hop,
+            Target::Connected(out) => self.neighbours.find(out, destination.into())?,
+            _ => return None,
+        };
+        let neighbour = self.neighbours.get(next_hop);
+        Some((neighbour.interface, neighbour.mac?))
     }
 
     /// The same for IPv6 (RFC 4443 section 2.4 e).

@@ -10,6 +10,7 @@ mod icmp;
 mod leaving;
 mod mistreat;
 mod routing;
+mod tunnelling;
 
 use self::check::{check, check_faults};
 use self::classing::OnLine;
@@ -32,8 +33,10 @@ use crate::server::Server;
 use crate::speaker::Speaker;
 use crate::table::Target;
 use crate::truth::{PortCounters, Truth};
+use crate::tunnels::End;
 use drophammer_model::Instant;
 use drophammer_model::filter::{FilterDirection, FilterList};
+use drophammer_model::role::PolicySource;
 use drophammer_wire::MacAddr;
 use drophammer_wire::ethernet::{self, ethertype};
 use drophammer_wire::frame::Frame;
@@ -49,6 +52,9 @@ pub struct Router {
     by_tags: ByTags,
     fib: Fib,
     labels: Labels,
+    tunnels: Vec<End>,
+    /// From where, and where to: a neighbour or a tunnel.
+    policies: Vec<(PolicySource, Target)>,
     speaker: Option<Box<Speaker>>,
     greeter: Option<Box<Greeter>>,
     /// Packets of the speaker, one behind the other, and where each ends and by which interface it goes.
@@ -165,6 +171,8 @@ impl Router {
             by_tags,
             fib,
             labels: Labels::default(),
+            tunnels: Vec::new(),
+            policies: Vec::new(),
             speaker,
             greeter,
             spoken: (Vec::new(), Vec::new()),
@@ -200,6 +208,12 @@ impl Router {
         }
         for route in &config.labels {
             router.add_label(route)?;
+        }
+        for tunnel in config.tunnels {
+            router.add_tunnel(tunnel)?;
+        }
+        for policy in &config.policies {
+            router.add_policy(policy)?;
         }
         Ok(router)
     }

@@ -11,6 +11,7 @@ use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::quantity::Instant;
+use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::suite::{DutConfig, PortConfig};
 use drophammer_model::topology::{CoreLinkName, Shape, System, SystemRouter, Topology};
 use drophammer_model::trial::{Family, PortIndex};
@@ -115,6 +116,7 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
     let mut built = NetworkConfig {
         edges: (0..ports.len()).filter_map(|port| system.edge(port)).collect(),
         links: system.links.iter().map(|link| link.ends.map(|end| (end.router, end.interface))).collect(),
+        delays: system.links.iter().map(|link| link.delay).collect(),
         detection: dut.params.duration("core_detection").unwrap_or_default(),
         ..NetworkConfig::default()
     };
@@ -126,7 +128,9 @@ pub fn network(dut: &DutConfig, topology: &Topology, ports: &[PortConfig], seed:
         }
         for link in &system.links {
             let Some((own, other)) = link.end_at(index).zip(link.beyond(index)) else { continue };
-            one.ports[own.interface].speed = link.speed;
+            let port = &mut one.ports[own.interface];
+            port.speed = link.speed;
+            port.egress_buffer = dut.params.count("line_buffer").map_or(port.egress_buffer, |frames| frames as usize);
             let Some(bgp) = one.bgp.as_mut().filter(|_| speaks) else { continue };
             // All are in one AS, and tell each other routes with themselves as next hop.
             bgp.next_hop_self = true;
@@ -169,6 +173,9 @@ fn add_core(one: &mut Config, router: &SystemRouter) {
     one.routes.iter_mut().for_each(|route| shift(&mut route.port));
     one.bgp.iter_mut().flat_map(|bgp| &mut bgp.peers).for_each(|peer| shift(&mut peer.port));
     one.labels.iter_mut().for_each(|entry| shift(&mut entry.port));
+    // Interfaces of a role are ports here.
+    one.tunnels.clone_from(&router.role.tunnels);
+    one.policies.clone_from(&router.role.policies);
     let beyond = router.role.labels.iter().filter(|entry| entry.at.port >= edges);
     one.labels.extend(beyond.map(|entry| LabelRoute {
         label: entry.label,
@@ -326,20 +333,31 @@ impl Dut for SystemDut {
     }
 
     fn set_core_link(&mut self, link: CoreLinkName, up: bool) -> Result<(), LabError> {
-        let Some(index) = self.system.links.iter().position(|one| one.name == link) else {
+        // Two between the same routers have one name.
+        let links = self.system.links.iter().enumerate().filter(|(_, one)| one.name == link);
+        let links: Vec<usize> = links.map(|(index, _)| index).collect();
+        if links.is_empty() {
             return Err(self.unusable(format!("there is no link {link} between routers")));
-        };
+        }
         if up {
             self.down.remove(&link);
         } else {
             self.down.insert(link);
         }
-        self.reference.change(|network| network.set_core_link(network.now(), index, up));
+        self.reference.change(|network| {
+            links.iter().for_each(|index| network.set_core_link(network.now(), *index, up));
+        });
         Ok(())
     }
 
     fn hops(&self, from: PortIndex, to: PortIndex) -> usize {
         self.system.route(from, to, &self.down).map_or(1, |path| path.len())
+    }
+
+    /// Right or wrong, as the routers tell them.
+    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
+        let of_routers = |network: &Network| network.routers().iter().enumerate().flat_map(interfaces_of).collect();
+        Ok(Some(self.reference.look(of_routers)))
     }
 
     /// Counters of the ports to the tester, as one router would have them, and what is dropped between them: added up, for a packet is dropped once.
@@ -374,6 +392,34 @@ impl Dut for SystemDut {
         Ok(self.reference.look(|network| network.routers().iter().map(of).min()))
     }
 }
+
+/// What a router counts at its ports and tunnels. Its own octets are with FCS.
+fn interfaces_of((router, of): (usize, &Router)) -> Vec<RouterInterface> {
+    let ports = (0..).map_while(|port| Some((port, of.counters(port)?))).map(|(port, told)| {
+        let (in_packets, out_packets) = (told.in_unicast + told.in_group, told.out_unicast + told.out_group);
+        RouterInterface {
+            router,
+            at: InterfaceOf::Interface(port),
+            in_packets,
+            out_packets,
+            in_bytes: told.in_octets.saturating_sub(FCS * in_packets),
+            out_bytes: told.out_octets.saturating_sub(FCS * out_packets),
+        }
+    });
+    let tunnels = (0..).map_while(|tunnel| Some((tunnel, of.tunnel_counters(tunnel)?)));
+    let tunnels = tunnels.map(|(tunnel, told)| RouterInterface {
+        router,
+        at: InterfaceOf::Tunnel(tunnel),
+        in_packets: told.in_packets,
+        out_packets: told.out_packets,
+        in_bytes: told.in_octets,
+        out_bytes: told.out_octets,
+    });
+    ports.chain(tunnels).collect()
+}
+
+/// Bytes of an FCS.
+const FCS: u64 = 4;
 
 /// Clock, ports and DUT of a simulated test setup.
 pub type BroughtUp = (SimulatedClock, Vec<SimulatedPort>, Box<dyn Dut>);

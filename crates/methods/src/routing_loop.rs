@@ -1,0 +1,434 @@
+//! Routing loop (tests of a "GigaPoP", 1999): four routers send packets to one prefix in a circle, through a tunnel and by policy routing, until their
+//! TTL is used up. A packet that is injected is sent on by them `ttl - 1` times, so that a small load becomes a large one inside the system.
+//!
+//! Nothing comes back to the tester but ICMP errors: what counts is what the routers count at their interfaces.
+
+mod counted;
+mod rows;
+mod search;
+
+use crate::Method;
+use crate::parameters::{MAX_LOAD, PAUSE, params};
+use crate::pattern::Pattern;
+use crate::report::{for_each_at_low_load, higher, note, note_of};
+use crate::testbed::{CirclingTrial, Stillness, TestError, Testbed};
+use counted::{Compared, Counter, Ended, Expected, grown, told};
+use drophammer_model::outcome::{Outcome, Verdict};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::pattern::{Direction, Distribution};
+use drophammer_model::quantity::{Bandwidth, FrameRate};
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::role::TUNNEL_OVERHEAD;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::topology::{LOOP_PREFIX, System, WAN_HOPS};
+use drophammer_model::traffic::{Header, Ipv4, Udp};
+use drophammer_model::trial::{AddressRange, Family, FlowSpec, Load, TrialSpec};
+use std::time::Duration;
+
+/// The test.
+pub struct RoutingLoop;
+
+const SIZES: Param<Vec<PacketSize>> = Param::new(
+    "frame_sizes",
+    "[ip1498, ip528, ip68, ip1400, ip40]",
+    "[ip1498, ip528, ip68, ip1400, ip40]",
+    "sizes of the IP packets (`ip68`) or of frames with FCS (`86`); a test packet has 40 bytes at least",
+);
+const TTL: Param<u32> = Param::new("ttl", "64", "64", "TTL of the packets that are injected, 2 to 255");
+const PORT: Param<u32> = Param::new("port", "1", "1", "number of the port of the suite that injects, from 1");
+const PACKETS: Param<u32> = Param::new("packets", "100", "1000", "packets that are injected to see whether all counters are right");
+const RATE: Param<FrameRate> = Param::new("accounting_rate", "100 fps", "100 fps", "rate at which these are injected");
+const OWN_FRAMES: Param<u64> = Param::new(
+    "own_frames",
+    "10",
+    "10",
+    "frames that a counter may have beyond those of the packets: what routers say to each other (ARP, Neighbor Discovery)",
+);
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "60 s", "length of a trial; twice the time that a packet goes around at least");
+const PRECISION: Param<Percent> = Param::new(
+    "precision",
+    "5",
+    "1",
+    "distance of the highest rate without loss and the lowest with loss, in % of the latter, at which the search ends",
+);
+const OVERLOAD: Param<Option<FrameRate>> =
+    Param::optional("overload", "packets injected per second under overload; without it twice the highest rate without loss");
+const SETTLE: Param<Duration> = Param::new(
+    "settle",
+    "10 s",
+    "60 s",
+    "how long after a trial packets may go on beyond the delays of links and lines before they count as endless",
+);
+
+static SPEC: TestSpec = TestSpec {
+    name: "routing_loop",
+    title: "Routing loop",
+    summary: "four routers in a loop with a tunnel and policy routing multiply a small load: what each interface counts, and what the loop carries",
+    source: "O. Comay, GigaPoP capacity (1999); RFC 2784, RFC 1812 section 5.3.1",
+    params: params![&[
+        SIZES.spec(),
+        TTL.spec(),
+        PORT.spec(),
+        PACKETS.spec(),
+        RATE.spec(),
+        OWN_FRAMES.spec(),
+        TRIAL_DURATION.spec(),
+        PRECISION.spec(),
+        MAX_LOAD.spec(),
+        OVERLOAD.spec(),
+        SETTLE.spec(),
+        PAUSE.spec()
+    ],],
+    figures: &[
+        FigureSpec {
+            key: "loop_{size}_pps",
+            help: "packets per second in each direction between the second and the third router, at least, at the highest load without loss",
+        },
+        FigureSpec {
+            key: "loop_{size}_amplification",
+            help: "packets that all routers sent on for each one that was injected; only where every counter is right",
+        },
+    ],
+    needs: &[],
+};
+
+/// Readings of counters are so far apart at least.
+const QUIET: Duration = Duration::from_millis(100);
+/// Addresses in the looping prefix.
+const ADDRESSES: u32 = 200;
+/// Counters and places that are named in one sentence at most.
+const NAMED: usize = 6;
+
+/// What does not change from size to size.
+struct Circle {
+    system: System,
+    port: usize,
+    ttl: u8,
+    passes: Vec<u64>,
+    expected: Expected,
+    ports: Vec<String>,
+    own_frames: u64,
+}
+
+impl Circle {
+    fn new(bed: &mut dyn Testbed, params: &Params) -> Result<Circle, TestError> {
+        let refuse = |why: String| Err(TestError::NotApplicable(why));
+        let Some(system) = bed.system().filter(|system| system.cycle().is_some()).cloned() else {
+            return refuse("the DUT has no routing loop; give it `topology: {loop: 4}`".into());
+        };
+        let ttl = TTL.get(params);
+        let Some(ttl) = u8::try_from(ttl).ok().filter(|ttl| *ttl >= 2) else {
+            return refuse(format!("a packet with `ttl: {ttl}` does not circle; give 2 to 255"));
+        };
+        let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
+        let number = PORT.get(params);
+        let Some(port) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < ports.len()) else {
+            return refuse(format!("there is no port number {number}; `port` is 1 to {}", ports.len()));
+        };
+        if bed.ports()[port].ipv4.is_none() {
+            return refuse(format!("port {} has no IPv4, and the loop is one of IPv4; take another `port`", ports[port]));
+        }
+        if bed.router_interfaces()?.is_none() {
+            return refuse("the routers of this DUT show no counters of their interfaces".into());
+        }
+        let found = system.passes(port, ttl).zip(Expected::of(&system, port, ttl, &ports));
+        let Some((passes, expected)) = found else {
+            return Err(TestError::Failed(format!("the loop cannot be followed from port {}", ports[port])));
+        };
+        Ok(Circle { system, port, ttl, passes, expected, ports, own_frames: OWN_FRAMES.get(params) })
+    }
+
+    /// The pattern by which the tester's ceiling is known.
+    fn pattern(size: PacketSize) -> Pattern {
+        Pattern {
+            size,
+            families: vec![Family::Ipv4],
+            mix: None,
+            direction: Direction::Unidirectional,
+            distribution: Distribution::NonMeshed,
+            routes: 0,
+            labels: None,
+            modifier: Default::default(),
+            // What goes around is waited for by the counters.
+            drain_s: 0.0,
+        }
+    }
+
+    /// A trial that injects at this rate. None of its packets may come back.
+    fn trial(&self, bed: &dyn Testbed, size: &PacketSize, what: &str, rate: FrameRate, duration_s: f64) -> TrialSpec {
+        let ports = bed.ports();
+        // Checked before.
+        let sources = ports[self.port].ipv4.as_ref().map(|addressing| addressing.destinations);
+        let target = AddressRange { first: std::net::IpAddr::V4((u32::from(LOOP_PREFIX.0) + 1).into()), step: 1, count: ADDRESSES };
+        let to = (self.port + 1) % ports.len();
+        let mut flow = FlowSpec::new("loop", self.port, to, sources.unwrap_or(target), target);
+        flow.denied = true;
+        flow.headers =
+            vec![Header::Ipv4(Ipv4 { ttl: self.ttl.into(), ..Ipv4::default() }), Header::Udp(Udp::default())];
+        TrialSpec {
+            purpose: format!("routing loop {size}: {what} at {rate}"),
+            size: size.clone(),
+            flows: vec![flow],
+            load: Load::Constant { rate_pps: rate.pps() },
+            duration_s,
+            bin_s: None,
+            drain_s: 0.0,
+            events: vec![],
+        }
+    }
+
+    /// Bytes of a packet of `ip_bytes` at a hop, on the link behind it.
+    fn bytes_at(&self, hop: usize, ip_bytes: u16) -> u32 {
+        let tunnelled = self.system.cycle().is_some_and(|cycle| cycle[hop].to_tunnel);
+        u32::from(ip_bytes) + if tunnelled { TUNNEL_OVERHEAD } else { 0 }
+    }
+
+    /// The speed of the link behind a hop, and how long a frame is on its way there.
+    fn link_at(&self, hop: usize) -> (Option<Bandwidth>, Duration) {
+        let cycle = self.system.cycle().unwrap_or_default();
+        let leaves = |end: drophammer_model::topology::CoreEnd| {
+            cycle.get(hop).is_some_and(|hop| (end.router, end.interface) == (hop.router, hop.to))
+        };
+        let link = self.system.links.iter().find(|link| link.ends.into_iter().any(leaves));
+        link.map_or((None, Duration::ZERO), |link| (link.speed, link.delay))
+    }
+
+    /// How long a packet that waits nowhere is on the links.
+    fn on_links(&self, ip_bytes: u16) -> Duration {
+        let at = |(hop, passes): (usize, &u64)| {
+            let (speed, delay) = self.link_at(hop);
+            let bits = f64::from(self.bytes_at(hop, ip_bytes)) * 8.0;
+            *passes as f64 * (delay.as_secs_f64() + speed.map_or(0.0, |speed| bits / speed.0 as f64))
+        };
+        Duration::from_secs_f64(self.passes.iter().enumerate().map(at).sum())
+    }
+
+    /// The rate of injection beyond which some link would have to carry more bits of IP packets than it can; `None` without speeds.
+    fn most(&self, ip_bytes: u16) -> Option<FrameRate> {
+        let at = |(hop, passes): (usize, &u64)| {
+            let (speed, _) = self.link_at(hop);
+            let bits = f64::from(self.bytes_at(hop, ip_bytes)) * 8.0 * *passes as f64;
+            speed.filter(|_| *passes > 0).map(|speed| speed.0 as f64 / bits)
+        };
+        self.passes.iter().enumerate().filter_map(at).min_by(f64::total_cmp).map(FrameRate)
+    }
+
+    fn stillness(&self, params: &Params, ip_bytes: u16) -> Stillness {
+        let longest = self.system.links.iter().map(|link| link.delay).max().unwrap_or_default();
+        Stillness { quiet: QUIET + 2 * longest, patience: SETTLE.get(params) + 2 * self.on_links(ip_bytes) }
+    }
+}
+
+/// A trial and what became of its packets.
+struct Circled {
+    trial: CirclingTrial,
+    compared: Vec<Compared>,
+    ended: Vec<Ended>,
+}
+
+impl Circled {
+    fn injected(&self) -> u64 {
+        self.trial.result.offered()
+    }
+
+    /// ICMP errors that came back.
+    fn errors(&self) -> u64 {
+        self.trial.other.unmatched_errors
+    }
+
+    /// Packets injected per second.
+    fn rate(&self) -> FrameRate {
+        self.trial.result.offered_load()
+    }
+
+    /// Time in which they were injected, in seconds.
+    fn seconds(&self) -> f64 {
+        self.injected() as f64 / self.rate().pps().max(f64::MIN_POSITIVE)
+    }
+
+    /// Has every counter all that it must have?
+    fn is_lossless(&self) -> bool {
+        self.injected() > 0 && self.compared.iter().all(|compared| compared.difference() >= 0)
+    }
+}
+
+/// Runs a trial and compares all counters.
+fn circled(bed: &mut dyn Testbed, circle: &Circle, spec: &TrialSpec, stillness: Stillness) -> Result<Circled, TestError> {
+    let trial = bed.circling_trial(spec, stillness)?;
+    if trial.still_after.is_none() {
+        return Err(TestError::Failed(format!(
+            "packets go around without end: counters of the routers still grow {:.1} s after the trial, whose packets have a TTL of {}",
+            stillness.patience.as_secs_f64(),
+            circle.ttl
+        )));
+    }
+    let (injected, errors) = (trial.result.offered(), trial.other.unmatched_errors);
+    let grown = grown(&trial);
+    let unread = |counter: Counter| {
+        let place = counted::counter_place(&circle.system, counter.router, counter.at, &circle.ports);
+        TestError::Failed(format!("{} shows no counters of its {place}", counted::router_name(counter.router)))
+    };
+    let compared = circle.expected.compare(&grown, injected, errors).map_err(unread)?;
+    let ended = circle.expected.ended(&grown, injected, errors);
+    Ok(Circled { trial, compared, ended })
+}
+
+/// The first of some texts, and how many there are beyond.
+fn first_of(texts: &[String]) -> String {
+    let named = texts.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match texts.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
+    }
+}
+
+/// What is wrong with the counters, in words; `None` if nothing.
+fn wrong(circle: &Circle, of: &Circled) -> Option<String> {
+    let off = of.compared.iter().filter(|compared| !compared.is_right(circle.own_frames));
+    let off: Vec<String> = off.map(|compared| told(&circle.system, &circle.ports, compared)).collect();
+    if off.is_empty() {
+        return None;
+    }
+    let ended = of.ended.iter().map(|ended| format!("{} packets ended {}", ended.packets, ended.place));
+    let ended: Vec<String> = ended.collect();
+    let mut text = format!("{} of {} counters are off: {}", off.len(), of.compared.len(), first_of(&off));
+    if !ended.is_empty() {
+        text = format!("{text}. {}", first_of(&ended));
+    }
+    Some(text)
+}
+
+impl Method for RoutingLoop {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        rows::begin(outcome);
+        let circle = Circle::new(bed, params)?;
+        note(
+            outcome,
+            format!(
+                "{}. Packets to {}/{} come in by port {} with a TTL of {}; each must be sent on {} times in all. Rates under overload are the difference of \
+                 two trials of which one is twice as long, so that beginning and end are not part of them.",
+                circle.system.topology,
+                LOOP_PREFIX.0,
+                LOOP_PREFIX.1,
+                circle.ports[circle.port],
+                circle.ttl,
+                circle.passes.iter().sum::<u64>()
+            ),
+        );
+        let mut learnt = false;
+        let (mut right, mut wrong) = (0u32, Vec::new());
+        let ended = for_each_at_low_load(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
+            if !std::mem::replace(&mut learnt, true) {
+                learn(bed, &circle, pattern, params)?;
+            }
+            match measure(bed, &circle, pattern, params, outcome, index)? {
+                None => right += 1,
+                Some(text) => {
+                    note_of(outcome, pattern, &text);
+                    wrong.push(format!("{}: {text}", pattern.size_text()));
+                }
+            }
+            Ok(())
+        });
+        if right > 0 || !wrong.is_empty() {
+            let found =
+                if wrong.is_empty() { format!("every counter, with {right} sizes") } else { wrong.join(". ") };
+            outcome.verdicts.push(Verdict::decided("every interface counts each pass", wrong.is_empty(), found));
+        }
+        ended
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        /// Trials of a search, of the length of a trial in all under overload, and seconds that counters are waited for after each.
+        const SEARCH: f64 = 9.0;
+        const OVERLOADED: f64 = 3.0;
+        const WAITING_S: f64 = 0.4;
+        let accounting_s = f64::from(PACKETS.get(params)) / RATE.get(params).pps().max(1.0);
+        let trial_s = TRIAL_DURATION.seconds(params);
+        let waiting_s = (SEARCH + OVERLOADED) * (WAITING_S + PAUSE.seconds(params));
+        let each_s = accounting_s + (SEARCH + OVERLOADED) * trial_s + waiting_s;
+        Duration::from_secs_f64(each_s * SIZES.get(params).len() as f64)
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        SIZES.get(params).into_iter().map(Circle::pattern).collect()
+    }
+}
+
+/// Sends a few packets around, so that the routers know their neighbours on all links (RFC 2544 section 23 b).
+fn learn(bed: &mut dyn Testbed, circle: &Circle, pattern: &Pattern, params: &Params) -> Result<(), TestError> {
+    const PACKETS: f64 = 10.0;
+    let (rate, stillness) = (RATE.get(params), circle.stillness(params, ip_bytes(pattern)?));
+    let spec = circle.trial(bed, &pattern.size, "learning", rate, PACKETS / rate.pps().max(f64::MIN_POSITIVE));
+    circled(bed, circle, &spec, stillness).map(drop)
+}
+
+/// Bytes of the packets of a pattern.
+fn ip_bytes(pattern: &Pattern) -> Result<u16, TestError> {
+    match &pattern.size {
+        PacketSize::Fixed(size) => Ok(size.ip_bytes(false)),
+        PacketSize::Mix { .. } => {
+            Err(TestError::NotApplicable("packets of a mix are counted together; give sizes one by one".into()))
+        }
+    }
+}
+
+/// One size: whether counters are right, then the highest load without loss, then overload. Returns what is wrong with the counters.
+fn measure(
+    bed: &mut dyn Testbed,
+    circle: &Circle,
+    pattern: &Pattern,
+    params: &Params,
+    outcome: &mut Outcome,
+    index: u32,
+) -> Result<Option<String>, TestError> {
+    let ip_bytes = ip_bytes(pattern)?;
+    let narrowest = circle.system.routers.iter().flat_map(|router| &router.role.tunnels).map(|tunnel| tunnel.mtu).min();
+    if narrowest.is_some_and(|mtu| u32::from(ip_bytes) > mtu) {
+        let mtu = narrowest.unwrap_or_default();
+        return Err(TestError::NotApplicable(format!("the tunnel carries packets up to {mtu} bytes")));
+    }
+    let of = SIZES.get(params).len() as u32;
+    let stillness = circle.stillness(params, ip_bytes);
+    bed.progress(&format!("routing loop, {}: every counter", pattern.size_text()), index, of);
+    let rate = RATE.get(params);
+    let duration_s = f64::from(PACKETS.get(params).max(1)) / rate.pps().max(f64::MIN_POSITIVE);
+    let spec = circle.trial(bed, &pattern.size, "accounting", rate, duration_s);
+    let accounted = circled(bed, circle, &spec, stillness)?;
+    bed.settle(PAUSE.get(params))?;
+    rows::accounting(outcome, circle, pattern, &accounted);
+    let (wrong, amplification) = (wrong(circle, &accounted), rows::amplification(circle, &accounted));
+    rows::load(outcome, circle, pattern, "accounting", &accounted);
+    // The plateau of a load is reached when the first packets end.
+    let around = circle.on_links(ip_bytes).max(accounted.trial.still_after.unwrap_or_default());
+    let trial_s = TRIAL_DURATION.seconds(params).max(2.0 * around.as_secs_f64());
+    let setting = search::Setting { circle, pattern, params, stillness, trial_s, ip_bytes };
+    let figure = format!("loop_{}_pps", pattern.size);
+    let title = format!("Packets through the loop, {}", pattern.size_text());
+    let mut rank = higher(figure, title, "pps", None);
+    if accounted.is_lossless() {
+        bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
+        let found = search::highest(bed, &setting, accounted, outcome)?;
+        let each_way = WAN_HOPS.map(|hop| circle.passes[hop]).into_iter().min().unwrap_or(0);
+        rank.value = Some(found.best.rate().pps() * each_way as f64);
+        rank.tester_limited = found.tester_limited;
+        rows::load(outcome, circle, pattern, "without loss", &found.best);
+        rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
+        bed.progress(&format!("routing loop, {}: overload", pattern.size_text()), index, of);
+        search::overload(bed, &setting, found.best.rate(), outcome)?;
+    } else {
+        note_of(outcome, pattern, "packets are missing at the lowest load, so there is none without loss");
+    }
+    outcome.ranks.push(rank);
+    let title = format!("Amplification, {}", pattern.size_text());
+    // One that keeps a TTL would have more, and be no better.
+    let value = wrong.is_none().then_some(amplification);
+    outcome.ranks.push(higher(format!("loop_{}_amplification", pattern.size), title, "", value));
+    Ok(wrong)
+}

@@ -1,0 +1,275 @@
+//! The tables: counters against what they must say, what the loop carried, and the rates of every interface.
+
+use super::counted::{Compared, Counter, Grown, counter_place, grown, router_name};
+use super::{Circle, Circled};
+use crate::columns;
+use crate::pattern::Pattern;
+use crate::table::TableSpec;
+use drophammer_model::outcome::Outcome;
+use drophammer_model::router_interfaces::InterfaceOf;
+use drophammer_model::size::PacketSize;
+use drophammer_model::topology::WAN_HOPS;
+use std::collections::{BTreeMap, BTreeSet};
+
+columns! {
+    /// One interface, or tunnel, of one router.
+    struct AccountingRow {
+        frame_size: PacketSize = "Frame size",
+        router: String = "Router",
+        interface: String = "Interface",
+        in_expected: Option<u64> = "In, expected" ["packets"],
+        in_counted: Option<u64> = "In, counted" ["packets"],
+        in_difference: Option<f64> = "In, difference" ["packets"],
+        out_expected: Option<u64> = "Out, expected" ["packets"],
+        out_counted: Option<u64> = "Out, counted" ["packets"],
+        out_difference: Option<f64> = "Out, difference" ["packets"],
+        verdict: String = "Verdict",
+    }
+}
+
+columns! {
+    /// One load.
+    struct LoadRow {
+        frame_size: PacketSize = "Frame size",
+        load: String = "Load",
+        injected: u64 = "Injected" ["packets"],
+        injected_pps: f64 = "Injected" ["pps"],
+        ended_early: u64 = "Ended early" ["packets"],
+        there_pps: f64 = "r2 to r3" ["pps"],
+        back_pps: f64 = "r3 to r2" ["pps"],
+        middle_pps: f64 = "r2, all in and out" ["pps"],
+        system_pps: f64 = "Sent on by all routers" ["pps"],
+        amplification: f64 = "Amplification",
+        wan_ip_percent: Option<f64> = "r2-r3 link, IP" ["%"],
+        wan_ethernet_percent: Option<f64> = "With 14 bytes of Ethernet" ["%"],
+        wan_hdlc_percent: Option<f64> = "With 8 bytes of HDLC" ["%"],
+        icmp_errors: u64 = "ICMP errors",
+        circling_ms: Option<f64> = "Went on after the load" ["ms"],
+    }
+}
+
+columns! {
+    /// One interface, or tunnel, of one router at one load.
+    struct RateRow {
+        frame_size: PacketSize = "Frame size",
+        load: String = "Load",
+        router: String = "Router",
+        interface: String = "Interface",
+        in_pps: f64 = "In" ["pps"],
+        in_bps: f64 = "In" ["bit/s"],
+        out_pps: f64 = "Out" ["pps"],
+        out_bps: f64 = "Out" ["bit/s"],
+        cpu_percent: Option<f64> = "CPU of the router" ["%"],
+    }
+}
+
+const LOADS: TableSpec<LoadRow> = TableSpec::new("routing_loop", "What the loop carries");
+const RATES: TableSpec<RateRow> = TableSpec::new("routing_loop_rates", "Rates of all interfaces");
+const ACCOUNTING: TableSpec<AccountingRow> =
+    TableSpec::new("routing_loop_accounting", "Counters of every interface against what the packets make of them");
+
+/// Bytes in front of an IP packet that the source of the test counts on Ethernet, and that it suspects on a line with HDLC.
+const ETHERNET_BYTES: f64 = 14.0;
+const HDLC_BYTES: f64 = 8.0;
+
+/// Begins all tables.
+pub(super) fn begin(outcome: &mut Outcome) {
+    LOADS.begin(outcome);
+    RATES.begin(outcome);
+    ACCOUNTING.begin(outcome);
+}
+
+/// Interfaces and tunnels that packets pass, router by router.
+fn places(of: &Circled) -> BTreeSet<(usize, InterfaceOf)> {
+    of.compared.iter().map(|compared| (compared.counter.router, compared.counter.at)).collect()
+}
+
+/// Every counter of the trial that is to show whether they are right.
+pub(super) fn accounting(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, of: &Circled) {
+    for (router, at) in places(of) {
+        let find = |out| of.compared.iter().find(|c| c.counter == Counter { router, at, out });
+        let [came, went] = [find(false), find(true)];
+        let off: Vec<String> = [(came, "in"), (went, "out")]
+            .into_iter()
+            .filter_map(|(compared, way)| verdict(compared?, way, circle.own_frames))
+            .collect();
+        let row = AccountingRow {
+            frame_size: pattern.size.clone(),
+            router: router_name(router),
+            interface: counter_place(&circle.system, router, at, &circle.ports),
+            in_expected: came.map(|c| c.expected),
+            in_counted: came.map(|c| c.counted),
+            in_difference: came.map(|c| c.difference() as f64),
+            out_expected: went.map(|c| c.expected),
+            out_counted: went.map(|c| c.counted),
+            out_difference: went.map(|c| c.difference() as f64),
+            verdict: if off.is_empty() { "right".into() } else { off.join("; ") },
+        };
+        ACCOUNTING.add(outcome, row, [of.trial.result.trial], (!off.is_empty()).then(|| "off".into()));
+    }
+}
+
+fn verdict(compared: &Compared, way: &str, own_frames: u64) -> Option<String> {
+    let difference = compared.difference();
+    let what = if difference < 0 { "missing" } else { "too many" };
+    (!compared.is_right(own_frames)).then(|| format!("{way}: {} {what}", difference.unsigned_abs()))
+}
+
+/// Packets that all routers sent on for each one that was injected.
+pub(super) fn amplification(circle: &Circle, of: &Circled) -> f64 {
+    circle.expected.sent_on(&grown(&of.trial), of.errors()) as f64 / of.injected().max(1) as f64
+}
+
+/// What counters did in some time: one trial, or what a second one had beyond the first.
+struct Measured {
+    seconds: f64,
+    grown: BTreeMap<Counter, (f64, f64)>,
+    errors: f64,
+    sent_on: f64,
+    injected: f64,
+    cpu: Option<Vec<f64>>,
+}
+
+impl Measured {
+    fn of(circle: &Circle, of: &Circled) -> Measured {
+        let grown: Grown = grown(&of.trial);
+        Measured {
+            seconds: of.seconds(),
+            errors: of.errors() as f64,
+            sent_on: circle.expected.sent_on(&grown, of.errors()) as f64,
+            injected: of.injected() as f64,
+            grown: grown.iter().map(|(at, (packets, bytes))| (*at, (*packets as f64, *bytes as f64))).collect(),
+            cpu: of.trial.cpu.as_ref().map(|cpu| cpu.iter().map(std::time::Duration::as_secs_f64).collect()),
+        }
+    }
+
+    /// What `self` has beyond `short`. Where noise left less of something, it is 0.
+    fn beyond(self, short: &Measured) -> Measured {
+        let less = |long: f64, short: f64| (long - short).max(0.0);
+        let of_counter = |(at, (packets, bytes)): (&Counter, &(f64, f64))| {
+            let before = short.grown.get(at).copied().unwrap_or_default();
+            (*at, (less(*packets, before.0), less(*bytes, before.1)))
+        };
+        let cpu = self.cpu.zip(short.cpu.as_ref());
+        Measured {
+            seconds: less(self.seconds, short.seconds).max(f64::MIN_POSITIVE),
+            errors: less(self.errors, short.errors),
+            sent_on: less(self.sent_on, short.sent_on),
+            injected: less(self.injected, short.injected),
+            grown: self.grown.iter().map(of_counter).collect(),
+            cpu: cpu.map(|(long, short)| long.iter().zip(short).map(|(long, short)| less(*long, *short)).collect()),
+        }
+    }
+
+    /// Of the one trial, or of two of which the second is the longer one.
+    fn of_all(circle: &Circle, trials: &[&Circled]) -> Option<Measured> {
+        let (last, before) = trials.split_last()?;
+        let last = Measured::of(circle, last);
+        Some(match before.first() {
+            None => last,
+            Some(short) => last.beyond(&Measured::of(circle, short)),
+        })
+    }
+
+    /// Packets and bits per second.
+    fn rate(&self, counter: Counter) -> (f64, f64) {
+        let (packets, bytes) = self.grown.get(&counter).copied().unwrap_or_default();
+        (packets / self.seconds, bytes * 8.0 / self.seconds)
+    }
+}
+
+/// Packets per second of the loop at a hop, without ICMP errors.
+fn at_hop(circle: &Circle, hop: usize, measured: &Measured) -> f64 {
+    let Some((counter, per_error)) = circle.expected.hop(hop) else { return 0.0 };
+    let (pps, _) = measured.rate(counter);
+    (pps - per_error as f64 * measured.errors / measured.seconds).max(0.0)
+}
+
+/// Share of the link between r2 and r3 that the busier direction takes, in %, with so many bytes in front of each packet.
+fn share(circle: &Circle, ip_bytes: u16, measured: &Measured, more: f64) -> Option<f64> {
+    let of = |hop: usize| {
+        let speed = circle.link_at(hop).0?;
+        let bytes = f64::from(circle.bytes_at(hop, ip_bytes)) + more;
+        Some(at_hop(circle, hop, measured) * bytes * 8.0 / speed.0 as f64 * 100.0)
+    };
+    WAN_HOPS.into_iter().filter_map(of).max_by(f64::total_cmp)
+}
+
+fn add_load(
+    outcome: &mut Outcome,
+    circle: &Circle,
+    pattern: &Pattern,
+    load: &str,
+    last: &Circled,
+    measured: &Measured,
+    trials: &[u64],
+) {
+    let PacketSize::Fixed(size) = &pattern.size else { return };
+    let ip_bytes = size.ip_bytes(false);
+    let middle = circle.system.cycle().map(|cycle| cycle[WAN_HOPS[0]].router);
+    let of_middle = measured.grown.keys().filter(|counter| {
+        Some(counter.router) == middle && matches!(counter.at, InterfaceOf::Interface(_))
+    });
+    let [there, back] = WAN_HOPS.map(|hop| at_hop(circle, hop, measured));
+    let row = LoadRow {
+        frame_size: pattern.size.clone(),
+        load: load.into(),
+        injected: last.injected(),
+        injected_pps: last.rate().pps(),
+        ended_early: last.ended.iter().map(|ended| ended.packets).sum(),
+        there_pps: there,
+        back_pps: back,
+        middle_pps: of_middle.map(|counter| measured.rate(*counter).0).sum(),
+        system_pps: measured.sent_on / measured.seconds,
+        amplification: measured.sent_on / measured.injected.max(1.0),
+        wan_ip_percent: share(circle, ip_bytes, measured, 0.0),
+        wan_ethernet_percent: share(circle, ip_bytes, measured, ETHERNET_BYTES),
+        wan_hdlc_percent: share(circle, ip_bytes, measured, HDLC_BYTES),
+        icmp_errors: last.errors(),
+        circling_ms: last.trial.still_after.map(|time| time.as_secs_f64() * 1e3),
+    };
+    let mut marks = Vec::new();
+    if last.errors() == 0 {
+        marks.push("no ICMP error came back".into());
+    }
+    if last.trial.result.received() > 0 {
+        marks.push(format!("{} packets came back to the tester", last.trial.result.received()));
+    }
+    LOADS.add(outcome, row, trials.iter().copied(), marks);
+}
+
+/// What the loop carried in a trial that lost nothing, or in the one that accounts for all counters.
+pub(super) fn load(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, load: &str, of: &Circled) {
+    let measured = Measured::of(circle, of);
+    add_load(outcome, circle, pattern, load, of, &measured, &[of.trial.result.trial]);
+}
+
+/// The same of what a trial under overload has beyond a shorter one.
+pub(super) fn overloaded(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, short: &Circled, long: &Circled) {
+    let measured = Measured::of(circle, long).beyond(&Measured::of(circle, short));
+    let trials = [short, long].map(|of| of.trial.result.trial);
+    add_load(outcome, circle, pattern, "overload", long, &measured, &trials);
+}
+
+/// Rates of all interfaces, and processor time.
+pub(super) fn rates(outcome: &mut Outcome, circle: &Circle, pattern: &Pattern, load: &str, trials: &[&Circled]) {
+    let Some((measured, last)) = Measured::of_all(circle, trials).zip(trials.last()) else { return };
+    let numbers: Vec<u64> = trials.iter().map(|of| of.trial.result.trial).collect();
+    for (router, at) in places(last) {
+        let rate = |out| measured.rate(Counter { router, at, out });
+        let [(in_pps, in_bps), (out_pps, out_bps)] = [rate(false), rate(true)];
+        let cpu = measured.cpu.as_ref().and_then(|cpu| cpu.get(router));
+        let row = RateRow {
+            frame_size: pattern.size.clone(),
+            load: load.into(),
+            router: router_name(router),
+            interface: counter_place(&circle.system, router, at, &circle.ports),
+            in_pps,
+            in_bps,
+            out_pps,
+            out_bps,
+            cpu_percent: cpu.map(|seconds| seconds / measured.seconds * 100.0),
+        };
+        RATES.add(outcome, row, numbers.iter().copied(), []);
+    }
+}

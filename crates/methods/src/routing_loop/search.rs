@@ -1,0 +1,134 @@
+//! The highest load without loss, and overload.
+
+use super::{Circle, Circled, OVERLOAD, PRECISION, circled, rows};
+use crate::parameters::{MAX_LOAD, PAUSE};
+use crate::pattern::{Pattern, RETREAT, RETREATS};
+use crate::report::{deviate, note_of, note_unfit};
+use crate::testbed::{Stillness, TestError, Testbed};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::suite::Params;
+
+/// One size.
+pub(super) struct Setting<'a> {
+    pub circle: &'a Circle,
+    pub pattern: &'a Pattern,
+    pub params: &'a Params,
+    pub stillness: Stillness,
+    /// Length of a trial in seconds.
+    pub trial_s: f64,
+    /// Bytes of the packets that are injected.
+    pub ip_bytes: u16,
+}
+
+impl Setting<'_> {
+    fn trial(&self, bed: &mut dyn Testbed, what: &str, rate: FrameRate, trial_s: f64) -> Result<Circled, TestError> {
+        let spec = self.circle.trial(bed, &self.pattern.size, what, rate, trial_s);
+        let done = circled(bed, self.circle, &spec, self.stillness)?;
+        bed.settle(PAUSE.get(self.params))?;
+        Ok(done)
+    }
+}
+
+/// The highest load without loss.
+pub(super) struct Found {
+    pub best: Circled,
+    /// It is the tester that could not offer more.
+    pub tester_limited: bool,
+}
+
+/// Beyond this ratio of the bounds the next rate is their geometric mean.
+const FAR: f64 = 4.0;
+
+/// Searches between the rate of `accounted`, at which nothing was lost, and the highest that can be.
+pub(super) fn highest(
+    bed: &mut dyn Testbed,
+    setting: &Setting<'_>,
+    accounted: Circled,
+    outcome: &mut Outcome,
+) -> Result<Found, TestError> {
+    let limits = setting.pattern.limits(bed);
+    let links = setting.circle.most(setting.ip_bytes);
+    let asked = MAX_LOAD.get(setting.params);
+    let by_links = links.map_or(f64::INFINITY, FrameRate::pps).min(asked.map_or(f64::INFINITY, FrameRate::pps));
+    let mut top = by_links.min(limits.max.pps());
+    let mut by_tester = limits.max.pps() < by_links;
+    let (mut best, mut retreats) = (accounted, 0);
+    // The top itself is the first to be tried: it is not known to lose anything.
+    let mut lossy: Option<f64> = None;
+    let width = PRECISION.get(setting.params).0 / 100.0;
+    loop {
+        let low = best.rate().pps();
+        let rate = match lossy {
+            None => top,
+            Some(high) if high - low <= width * high => break,
+            Some(high) if high > FAR * low => (high * low).sqrt(),
+            Some(high) => (high + low) / 2.0,
+        };
+        if rate <= low {
+            break;
+        }
+        match setting.trial(bed, "search", FrameRate(rate), setting.trial_s) {
+            Ok(done) if done.is_lossless() => {
+                best = done;
+                if lossy.is_none() {
+                    break;
+                }
+            }
+            Ok(_) => {
+                lossy = Some(rate);
+                by_tester = false;
+            }
+            Err(TestError::Unfit(why)) if retreats < RETREATS => {
+                retreats += 1;
+                note_unfit(outcome, setting.pattern, "not tried:", FrameRate(rate), &why);
+                top = rate * RETREAT;
+                // What is above is not known; below, the search goes on.
+                (lossy, by_tester) = (lossy.map(|_| top), true);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    if lossy.is_none() && !by_tester {
+        let what = if links.is_some_and(|links| links.pps() <= top) {
+            "the links carry no more IP packets than these, and nothing was lost"
+        } else {
+            "no higher load was tried, and nothing was lost"
+        };
+        note_of(outcome, setting.pattern, what);
+    }
+    Ok(Found { best, tester_limited: by_tester })
+}
+
+/// The rates of all interfaces at twice the highest load without loss, or at the one that the suite says.
+pub(super) fn overload(
+    bed: &mut dyn Testbed,
+    setting: &Setting<'_>,
+    highest: FrameRate,
+    outcome: &mut Outcome,
+) -> Result<(), TestError> {
+    let limits = setting.pattern.limits(bed);
+    let wanted = OVERLOAD.get(setting.params).unwrap_or(highest.scaled(2.0));
+    let rate = FrameRate(wanted.pps().min(limits.max.pps()));
+    if rate.pps() < wanted.pps() {
+        deviate(outcome, setting.pattern, format!("overload of {rate} instead of {wanted}"));
+    }
+    let mut done = Vec::new();
+    for times in [1.0, 2.0] {
+        match setting.trial(bed, "overload", rate, times * setting.trial_s) {
+            Ok(circled) => done.push(circled),
+            Err(TestError::Unfit(why)) => {
+                note_unfit(outcome, setting.pattern, "no overload:", rate, &why);
+                return Ok(());
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    let [short, long] = &done[..] else { return Ok(()) };
+    if long.is_lossless() {
+        note_of(outcome, setting.pattern, format!("nothing was lost at {rate} either"));
+    }
+    rows::overloaded(outcome, setting.circle, setting.pattern, short, long);
+    rows::rates(outcome, setting.circle, setting.pattern, "overload", &[short, long]);
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! The test `routing_loop` on reference devices in virtual time: each counter of each interface to the packet, the load that saturates a router of
+//! known speed, and every fault by its name.
+
+mod common;
+
+use common::*;
+use drophammer_model::outcome::{Cell, Outcome};
+use drophammer_model::record::{TestRecord, TestStatus};
+use drophammer_model::suite::Suite;
+
+fn suite(device: &str, topology: &str, test: &str) -> Suite {
+    read_suite(&format!(
+        "suite: loop\nprofile: quick\nseed: 11\nduts:\n  - {{name: box, kind: reference, topology: {{loop: 4{topology}}}{device}}}\n\
+         ports:\n  - {{name: p1, speed: 100 Mbit/s}}\n  - {{name: p2, speed: 100 Mbit/s}}\ntests:\n  - routing_loop: {{pause: 1 ms{test}}}\n"
+    ))
+}
+
+fn done(suite: &Suite) -> TestRecord {
+    let mut memory = Memory::default();
+    run(suite, &mut memory).unwrap();
+    memory.tests()[0].clone()
+}
+
+fn completed(suite: &Suite) -> Outcome {
+    let test = done(suite);
+    assert_eq!(test.status, TestStatus::Completed, "{:?}", test.problem);
+    test.outcome
+}
+
+/// `r2 tunnel to r3`, by row.
+fn place(outcome: &Outcome, table: &str, row: usize) -> String {
+    let at = |column: &str| outcome.tables.iter().find(|t| t.key == table).unwrap().columns.iter().position(|c| c.key == column);
+    let text = |column| match &rows(outcome, table)[row].cells[at(column).unwrap()] {
+        Cell::Text(text) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    format!("{} {}", text("router"), text("interface"))
+}
+
+fn rank(outcome: &Outcome, key: &str) -> Option<f64> {
+    outcome.ranks.iter().find(|rank| rank.key == key).unwrap_or_else(|| panic!("no figure {key}")).value
+}
+
+const ACCOUNTING: &str = "routing_loop_accounting";
+
+/// Place, in and out of every counter of each packet with TTL 64 that comes in at r1.
+const EACH: [(&str, Option<u64>, Option<u64>); 12] = [
+    ("r1 port p1", Some(1), None),
+    ("r1 first link to r2", None, Some(11)),
+    ("r1 second link to r2", Some(10), None),
+    ("r2 first link to r1", Some(11), None),
+    ("r2 second link to r1", None, Some(10)),
+    ("r2 link to r3", Some(10), Some(11)),
+    ("r2 tunnel to r3", Some(10), None),
+    ("r3 link to r2", Some(11), Some(10)),
+    ("r3 first link to r4", None, Some(11)),
+    ("r3 second link to r4", Some(10), None),
+    ("r3 tunnel to r2", None, Some(10)),
+    ("r4 first link to r3", Some(11), None),
+];
+
+#[test]
+fn every_counter_is_exact_and_errors_come_back() {
+    let topology = ", core_speed: 100 Mbit/s, wan_speed: 44.21 Mbit/s";
+    // No loads beyond the accounting: `max_load` is its rate.
+    let test = ", frame_sizes: [ip1498, ip40], packets: 70, own_frames: 0, max_load: 100 fps, overload: 100 fps, trial_duration: 100 ms";
+    let outcome = completed(&suite(", icmp_errors: 1000", topology, test));
+    let verdict = &outcome.verdicts[0];
+    assert!(verdict.pass, "{}", verdict.found);
+    for size in 0..2 {
+        let found = (0..rows(&outcome, ACCOUNTING).len() / 2).map(|row| {
+            let row = row + size * rows(&outcome, ACCOUNTING).len() / 2;
+            let number = |column: &str| cell(&outcome, ACCOUNTING, row, column).map(|n| n as u64);
+            assert_eq!((number("in_expected"), number("out_expected")), (number("in_counted"), number("out_counted")));
+            (place(&outcome, ACCOUNTING, row), number("in_counted"), number("out_counted"))
+        });
+        let found: Vec<_> = found.collect();
+        for (place, came, went) in EACH {
+            let of = |place: &str| found.iter().find(|(found, _, _)| found == place).unwrap_or_else(|| panic!("no {place}"));
+            let (_, counted_in, counted_out) = of(place);
+            if let Some(each) = came {
+                assert_eq!(*counted_in, Some(70 * each), "{place} in");
+            }
+            // Errors of r4, where the TTL ends, go back over the link in the middle.
+            let errors = if place == "r3 link to r2" { 70 } else { 0 };
+            if let Some(each) = went {
+                assert_eq!(*counted_out, Some(70 * each + errors), "{place} out");
+            }
+        }
+        assert_eq!(cell(&outcome, "routing_loop", size * 3, "icmp_errors"), Some(70.0));
+        assert_eq!(cell(&outcome, "routing_loop", size * 3, "amplification"), Some(63.0));
+    }
+    assert_eq!((rank(&outcome, "loop_ip1498_amplification"), rank(&outcome, "loop_ip40_amplification")), (Some(63.0), Some(63.0)));
+}
+
+#[test]
+fn a_router_of_known_speed_saturates_where_it_must() {
+    // Each packet passes r2 and r3 21 times, and no other router as often.
+    let test = ", frame_sizes: [ip68], packets: 20, own_frames: 0, precision: 1, trial_duration: 2 s";
+    let outcome = completed(&suite(", capacity: 10 kfps, buffer: 100, delay: 10 us, icmp_errors: 10", "", test));
+    assert!(outcome.verdicts[0].pass, "{}", outcome.verdicts[0].found);
+    let each_way = rank(&outcome, "loop_ip68_pps").unwrap();
+    let exact = 10_000.0 / 21.0 * 10.0;
+    // The buffer takes some beyond, the search ends 1 % below.
+    assert!(each_way > exact * 0.985 && each_way < exact * 1.02, "{each_way} beside {exact}");
+    let middle = cell(&outcome, "routing_loop", 1, "middle_pps").unwrap();
+    assert!((middle - each_way / 10.0 * 42.0).abs() < middle * 0.01, "{middle}");
+    let system = cell(&outcome, "routing_loop", 1, "system_pps").unwrap();
+    assert!((system - each_way / 10.0 * 63.0).abs() < system * 0.01, "{system}");
+    // Under overload the busiest router sends on what it can serve, to the packet.
+    let of_router = |router: &str| -> f64 {
+        let table = "routing_loop_rates";
+        let count = rows(&outcome, table).len();
+        let of = (count / 2..count).filter(|row| {
+            let place = place(&outcome, table, *row);
+            place.starts_with(router) && place.contains("link")
+        });
+        of.map(|row| cell(&outcome, table, row, "out_pps").unwrap()).sum()
+    };
+    let busiest = of_router("r2").max(of_router("r3"));
+    assert!((busiest - 10_000.0).abs() < 60.0, "{busiest}");
+}
+
+#[test]
+fn a_link_of_known_speed_saturates_where_it_must() {
+    let topology = ", core_speed: 100 Mbit/s, wan_speed: 44.21 Mbit/s";
+    let test = ", frame_sizes: [ip528], packets: 20, own_frames: 0, precision: 1, trial_duration: 1 s";
+    let outcome = completed(&suite(", line_buffer: 20, icmp_errors: 10", topology, test));
+    // 11 passes there with 18 bytes of Ethernet and 20 of the line each; 10 passes back with 24 more.
+    let exact = (44.21e6 / (8.0 * 566.0 * 11.0)).min(44.21e6 / (8.0 * 590.0 * 10.0)) * 10.0;
+    let each_way = rank(&outcome, "loop_ip528_pps").unwrap();
+    assert!(each_way > exact * 0.94 && each_way < exact * 1.01, "{each_way} beside {exact}");
+    // Under overload the link in the middle is full: share of the line by IP bytes alone, and with what the source counts.
+    let full = |column: &str| cell(&outcome, "routing_loop", 2, column).unwrap();
+    let by_line = |bytes: f64| bytes / (bytes + 38.0) * 100.0;
+    let (least, most) = (by_line(528.0).min(by_line(552.0)), by_line(528.0).max(by_line(552.0)));
+    assert!(full("wan_ip_percent") > least - 0.5 && full("wan_ip_percent") < most + 0.1, "{}", full("wan_ip_percent"));
+    assert!(full("wan_ethernet_percent") > full("wan_hdlc_percent") && full("wan_ethernet_percent") < 100.0);
+}
+
+/// What is said of a loop with this fault.
+fn found(fault: &str) -> String {
+    let test = ", frame_sizes: [ip68], packets: 60, own_frames: 0, max_load: 100 fps, overload: 100 fps, trial_duration: 100 ms";
+    let outcome = completed(&suite(&format!(", icmp_errors: 1000, {fault}"), "", test));
+    assert!(!outcome.verdicts[0].pass, "{fault} was not found");
+    assert_eq!(rank(&outcome, "loop_ip68_amplification"), None);
+    outcome.verdicts[0].found.clone()
+}
+
+#[test]
+fn each_fault_is_found_and_named() {
+    let lost = found("tunnel_drop_every: 50");
+    assert!(lost.contains("packets ended in r3, between tunnel to r2 and link to r2"), "{lost}");
+    let kept = found("tunnel_keeps_ttl: true");
+    // Each round takes five instead of six: more of everything.
+    assert!(kept.contains("r1 first link to r2 out: 780 of 660"), "{kept}");
+    let ignored = found("policy_ignored: true");
+    assert!(ignored.contains("r1 second link to r2 in: 0 of 600"), "{ignored}");
+    let dropped = found("drop_every: 97");
+    assert!(dropped.contains("packets ended in r"), "{dropped}");
+    let wrong = found("counter_error: 3, counter_error_after: 300");
+    assert!(wrong.contains("counters are off"), "{wrong}");
+}
+
+#[test]
+fn a_packet_that_circles_without_end_is_an_error() {
+    let test = ", frame_sizes: [ip68], packets: 3, settle: 1 s, trial_duration: 100 ms";
+    let test = done(&suite(", ttl_kept_every: 1", "", test));
+    let problem = test.problem.unwrap();
+    assert!(problem.contains("packets go around without end"), "{problem}");
+}
+
+#[test]
+fn a_link_of_a_satellite_delays_each_round() {
+    let topology = ", core_speed: 100 Mbit/s, wan_speed: 44.21 Mbit/s, wan_delay: 277 ms";
+    let test = ", frame_sizes: [ip528], packets: 20, own_frames: 0, ttl: 31, max_load: 100 fps, overload: 100 fps, trial_duration: 100 ms";
+    let outcome = completed(&suite(", icmp_errors: 1000", topology, test));
+    assert!(outcome.verdicts[0].pass, "{}", outcome.verdicts[0].found);
+    assert_eq!(rank(&outcome, "loop_ip528_amplification"), Some(30.0));
+    // Five rounds of 554 ms; what the counters show of it is known to two link delays and 100 ms.
+    let around = cell(&outcome, "routing_loop", 0, "circling_ms").unwrap();
+    assert!((2_770.0..2_770.0 + 700.0).contains(&around), "{around}");
+}
+
+#[test]
+fn what_does_not_circle_is_refused() {
+    let refused = |suite: &Suite| {
+        let test = done(suite);
+        assert_ne!(test.status, TestStatus::Completed);
+        test.problem.unwrap_or_default()
+    };
+    assert!(refused(&suite("", "", ", ttl: 1")).contains("`ttl: 1` does not circle"));
+    assert!(refused(&suite("", "", ", port: 3")).contains("there is no port number 3"));
+    assert!(refused(&suite("", "", ", frame_sizes: [ip1501]")).contains("MTU"));
+    assert!(refused(&suite("", "", ", frame_sizes: [imix]")).contains("one by one"));
+    let chain = read_suite(
+        "suite: chain\nduts:\n  - {name: box, kind: reference, topology: {chain: 4}}\nports:\n  - {name: p1, speed: 1 Gbit/s}\n  \
+         - {name: p2, speed: 1 Gbit/s}\ntests: [routing_loop]\n",
+    );
+    assert!(refused(&chain).contains("has no routing loop"));
+}

@@ -4,6 +4,7 @@ use super::frames::{Stations, assert_checksums, assert_sound, frame};
 use super::input::Input;
 use drophammer_model::Instant;
 use drophammer_model::quantity::Bandwidth;
+use drophammer_model::role::{Policy, PolicySource, PolicyTarget, Tunnel};
 use drophammer_reference::{
     Config, Corrupt, DropAtLowLoad, Faults, Hold, Misroute, NOBODY, OwnFrames, PortConfig, Reorder, Route, Router, Sag,
     Truth, WrongNextHop,
@@ -46,8 +47,18 @@ fn config(input: &mut Input, stations: &Stations) -> Config {
         egress_buffer: 1 + input.below(8),
         ..PortConfig::new(stations.macs[i])
     };
+    // One tunnel to a station on each port; what comes out of the first goes on by a policy.
+    let tunnel = |i: usize, mtu: u32| Tunnel { local: stations.ipv4[i], remote: stations.ipv4[i + 2], mtu };
+    let on = PolicyTarget::NextHop { via: stations.ipv4[3], interface: 1 };
+    let mut policies = vec![Policy { from: PolicySource::Tunnel(0), to: on }];
+    let ports = vec![port(0, input), port(1, input)];
+    if ports[0].egress_buffer.is_multiple_of(2) {
+        policies.push(Policy { from: PolicySource::Interface(1), to: PolicyTarget::Tunnel(0) });
+    }
     Config {
-        ports: vec![port(0, input), port(1, input)],
+        ports,
+        tunnels: vec![tunnel(0, 1476), tunnel(1, 600)],
+        policies,
         routes: vec![
             Route { prefix: "198.19.0.0".parse().unwrap(), prefix_len: 16, port: 1, next_hop: stations.ipv4[3].into() },
             Route { prefix: "2001:2:1::".parse().unwrap(), prefix_len: 48, port: 1, next_hop: stations.ipv6[3].into() },

@@ -8,7 +8,7 @@ mod rows;
 mod search;
 
 use crate::Method;
-use crate::parameters::{MAX_LOAD, PAUSE, params};
+use crate::parameters::{MAX_LOAD, PAUSE, params, shorter};
 use crate::pattern::Pattern;
 use crate::report::{for_each_at_low_load, higher, note, note_of};
 use crate::testbed::{CirclingTrial, Stillness, TestError, Testbed};
@@ -37,7 +37,8 @@ const SIZES: Param<Vec<PacketSize>> = Param::new(
 );
 const TTL: Param<u32> = Param::new("ttl", "64", "64", "TTL of the packets that are injected, 2 to 255");
 const PORT: Param<u32> = Param::new("port", "1", "1", "number of the port of the suite that injects, from 1");
-const PACKETS: Param<u32> = Param::new("packets", "100", "1000", "packets that are injected to see whether all counters are right");
+const PACKETS: Param<u32> =
+    Param::new("packets", "100", "1000", "packets that are injected to see whether all counters are right");
 const RATE: Param<FrameRate> = Param::new("accounting_rate", "100 fps", "100 fps", "rate at which these are injected");
 const OWN_FRAMES: Param<u64> = Param::new(
     "own_frames",
@@ -53,8 +54,10 @@ const PRECISION: Param<Percent> = Param::new(
     "1",
     "distance of the highest rate without loss and the lowest with loss, in % of the latter, at which the search ends",
 );
-const OVERLOAD: Param<Option<FrameRate>> =
-    Param::optional("overload", "packets injected per second under overload; without it twice the highest rate without loss");
+const OVERLOAD: Param<Option<FrameRate>> = Param::optional(
+    "overload",
+    "packets injected per second under overload; without it twice the highest rate without loss",
+);
 const SETTLE: Param<Duration> = Param::new(
     "settle",
     "10 s",
@@ -124,11 +127,15 @@ impl Circle {
         };
         let ports: Vec<String> = bed.ports().iter().map(|port| port.name.clone()).collect();
         let number = PORT.get(params);
-        let Some(port) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < ports.len()) else {
+        let Some(port) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < ports.len())
+        else {
             return refuse(format!("there is no port number {number}; `port` is 1 to {}", ports.len()));
         };
         if bed.ports()[port].ipv4.is_none() {
-            return refuse(format!("port {} has no IPv4, and the loop is one of IPv4; take another `port`", ports[port]));
+            return refuse(format!(
+                "port {} has no IPv4, and the loop is one of IPv4; take another `port`",
+                ports[port]
+            ));
         }
         if bed.router_interfaces()?.is_none() {
             return refuse("the routers of this DUT show no counters of their interfaces".into());
@@ -161,7 +168,11 @@ impl Circle {
         let ports = bed.ports();
         // Checked before.
         let sources = ports[self.port].ipv4.as_ref().map(|addressing| addressing.destinations);
-        let target = AddressRange { first: std::net::IpAddr::V4((u32::from(LOOP_PREFIX.0) + 1).into()), step: 1, count: ADDRESSES };
+        let target = AddressRange {
+            first: std::net::IpAddr::V4((u32::from(LOOP_PREFIX.0) + 1).into()),
+            step: 1,
+            count: ADDRESSES,
+        };
         let to = (self.port + 1) % ports.len();
         let mut flow = FlowSpec::new("loop", self.port, to, sources.unwrap_or(target), target);
         flow.denied = true;
@@ -255,7 +266,12 @@ impl Circled {
 }
 
 /// Runs a trial and compares all counters.
-fn circled(bed: &mut dyn Testbed, circle: &Circle, spec: &TrialSpec, stillness: Stillness) -> Result<Circled, TestError> {
+fn circled(
+    bed: &mut dyn Testbed,
+    circle: &Circle,
+    spec: &TrialSpec,
+    stillness: Stillness,
+) -> Result<Circled, TestError> {
     let trial = bed.circling_trial(spec, stillness)?;
     if trial.still_after.is_none() {
         return Err(TestError::Failed(format!(
@@ -337,8 +353,7 @@ impl Method for RoutingLoop {
             Ok(())
         });
         if right > 0 || !wrong.is_empty() {
-            let found =
-                if wrong.is_empty() { format!("every counter, with {right} sizes") } else { wrong.join(". ") };
+            let found = if wrong.is_empty() { format!("every counter, with {right} sizes") } else { wrong.join(". ") };
             outcome.verdicts.push(Verdict::decided("every interface counts each pass", wrong.is_empty(), found));
         }
         ended
@@ -358,6 +373,12 @@ impl Method for RoutingLoop {
 
     fn patterns(&self, params: &Params) -> Vec<Pattern> {
         SIZES.get(params).into_iter().map(Circle::pattern).collect()
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let pause = shorter(params, &PAUSE, "pause", 5.0, "RFC 2544 section 23 e");
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
+        pause.into_iter().chain(trial).collect()
     }
 }
 

@@ -80,5 +80,5 @@ pub use interfaces::SubInterface;
 pub use labels::LabelRoute;
 pub use network::{Network, NetworkConfig, RankedRoute};
 pub use router::Router;
-pub use tunnels::TunnelCounters;
 pub use truth::{BgpTruth, Drops, FibTruth, PortCounters, Truth};
+pub use tunnels::TunnelCounters;

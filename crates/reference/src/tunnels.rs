@@ -76,8 +76,8 @@ pub fn carried(packet: &[u8]) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_wire::stack::{is_intact, locate};
     use drophammer_model::traffic::HeaderKind;
+    use drophammer_wire::stack::{is_intact, locate};
     use proptest::prelude::*;
 
     fn tunnel() -> Tunnel {

@@ -40,10 +40,7 @@ impl TestSetup<'_> {
     }
 
     /// Reads the counters until they stand still, and says how long after the beginning that they last grew; `None` where they never stood still.
-    fn await_stillness(
-        &mut self,
-        stillness: Stillness,
-    ) -> Result<(Vec<RouterInterface>, Option<Duration>), TestError> {
+    fn await_stillness(&mut self, stillness: Stillness) -> Result<(Vec<RouterInterface>, Option<Duration>), TestError> {
         let start = self.routing.bench.rig.now();
         let mut last = self.counted_inside()?;
         let mut grew = Duration::ZERO;

@@ -129,6 +129,23 @@ fn latency_through_a_chain_is_the_sum_of_what_its_routers_and_lines_take() {
     }
 }
 
+#[test]
+fn a_link_over_a_long_distance_delays_each_frame() {
+    let suite = suite(2, "loop: 4, wan_delay: 3 ms", ", delay: 7 us", "tests: [throughput]\n");
+    let figures = |frame_by_frame| {
+        with_system(&suite, frame_by_frame, |bed, _| {
+            let flows = vec![flow(bed, Family::Ipv4, 0, 1), flow(bed, Family::Ipv6, 1, 0)];
+            let result = bed.trial(&spec(flows, 10_000.0, 0.1)).unwrap();
+            for group in &result.groups {
+                let latency = &group.latency;
+                assert_eq!((latency.min_ns, latency.max_ns, group.lost), (3_028_000, 3_028_000, 0));
+            }
+            result.groups
+        })
+    };
+    assert_eq!(figures(false), figures(true));
+}
+
 /// Frames of one every `every_ns` that a line with room for `buffer` frames of `service_ns` each takes, out of `frames`.
 fn taken(frames: u64, every_ns: f64, service_ns: u64, buffer: usize) -> u64 {
     let (mut ends, mut free, mut taken) = (VecDeque::new(), 0, 0);

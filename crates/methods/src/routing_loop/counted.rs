@@ -119,7 +119,8 @@ impl Expected {
             counters: vec![entry_counter],
             beyond: format!("between the tester and {} of {}", name(entry_counter), router_name(entry)),
         };
-        let hops = cycle.iter().map(|hop| Counter { router: hop.router, at: InterfaceOf::Interface(hop.to), out: true });
+        let hops =
+            cycle.iter().map(|hop| Counter { router: hop.router, at: InterfaceOf::Interface(hop.to), out: true });
         Some(Expected { per_packet, per_error, hops: hops.collect(), entry, round })
     }
 
@@ -233,7 +234,8 @@ pub(super) fn counter_place(system: &System, router: usize, at: InterfaceOf, por
     let interface = match at {
         InterfaceOf::Tunnel(tunnel) => {
             let remote = system.routers[router].role.tunnels.get(tunnel).map(|tunnel| tunnel.remote);
-            let ends_there = |role: &drophammer_model::role::RouterRole| role.tunnels.iter().any(|t| Some(t.local) == remote);
+            let ends_there =
+                |role: &drophammer_model::role::RouterRole| role.tunnels.iter().any(|t| Some(t.local) == remote);
             let other = system.routers.iter().position(|other| ends_there(&other.role));
             return other.map_or_else(|| at.to_string(), |other| format!("tunnel to {}", router_name(other)));
         }
@@ -244,7 +246,8 @@ pub(super) fn counter_place(system: &System, router: usize, at: InterfaceOf, por
         return format!("port {}", ports.get(port).map_or("", String::as_str));
     }
     let joins = |link: &&drophammer_model::topology::CoreLink| link.end_at(router).is_some();
-    let Some(link) = system.links.iter().filter(joins).find(|l| l.end_at(router).is_some_and(|e| e.interface == interface))
+    let Some(link) =
+        system.links.iter().filter(joins).find(|l| l.end_at(router).is_some_and(|e| e.interface == interface))
     else {
         return at.to_string();
     };

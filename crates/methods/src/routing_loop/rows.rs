@@ -207,9 +207,10 @@ fn add_load(
     let PacketSize::Fixed(size) = &pattern.size else { return };
     let ip_bytes = size.ip_bytes(false);
     let middle = circle.system.cycle().map(|cycle| cycle[WAN_HOPS[0]].router);
-    let of_middle = measured.grown.keys().filter(|counter| {
-        Some(counter.router) == middle && matches!(counter.at, InterfaceOf::Interface(_))
-    });
+    let of_middle = measured
+        .grown
+        .keys()
+        .filter(|counter| Some(counter.router) == middle && matches!(counter.at, InterfaceOf::Interface(_)));
     let [there, back] = WAN_HOPS.map(|hop| at_hop(circle, hop, measured));
     let row = LoadRow {
         frame_size: pattern.size.clone(),

@@ -244,6 +244,25 @@ pub fn systems() -> Vec<Memory> {
     ]
 }
 
+/// Packets that go around, and what of it is counted: right, and with faults.
+pub fn loops() -> Vec<Memory> {
+    let of = |device: &str, topology: &str, test: &str| {
+        let rest = format!("tests:\n  - routing_loop: {{pause: 1 ms, trial_duration: 200 ms, {test}}}\n");
+        on(&format!("topology: {{loop: 4{topology}}}, line_buffer: 20{device}"), 2, "20 Mbit/s", &rest)
+    };
+    let slow = ", core_speed: 20 Mbit/s, wan_speed: 5 Mbit/s";
+    vec![
+        of(", capacity: 30 kfps, buffer: 50, jitter: 20 us", slow, "frame_sizes: [ip528, ip40], packets: 30"),
+        of(
+            "",
+            &format!("{slow}, wan_delay: 5 ms"),
+            "frame_sizes: [ip1498], packets: 10, port: 2, ttl: 33, max_load: 200 fps",
+        ),
+        of(", tunnel_drop_every: 70, icmp_errors: 20", slow, "frame_sizes: [ip68], packets: 40"),
+        of(", tunnel_keeps_ttl: true, counter_error: 7", slow, "frame_sizes: [ip68], packets: 20, max_load: 150 fps"),
+    ]
+}
+
 pub fn copies_and_strays() -> Vec<Memory> {
     let params = [
         "duplicate_every: 13",

@@ -51,6 +51,7 @@ cases![
     soak,
     modifiers,
     systems,
+    loops,
     copies_and_strays,
     wrong_frames,
     order,

@@ -47,7 +47,7 @@ const OWN_FRAMES: Param<u64> = Param::new(
     "frames that a counter may have beyond those of the packets: what routers say to each other (ARP, Neighbor Discovery)",
 );
 const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "1 s", "60 s", "length of a trial; twice the time that a packet goes around at least");
+    Param::new("trial_duration", "2 s", "60 s", "length of a trial; twice the time that a packet goes around at least");
 const PRECISION: Param<Percent> = Param::new(
     "precision",
     "5",
@@ -97,8 +97,10 @@ static SPEC: TestSpec = TestSpec {
     needs: &[],
 };
 
-/// Readings of counters are so far apart at least.
+/// Counters stand still that do not grow for so long, and for twice the delay of the longest link.
 const QUIET: Duration = Duration::from_millis(100);
+/// Readings of counters in this time.
+const READINGS: u32 = 10;
 /// Addresses in the looping prefix.
 const ADDRESSES: u32 = 200;
 /// Counters and places that are named in one sentence at most.
@@ -228,7 +230,9 @@ impl Circle {
 
     fn stillness(&self, params: &Params, ip_bytes: u16) -> Stillness {
         let longest = self.system.links.iter().map(|link| link.delay).max().unwrap_or_default();
-        Stillness { quiet: QUIET + 2 * longest, patience: SETTLE.get(params) + 2 * self.on_links(ip_bytes) }
+        let quiet = QUIET + 2 * longest;
+        let patience = SETTLE.get(params) + 2 * self.on_links(ip_bytes);
+        Stillness { quiet, step: quiet / READINGS, patience }
     }
 }
 
@@ -257,6 +261,11 @@ impl Circled {
     /// Time in which they were injected, in seconds.
     fn seconds(&self) -> f64 {
         self.injected() as f64 / self.rate().pps().max(f64::MIN_POSITIVE)
+    }
+
+    /// How much longer packets went on than in a trial where they waited for nobody.
+    fn longer_than(&self, alone: Duration) -> Duration {
+        self.trial.still_after.unwrap_or_default().saturating_sub(alone)
     }
 
     /// Has every counter all that it must have?
@@ -429,7 +438,8 @@ fn measure(
     // The plateau of a load is reached when the first packets end.
     let around = circle.on_links(ip_bytes).max(accounted.trial.still_after.unwrap_or_default());
     let trial_s = TRIAL_DURATION.seconds(params).max(2.0 * around.as_secs_f64());
-    let setting = search::Setting { circle, pattern, params, stillness, trial_s, ip_bytes };
+    let alone = accounted.trial.still_after.unwrap_or_default();
+    let setting = search::Setting { circle, pattern, params, stillness, trial_s, ip_bytes, alone };
     let figure = format!("loop_{}_pps", pattern.size);
     let title = format!("Packets through the loop, {}", pattern.size_text());
     let mut rank = higher(figure, title, "pps", None);

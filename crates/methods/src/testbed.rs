@@ -96,6 +96,8 @@ pub struct CountedTrial {
 pub struct Stillness {
     /// Counters that have not grown for so long stand still: longer than a packet may be out of sight of all counters.
     pub quiet: Duration,
+    /// Time between two readings.
+    pub step: Duration,
     /// How long that is waited for.
     pub patience: Duration,
 }
@@ -111,7 +113,7 @@ pub struct CirclingTrial {
     pub after: Vec<RouterInterface>,
     /// Processor time of each router from one to the other; `None` where not known.
     pub cpu: Option<Vec<Duration>>,
-    /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::quiet`] too much; `None` where they still grew
+    /// From the end of the trial to the last reading at which a counter had grown, so up to [`Stillness::step`] too much; `None` where they still grew
     /// when the patience was over.
     pub still_after: Option<Duration>,
     /// What came in meanwhile and is no test frame.

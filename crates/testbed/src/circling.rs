@@ -45,13 +45,14 @@ impl TestSetup<'_> {
         let mut last = self.counted_inside()?;
         let mut grew = Duration::ZERO;
         loop {
-            self.settle(stillness.quiet)?;
+            self.settle(stillness.step)?;
             let now = self.counted_inside()?;
-            if now == last {
-                return Ok((now, Some(grew)));
+            let waited = self.routing.bench.rig.now().since(start);
+            if now != last {
+                (last, grew) = (now, waited);
+            } else if waited.saturating_sub(grew) >= stillness.quiet {
+                return Ok((last, Some(grew)));
             }
-            last = now;
-            grew = self.routing.bench.rig.now().since(start);
             if grew > stillness.patience {
                 return Ok((last, None));
             }

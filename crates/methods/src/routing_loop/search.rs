@@ -8,6 +8,7 @@ use crate::testbed::{Stillness, TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
+use std::time::Duration;
 
 /// One size.
 pub(super) struct Setting<'a> {
@@ -19,9 +20,18 @@ pub(super) struct Setting<'a> {
     pub trial_s: f64,
     /// Bytes of the packets that are injected.
     pub ip_bytes: u16,
+    /// How long packets go on after a trial in which they wait for nobody.
+    pub alone: Duration,
 }
 
 impl Setting<'_> {
+    /// Did buffers take what the loop cannot carry for ever? What they hold has many rounds to go yet: it goes on for as long as the trial had too much.
+    /// More than the precision of the search would make the figure wrong by more than that.
+    fn is_filling(&self, of: &Circled) -> bool {
+        let allowed = Duration::from_secs_f64(PRECISION.get(self.params).0 / 100.0 * self.trial_s);
+        of.longer_than(self.alone) > allowed + self.stillness.step
+    }
+
     fn trial(&self, bed: &mut dyn Testbed, what: &str, rate: FrameRate, trial_s: f64) -> Result<Circled, TestError> {
         let spec = self.circle.trial(bed, &self.pattern.size, what, rate, trial_s);
         let done = circled(bed, self.circle, &spec, self.stillness)?;
@@ -56,6 +66,7 @@ pub(super) fn highest(
     let (mut best, mut retreats) = (accounted, 0);
     // The top itself is the first to be tried: it is not known to lose anything.
     let mut lossy: Option<f64> = None;
+    let mut filling = None;
     let width = PRECISION.get(setting.params).0 / 100.0;
     loop {
         let low = best.rate().pps();
@@ -69,15 +80,16 @@ pub(super) fn highest(
             break;
         }
         match setting.trial(bed, "search", FrameRate(rate), setting.trial_s) {
-            Ok(done) if done.is_lossless() => {
+            Ok(done) if done.is_lossless() && !setting.is_filling(&done) => {
                 best = done;
                 if lossy.is_none() {
                     break;
                 }
             }
-            Ok(_) => {
+            Ok(done) => {
                 lossy = Some(rate);
                 by_tester = false;
+                filling = done.is_lossless().then(|| (done.rate(), done.longer_than(setting.alone)));
             }
             Err(TestError::Unfit(why)) if retreats < RETREATS => {
                 retreats += 1;
@@ -88,6 +100,16 @@ pub(super) fn highest(
             }
             Err(other) => return Err(other),
         }
+    }
+    if let Some((rate, longer)) = filling {
+        note_of(
+            outcome,
+            setting.pattern,
+            format!(
+                "at {rate} nothing was lost, but packets went on for {:.0} ms longer than alone: buffers were filling",
+                longer.as_secs_f64() * 1e3
+            ),
+        );
     }
     if lossy.is_none() && !by_tester {
         let what = if links.is_some_and(|links| links.pps() <= top) {

@@ -205,20 +205,6 @@ pub trait Dut {
         Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
-    /// What each of its routers counts at each of its interfaces and tunnels, where it is a system of several; `None` where that is not known.
-    ///
-    /// # Errors
-    /// Those of reading it.
-    fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
-        Ok(None)
-    }
-
-    /// Processor time of each of its routers since it was brought up, in their order, where it is a system of several; `None` where not all of it can
-    /// be read.
-    fn router_cpu(&mut self) -> Option<Vec<Duration>> {
-        None
-    }
-
     /// Asks its SNMP agent for sysUpTime every `interval` from now on; `None` where it has no agent that is known.
     ///
     /// # Errors

@@ -305,7 +305,7 @@ pub fn lossy(test: Test, astray: f64, rounds: usize, runs: usize, seed: u64) -> 
     let mut random = Random(seed);
     let mut found = 0;
     for _ in 0..runs {
-        let mut lost = |mean: f64, random: &mut Random| {
+        let lost = |mean: f64, random: &mut Random| {
             let beside = if random.share() <= astray { (300.0 * random.normal().exp()).round() } else { 0.0 };
             Some(Figure::exactly((f64::from(random.events(mean)) + beside) / 10_000.0))
         };

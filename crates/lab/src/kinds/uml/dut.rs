@@ -32,7 +32,7 @@ const NEIGHBOUR: Duration = Duration::from_millis(150);
 const HALT: Duration = Duration::from_secs(3);
 /// Where taps are made.
 const TAPS: &str = "/dev/net/tun";
-/// Bytes of each arriving frame that the driver of the guest's interfaces does not count: the header of Ethernet.
+/// Bytes of each arriving frame that the driver of the guest's interfaces, and a veth interface with NAPI, do not count: the header of Ethernet.
 const UNCOUNTED_HEADER: u64 = 14;
 /// Folder of the modules of Debian's kernel, one subfolder per version.
 const MODULES: &str = "/usr/lib/uml/modules";
@@ -336,11 +336,25 @@ impl Dut for UmlDut {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
     }
 
-    /// As the guest's kernel counts them.
+    /// As the guest's kernel counts them; but what arrives over a veth link is counted at its end, for the guest's packet socket shows the guest what it
+    /// sends as well.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
         flatten("", &self.ask("counters")?, &mut counters);
-        Ok(router::counted(&self.role, &counters, UNCOUNTED_HEADER))
+        let Ends::Veth(topology) = &self.ends else {
+            return Ok(router::counted(&self.role, &counters, UNCOUNTED_HEADER));
+        };
+        let netns = topology.netns();
+        for name in (0..self.role.interfaces.len()).map(dut_interface) {
+            let count = |what: &str| probe::interface_counter(netns, &name, what);
+            let (packets, bytes) = (count("rx_packets")?, count("rx_bytes")?);
+            // A veth interface that receives by NAPI counts without the header.
+            let napi = fs::read_to_string(netns.sys(&format!("class/net/{name}/threaded")));
+            let header = if napi.is_ok_and(|text| text.trim() == "1") { UNCOUNTED_HEADER } else { 0 };
+            counters.insert(format!("{name}.rx_packets"), packets);
+            counters.insert(format!("{name}.rx_bytes"), bytes + header * packets);
+        }
+        Ok(router::counted(&self.role, &counters, 0))
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {

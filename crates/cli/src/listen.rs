@@ -69,9 +69,9 @@ fn headline(args: &ListenArgs) -> io::Result<()> {
         return Ok(());
     }
     let out = &mut io::stdout().lock();
-    let until = args.duration.map_or("until Ctrl-C".into(), |end| {
-        format!("for {}", drophammer_model::quantity::show_duration(end))
-    });
+    let until = args
+        .duration
+        .map_or("until Ctrl-C".into(), |end| format!("for {}", drophammer_model::quantity::show_duration(end)));
     writeln!(out, "{}: listening {until}", args.interface)?;
     writeln!(out, "{:<8}{:>16}{:>16}{:>16}", "time", "frames/s", "Mbit/s", "frames so far")?;
     out.flush()
@@ -125,7 +125,11 @@ fn summary(args: &ListenArgs, listener: &Listener, elapsed: Duration, drops: u64
         writeln!(out, "{:>16}{:>20}  {text}", group_digits(heard.frames), group_digits(heard.bytes))?;
     }
     if drops > 0 {
-        writeln!(out, "warning: {} more frames came and were lost in the tester's own receive path", group_digits(drops))?;
+        writeln!(
+            out,
+            "warning: {} more frames came and were lost in the tester's own receive path",
+            group_digits(drops)
+        )?;
     }
     out.flush()
 }

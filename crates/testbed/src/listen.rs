@@ -137,6 +137,9 @@ mod tests {
             listener.listen(Duration::from_secs(1)).unwrap();
         }
         assert_eq!(listener.conversations().len(), MOST);
-        assert_eq!(listener.conversations().iter().map(|c| c.1.frames).sum::<u64>() + listener.others().frames, MOST as u64 + 2);
+        assert_eq!(
+            listener.conversations().iter().map(|c| c.1.frames).sum::<u64>() + listener.others().frames,
+            MOST as u64 + 2
+        );
     }
 }

@@ -180,7 +180,8 @@ mod tests {
             text(&[ethernet(), vlan(10), vlan(20), label(100), label(16), ipv4(a, b), udp()]),
             "vlan 10, vlan 20, label 100, label 16, 198.18.1.2 > 198.19.1.2 udp 49152 > 9"
         );
-        let tunnelled = [ethernet(), ipv4([10, 0, 0, 1], [10, 0, 0, 2]), Header::Gre(Gre::default()), ipv4(a, b), udp()];
+        let tunnelled =
+            [ethernet(), ipv4([10, 0, 0, 1], [10, 0, 0, 2]), Header::Gre(Gre::default()), ipv4(a, b), udp()];
         assert_eq!(text(&tunnelled), "tunnel 10.0.0.1 > 10.0.0.2, 198.18.1.2 > 198.19.1.2 udp 49152 > 9");
         let v6 = |last: u16| Some(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, last).into());
         let ipv6 = Header::Ipv6(Ipv6 { source: v6(1), destination: v6(2), ..Ipv6::default() });

@@ -253,9 +253,10 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
 /// Reads `--step`.
 fn step(text: &str) -> Result<f64, String> {
     let share: Option<f64> = text.strip_suffix('%').and_then(|share| share.trim().parse().ok());
-    share.filter(|share| (0.01..=1_000.0).contains(share)).map(|share| share / 100.0).ok_or_else(|| {
-        format!("--step: `{text}` is not a share from 0.01% to 1000%; write for instance `10%`")
-    })
+    share
+        .filter(|share| (0.01..=1_000.0).contains(share))
+        .map(|share| share / 100.0)
+        .ok_or_else(|| format!("--step: `{text}` is not a share from 0.01% to 1000%; write for instance `10%`"))
 }
 
 /// Reads `--rate`.
@@ -367,7 +368,10 @@ mod tests {
         let arrives = trial.flows[5].arrives.clone().unwrap();
         assert_eq!((arrives.vlans[1].vid.get(), arrives.labels[0].label.get()), (20, 100));
         let headline = job.headline();
-        assert!(headline.ends_with(", 64 bytes, VLAN 10,20, MPLS 100,200, DSCP 46, 3 flows, until Ctrl-C"), "{headline}");
+        assert!(
+            headline.ends_with(", 64 bytes, VLAN 10,20, MPLS 100,200, DSCP 46, 3 flows, until Ctrl-C"),
+            "{headline}"
+        );
         assert_eq!(read("a b").unwrap().trial().flows[0].arrives, None);
         let raised = read("a b --until-loss --step 2.5%").unwrap();
         assert!(raised.headline().ends_with("raised by 2.5000 % every second until frames are lost"));

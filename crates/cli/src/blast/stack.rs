@@ -1,9 +1,7 @@
 //! What is around the packets of `blast`, and how many flows there are.
 
 use crate::args::BlastArgs;
-use drophammer_model::traffic::{
-    Arriving, ArrivingLabel, ArrivingTag, Bits, Header, Ipv4, Ipv6, Mpls, Udp, Vlan,
-};
+use drophammer_model::traffic::{Arriving, ArrivingLabel, ArrivingTag, Bits, Header, Ipv4, Ipv6, Mpls, Udp, Vlan};
 use drophammer_rig::{Tag, Tags};
 
 /// Ports that no service has (RFC 6335 section 6): each flow has one as source.
@@ -38,7 +36,10 @@ impl Stack {
     /// What is wrong with it, and what to write instead.
     pub fn read(args: &BlastArgs) -> Result<Stack, String> {
         if args.vlan.len() > MAX_TAGS {
-            return Err(format!("--vlan: {} tags; write one, or the outer and the inner one as in `10,20`", args.vlan.len()));
+            return Err(format!(
+                "--vlan: {} tags; write one, or the outer and the inner one as in `10,20`",
+                args.vlan.len()
+            ));
         }
         if args.mpls.len() > MAX_LABELS {
             return Err(format!("--mpls: {} labels; write at most {MAX_LABELS}", args.mpls.len()));
@@ -60,9 +61,12 @@ impl Stack {
         if *self == (Stack { flows: 1, ..Stack::default() }) {
             return vec![Vec::new()];
         }
-        let vlans = self.vlans.iter().map(|vid| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() }));
-        let labels =
-            self.labels.iter().map(|label| Header::Mpls(Mpls { label: Bits::new((*label).into()).into(), ..Mpls::default() }));
+        let vlans =
+            self.vlans.iter().map(|vid| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() }));
+        let labels = self
+            .labels
+            .iter()
+            .map(|label| Header::Mpls(Mpls { label: Bits::new((*label).into()).into(), ..Mpls::default() }));
         let dscp = || Bits::new(self.dscp.into()).into();
         let ip = match ipv6 {
             false => Header::Ipv4(Ipv4 { dscp: dscp(), ..Ipv4::default() }),

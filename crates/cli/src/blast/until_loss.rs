@@ -61,7 +61,8 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
     let mut begun = json;
     'rates: loop {
         for attempt in 1..=TRIES {
-            rig.start_traffic(&job.trial_at(rate, STEP), &timing(&mut keys), Vec::new()).map_err(Failure::environment)?;
+            rig.start_traffic(&job.trial_at(rate, STEP), &timing(&mut keys), Vec::new())
+                .map_err(Failure::environment)?;
             let result = rig.finish(&|| false).map_err(ended)?;
             if stop.load(Ordering::Relaxed) {
                 break 'rates;
@@ -127,14 +128,7 @@ impl Found {
     }
 }
 
-fn show(
-    job: &Job,
-    rate: FrameRate,
-    result: &TrialResult,
-    verdict: Verdict,
-    json: bool,
-    first: bool,
-) -> io::Result<()> {
+fn show(job: &Job, rate: FrameRate, result: &TrialResult, verdict: Verdict, json: bool, first: bool) -> io::Result<()> {
     let out = &mut io::stdout().lock();
     let (offered, lost) = (result.sum(|g| g.offered), result.lost());
     let latency = |percent: f64| result.groups.iter().filter_map(|g| g.latency.percentile(percent)).max();

@@ -1,5 +1,6 @@
 //! A DUT that is several routers of one kind, each in a namespace of its own.
 
+mod filters;
 mod links;
 
 use crate::packet_filter::counter_name;
@@ -17,6 +18,7 @@ use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex};
+pub use filters::filters_of;
 use links::{CoreLinks, router_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -138,24 +140,6 @@ fn start(
 /// `r1`
 fn label(index: usize) -> String {
     format!("r{}", index + 1)
-}
-
-/// The lists that one router has of those of the system, at interfaces of its own, and the place of each of its rules among all.
-pub fn filters_of(lists: &[FilterList], ports: &std::ops::Range<usize>) -> (Vec<FilterList>, Vec<usize>) {
-    let (mut own, mut rules) = (Vec::new(), Vec::new());
-    let mut first = 0;
-    for list in lists {
-        let all = list.interfaces.is_empty();
-        let at = ports.clone().filter(|port| all || list.interfaces.contains(port)).map(|port| port - ports.start);
-        let interfaces: Vec<usize> = at.collect();
-        // A list without interfaces would be at those to other routers too.
-        if !interfaces.is_empty() {
-            rules.extend(first..first + list.rules.len());
-            own.push(FilterList { interfaces, ..list.clone() });
-        }
-        first += list.rules.len();
-    }
-    (own, rules)
 }
 
 impl SystemDut {
@@ -382,7 +366,6 @@ mod tests {
     use crate::find;
     use crate::kinds::tests_support::two_ports_with_bgp;
     use crate::router::{lines_of_link, route_lines};
-    use drophammer_model::filter::{FilterDirection, FilterRule};
     use drophammer_model::suite::{ParamValue, Params, PortConfig};
     use drophammer_model::topology::{Shape, Topology, Wan};
 
@@ -486,23 +469,5 @@ mod tests {
         let error = checked("linux").unwrap_err().to_string();
         assert!(error.contains("kind `linux` cannot delay link 2-3") && error.contains("take kind uml"), "{error}");
         checked("uml").unwrap();
-    }
-
-    #[test]
-    fn a_list_goes_to_the_routers_with_its_ports() {
-        let rules = |n| vec![FilterRule::DENY_ALL; n];
-        let list = |interfaces: &[usize], n| FilterList {
-            direction: FilterDirection::Ingress,
-            interfaces: interfaces.to_vec(),
-            rules: rules(n),
-        };
-        let lists = [list(&[0, 3], 2), list(&[2], 1), list(&[], 3)];
-        let of = |ports| {
-            let (own, rules) = filters_of(&lists, &ports);
-            (own.into_iter().map(|list| list.interfaces).collect::<Vec<_>>(), rules)
-        };
-        assert_eq!(of(0..2), (vec![vec![0], vec![0, 1]], vec![0, 1, 3, 4, 5]));
-        assert_eq!(of(2..4), (vec![vec![1], vec![0], vec![0, 1]], vec![0, 1, 2, 3, 4, 5]));
-        assert_eq!(of(2..2), (vec![], vec![]), "a router in the middle of a chain");
     }
 }

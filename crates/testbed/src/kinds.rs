@@ -384,7 +384,7 @@ pub fn is_virtual(dut: &DutConfig) -> bool {
 pub fn check(suite: &Suite) -> Result<(), Vec<String>> {
     let role = RouterRole::of(&suite.ports);
     let refused = |dut: &DutConfig| {
-        if dut.topology.is_some() && crate::device::links(dut).is_some() {
+        if dut.kind == REFERENCE && dut.topology.is_some() && crate::device::links(dut).is_some() {
             let remedy = "several simulated routers live in virtual time; leave `links` or `topology` out";
             return Some(format!("`{}` cannot be brought up: {remedy}", dut.name));
         }

@@ -63,10 +63,8 @@ impl Stack {
         }
         let vlans =
             self.vlans.iter().map(|vid| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() }));
-        let labels = self
-            .labels
-            .iter()
-            .map(|label| Header::Mpls(Mpls { label: Bits::new((*label).into()).into(), ..Mpls::default() }));
+        let labels =
+            self.labels.iter().map(|label| Header::Mpls(Mpls { label: Bits::new(*label).into(), ..Mpls::default() }));
         let dscp = || Bits::new(self.dscp.into()).into();
         let ip = match ipv6 {
             false => Header::Ipv4(Ipv4 { dscp: dscp(), ..Ipv4::default() }),
@@ -86,7 +84,7 @@ impl Stack {
             return None;
         }
         let tag = |vid: &u16| ArrivingTag { vid: Bits::new((*vid).into()), pcp: None };
-        let label = |label: &u32| ArrivingLabel { label: Bits::new((*label).into()), tc: None, ttl: None };
+        let label = |label: &u32| ArrivingLabel { label: Bits::new(*label), tc: None, ttl: None };
         Some(Arriving {
             vlans: self.vlans.iter().map(tag).collect(),
             labels: self.labels.iter().map(label).collect(),

@@ -4,7 +4,7 @@ mod common;
 
 use common::{drophammer, kind_of, records, run, suite, text};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Processes of the lab of process `main` that live, by the mark in their environment.

@@ -176,6 +176,7 @@ $D blast vc vd --rate 100fps --until-loss --step 900% --json > raised; echo $? >
     let last = summary(folder.path(), "raised");
     let passed = last["no_loss_fps"].as_f64().unwrap_or_else(|| panic!("{last}"));
     let above = last["loss_fps"].as_f64().or(last["tester_limit_fps"].as_f64()).unwrap();
-    assert!((above / passed - 10.0).abs() < 1e-6, "{last}");
+    // Each may have sent up to a hundredth less than was asked for.
+    assert!((9.89..10.11).contains(&(above / passed)), "{last}");
     assert_eq!(std::fs::read_to_string(folder.path().join("raised.exit")).unwrap(), "0\n");
 }

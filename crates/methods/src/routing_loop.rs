@@ -316,8 +316,7 @@ fn wrong(circle: &Circle, of: &Circled) -> Option<String> {
     if off.is_empty() {
         return None;
     }
-    let ended = of.ended.iter().map(|ended| format!("{} packets ended {}", ended.packets, ended.place));
-    let ended: Vec<String> = ended.collect();
+    let ended: Vec<String> = of.ended.iter().map(Ended::text).collect();
     let mut text = format!("{} of {} counters are off: {}", off.len(), of.compared.len(), first_of(&off));
     if !ended.is_empty() {
         text = format!("{text}. {}", first_of(&ended));
@@ -347,12 +346,14 @@ impl Method for RoutingLoop {
             ),
         );
         let mut learnt = false;
-        let (mut right, mut wrong) = (0u32, Vec::new());
+        let (mut right, mut wrong, mut stuck) = (0u32, Vec::new(), Vec::new());
         let ended = for_each_at_low_load(bed, self.patterns(params), outcome, |bed, pattern, outcome, index| {
             if !std::mem::replace(&mut learnt, true) {
                 learn(bed, &circle, pattern, params)?;
             }
-            match measure(bed, &circle, pattern, params, outcome, index)? {
+            let size = measure(bed, &circle, pattern, params, outcome, index)?;
+            stuck.extend(size.stuck.map(|text| format!("{}: {text}", pattern.size_text())));
+            match size.wrong {
                 None => right += 1,
                 Some(text) => {
                     note_of(outcome, pattern, &text);
@@ -364,6 +365,9 @@ impl Method for RoutingLoop {
         if right > 0 || !wrong.is_empty() {
             let found = if wrong.is_empty() { format!("every counter, with {right} sizes") } else { wrong.join(". ") };
             outcome.verdicts.push(Verdict::decided("every interface counts each pass", wrong.is_empty(), found));
+        }
+        if !stuck.is_empty() {
+            outcome.verdicts.push(Verdict::decided("the loop works on after load", false, stuck.join(". ")));
         }
         ended
     }
@@ -409,7 +413,16 @@ fn ip_bytes(pattern: &Pattern) -> Result<u16, TestError> {
     }
 }
 
-/// One size: whether counters are right, then the highest load without loss, then overload. Returns what is wrong with the counters.
+/// What one size found, in words.
+#[derive(Default)]
+struct Found {
+    /// What is wrong with the counters.
+    wrong: Option<String>,
+    /// How the loop ceased to carry even the lowest load.
+    stuck: Option<String>,
+}
+
+/// One size: whether counters are right, then the highest load without loss, then overload.
 fn measure(
     bed: &mut dyn Testbed,
     circle: &Circle,
@@ -417,7 +430,7 @@ fn measure(
     params: &Params,
     outcome: &mut Outcome,
     index: u32,
-) -> Result<Option<String>, TestError> {
+) -> Result<Found, TestError> {
     let ip_bytes = ip_bytes(pattern)?;
     let narrowest = circle.system.routers.iter().flat_map(|router| &router.role.tunnels).map(|tunnel| tunnel.mtu).min();
     if narrowest.is_some_and(|mtu| u32::from(ip_bytes) > mtu) {
@@ -443,16 +456,25 @@ fn measure(
     let figure = format!("loop_{}_pps", pattern.size);
     let title = format!("Packets through the loop, {}", pattern.size_text());
     let mut rank = higher(figure, title, "pps", None);
+    let mut stuck = None;
     if accounted.is_lossless() {
         bed.progress(&format!("routing loop, {}: highest load", pattern.size_text()), index, of);
         let found = search::highest(bed, &setting, accounted, outcome)?;
         let each_way = WAN_HOPS.map(|hop| circle.passes[hop]).into_iter().min().unwrap_or(0);
-        rank.value = Some(found.best.rate().pps() * each_way as f64);
-        rank.tester_limited = found.tester_limited;
-        rows::load(outcome, circle, pattern, "without loss", &found.best);
-        rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
-        bed.progress(&format!("routing loop, {}: overload", pattern.size_text()), index, of);
-        search::overload(bed, &setting, found.best.rate(), outcome)?;
+        // A loop that sticks under a rate that is too high loses packets at all lower ones after it: then the search says nothing.
+        stuck = if found.was_lossy { setting.sticks(bed, &spec, "the search")? } else { None };
+        if stuck.is_none() {
+            rank.value = Some(found.best.rate().pps() * each_way as f64);
+            rank.tester_limited = found.tester_limited;
+            rows::load(outcome, circle, pattern, "without loss", &found.best);
+            rows::rates(outcome, circle, pattern, "without loss", &[&found.best]);
+            bed.progress(&format!("routing loop, {}: overload", pattern.size_text()), index, of);
+            search::overload(bed, &setting, found.best.rate(), outcome)?;
+            stuck = setting.sticks(bed, &spec, "overload")?;
+        }
+        if let Some(text) = &stuck {
+            note_of(outcome, pattern, text);
+        }
     } else {
         note_of(outcome, pattern, "packets are missing at the lowest load, so there is none without loss");
     }
@@ -461,5 +483,5 @@ fn measure(
     // One that keeps a TTL would have more, and be no better.
     let value = wrong.is_none().then_some(amplification);
     outcome.ranks.push(higher(format!("loop_{}_amplification", pattern.size), title, "", value));
-    Ok(wrong)
+    Ok(Found { wrong, stuck })
 }

@@ -69,6 +69,8 @@ pub struct Faults {
     pub icmp_twice_every: u64,
     /// Lose every n-th packet that it sends into a tunnel, behind the tunnel's counter.
     pub tunnel_drop_every: u64,
+    /// Lose all that it sends into a tunnel once it has sent so many packets there; 0 for never.
+    pub tunnel_sticks_after: u64,
     /// Do not count down the TTL of what it sends into a tunnel.
     pub tunnel_keeps_ttl: bool,
     /// Send everything by the routes, whatever its policies say.
@@ -111,6 +113,7 @@ impl Faults {
             forwards: _,
             icmp_twice_every: _,
             tunnel_drop_every: _,
+            tunnel_sticks_after: _,
             tunnel_keeps_ttl: _,
             policy_ignored: _,
             counter_error: _,

@@ -225,6 +225,11 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "loses every n-th packet that it sends into a tunnel, behind the tunnel's counter",
         ),
+        ParamSpec::optional(
+            "tunnel_sticks_after",
+            ParamKind::Count,
+            "loses all that it sends into a tunnel once it has sent so many packets there",
+        ),
         ParamSpec::new(
             "tunnel_keeps_ttl",
             ParamKind::Flag,

@@ -365,6 +365,7 @@ fn faults(p: &Params) -> Faults {
             dies: p.flag("management_dies").unwrap_or(false),
         }),
         tunnel_drop_every: every("tunnel_drop_every").unwrap_or(0),
+        tunnel_sticks_after: every("tunnel_sticks_after").unwrap_or(0),
         tunnel_keeps_ttl: p.flag("tunnel_keeps_ttl").unwrap_or(false),
         policy_ignored: p.flag("policy_ignored").unwrap_or(false),
         counter_error: every("counter_error").and_then(|n| i64::try_from(n).ok()).unwrap_or(0),

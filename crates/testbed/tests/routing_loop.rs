@@ -176,6 +176,20 @@ fn each_fault_is_found_and_named() {
 }
 
 #[test]
+fn a_loop_that_sticks_under_load_has_no_highest_load() {
+    // 10 passes for each of 10 and 20 packets leave the tunnel as it is; those of the first trial of the search do not.
+    let test = ", frame_sizes: [ip68], packets: 20, own_frames: 1, trial_duration: 200 ms, max_load: 2 kfps";
+    let outcome = completed(&suite(", tunnel_sticks_after: 1000", "", test));
+    assert!(outcome.verdicts[0].pass, "the counters were right before: {}", outcome.verdicts[0].found);
+    let found = &outcome.verdicts[1].found;
+    assert!(!outcome.verdicts[1].pass && found.contains("after the search the loop no longer carries"), "{found}");
+    assert!(found.contains("20 packets ended in r3, between tunnel to r2 and link to r2"), "{found}");
+    assert_eq!(rank(&outcome, "loop_ip68_pps"), None);
+    assert_eq!(rank(&outcome, "loop_ip68_amplification"), Some(63.0));
+    assert_eq!(rows(&outcome, "routing_loop").len(), 1, "the accounting alone");
+}
+
+#[test]
 fn a_packet_that_circles_without_end_is_an_error() {
     let test = ", frame_sizes: [ip68], packets: 3, settle: 1 s, trial_duration: 100 ms";
     let problem = refused(&suite(", ttl_kept_every: 1, tunnel_keeps_ttl: true", ", wan_delay: 10 ms", test));

@@ -72,13 +72,15 @@ pub(super) fn find(rig: &mut Rig, job: &Job, step: f64, json: bool, stop: &Atomi
             if show(job, rate, &result, verdict, json, !std::mem::replace(&mut begun, true)).is_err() {
                 break 'rates;
             }
+            // A step may have sent up to a hundredth less than was asked for.
+            let sent = rate.scaled(result.offered() as f64 / result.intended().max(1) as f64);
             match verdict {
                 Verdict::Passed => {
-                    found.passed = Some(rate);
+                    found.passed = Some(sent);
                     break;
                 }
                 Verdict::Lost => {
-                    found.lost = Some(rate);
+                    found.lost = Some(sent);
                     break 'rates;
                 }
                 Verdict::Spoilt if attempt == TRIES => {

@@ -86,6 +86,13 @@ pub(super) struct Ended {
     pub place: String,
 }
 
+impl Ended {
+    /// `100 packets ended in r2, between first link to r1 and link to r3`
+    pub fn text(&self) -> String {
+        format!("{} packets ended {}", group_digits(self.packets), self.place)
+    }
+}
+
 impl Expected {
     /// Of packets with this TTL that come in by `port`; `None` where the system has no loop or no such port.
     pub fn of(system: &System, port: usize, ttl: u8, ports: &[String]) -> Option<Expected> {

@@ -1,6 +1,7 @@
 //! The highest load without loss, and overload.
 
-use super::{Circle, Circled, OVERLOAD, PRECISION, circled, rows};
+use super::counted::Ended;
+use super::{Circle, Circled, OVERLOAD, PRECISION, circled, first_of, rows};
 use crate::parameters::{MAX_LOAD, PAUSE};
 use crate::pattern::{Pattern, RETREAT, RETREATS};
 use crate::report::{deviate, note_of, note_unfit};
@@ -8,6 +9,7 @@ use crate::testbed::{Stillness, TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::suite::Params;
+use drophammer_model::trial::TrialSpec;
 use std::time::Duration;
 
 /// One size.
@@ -32,6 +34,21 @@ impl Setting<'_> {
         of.longer_than(self.alone) > allowed + self.stillness.step
     }
 
+    /// Sends the packets of the accounting once more. Returns in words where they end now, if they do.
+    pub(super) fn sticks(
+        &self,
+        bed: &mut dyn Testbed,
+        accounting: &TrialSpec,
+        after: &str,
+    ) -> Result<Option<String>, TestError> {
+        let spec = TrialSpec { purpose: format!("{}, after {after}", accounting.purpose), ..accounting.clone() };
+        let again = circled(bed, self.circle, &spec, self.stillness)?;
+        bed.settle(PAUSE.get(self.params))?;
+        let ended: Vec<String> = again.ended.iter().map(Ended::text).collect();
+        Ok((!again.is_lossless())
+            .then(|| format!("after {after} the loop no longer carries the lowest load: {}", first_of(&ended))))
+    }
+
     fn trial(&self, bed: &mut dyn Testbed, what: &str, rate: FrameRate, trial_s: f64) -> Result<Circled, TestError> {
         let spec = self.circle.trial(bed, &self.pattern.size, what, rate, trial_s);
         let done = circled(bed, self.circle, &spec, self.stillness)?;
@@ -43,6 +60,8 @@ impl Setting<'_> {
 /// The highest load without loss.
 pub(super) struct Found {
     pub best: Circled,
+    /// Packets were lost at some rate, or buffers filled.
+    pub was_lossy: bool,
     /// It is the tester that could not offer more.
     pub tester_limited: bool,
 }
@@ -119,7 +138,7 @@ pub(super) fn highest(
         };
         note_of(outcome, setting.pattern, what);
     }
-    Ok(Found { best, tester_limited: by_tester })
+    Ok(Found { best, was_lossy: lossy.is_some(), tester_limited: by_tester })
 }
 
 /// The rates of all interfaces at twice the highest load without loss, or at the one that the suite says.

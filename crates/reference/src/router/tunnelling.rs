@@ -187,7 +187,9 @@ impl Router {
         end.counters.out_packets += 1;
         end.counters.out_octets += total as u64;
         self.truth.tunnelled += 1;
-        if is_nth(self.truth.tunnelled, self.faults.tunnel_drop_every) {
+        let sticks_after = self.faults.tunnel_sticks_after;
+        let is_stuck = sticks_after > 0 && self.truth.tunnelled > sticks_after;
+        if is_stuck || is_nth(self.truth.tunnelled, self.faults.tunnel_drop_every) {
             self.truth.dropped.fault_tunnel += 1;
             return false;
         }

@@ -3,7 +3,9 @@
 use crate::blast::MAX_FLOWS;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use drophammer_lab::KINDS;
 use drophammer_lab::kinds::uml::guest;
+use drophammer_model::capabilities::Placement;
 use drophammer_model::quantity::parse_duration;
 use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::set::Setting;
@@ -12,6 +14,7 @@ use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
 use drophammer_testbed::xdp_router;
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -22,6 +25,8 @@ Examples:
   drophammer run suites/quick-look.yaml --dut frr    one of them
   drophammer run my.yaml --profile conformant        with the durations of the RFCs
   drophammer blast eth1 eth2 --rate 100kfps          frames from one interface to another, counted live
+  drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000
+                                                     one BGP session and a table
   drophammer init --ports eth1,eth2                  a suite for my own router
   drophammer check my.yaml                           what is wrong with my suite?
   drophammer plan my.yaml                            what will be done, and what must my router be configured with?
@@ -63,10 +68,11 @@ Examples:
   drophammer blast eth1 eth2 --rate 950Mbit/s --size imix --bidirectional
   drophammer blast eth1 eth2 --rate 100kfps --until-loss --step 5%
   drophammer blast eth1 eth2 --vlan 10 --dscp 46 --flows 1000
+  drophammer blast --dut linux --rate 100kfps --for 10s
   drophammer blast eth1 eth2 --rate 50% --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
 Without addresses the two interfaces must be joined by a cable, a veth pair, a bridge or a switch. With addresses and gateways
-the frames go through routers. A line per second shows the last second's rates and latencies, and what was lost and reordered so
+the frames go through routers. With --dut they go through a router that is brought up for it. A line per second shows the last second's rates and latencies, and what was lost and reordered so
 far. Ctrl-C ends sending, waits for the last frames and prints the summary; a second one stops at once.
 
 Exit codes: 0 every frame arrived, or --until-loss has its answer; 1 frames were lost, corrupted or astray, or less than 99 % of
@@ -85,6 +91,21 @@ and ports, those with the most frames first.
 Exit codes: 0 done, with or without frames; 1 the machine was too slow and lost frames; 2 the command line is wrong; 3 the
 interface cannot be used.")]
     Listen(ListenArgs),
+    /// Bring one BGP session up, feed a table to the peer, and report what comes back
+    #[command(after_help = "\
+Examples:
+  drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000
+  drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --as 65000 --routes 1000 --rate 100
+  drophammer bgp eth1 --address 2001:db8::2/64 --to 2001:db8::1 --table rib.20260101.0000.bz2 --routes 200000
+  drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
+
+The tester answers ARP and TCP by itself: the interface needs no address. The routes are made up and look like those of the
+Internet; feed them to a router in a laboratory only (RFC 6815). Ctrl-C ends the session with a NOTIFICATION and prints the
+summary; a second one stops at once.
+
+Exit codes: 0 the session stayed up, and the peer has acknowledged all routes; 1 it went down, or did not take them; 2 the command
+line is wrong; 3 the interface cannot be used, or the peer does not answer.")]
+    Bgp(BgpArgs),
     /// Check a suite and report its errors; starts nothing
     #[command(after_help = "Example:\n  drophammer check suites/quick-look.yaml")]
     Check(SuiteArgs),
@@ -300,9 +321,13 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct BlastArgs {
     /// Sending interface
-    pub from: String,
+    #[arg(required_unless_present = "dut", requires = "to")]
+    pub from: Option<String>,
     /// Receiving interface
-    pub to: String,
+    pub to: Option<String>,
+    /// Instead of two interfaces: bring a router of this kind up in namespaces, as for `run`, and send through it
+    #[arg(long, value_name = "KIND", value_parser = routers(), conflicts_with_all = ["from", "address", "gateway", "vlan", "mpls"])]
+    pub dut: Option<String>,
     /// Rate of each sending interface: frames (`100kfps`), bits without preamble and gap (`950Mbit/s`), or a share of the line (`50%`)
     #[arg(long, value_name = "RATE", default_value = "1kfps")]
     pub rate: String,
@@ -375,6 +400,67 @@ pub struct ListenArgs {
     pub json: bool,
 }
 
+/// A BGP session.
+#[derive(Debug, Args)]
+pub struct BgpArgs {
+    /// Interface that leads to the router
+    pub interface: String,
+    /// Address of the emulated router on the interface, with the length of its prefix
+    #[arg(long, value_name = "A/LEN")]
+    pub address: String,
+    /// Address of the router that it peers with
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: IpAddr,
+    /// AS number of the emulated router
+    #[arg(long = "as", value_name = "ASN", default_value_t = 65_001)]
+    pub asn: u32,
+    /// AS number of its peer
+    #[arg(long, value_name = "ASN", default_value_t = 65_000)]
+    pub peer_as: u32,
+    /// Routes to advertise, of the family of the addresses
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub routes: u32,
+    /// Where they come from: `internet`, `uniform`, or an MRT file (RFC 6396)
+    #[arg(long, value_name = "SOURCE", default_value = "internet")]
+    pub table: String,
+    /// Routes per second [default: as fast as the peer takes them]
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+    /// Routes in an UPDATE at most [default: as many as share their attributes and fit]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub routes_per_update: u16,
+    /// How long to keep the session when all routes are acknowledged [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Proposed hold time (RFC 4271 section 4.2)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "90s")]
+    pub hold: Duration,
+    /// BGP identifier [default: the address, or 100.64.0.1 with IPv6]
+    #[arg(long, value_name = "ADDRESS")]
+    pub router_id: Option<Ipv4Addr>,
+    /// Wait for the peer to connect
+    #[arg(long)]
+    pub passive: bool,
+    /// File with the key of TCP MD5 (RFC 2385), on one line
+    #[arg(long, value_name = "FILE")]
+    pub md5_file: Option<PathBuf>,
+    /// Send and take TTL 255 alone (GTSM, RFC 5082)
+    #[arg(long)]
+    pub gtsm: bool,
+    /// VLAN tag of all frames
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan: Option<u16>,
+    /// Seed of the made-up routes' attributes [default: another one each time]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Backend that sends and receives; see `drophammer list backends`
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
+    pub backend: String,
+    /// Print one JSON object per line instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A self-test.
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
@@ -399,6 +485,12 @@ pub struct SelftestArgs {
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,
+}
+
+/// Kinds of routers that can be brought up on this machine.
+fn routers() -> PossibleValuesParser {
+    let here = KINDS.iter().map(|kind| kind.spec()).filter(|spec| spec.capabilities.placement == Placement::Lab);
+    here.map(|spec| spec.name).collect::<Vec<_>>().into()
 }
 
 /// The automatic choice, and the backends that a run can use.

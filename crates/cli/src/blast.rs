@@ -2,6 +2,7 @@
 
 mod display;
 mod job;
+mod router;
 mod stack;
 mod until_loss;
 
@@ -17,6 +18,7 @@ use drophammer_port::priority::pin;
 use drophammer_port::{Backend, INTERFACE_BACKENDS, SystemClock};
 use drophammer_rig::{Config, Live, PortConfig, Ports, Rig, RigError, Timing, TrialKeys, host_mac};
 use job::{Job, Link};
+use router::Router;
 pub use stack::MAX_FLOWS;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +39,7 @@ const LATE_NS: u64 = 1_000_000_000;
 
 /// `drophammer blast`.
 pub fn run(args: &BlastArgs) -> Exit {
-    let job = match Job::read(args) {
+    let mut job = match Job::read(args) {
         Ok(job) => job,
         Err(e) => return fail(Exit::Usage, e),
     };
@@ -46,7 +48,14 @@ pub fn run(args: &BlastArgs) -> Exit {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
     };
-    let sent = rig(&job, args).and_then(|mut rig| {
+    let router = match args.dut.as_ref().map(|kind| Router::bring_up(kind, args, &stop)).transpose() {
+        Ok(router) => router,
+        Err(Failure { exit, text }) => return fail(exit, text),
+    };
+    if let Some(router) = &router {
+        job.interfaces = router.interfaces();
+    }
+    let sent = rig(&job, args, router.as_ref()).and_then(|mut rig| {
         resolve(&mut rig, &job, &stop)?;
         match job.step {
             Some(step) => until_loss::find(&mut rig, &job, step, args.json, &stop),
@@ -57,7 +66,8 @@ pub fn run(args: &BlastArgs) -> Exit {
             }),
         }
     });
-    sent.unwrap_or_else(|Failure { exit, text }| fail(exit, text))
+    let exit = sent.unwrap_or_else(|Failure { exit, text }| fail(exit, text));
+    router.map_or(exit, |router| router.take_down(exit))
 }
 
 /// How a trial is timed: frames of earlier ones are known as such.
@@ -93,7 +103,7 @@ impl Failure {
 }
 
 /// Opens both interfaces and puts a host behind each.
-fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
+fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Failure> {
     // The command line knows no other names but the automatic choice.
     let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
     (backend.usable)().map_err(Failure::environment)?;
@@ -121,7 +131,11 @@ fn rig(job: &Job, args: &BlastArgs) -> Result<Rig, Failure> {
         }
         mtus.push(mtu);
     }
-    let processors = processors(threads).map_err(Failure::environment)?;
+    let processors = match router {
+        Some(router) => router.processors(threads),
+        None => processors(threads),
+    };
+    let processors = processors.map_err(Failure::environment)?;
     let seed = secret();
     let host = |(index, link): (usize, &Link)| {
         let mut host = PortConfig::new(host_mac(seed, index), mtus[index]);

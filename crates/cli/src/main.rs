@@ -4,6 +4,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod bgp;
 mod blast;
 mod clock;
 mod compare;
@@ -12,6 +13,7 @@ mod diagnostics;
 mod init;
 mod listen;
 mod observer;
+mod on_link;
 mod output;
 mod pdf;
 mod plan;
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Blast(args) => blast::run(&args),
         Command::Listen(args) => listen::run(&args),
+        Command::Bgp(args) => bgp::run(&args),
         Command::Check(args) => suite_file::check(&args),
         Command::Init { ports, out } => init::init(&ports, &out),
         Command::Plan(args) => plan::plan(&args),

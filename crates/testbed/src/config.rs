@@ -81,7 +81,7 @@ pub fn joined_in_pairs_of(ports: &[PortConfig], families: &[Family], seed: u64) 
     config
 }
 
-fn unicast(family: Family) -> AfiSafi {
+pub(crate) fn unicast(family: Family) -> AfiSafi {
     match family {
         Family::Ipv4 => AfiSafi::IPV4_UNICAST,
         Family::Ipv6 => AfiSafi::IPV6_UNICAST,
@@ -93,7 +93,7 @@ fn router_id(port: PortIndex, index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x6440_0001 + ((port as u32) << 16) + index)
 }
 
-fn next_hops(address: IpAddr) -> NextHops {
+pub(crate) fn next_hops(address: IpAddr) -> NextHops {
     match address {
         IpAddr::V4(a) => NextHops { ipv4: Some(a), ..NextHops::default() },
         IpAddr::V6(a) => NextHops { ipv6: Some(a), ..NextHops::default() },

@@ -29,6 +29,7 @@ pub mod selftest;
 pub mod session;
 pub mod setup;
 pub mod simulated;
+pub mod speaker;
 pub mod validity;
 pub mod xdp_router;
 

@@ -21,6 +21,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use tables::routes as table_of;
 
 /// What the tester needs alone: seconds per route, by family and routes per UPDATE.
 pub type RouteCeilings = BTreeMap<(Family, u16), f64>;

@@ -1,11 +1,12 @@
 //! What the command line asks for.
 
+use super::router;
 use super::stack::Stack;
 use crate::args::BlastArgs;
 use crate::init::reported_speed;
+use crate::on_link;
 use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_frame_rate};
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::is_lab_address;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
 use drophammer_rig::{Address, CONTINUOUS, DeviceConfig};
 use std::net::IpAddr;
@@ -35,10 +36,12 @@ pub struct Job {
 /// The host behind an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    address: IpAddr,
-    prefix_len: u8,
+    /// Its address.
+    pub address: IpAddr,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
     /// The router; the host behind the other interface where there is none.
-    gateway: IpAddr,
+    pub gateway: IpAddr,
 }
 
 impl Link {
@@ -55,18 +58,6 @@ impl Link {
             _ => {}
         }
     }
-
-    fn prefix_holds(&self, other: IpAddr) -> bool {
-        let same = |a: u128, b: u128, bits: u32| {
-            let host = bits - u32::from(self.prefix_len);
-            a.checked_shr(host).unwrap_or(0) == b.checked_shr(host).unwrap_or(0)
-        };
-        match (self.address, other) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
-            (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
-            _ => false,
-        }
-    }
 }
 
 impl Job {
@@ -75,9 +66,15 @@ impl Job {
     /// # Errors
     /// What is wrong with it, and what to write instead.
     pub fn read(args: &BlastArgs) -> Result<Job, String> {
-        if args.from == args.to {
-            return Err(format!("`{}` cannot be both ends; name two interfaces", args.from));
-        }
+        let interfaces = match (&args.from, &args.to, &args.dut) {
+            (Some(from), Some(to), _) if from == to => {
+                return Err(format!("`{from}` cannot be both ends; name two interfaces"));
+            }
+            (Some(from), Some(to), _) => [from.clone(), to.clone()],
+            // They have names when the router is up.
+            (_, _, Some(_)) => Default::default(),
+            _ => return Err("name two interfaces, or a kind of router as in `--dut linux`".into()),
+        };
         let size: PacketSize = args.size.parse().map_err(|e| format!("--size: {e}"))?;
         let duration = match &args.duration {
             None => CONTINUOUS,
@@ -97,7 +94,6 @@ impl Job {
         if duration > CONTINUOUS {
             return Err("--for: at most 2400 h; leave it out to send until Ctrl-C".into());
         }
-        let interfaces = [args.from.clone(), args.to.clone()];
         Ok(Job { interfaces, links, size, rate, duration, bidirectional: args.bidirectional, stack, step })
     }
 
@@ -194,6 +190,9 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
             Err(format!("--{name} takes two values, one for each interface, not {}; write {example}", other.len()))
         }
     };
+    if let Some(kind) = &args.dut {
+        return router::links(kind);
+    }
     if args.address.is_empty() && args.gateway.is_empty() {
         // Of the block for benchmarks (RFC 2544 Appendix C.2.2).
         let hosts: [IpAddr; 2] = [[198, 18, 0, 2].into(), [198, 18, 0, 3].into()];
@@ -211,11 +210,7 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
     let mut hosts = Vec::new();
     for text in &addresses {
         let bad = || format!("--address: `{text}` is not an address with its prefix length; write {example}");
-        let (address, len) = text.split_once('/').ok_or_else(bad)?;
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let len: u8 = len.parse().ok().filter(|len| *len >= 1 && *len <= most).ok_or_else(bad)?;
-        hosts.push((address, len));
+        hosts.push(on_link::with_length(text).ok_or_else(bad)?);
     }
     let mut links = Vec::new();
     for (i, (address, prefix_len)) in hosts.iter().copied().enumerate() {
@@ -226,18 +221,11 @@ fn links(args: &BlastArgs) -> Result<[Link; 2], String> {
             }
         };
         let link = Link { address, prefix_len, gateway };
-        for address in [address, gateway] {
-            if !is_lab_address(address) {
-                return Err(format!(
-                    "{address} is a public address; use addresses for benchmarks (198.18.0.0/15, 2001:2::/48), private \
-                     ones or those for documentation (RFC 6815)"
-                ));
-            }
-        }
+        [address, gateway].into_iter().try_for_each(on_link::refuse_public)?;
         if link.address == link.gateway {
             return Err(format!("{address} cannot be both the host and its gateway"));
         }
-        if !link.prefix_holds(gateway) {
+        if !on_link::holds(address, prefix_len, gateway) {
             let help =
                 if gateways.is_none() { "; give --gateway where routers are between the interfaces" } else { "" };
             return Err(format!("{gateway} is not on the link of {address}/{prefix_len}{help}"));
@@ -285,11 +273,10 @@ fn speed(args: &BlastArgs) -> Result<Bandwidth, String> {
     if let Some(text) = &args.speed {
         return text.parse().map_err(|e| format!("--speed: {e}"));
     }
-    reported_speed(&args.from).ok_or_else(|| {
-        format!(
-            "--rate {}: interface `{}` reports no speed; give --speed, as in `--speed 10Gbit/s`",
-            args.rate, args.from
-        )
+    let from = args.from.as_deref().unwrap_or_default();
+    reported_speed(from).ok_or_else(|| {
+        let who = if args.dut.is_some() { "a virtual link".to_owned() } else { format!("interface `{from}`") };
+        format!("--rate {}: {who} reports no speed; give --speed, as in `--speed 10Gbit/s`", args.rate)
     })
 }
 
@@ -324,6 +311,12 @@ mod tests {
     fn what_cannot_be_is_refused_with_what_can() {
         for (line, word) in [
             ("a a", "name two interfaces"),
+            ("a", "required"),
+            ("", "required"),
+            ("a b --dut linux", "cannot be used with"),
+            ("--dut linux --vlan 10", "cannot be used with"),
+            ("--dut nothing", "possible values"),
+            ("--dut linux --rate 50%", "--speed"),
             ("a b --rate fast", "950Mbit/s"),
             ("a b --rate 0%", "at most 100"),
             ("a b --rate 101%", "at most 100"),
@@ -375,6 +368,13 @@ mod tests {
         assert_eq!(read("a b").unwrap().trial().flows[0].arrives, None);
         let raised = read("a b --until-loss --step 2.5%").unwrap();
         assert!(raised.headline().ends_with("raised by 2.5000 % every second until frames are lost"));
+    }
+
+    #[test]
+    fn a_router_of_this_machine_has_the_addresses_of_a_suite() {
+        let job = read("--dut linux").unwrap();
+        assert!(job.links[0].gateway != job.links[1].address && job.links[0].address != job.links[1].address);
+        assert!(on_link::holds(job.links[1].address, job.links[1].prefix_len, job.links[1].gateway));
     }
 
     #[test]

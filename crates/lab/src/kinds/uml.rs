@@ -6,6 +6,7 @@
 mod agent;
 mod dut;
 pub mod guest;
+mod links;
 mod processor;
 
 use super::frr;

@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`TestError::NotApplicable`] for more than there are, and for a file that cannot be read.
-pub(super) fn routes(choice: &TableChoice, family: Family, count: u32, seed: u64) -> Result<Routes, TestError> {
+pub(crate) fn routes(choice: &TableChoice, family: Family, count: u32, seed: u64) -> Result<Routes, TestError> {
     let TableChoice { source, order, routes_per_set } = choice;
     let arranged = |range: RouteRange| Routes::Range(range.in_groups(*routes_per_set).in_order(*order));
     let refused = |e: String| TestError::NotApplicable(format!("table `{source}`: {e}"));

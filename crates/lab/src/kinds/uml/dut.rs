@@ -6,7 +6,6 @@ use crate::ends::Ends;
 use crate::probe::ThreadTimes;
 use crate::process::{self, Daemon};
 use crate::program::{flatten, tap_lines};
-use crate::router::dut_interface;
 use crate::topology::{Topology, silence, tester_interface};
 use crate::wait::{self, Look};
 use crate::{Dut, Lab, LabError, Links, Netns, bgp, configuration, confine, cpu, packet_sockets, probe, router};
@@ -112,12 +111,11 @@ impl UmlDut {
         command.args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "selinux=0", "panic=1"]);
         command.args(["con=null", "con0=null,fd:1", "ssl=null", "umid=guest"]);
         command.arg(format!("uml_dir={}/", state.display()));
-        for (i, interface) in job.role.interfaces.iter().enumerate() {
-            let (transport, name) = match &ends {
-                Ends::Veth(_) => ("raw", dut_interface(i)),
-                Ends::Tap { .. } => ("tap", tester_interface(i)),
-            };
-            command.arg(format!("vec{i}:transport={transport},ifname={name},mtu={}", interface.mtu));
+        // Links of veth are opened by who starts the guest's kernel.
+        if let Ends::Tap { .. } = &ends {
+            for (i, interface) in job.role.interfaces.iter().enumerate() {
+                command.arg(format!("vec{i}:transport=tap,ifname={},mtu={}", tester_interface(i), interface.mtu));
+            }
         }
         command.arg(format!("vec{ports}:transport=tap,ifname={}", agent::INTERFACE));
         command.arg(format!("init={}", init.display()));
@@ -300,7 +298,7 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
 
 fn confinement(ends: &Ends) -> String {
     match ends {
-        Ends::Veth(topology) => format!("it reads veth links by packet sockets; {}", topology.confinement()),
+        Ends::Veth(topology) => format!("it reads veth links by packet sockets of 2,048 frames; {}", topology.confinement()),
         Ends::Tap { .. } => "its ports are the far ends of taps, whose near ends are the tester's interfaces".into(),
     }
 }
@@ -336,25 +334,11 @@ impl Dut for UmlDut {
         Some(self.ends.cpu_time()? + probe::tree_time(self.pid()?)?)
     }
 
-    /// As the guest's kernel counts them; but what arrives over a veth link is counted at its end, for the guest's packet socket shows the guest what it
-    /// sends as well.
+    /// As the guest's kernel counts them.
     fn router_interfaces(&mut self) -> Result<Option<Vec<RouterInterface>>, LabError> {
         let mut counters = BTreeMap::new();
         flatten("", &self.ask("counters")?, &mut counters);
-        let Ends::Veth(topology) = &self.ends else {
-            return Ok(router::counted(&self.role, &counters, UNCOUNTED_HEADER));
-        };
-        let netns = topology.netns();
-        for name in (0..self.role.interfaces.len()).map(dut_interface) {
-            let count = |what: &str| probe::interface_counter(netns, &name, what);
-            let (packets, bytes) = (count("rx_packets")?, count("rx_bytes")?);
-            // A veth interface that receives by NAPI counts without the header.
-            let napi = fs::read_to_string(netns.sys(&format!("class/net/{name}/threaded")));
-            let header = if napi.is_ok_and(|text| text.trim() == "1") { UNCOUNTED_HEADER } else { 0 };
-            counters.insert(format!("{name}.rx_packets"), packets);
-            counters.insert(format!("{name}.rx_bytes"), bytes + header * packets);
-        }
-        Ok(router::counted(&self.role, &counters, 0))
+        Ok(router::counted(&self.role, &counters, UNCOUNTED_HEADER))
     }
 
     fn threads(&mut self) -> Option<Vec<ThreadTimes>> {

@@ -3,6 +3,7 @@
 //! The guest's root is the host's file system, read-only; everything that is written lies on tmpfs.
 
 use super::super::frr;
+use super::links::{self, Link};
 use super::{Job, Routing, agent};
 use crate::link_delay::{self, LinkDelay};
 use crate::process::{self, Daemon};
@@ -70,17 +71,27 @@ pub fn run(arguments: &[OsString]) -> Result<(), String> {
 /// whose system calls it does. When it is killed, they would go on by themselves, with system calls of this machine: the first
 /// process of a guest switches its machine off, which ended the lab's PID namespace. The end of a first process ends the others.
 fn hold(kernel: &OsStr, job: &OsStr, arguments: &[OsString]) -> Result<(), String> {
+    let told = read(Path::new(job)).map_err(|e| e.to_string())?;
+    let ports = if told.raw { &told.role.interfaces[..] } else { &[] };
+    let mut links = (0..ports.len()).map(Link::open).collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
+    let words = links.iter().zip(ports).enumerate().map(|(index, (link, port))| link.words(index, port.mtu));
     let failed = |e: std::io::Error| format!("cannot start {}: {e}", kernel.to_string_lossy());
     unshare(CloneFlags::CLONE_NEWPID).map_err(|e| failed(e.into()))?;
     // What follows `--` is for the guest's first process.
     let mut command = Command::new(kernel);
-    command.args(arguments).args(["--", SUBCOMMAND]).arg(job);
-    let status = command.status().map_err(failed)?;
+    command.args(arguments).args(words).args(["--", SUBCOMMAND]).arg(job);
+    let status = command.spawn().and_then(|mut kernel| links::attend(&mut kernel, &mut links)).map_err(failed)?;
     match status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
         Some(signal) => raise(signal).map_err(|e| failed(e.into())),
         None if status.success() => Ok(()),
         None => Err(format!("the guest's kernel ended with {status}")),
     }
+}
+
+/// The file of the job.
+fn read(job: &Path) -> Result<Job, LabError> {
+    let text = fs::read_to_string(job).map_err(LabError::file("read", job))?;
+    serde_json::from_str(&text).map_err(|e| LabError::file("read", job)(std::io::Error::from(e)))
 }
 
 fn halt() {
@@ -103,8 +114,7 @@ impl Guest {
     /// Configures the kernel and starts the daemons.
     fn start(job: &Path) -> Result<Guest, LabError> {
         // Before /run is covered, in which it lies.
-        let text = fs::read_to_string(job).map_err(LabError::file("read", job))?;
-        let job: Job = serde_json::from_str(&text).map_err(|e| LabError::file("read", job)(std::io::Error::from(e)))?;
+        let job = read(job)?;
         surroundings()?;
         modules(&job)?;
         sysctls(&job.role)?;

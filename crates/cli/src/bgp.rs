@@ -1,0 +1,300 @@
+//! `drophammer bgp`: one BGP session that feeds a table to a router, and what comes back.
+
+mod job;
+
+use crate::Exit;
+use crate::args::BgpArgs;
+use crate::observer::stop_flag;
+use crate::run::fail;
+use drophammer_model::quantity::group_digits;
+use drophammer_model::routes::Routes;
+use drophammer_port::auto::AUTO;
+use drophammer_port::{Backend, INTERFACE_BACKENDS, PortError};
+use drophammer_testbed::speaker::{Speaker, Told, table};
+use job::Job;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time between two lines.
+const LINE: Duration = Duration::from_secs(1);
+/// How often Ctrl-C is checked.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long the peer may take to answer the first time.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the last message may take.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// `drophammer bgp`.
+pub fn run(args: &BgpArgs) -> Exit {
+    let job = match Job::read(args) {
+        Ok(job) => job,
+        Err(e) => return fail(Exit::Usage, e),
+    };
+    let routes = match job.routes {
+        0 => None,
+        count => match table(&job.source, job.family(), count, job.seed) {
+            Ok(routes) => Some(Arc::new(routes)),
+            Err(e) => return fail(Exit::Usage, e),
+        },
+    };
+    let stop = match stop_flag() {
+        Ok(stop) => stop,
+        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
+    };
+    // The command line knows no other names but the automatic choice.
+    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
+    if let Err(e) = (backend.usable)() {
+        return fail(Exit::Environment, e);
+    }
+    match open(&job, backend).and_then(|speaker| Feed::new(&job, routes, speaker, args.json).run(&stop)) {
+        Ok(exit) => exit,
+        Err(Failure { exit, text }) => fail(exit, text),
+    }
+}
+
+/// Why the session came to nothing.
+struct Failure {
+    exit: Exit,
+    text: String,
+}
+
+impl From<PortError> for Failure {
+    fn from(e: PortError) -> Failure {
+        Failure { exit: Exit::Environment, text: e.to_string() }
+    }
+}
+
+fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
+    let mut speaker = Speaker::open(&job.interface, backend, job.seed, &job.speaker)?;
+    if !speaker.has_carrier()? {
+        let text = format!("interface `{}` has no carrier; plug the cable in, or set the other end up", job.interface);
+        return Err(Failure { exit: Exit::Environment, text });
+    }
+    Ok(speaker)
+}
+
+/// The session, and what has been shown of it.
+struct Feed<'a> {
+    job: &'a Job,
+    /// `None` where there are none to tell.
+    routes: Option<Arc<Routes>>,
+    speaker: Speaker,
+    json: bool,
+    begun: Instant,
+    /// Lines shown so far.
+    lines: u32,
+    /// When the session came up for the first time.
+    up: Option<Duration>,
+    /// When the peer had acknowledged all routes for the first time.
+    done: Option<Duration>,
+    /// Times that the session went down that were told.
+    losses: u32,
+    /// Why it has not come up, as it was told last.
+    refused: Option<String>,
+    /// Standard output can be written.
+    readable: bool,
+}
+
+impl<'a> Feed<'a> {
+    fn new(job: &'a Job, routes: Option<Arc<Routes>>, speaker: Speaker, json: bool) -> Feed<'a> {
+        let begun = Instant::now();
+        let readable = true;
+        Feed { job, routes, speaker, json, begun, lines: 0, up: None, done: None, losses: 0, refused: None, readable }
+    }
+
+    /// Brings the session up, tells the routes, and keeps it until it is to end.
+    fn run(mut self, stop: &AtomicBool) -> Result<Exit, Failure> {
+        self.headline();
+        if let Some(routes) = &self.routes {
+            self.speaker.advertise(routes, self.job.packing)?;
+        }
+        self.speaker.start();
+        while !self.is_over(stop)? {
+            let told_all = self.has_told_all();
+            let up = self.up.is_some();
+            // What is timed ends the wait.
+            let event = |told: &Told| (!up && told.session.established) || (up && !told_all && is_done(told));
+            self.speaker.serve(LOOK, &event)?;
+            self.look()?;
+        }
+        let told = self.speaker.told();
+        self.speaker.stop(FAREWELL)?;
+        self.summary(&told);
+        let whole = told.session.losses == 0 && self.has_told_all();
+        Ok(if whole && self.up.is_some() { Exit::Good } else { Exit::Failed })
+    }
+
+    /// Has the peer acknowledged all routes, or are there none?
+    fn has_told_all(&self) -> bool {
+        self.done.is_some() || self.routes.is_none()
+    }
+
+    /// Is it to end? An error where the session has never come up.
+    fn is_over(&self, stop: &AtomicBool) -> Result<bool, Failure> {
+        let elapsed = self.begun.elapsed();
+        if self.up.is_none() && !self.job.speaker.passive && elapsed > PATIENCE {
+            let cause = self.speaker.cause().unwrap_or("it does not answer".into());
+            let text = format!(
+                "the session with {} is not up after {} s: {cause}; is BGP configured there for {} in AS {}, from AS {}?",
+                self.job.speaker.peer,
+                PATIENCE.as_secs(),
+                self.job.speaker.address,
+                self.job.speaker.asn,
+                self.job.speaker.peer_as
+            );
+            return Err(Failure { exit: Exit::Environment, text });
+        }
+        // The time is counted from when everything is told.
+        let since = if self.routes.is_none() { self.up } else { self.done };
+        let kept = self.job.duration.zip(since).is_some_and(|(time, since)| elapsed >= since + time);
+        Ok(kept || !self.readable || stop.load(Ordering::Relaxed))
+    }
+
+    /// Shows what is new.
+    fn look(&mut self) -> Result<(), Failure> {
+        let (told, elapsed) = (self.speaker.told(), self.begun.elapsed());
+        if self.up.is_none() && told.session.established {
+            self.up = Some(elapsed);
+            self.say("session up", elapsed, json!({"event": "session up"}), "");
+        }
+        let cause = self.speaker.cause().filter(|_| self.up.is_none());
+        if cause.is_some() && cause != self.refused {
+            let text = cause.clone().unwrap_or_default();
+            self.say("no session", elapsed, json!({"event": "no session", "cause": text}), &format!(": {text}"));
+            self.refused = cause;
+        }
+        if told.skipped > 0 {
+            let text = format!("the peer does not take {} unicast routes in this session", self.job.family());
+            return Err(Failure { exit: Exit::Failed, text });
+        }
+        if self.up.is_some() && !self.has_told_all() && is_done(&told) {
+            self.done = Some(elapsed);
+            let value = json!({"event": "all routes acknowledged", "routes": told.advertised, "updates": told.updates});
+            self.say("all routes acknowledged", elapsed, value, &self.rate(&told));
+        }
+        if told.session.losses > self.losses {
+            self.losses = told.session.losses;
+            let cause = self.speaker.cause().unwrap_or_default();
+            let value = json!({"event": "session down", "cause": cause});
+            self.say("session down", elapsed, value, &format!(": {cause}"));
+        }
+        if elapsed >= LINE * (self.lines + 1) {
+            self.lines = (elapsed.as_nanos() / LINE.as_nanos()) as u32;
+            self.line(elapsed, &told);
+        }
+        Ok(())
+    }
+
+    /// `: 100,000 routes in 1.000 s, 100,000 routes/s`, from when the session was up.
+    fn rate(&self, told: &Told) -> String {
+        let seconds = self.done.zip(self.up).map_or(0.0, |(done, up)| (done - up).as_secs_f64());
+        let rate = told.advertised as f64 / seconds.max(1e-9);
+        format!(
+            ": {} routes in {} UPDATEs in {seconds:.3} s, {} routes/s",
+            group_digits(told.advertised),
+            group_digits(told.updates),
+            group_digits(rate.round() as u64)
+        )
+    }
+
+    fn headline(&mut self) {
+        if self.json {
+            return;
+        }
+        let columns = ["state", "advertised", "UPDATEs", "bytes sent", "received", "withdrawn"];
+        let text = format!("{}\n{}", self.job.headline(), row("time", &columns.map(str::to_owned)));
+        self.print(&text);
+    }
+
+    fn line(&mut self, elapsed: Duration, told: &Told) {
+        if self.json {
+            let text = counts(told, elapsed).to_string();
+            return self.print(&text);
+        }
+        let cells = [
+            format!("{:?}", told.session.state),
+            group_digits(told.advertised),
+            group_digits(told.updates),
+            group_digits(told.session.bytes_sent),
+            group_digits(told.session.routes_announced),
+            group_digits(told.session.routes_withdrawn),
+        ];
+        let text = row(&format!("{:.0} s", elapsed.as_secs_f64()), &cells);
+        self.print(&text);
+    }
+
+    /// An event.
+    fn say(&mut self, what: &str, elapsed: Duration, mut value: Value, more: &str) {
+        let text = if self.json {
+            value["time_s"] = json!(milliseconds(elapsed));
+            value.to_string()
+        } else {
+            format!("{what} after {:.3} s{more}", elapsed.as_secs_f64())
+        };
+        self.print(&text);
+    }
+
+    fn summary(&mut self, told: &Told) {
+        let elapsed = self.begun.elapsed();
+        if self.json {
+            let mut value = counts(told, elapsed);
+            value["session_up_s"] = json!(self.up.map(milliseconds));
+            value["all_acknowledged_s"] = json!(self.done.map(milliseconds));
+            value["losses"] = json!(told.session.losses);
+            let text = json!({ "summary": value }).to_string();
+            return self.print(&text);
+        }
+        let mut lines = vec![String::new()];
+        match (self.up, self.done) {
+            (None, _) => lines.push("the session did not come up".into()),
+            (Some(_), None) if self.routes.is_some() => lines.push(format!(
+                "{} of {} routes were sent; the peer has not acknowledged all of them",
+                group_digits(told.advertised),
+                group_digits(u64::from(self.job.routes))
+            )),
+            _ => lines.push(format!(
+                "advertised {} routes, received {} and {} withdrawals",
+                group_digits(told.advertised),
+                group_digits(told.session.routes_announced),
+                group_digits(told.session.routes_withdrawn)
+            )),
+        }
+        if told.session.losses > 0 {
+            let times = if told.session.losses == 1 { "once".into() } else { format!("{} times", told.session.losses) };
+            lines.push(format!("warning: the session went down {times}"));
+        }
+        self.print(&lines.join("\n"));
+    }
+
+    /// Standard output may be closed; then nobody reads on.
+    fn print(&mut self, text: &str) {
+        let out = &mut io::stdout().lock();
+        self.readable &= writeln!(out, "{text}").and_then(|()| out.flush()).is_ok();
+    }
+}
+
+/// Does the peer's TCP have everything?
+fn is_done(told: &Told) -> bool {
+    told.session.established && told.all_acknowledged
+}
+
+fn counts(told: &Told, elapsed: Duration) -> Value {
+    json!({
+        "time_s": milliseconds(elapsed), "state": format!("{:?}", told.session.state), "advertised": told.advertised,
+        "updates": told.updates, "bytes_sent": told.session.bytes_sent, "received": told.session.routes_announced,
+        "withdrawn": told.session.routes_withdrawn,
+    })
+}
+
+/// Seconds, with three digits behind the point.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e3).round() / 1e3
+}
+
+fn row(label: &str, cells: &[String]) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:>14}")).collect();
+    format!("{label:<8}{cells}")
+}

@@ -1,0 +1,93 @@
+//! `drophammer bgp` against BIRD at the other end of a virtual link, in a network namespace of its own.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// BIRD at vb, which has two routes to tell.
+const BIRD: &str = "\
+set -eu
+for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || true; done
+ip link add va type veth peer name vb
+ip address add 192.0.2.1/24 dev vb
+for link in va vb lo; do ip link set $link up; done
+cat > bird.conf <<'END'
+router id 192.0.2.1;
+protocol device {}
+protocol static two { ipv4; route 198.51.100.0/25 blackhole; route 198.51.100.128/25 blackhole; }
+protocol bgp tester {
+    local 192.0.2.1 as 65000;
+    neighbor 192.0.2.2 as 65001;
+    ipv4 { import all; export where proto = \"two\"; };
+}
+END
+bird -c bird.conf -s bird.ctl -P bird.pid
+trap 'kill $(cat bird.pid)' EXIT
+";
+
+/// Runs a shell script in namespaces of its own, which end with it.
+fn script(folder: &Path, body: &str) -> Output {
+    let mut command = Command::new("unshare");
+    // The first process of a PID namespace takes all others with it.
+    let namespaces = ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child"];
+    command.args(namespaces).args(["bash", "-c", body]);
+    command.current_dir(folder).env("D", env!("CARGO_BIN_EXE_drophammer")).env("NO_COLOR", "1");
+    command.output().expect("unshare is there")
+}
+
+fn read(folder: &Path, file: &str) -> String {
+    std::fs::read_to_string(folder.join(file)).unwrap()
+}
+
+#[test]
+fn a_table_arrives_and_routes_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = format!(
+        "{BIRD}
+$D bgp va --address 192.0.2.2/24 --to 192.0.2.1 --routes 5000 --seed 1 > told & bgp=$!
+for i in $(seq 600); do birdc -s bird.ctl show route count protocol tester > count; grep -q '^5000 of' count && break; sleep 0.1; done
+birdc -s bird.ctl show protocols all tester > session
+until awk '$3 == "Established" && $7 == 2 {{ found = 1 }} END {{ exit !found }}' told; do sleep 0.1; done
+kill -INT $bgp
+wait $bgp; echo $? > exit
+for i in $(seq 600); do birdc -s bird.ctl show route count protocol tester > after; grep -q '^0 of' after && break; sleep 0.1; done
+$D bgp va --address 192.0.2.2/24 --to 192.0.2.1 --routes 100 --for 0s --json > again; echo $? >> exit
+"
+    );
+    let output = script(folder.path(), &body);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = read(folder.path(), "told");
+    assert!(read(folder.path(), "count").contains("5000 of 5000 routes"), "{told}");
+    assert!(read(folder.path(), "session").contains("Established"));
+    assert!(read(folder.path(), "after").contains("0 of 0 routes"), "the session was ended");
+    let first = "va: BGP from 192.0.2.2 (AS 65001) to 192.0.2.1 (AS 65000), 5,000 IPv4 routes (internet), until Ctrl-C\n";
+    assert!(told.starts_with(first), "{told}");
+    assert!(told.contains("session up after ") && told.contains("s: 5,000 routes in "), "{told}");
+    assert!(told.ends_with("\nadvertised 5,000 routes, received 2 and 0 withdrawals\n"), "{told}");
+    let again = read(folder.path(), "again");
+    let last: Value = serde_json::from_str(again.lines().last().unwrap()).unwrap();
+    assert_eq!(last["summary"]["advertised"], 100, "{again}");
+    assert_eq!(last["summary"]["losses"], 0);
+    assert_eq!(read(folder.path(), "exit"), "0\n0\n");
+}
+
+#[test]
+fn a_session_that_ends_is_told_with_its_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let body = format!(
+        "{BIRD}
+$D bgp va --address 192.0.2.2/24 --to 192.0.2.1 > told & bgp=$!
+until grep -q 'session up' told; do sleep 0.1; done
+birdc -s bird.ctl disable tester > disabled
+until grep -q 'session down' told; do sleep 0.1; done
+kill -INT $bgp
+wait $bgp || echo $? > exit
+"
+    );
+    let output = script(folder.path(), &body);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = read(folder.path(), "told");
+    assert!(told.contains("session down after ") && told.contains("Cease"), "{told}");
+    assert!(told.contains("warning: the session went down once"), "{told}");
+    assert_eq!(read(folder.path(), "exit"), "1\n");
+}

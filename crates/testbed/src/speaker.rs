@@ -1,0 +1,200 @@
+//! One emulated BGP router on one interface, without a suite.
+
+use crate::config::{next_hops, unicast};
+use crate::routers::table_of;
+use drophammer_emulation::bgp::PeerConfig;
+use drophammer_emulation::tcp::Protection;
+use drophammer_methods::routing::TableChoice;
+use drophammer_model::routes::{Packing, Routes};
+use drophammer_model::trial::Family;
+use drophammer_port::{Backend, PortError, SystemClock};
+use drophammer_rig::{
+    Act, Action, Address, Config, Hosts, PortConfig, Ports, Rig, Select, SessionMetrics, Tags, host_mac,
+};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The speaker's only session.
+const SESSION: usize = 0;
+/// How often a wait looks whether it is over.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where the speaker stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeakerConfig {
+    /// Its address on the link.
+    pub address: IpAddr,
+    /// Length of the prefix of the link.
+    pub prefix_len: u8,
+    /// VLAN tags of its frames.
+    pub tags: Tags,
+    /// The peer's address, on the same link.
+    pub peer: IpAddr,
+    /// Its AS number.
+    pub asn: u32,
+    /// The peer's.
+    pub peer_as: u32,
+    /// Its BGP identifier.
+    pub router_id: Ipv4Addr,
+    /// Proposed hold time.
+    pub hold: Duration,
+    /// Waits for the peer to connect.
+    pub passive: bool,
+    /// Key of TCP MD5 (RFC 2385).
+    pub md5_key: Option<Vec<u8>>,
+    /// GTSM (RFC 5082): segments with a TTL of 255 alone.
+    pub gtsm: bool,
+}
+
+/// What the speaker has told its peer, and heard of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Told {
+    /// The session.
+    pub session: SessionMetrics,
+    /// Routes that were sent, each as often as it was.
+    pub advertised: u64,
+    /// UPDATE messages with them.
+    pub updates: u64,
+    /// Routes that could not be sent: the peer does not take the family.
+    pub skipped: u64,
+    /// The peer's TCP has acknowledged everything that was to be sent. It need not have read it.
+    pub all_acknowledged: bool,
+}
+
+/// The router.
+pub struct Speaker {
+    rig: Rig,
+}
+
+/// `count` routes of a table: `internet`, `uniform`, or the path of an MRT file.
+///
+/// # Errors
+/// More than there are, or a file that cannot be read.
+pub fn table(source: &str, family: Family, count: u32, seed: u64) -> Result<Routes, String> {
+    table_of(&TableChoice::named(source), family, count, seed).map_err(|e| e.to_string())
+}
+
+impl Speaker {
+    /// Opens `interface`, which must have carrier. The session is not started.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn open(interface: &str, backend: &Backend, seed: u64, config: &SpeakerConfig) -> Result<Speaker, PortError> {
+        let clock = SystemClock::start();
+        let ports = drophammer_rig::open(interface, backend, 1, clock, None)?;
+        let mtu = ports.first().map_or(0, |port| port.info().mtu);
+        let mut host = PortConfig::new(host_mac(seed, 0), mtu);
+        let device = &mut host.devices[0];
+        device.tags = config.tags;
+        let SpeakerConfig { prefix_len, .. } = *config;
+        match (config.address, config.peer) {
+            (IpAddr::V4(address), IpAddr::V4(gateway)) => {
+                device.ipv4 = Some(Address { address, prefix_len, gateway });
+            }
+            (IpAddr::V6(address), IpAddr::V6(gateway)) => {
+                device.ipv6 = Some(Address { address, prefix_len, gateway });
+            }
+            // The session finds no way to its peer, and says so.
+            _ => {}
+        }
+        let family = if config.address.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 };
+        device.routers.push(PeerConfig {
+            address: config.address,
+            dut: config.peer,
+            asn: config.asn,
+            dut_as: config.peer_as,
+            router_id: config.router_id,
+            hold: config.hold,
+            families: vec![unicast(family)],
+            next_hops: next_hops(config.address),
+            passive: config.passive,
+            protection: Protection {
+                md5_key: config.md5_key.clone(),
+                ttl_security_hops: config.gtsm.then_some(1),
+            },
+        });
+        let config = Config { seed, ports: vec![host] };
+        let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);
+        if let Some((routers, router)) = rig.hosts.session_mut(SESSION) {
+            // A session that comes back has all routes again.
+            routers.keep_routes(router, true);
+        }
+        Ok(Speaker { rig })
+    }
+
+    /// Has the interface carrier?
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn has_carrier(&mut self) -> Result<bool, PortError> {
+        self.rig.ports.get(0).has_carrier()
+    }
+
+    /// Brings the session up, again and again where it ends by itself.
+    pub fn start(&mut self) {
+        self.rig.protocols(Select::All, Action::Start);
+    }
+
+    /// Tells the peer `routes`, as soon as the session is up.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn advertise(&mut self, routes: &Arc<Routes>, packing: Packing) -> Result<(), PortError> {
+        let place = self.rig.hosts.place(SESSION);
+        let act = Act::Advertise {
+            device: place.device,
+            router: place.router,
+            advertise: true,
+            routes: routes.clone(),
+            part: 0..routes.len(),
+            packing,
+        };
+        self.rig.command(place.port, &act)
+    }
+
+    /// What it has told and heard so far.
+    pub fn told(&self) -> Told {
+        told(&self.rig.hosts)
+    }
+
+    /// Why the session ended last, in words.
+    pub fn cause(&self) -> Option<String> {
+        let (routers, router) = self.rig.hosts.session(SESSION)?;
+        routers.losses(router).1.or(routers.session(router).ended()).map(ToString::to_string)
+    }
+
+    /// Serves the session for `time`, or until `enough`.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn serve(&mut self, time: Duration, enough: &dyn Fn(&Told) -> bool) -> Result<(), PortError> {
+        self.rig.serve(time, &mut |_, hosts| enough(&told(hosts)))
+    }
+
+    /// Ends the session by a NOTIFICATION (Cease, Administrative Shutdown), and waits `patience` at most until the peer has it.
+    ///
+    /// # Errors
+    /// The port's.
+    pub fn stop(&mut self, patience: Duration) -> Result<(), PortError> {
+        self.rig.protocols(Select::All, Action::Stop);
+        let idle = |hosts: &Hosts| hosts.session(SESSION).is_none_or(|(routers, router)| routers.idle(router));
+        let end = self.rig.now() + patience;
+        while !idle(&self.rig.hosts) && self.rig.now() < end {
+            self.rig.serve(LOOK, &mut |_, hosts| idle(hosts))?;
+        }
+        Ok(())
+    }
+}
+
+fn told(hosts: &Hosts) -> Told {
+    let Some((routers, router)) = hosts.session(SESSION) else { return Told::default() };
+    let sent = routers.advertised(router);
+    Told {
+        session: hosts.session_metrics(SESSION),
+        advertised: sent.advertised,
+        updates: sent.updates,
+        skipped: sent.skipped,
+        all_acknowledged: routers.all_acknowledged(router),
+    }
+}

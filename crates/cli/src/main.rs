@@ -10,6 +10,7 @@ mod clock;
 mod compare;
 mod describe;
 mod diagnostics;
+mod doctor;
 mod init;
 mod listen;
 mod observer;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),
         Command::Compare { runs, json } => compare::run(&runs, json),
         Command::Selftest(args) => selftest::run(&args),
+        Command::Doctor { json } => doctor::run(json),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => run::uml_guest(&arguments),
         Command::XdpRouter { arguments } => run::xdp_router(&arguments),

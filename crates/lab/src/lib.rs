@@ -47,6 +47,7 @@ pub use cpu::CpuPlan;
 pub use dut::{Dut, Resets, TesterInterface, Where};
 pub use enter::{Lab, LabOptions};
 pub use error::LabError;
+pub use input_queue::here as input_queue_here;
 pub use kind::DutKind;
 pub use kinds::{KINDS, find, missing};
 pub use netns::Netns;

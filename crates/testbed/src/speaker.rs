@@ -109,10 +109,7 @@ impl Speaker {
             families: vec![unicast(family)],
             next_hops: next_hops(config.address),
             passive: config.passive,
-            protection: Protection {
-                md5_key: config.md5_key.clone(),
-                ttl_security_hops: config.gtsm.then_some(1),
-            },
+            protection: Protection { md5_key: config.md5_key.clone(), ttl_security_hops: config.gtsm.then_some(1) },
         });
         let config = Config { seed, ports: vec![host] };
         let mut rig = Rig::new(Ports::real(ports, clock, &[]), &config);

@@ -298,7 +298,9 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
 
 fn confinement(ends: &Ends) -> String {
     match ends {
-        Ends::Veth(topology) => format!("it reads veth links by packet sockets of 2,048 frames; {}", topology.confinement()),
+        Ends::Veth(topology) => {
+            format!("it reads veth links by packet sockets of 2,048 frames; {}", topology.confinement())
+        }
         Ends::Tap { .. } => "its ports are the far ends of taps, whose near ends are the tester's interfaces".into(),
     }
 }

@@ -50,7 +50,8 @@ impl Link {
         let name = dut_interface(index);
         let failed = |e: Errno| LabError::io(format!("cannot open a packet socket on {name}"))(e);
         let address = getifaddrs().map_err(failed)?.filter(|i| i.interface_name == name).find_map(|i| i.address);
-        let address = address.filter(|address| address.as_link_addr().is_some()).ok_or_else(|| failed(Errno::ENODEV))?;
+        let address =
+            address.filter(|address| address.as_link_addr().is_some()).ok_or_else(|| failed(Errno::ENODEV))?;
         // The guest inherits it.
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_NONBLOCK, SockProtocol::EthAll)
             .map_err(failed)?;

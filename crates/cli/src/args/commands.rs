@@ -1,0 +1,163 @@
+//! Arguments of the commands that need no suite: `blast`, `listen`, `bgp`.
+
+use super::choices;
+use crate::blast::MAX_FLOWS;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use drophammer_lab::KINDS;
+use drophammer_model::capabilities::Placement;
+use drophammer_model::quantity::parse_duration;
+use drophammer_port::auto::AUTO;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Traffic between two interfaces.
+#[derive(Debug, Args)]
+pub struct BlastArgs {
+    /// Sending interface
+    #[arg(required_unless_present = "dut", requires = "to")]
+    pub from: Option<String>,
+    /// Receiving interface
+    pub to: Option<String>,
+    /// Instead of two interfaces: bring a router of this kind up in namespaces, as for `run`, and send through it
+    #[arg(long, value_name = "KIND", value_parser = routers(), conflicts_with_all = ["from", "address", "gateway", "vlan", "mpls"])]
+    pub dut: Option<String>,
+    /// Rate of each sending interface: frames (`100kfps`), bits without preamble and gap (`950Mbit/s`), or a share of the line (`50%`)
+    #[arg(long, value_name = "RATE", default_value = "1kfps")]
+    pub rate: String,
+    /// Frame size with FCS, or a mix of sizes (`imix`)
+    #[arg(long, value_name = "SIZE", default_value = "64")]
+    pub size: String,
+    /// How long to send [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION")]
+    pub duration: Option<String>,
+    /// Raise the rate in steps of 1 s, from --rate on, until frames are lost; print the rate before and the rate of the loss
+    #[arg(long, conflicts_with = "duration")]
+    pub until_loss: bool,
+    /// How much each step of --until-loss raises the rate
+    #[arg(long, value_name = "SHARE", default_value = "10%", requires = "until_loss")]
+    pub step: String,
+    /// Send from the second interface to the first too, at the same rate
+    #[arg(long)]
+    pub bidirectional: bool,
+    /// Flows in each direction, each with a UDP source port of its own (RFC 6335: 49152 and up); order is kept by flow
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_FLOWS)))]
+    pub flows: Option<u16>,
+    /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive
+    #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan: Vec<u16>,
+    /// MPLS labels of test frames, on top of --size, the outermost first; they must arrive
+    #[arg(long, value_name = "LABEL[,LABEL]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u32).range(0..=0xf_ffff))]
+    pub mpls: Vec<u32>,
+    /// Differentiated services codepoint of test frames (RFC 2474); it must arrive
+    #[arg(long, value_name = "0-63", value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub dscp: Option<u8>,
+    /// Address of the emulated host on each interface, with the length of its prefix
+    #[arg(long, value_name = "A/LEN,B/LEN", value_delimiter = ',', num_args = 1)]
+    pub address: Vec<String>,
+    /// Address of the router on each interface; asked for its MAC address by ARP or Neighbor Discovery
+    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
+    pub gateway: Vec<String>,
+    /// Line speed, for rates in per cent [default: reported by the interface]
+    #[arg(long, value_name = "SPEED")]
+    pub speed: Option<String>,
+    /// Backend that sends and receives the frames; see `drophammer list backends`
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
+    pub backend: String,
+    /// Threads that send and receive: 2 gives each interface its own; more need --queues
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 1)]
+    pub threads: u16,
+    /// Queues of each interface; what arrives is spread over them by addresses and ports
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), default_value_t = 1)]
+    pub queues: u16,
+    /// Print one JSON object per line instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What comes to an interface.
+#[derive(Debug, Args)]
+pub struct ListenArgs {
+    /// Interface
+    pub interface: String,
+    /// How long to listen [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Lines of the table at the end
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Backend that receives; see `drophammer list backends`
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
+    pub backend: String,
+    /// Print one JSON object per line instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A BGP session.
+#[derive(Debug, Args)]
+pub struct BgpArgs {
+    /// Interface that leads to the router
+    pub interface: String,
+    /// Address of the emulated router on the interface, with the length of its prefix
+    #[arg(long, value_name = "A/LEN")]
+    pub address: String,
+    /// Address of the router that it peers with
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: IpAddr,
+    /// AS number of the emulated router
+    #[arg(long = "as", value_name = "ASN", default_value_t = 65_001)]
+    pub asn: u32,
+    /// AS number of its peer
+    #[arg(long, value_name = "ASN", default_value_t = 65_000)]
+    pub peer_as: u32,
+    /// Routes to advertise, of the family of the addresses
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub routes: u32,
+    /// Where they come from: `internet`, `uniform`, or an MRT file (RFC 6396)
+    #[arg(long, value_name = "SOURCE", default_value = "internet")]
+    pub table: String,
+    /// Routes per second [default: as fast as the peer takes them]
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+    /// Routes in an UPDATE at most [default: as many as share their attributes and fit]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub routes_per_update: u16,
+    /// How long to keep the session when all routes are acknowledged [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Proposed hold time (RFC 4271 section 4.2)
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "90s")]
+    pub hold: Duration,
+    /// BGP identifier [default: the address, or 100.64.0.1 with IPv6]
+    #[arg(long, value_name = "ADDRESS")]
+    pub router_id: Option<Ipv4Addr>,
+    /// Wait for the peer to connect
+    #[arg(long)]
+    pub passive: bool,
+    /// File with the key of TCP MD5 (RFC 2385), on one line
+    #[arg(long, value_name = "FILE")]
+    pub md5_file: Option<PathBuf>,
+    /// Send and take TTL 255 alone (GTSM, RFC 5082)
+    #[arg(long)]
+    pub gtsm: bool,
+    /// VLAN tag of all frames
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan: Option<u16>,
+    /// Seed of the made-up routes' attributes [default: another one each time]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Backend that sends and receives; see `drophammer list backends`
+    #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
+    pub backend: String,
+    /// Print one JSON object per line instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kinds of routers that can be brought up on this machine.
+fn routers() -> PossibleValuesParser {
+    let here = KINDS.iter().map(|kind| kind.spec()).filter(|spec| spec.capabilities.placement == Placement::Lab);
+    here.map(|spec| spec.name).collect::<Vec<_>>().into()
+}

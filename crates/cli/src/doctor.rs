@@ -1,0 +1,252 @@
+//! `drophammer doctor`: what this machine can do as a tester, and what to change.
+
+mod interfaces;
+
+use crate::Exit;
+use crate::output::out;
+use drophammer_lab::kinds::uml;
+use drophammer_lab::{KINDS, Lab, LabOptions};
+use drophammer_model::capabilities::Placement;
+use drophammer_model::environment::Environment;
+use drophammer_model::suite::{DutConfig, Params};
+use drophammer_port::INTERFACE_BACKENDS;
+use serde_json::json;
+
+/// How a finding is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As it should be.
+    Good,
+    /// It works, and figures may be worse for it.
+    Note,
+    /// What needs this does not work.
+    Missing,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Good => "good",
+            State::Note => "note",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// Something that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What: `clock`.
+    pub subject: String,
+    /// How it is judged.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What to change, each on its own line.
+    pub remedies: Vec<String>,
+}
+
+impl Finding {
+    /// A finding that is as it should be.
+    pub fn good(subject: impl Into<String>, found: impl Into<String>) -> Finding {
+        Finding { subject: subject.into(), state: State::Good, found: found.into(), remedies: Vec::new() }
+    }
+
+    /// The same with something to change.
+    pub fn note(self, remedy: impl Into<String>) -> Finding {
+        self.judged(State::Note, remedy)
+    }
+
+    fn missing(self, remedy: impl Into<String>) -> Finding {
+        self.judged(State::Missing, remedy)
+    }
+
+    fn judged(mut self, state: State, remedy: impl Into<String>) -> Finding {
+        self.state = if self.state == State::Missing { self.state } else { state };
+        self.remedies.push(remedy.into());
+        self
+    }
+}
+
+/// `drophammer doctor`.
+pub fn run(json: bool) -> Exit {
+    // Seen from the host: the lab has none of them.
+    let mut findings: Vec<Finding> =
+        INTERFACE_BACKENDS.iter().map(|backend| of_backend(backend.spec.name, (backend.usable)())).collect();
+    findings.extend(kinds());
+    findings.extend(interfaces::all());
+    let lab = Lab::enter(&LabOptions::default());
+    let exit = if lab.is_ok() { Exit::Good } else { Exit::Environment };
+    let first = match &lab {
+        Ok(lab) => of_machine(&lab.environment(1), lab.cpus().separate()),
+        Err(e) => vec![refused("namespaces", "routers in namespaces cannot be brought up", &e.to_string())],
+    };
+    findings.splice(0..0, first);
+    show(&findings, json);
+    exit
+}
+
+/// A refusal whose last line is its remedy.
+fn refused(subject: &str, what: &str, error: &str) -> Finding {
+    let (why, remedy) = error.split_once("remedy: ").unwrap_or((error, ""));
+    let finding = Finding::good(subject, format!("{what}: {}", why.trim()));
+    let remedy = if remedy.is_empty() { "see docs/honesty.md" } else { remedy.trim() };
+    finding.missing(remedy)
+}
+
+fn of_backend(name: &str, usable: Result<(), String>) -> Finding {
+    match usable {
+        Ok(()) => Finding::good(format!("backend {name}"), "usable"),
+        Err(why) => Finding::good(format!("backend {name}"), why).missing("run as root, or leave it to --backend auto"),
+    }
+}
+
+/// Can each kind of router be brought up here?
+fn kinds() -> Vec<Finding> {
+    let here = KINDS.iter().map(|kind| kind.spec()).filter(|spec| spec.capabilities.placement == Placement::Lab);
+    here.map(|spec| {
+        let dut =
+            DutConfig { name: spec.name.into(), kind: spec.name.into(), params: Params::default(), topology: None };
+        let subject = format!("router {}", spec.name);
+        let mut finding = Finding::good(subject, spec.summary);
+        let missing: Vec<String> = drophammer_lab::missing(&dut, &[]).iter().map(ToString::to_string).collect();
+        for error in missing {
+            let (why, remedy) = error.split_once("remedy: ").unwrap_or((&error, ""));
+            finding.found = why.trim().to_owned();
+            finding = finding.missing(remedy.trim());
+        }
+        if spec.name == "uml"
+            && finding.state == State::Good
+            && let Some(why) = uml::unfit_processor()
+        {
+            finding = refused(&finding.subject, "not on this processor", &why);
+        }
+        finding
+    })
+    .collect()
+}
+
+/// Least memory for a million routes in a router and in the tester.
+const MEMORY: u64 = 4 << 30;
+
+/// What the machine is.
+fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
+    let more = |key: &str| here.more.get(key).map_or("", String::as_str);
+    let mut findings = vec![Finding::good("namespaces", here.privilege.clone())];
+    if here.privilege != "root" {
+        let last = findings.pop();
+        findings.extend(last.map(|f| f.note("as root routers run before other work, and all backends can be used")));
+    }
+    let mut processors = Finding::good("processors", format!("{}; {}", here.cpu_model, here.cpus));
+    if !separate {
+        processors = processors
+            .note("use a machine with at least two processors: rates of tester and router depend on each other");
+    }
+    if !here.virtualization.is_empty() {
+        processors.found = format!("{}; {}", processors.found, here.virtualization);
+        processors = processors.note("a hypervisor may take processors away; such trials are void and repeated");
+    }
+    if more("isolated processors").is_empty() {
+        processors = processors
+            .note("boot with `isolcpus=` for the processors of tester and router, and nothing else runs there");
+    }
+    let governor = more("governor");
+    if !governor.is_empty() && governor != "performance" {
+        processors = processors
+            .note(format!("the frequency governor is {governor}: `cpupower frequency-set --governor performance`"));
+    }
+    findings.push(processors);
+    let load = format!("{:.2} in the last minute", here.load_average);
+    findings.push(if here.load_average < 0.5 {
+        Finding::good("load", load)
+    } else {
+        Finding::good("load", load).note("end other work: trials that it holds up are void and repeated")
+    });
+    let memory = format!("{:.1} GiB", here.memory_bytes as f64 / f64::from(1 << 30));
+    findings.push(if here.memory_bytes >= MEMORY {
+        Finding::good("memory", memory)
+    } else {
+        Finding::good("memory", memory).note("tests of a million routes need about 4 GiB")
+    });
+    let clock = &here.clock_source;
+    findings.push(if matches!(clock.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter") {
+        Finding::good("clock", clock)
+    } else {
+        Finding::good("clock", clock)
+            .note("reading this clock is slow; boot with `clocksource=tsc` where the processor has a constant one")
+    });
+    let queue = drophammer_lab::input_queue_here();
+    findings.push(match queue {
+        Ok(frames) => Finding::good("input queue", format!("{frames} frames in front of routers in namespaces")),
+        Err(ring) => Finding::good("input queue", format!("{ring} frames, the ring of a virtual link"))
+            .note("Linux 6.16 or newer lets more frames wait in front of a router, as network cards do"),
+    });
+    findings
+}
+
+/// Prints the findings, what works first in each subject.
+fn show(findings: &[Finding], json: bool) {
+    if json {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|f| json!({"subject": f.subject, "state": f.state.word(), "found": f.found, "remedies": f.remedies}))
+            .collect();
+        return out!("{}", json!({ "findings": list }));
+    }
+    let widest = findings.iter().map(|f| f.subject.len()).max().unwrap_or(0);
+    for f in findings {
+        out!("{:<8} {:<widest$}  {}", f.state.word(), f.subject, f.found);
+        for remedy in &f.remedies {
+            out!("{:<8} {:<widest$}  -> {remedy}", "", "");
+        }
+    }
+    let count = |state: State| findings.iter().filter(|f| f.state == state).count();
+    out!(
+        "\n{} good, {} to note, {} missing. `drophammer selftest` measures what the tester does here.",
+        count(State::Good),
+        count(State::Note),
+        count(State::Missing)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_judged_by_what_spoils_figures() {
+        let good = Environment {
+            privilege: "root".into(),
+            clock_source: "tsc".into(),
+            memory_bytes: 8 << 30,
+            more: [("isolated processors".to_owned(), "1".to_owned())].into(),
+            ..Environment::default()
+        };
+        let of = |here: &Environment, subject: &str| {
+            of_machine(here, true).into_iter().find(|f| f.subject == subject).expect(subject).state
+        };
+        for subject in ["namespaces", "processors", "load", "memory", "clock"] {
+            assert_eq!(of(&good, subject), State::Good, "{subject}");
+        }
+        let worse = Environment {
+            privilege: "ordinary user".into(),
+            clock_source: "hpet".into(),
+            load_average: 3.0,
+            virtualization: "KVM".into(),
+            ..Environment::default()
+        };
+        for subject in ["namespaces", "processors", "load", "memory", "clock"] {
+            assert_eq!(of(&worse, subject), State::Note, "{subject}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_remedy() {
+        let finding = refused("namespaces", "no", "the system forbids it\n  remedy: sysctl x=1");
+        assert_eq!(
+            (finding.found.as_str(), finding.remedies),
+            ("no: the system forbids it", vec!["sysctl x=1".to_owned()])
+        );
+        assert_eq!(finding.state, State::Missing);
+    }
+}

@@ -1,0 +1,115 @@
+//! Network cards of this machine.
+
+use super::Finding;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Where the kernel lists interfaces.
+const CLASS: &str = "/sys/class/net";
+
+/// All network cards, by name; virtual interfaces are left out.
+pub fn all() -> Vec<Finding> {
+    let mut names: Vec<String> = fs::read_dir(CLASS)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.path().join("device").exists())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names.iter().map(|name| of(name)).collect()
+}
+
+fn of(name: &str) -> Finding {
+    let folder = Path::new(CLASS).join(name);
+    let read = |file: &str| fs::read_to_string(folder.join(file)).map(|t| t.trim().to_owned()).unwrap_or_default();
+    let driver = fs::read_link(folder.join("device/driver")).ok();
+    let driver =
+        driver.as_deref().and_then(Path::file_name).map_or("unknown".into(), |d| d.to_string_lossy().into_owned());
+    let queues = |way: &str| {
+        let all = fs::read_dir(folder.join("queues")).into_iter().flatten().flatten();
+        all.filter(|queue| queue.file_name().to_string_lossy().starts_with(way)).count()
+    };
+    let speed: i64 = read("speed").parse().unwrap_or(-1);
+    let speed = if speed > 0 { format!("{speed} Mbit/s") } else { "speed unknown".into() };
+    let found = format!(
+        "{driver}, {speed}, {} receive and {} transmit queues, MTU {}",
+        queues("rx-"),
+        queues("tx-"),
+        read("mtu")
+    );
+    let mut finding = Finding::good(format!("interface {name}"), found);
+    if read("carrier") != "1" {
+        finding = finding.note(format!("no carrier: plug the cable in, and `ip link set {name} up`"));
+    }
+    let asked = |option: &str| {
+        let output = Command::new("ethtool").args([option, name]).output().ok().filter(|o| o.status.success());
+        output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default()
+    };
+    for (setting, is_on) in offloads(&asked("-k")).into_iter().chain(pauses(&asked("-a"))) {
+        if is_on {
+            finding = finding.note(setting.remedy(name));
+        }
+    }
+    finding
+}
+
+/// A setting of a card that spoils figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    LargeReceive,
+    GenericReceive,
+    PauseReceive,
+    PauseTransmit,
+}
+
+impl Setting {
+    fn remedy(self, name: &str) -> String {
+        match self {
+            Setting::LargeReceive => format!("the card joins frames that it receives: `ethtool -K {name} lro off`"),
+            Setting::GenericReceive => format!("the kernel joins segments of TCP: `ethtool -K {name} gro off`"),
+            Setting::PauseReceive => {
+                format!("a router may pause the tester, and loss stays unseen: `ethtool -A {name} rx off`")
+            }
+            Setting::PauseTransmit => format!("the card may pause the router: `ethtool -A {name} tx off`"),
+        }
+    }
+}
+
+/// Lines `large-receive-offload: off [fixed]` of `ethtool -k`.
+fn offloads(text: &str) -> Vec<(Setting, bool)> {
+    settings(
+        text,
+        &[("large-receive-offload", Setting::LargeReceive), ("generic-receive-offload", Setting::GenericReceive)],
+    )
+}
+
+/// Lines `RX: on` of `ethtool -a`.
+fn pauses(text: &str) -> Vec<(Setting, bool)> {
+    settings(text, &[("RX", Setting::PauseReceive), ("TX", Setting::PauseTransmit)])
+}
+
+fn settings(text: &str, names: &[(&str, Setting)]) -> Vec<(Setting, bool)> {
+    let of_line = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        let (_, setting) = names.iter().find(|(name, _)| *name == key.trim())?;
+        Some((*setting, value.split_whitespace().next() == Some("on")))
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_ethtool_writes_them() {
+        let text = "Features for eth1:\nrx-checksumming: on\n\ttx-tcp-segmentation: on\nlarge-receive-offload: on\n\
+                    generic-receive-offload: off [fixed]\n";
+        assert_eq!(offloads(text), [(Setting::LargeReceive, true), (Setting::GenericReceive, false)]);
+        let text = "Pause parameters for eth1:\nAutonegotiate:\ton\nRX:\t\ton\nTX:\t\toff\n";
+        assert_eq!(pauses(text), [(Setting::PauseReceive, true), (Setting::PauseTransmit, false)]);
+        assert_eq!(offloads(""), []);
+    }
+}

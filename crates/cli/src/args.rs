@@ -5,11 +5,13 @@ mod commands;
 pub use commands::{BgpArgs, BlastArgs, ListenArgs};
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use drophammer_lab::kinds::uml::guest;
 use drophammer_model::quantity::parse_duration;
 use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::set::Setting;
+use drophammer_model::suite::variables::Variable;
 use drophammer_port::INTERFACE_BACKENDS;
 use drophammer_port::auto::AUTO;
 use drophammer_testbed::device::SUBCOMMAND;
@@ -34,11 +36,12 @@ Examples:
   drophammer doctor                                  what should be changed on it?
   drophammer list tests                              what can be tested, by which procedure
   drophammer report drophammer-runs/latest           write the report of a run again
+  drophammer history                                 which runs are there, and which made something worse?
   drophammer compare results/old results/new         is anything worse than before?
 
 Exit codes: 0 done; 1 a test failed or a criterion was missed; 2 command line or suite wrong; 3 the machine lacks
-something; 4 results could not be stored; 5 a criterion is undecided: the rounds do not show whether it is met;
-130 stopped by Ctrl-C. In each case what was measured is kept.";
+something; 4 results could not be stored; 5 a criterion is undecided: the rounds do not show whether it is met; 6 the tester
+or its machine spoilt a test, and nothing is known of the router; 130 stopped by Ctrl-C. In each case what was measured is kept.";
 
 /// Open router tester: find the rate at which your router drops its first packet.
 #[derive(Debug, Parser)]
@@ -57,6 +60,7 @@ Examples:
   drophammer run suites/quick-look.yaml
   drophammer run suites/quick-look.yaml --dut bird --test throughput --test latency
   drophammer run my-router.yaml --out results/monday --profile conformant
+  drophammer run my-router.yaml --live=8080               and look on in a browser
 
 Ctrl-C stops after the running burst, keeps what was measured and writes the report; a second one stops at once.
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
@@ -70,7 +74,7 @@ Examples:
   drophammer blast eth1 eth2 --rate 100kfps --until-loss --step 5%
   drophammer blast eth1 eth2 --vlan 10 --dscp 46 --flows 1000
   drophammer blast --dut linux --rate 100kfps --for 10s
-  drophammer blast eth1 eth2 --rate 50% --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
+  drophammer blast eth1 eth2 --address 198.18.1.2/24,198.19.1.2/24 --gateway 198.18.1.1,198.19.1.1
 
 Without addresses the two interfaces must be joined by a cable, a veth pair, a bridge or a switch. With addresses and gateways
 the frames go through routers. With --dut they go through a router that is brought up for it. A line per second shows the last second's rates and latencies, and what was lost and reordered so
@@ -97,7 +101,7 @@ interface cannot be used.")]
 Examples:
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --routes 1000000
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --as 65000 --routes 1000 --rate 100
-  drophammer bgp eth1 --address 2001:db8::2/64 --to 2001:db8::1 --table rib.20260101.0000.bz2 --routes 200000
+  drophammer bgp eth1 --address 2001:db8::2/64 --to 2001:db8::1 --table rib.bz2 --routes 1000
   drophammer bgp eth1 --address 192.0.2.2/24 --to 192.0.2.1 --for 10s --json
 
 The tester answers ARP and TCP by itself: the interface needs no address. The routes are made up and look like those of the
@@ -179,6 +183,19 @@ that can be read.")]
         #[arg(long)]
         json: bool,
     },
+    /// List the runs in a folder by suite and time, and show figures over time: which run made what worse?
+    #[command(after_help = "\
+Examples:
+  drophammer history                                      the runs in drophammer-runs
+  drophammer history results --suite my-router            those of one suite
+  drophammer history results --figure throughput          its figures over time
+  drophammer history results --figure latency --dut frr --json
+
+Each run is held against the one before it of the same suite, as `drophammer compare` does.
+
+Exit codes: 0 the newest runs are not proven to be worse than those before; 1 one is; 2 the command line is wrong, or there
+are no runs.")]
+    History(HistoryArgs),
     /// Measure what this machine and its ports can do as a tester
     #[command(after_help = "\
 Examples:
@@ -201,7 +218,24 @@ Exit codes: 0 routers can be brought up in namespaces; 3 they cannot.")]
         #[arg(long)]
         json: bool,
     },
+    /// Print the completions of a shell
+    #[command(after_help = "\
+Examples:
+  drophammer completions bash > ~/.local/share/bash-completion/completions/drophammer
+  drophammer completions fish > ~/.config/fish/completions/drophammer.fish")]
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+    /// Write the manual pages, one for each command
+    #[command(after_help = "Example:\n  drophammer man --out ~/.local/share/man/man1")]
+    Man {
+        /// Folder for them
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        out: PathBuf,
+    },
     /// Remove what a killed run left behind, and list it
+    #[command(after_help = "Example:\n  sudo drophammer clean")]
     Clean,
     /// Run as the first process of a User Mode Linux guest; started by the lab
     #[command(name = guest::SUBCOMMAND, hide = true)]
@@ -259,6 +293,9 @@ pub struct SuiteArgs {
     /// Seed of every pseudo-random choice
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Give a variable of the suite another value, as in `rate=200kfps`; may be repeated
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = Variable::from_str)]
+    pub variables: Vec<Variable>,
     /// Give a parameter of a test another value, as in `throughput.frame_sizes=[64]`; may be repeated. See `drophammer list tests`
     #[arg(long, value_name = "TEST.KEY=VALUE", value_parser = Setting::from_str)]
     pub set: Vec<Setting>,
@@ -328,6 +365,32 @@ pub struct RunArgs {
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,
+    /// Serve a page on 127.0.0.1 that shows the run as it goes, with metrics for Prometheus under /metrics [default port: any]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub live: Option<u16>,
+    /// Print events as JSON objects, one per line, in place of the summary; the display stays on standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs over time.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// Folders with runs in them, or of single runs [default: drophammer-runs]
+    #[arg(value_name = "FOLDER")]
+    pub folders: Vec<PathBuf>,
+    /// Only runs of this suite
+    #[arg(long, value_name = "NAME")]
+    pub suite: Option<String>,
+    /// Show figures whose title or name (`throughput.throughput_64_pps`) contains this
+    #[arg(long, value_name = "TEXT")]
+    pub figure: Option<String>,
+    /// Show figures of this router only
+    #[arg(long, value_name = "NAME")]
+    pub dut: Option<String>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A self-test.
@@ -369,4 +432,9 @@ fn backends() -> PossibleValuesParser {
 /// Reads the command line; on an error prints it and ends the program.
 pub fn parse() -> Command {
     Cli::parse().command
+}
+
+/// All commands, for what is made from them.
+pub fn commands() -> clap::Command {
+    Cli::command()
 }

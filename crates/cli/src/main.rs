@@ -11,8 +11,11 @@ mod compare;
 mod describe;
 mod diagnostics;
 mod doctor;
+mod history;
 mod init;
 mod listen;
+mod live;
+mod manual;
 mod observer;
 mod on_link;
 mod output;
@@ -41,6 +44,8 @@ pub enum Exit {
     Store = 4,
     /// Every test was done and no criterion missed, but the rounds leave open whether one is met.
     Undecided = 5,
+    /// The tester or its machine spoilt a test, so that nothing is known of the DUT; all others ended well.
+    Unfit = 6,
     /// Stopped by the user; the report of what was measured is there.
     Interrupted = 130,
 }
@@ -64,8 +69,11 @@ fn main() -> ExitCode {
         Command::List { what } => describe::list(what),
         Command::Report { dir, out, pdf } => run::report(&dir, out.as_deref(), pdf),
         Command::Compare { runs, json } => compare::run(&runs, json),
+        Command::History(args) => history::run(&args),
         Command::Selftest(args) => selftest::run(&args),
         Command::Doctor { json } => doctor::run(json),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { out } => manual::pages(&out),
         Command::Clean => run::clean(),
         Command::UmlGuest { arguments } => run::uml_guest(&arguments),
         Command::XdpRouter { arguments } => run::xdp_router(&arguments),

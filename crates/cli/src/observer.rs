@@ -1,5 +1,7 @@
 //! What the command does while a run goes on: keeps records, shows progress, listens for Ctrl-C.
 
+use crate::live::{Live, of_progress, of_record};
+use crate::output::out;
 use crate::progress::Display;
 use drophammer_model::record::Record;
 use drophammer_store::{RunWriter, utc_now};
@@ -13,6 +15,10 @@ pub struct Watcher {
     pub writer: RunWriter,
     /// The display.
     pub display: Display,
+    /// The page on loopback, where there is one.
+    pub live: Option<Live>,
+    /// Are events printed to standard output?
+    pub json: bool,
     /// Set by Ctrl-C.
     pub stop: Arc<AtomicBool>,
 }
@@ -25,11 +31,14 @@ impl Observer for Watcher {
                 self.writer.save_text(&path, text).map_err(|e| e.to_string())?;
             }
         }
-        self.writer.write(record).map_err(|e| e.to_string())
+        self.writer.write(record).map_err(|e| e.to_string())?;
+        self.tell(of_record(record));
+        Ok(())
     }
 
     fn progress(&mut self, progress: &Progress<'_>) {
         self.display.show(progress);
+        self.tell(of_progress(progress));
     }
 
     fn stopped(&self) -> bool {
@@ -38,6 +47,19 @@ impl Observer for Watcher {
 
     fn time(&self) -> String {
         utc_now()
+    }
+}
+
+impl Watcher {
+    /// An event for whoever looks on.
+    fn tell(&self, event: Option<serde_json::Value>) {
+        let Some(event) = event else { return };
+        if self.json {
+            out!("{event}");
+        }
+        if let Some(live) = &self.live {
+            live.tell(event);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::Exit;
 use crate::args::RunArgs;
 use crate::clock::secret;
+use crate::live::Waiting;
 use crate::observer::{Watcher, stop_flag};
 use crate::output::{err, out};
 use crate::progress::Display;
@@ -113,6 +114,11 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(folder) => folder,
         Err(exit) => return exit,
     };
+    // Bound here, where a browser is: the lab has a loopback of its own.
+    let waiting = match args.live.map(Waiting::on).transpose() {
+        Ok(waiting) => waiting,
+        Err(e) => return fail(Exit::Environment, format!("--live: no page can be served on loopback: {e}")),
+    };
     // The lab moves the process into namespaces of its own, which works only while it has a single thread.
     let mut lab = if simulated {
         None
@@ -135,6 +141,18 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(writer) => writer,
         Err(e) => return fail(Exit::Store, e),
     };
+    let stop = match stop_flag() {
+        Ok(stop) => stop,
+        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
+    };
+    if let Some(waiting) = &waiting {
+        err!("live page: {}", waiting.address(std::io::stderr().is_terminal()));
+    }
+    // Before this thread is bound to its processor: the page's thread may run on any.
+    let live = match waiting.map(|waiting| waiting.serve(stop.clone())).transpose() {
+        Ok(live) => live,
+        Err(e) => return fail(Exit::Environment, format!("--live: {e}")),
+    };
     let environment = match &lab {
         Some(lab) => {
             if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
@@ -145,12 +163,8 @@ pub fn run(args: &RunArgs) -> Exit {
         None => Environment { tester_threads: 1, ..Environment::default() },
     };
     let environment = Environment { drophammer: VERSION.into(), ..environment };
-    let stop = match stop_flag() {
-        Ok(stop) => stop,
-        Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
-    };
     let dir = writer.dir().to_owned();
-    let mut watcher = Watcher { writer, display: Display::new(args.plain), stop };
+    let mut watcher = Watcher { writer, display: Display::new(args.plain), live, json: args.json, stop };
     let work_dir = dir.join("duts");
     let run = Run {
         suite: &suite,
@@ -167,19 +181,23 @@ pub fn run(args: &RunArgs) -> Exit {
     };
     let result = run_suite(run, &mut watcher);
     watcher.display.finish();
+    if let Some(live) = &watcher.live {
+        live.finish();
+    }
     drop(watcher);
     drop(lab);
 
-    finish(result, &dir)
+    finish(result, &dir, args.json)
 }
 
 /// Writes the report of a run that has ended, and says how it ended.
-pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
-    let report = write_report(dir, dir);
+pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
+    let report = write_report(dir, dir, json);
     match (result, report) {
-        (Ok(tally), Ok((criteria, _))) => match (tally.failed, criteria.missed, criteria.undecided) {
+        (Ok(tally), Ok((criteria, _))) => match (tally.failed + criteria.missed, tally.unfit, criteria.undecided) {
             (0, 0, 0) => Exit::Good,
             (0, 0, _) => Exit::Undecided,
+            (0, ..) => Exit::Unfit,
             _ => Exit::Failed,
         },
         (Ok(_), Err(e)) => fail(Exit::Store, e),
@@ -198,18 +216,23 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path) -> Exit {
     }
 }
 
-/// Writes the report of the run in `dir` into `out` and prints the summary. Returns what became of the suite's criteria, and the page.
-fn write_report(dir: &Path, out: &Path) -> Result<(Criteria, Option<PathBuf>), String> {
+/// Writes the report of the run in `dir` into `out` and prints the summary, or where the page is as an event. Returns what became of the suite's criteria, and the page.
+fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<PathBuf>), String> {
     let run = RunReader::open(dir).map_err(|e| e.to_string())?;
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
+    if !json {
+        out!("\n{}", drophammer_report::summary_text(&run, color).trim_end());
+    }
     for warning in &run.warnings {
         err!("warning: {}", one_line(warning));
     }
     let files = drophammer_report::write_all(&run, out).map_err(|e| e.to_string())?;
     let html = files.into_iter().next();
     if let Some(html) = &html {
-        out!("\nReport: {}", from_here(html).display());
+        match json {
+            true => out!("{}", serde_json::json!({"event": "report", "path": from_here(html).display().to_string()})),
+            false => out!("\nReport: {}", from_here(html).display()),
+        }
     }
     Ok((drophammer_report::criteria(&run), html))
 }
@@ -222,7 +245,7 @@ fn from_here(path: &Path) -> PathBuf {
 
 /// `drophammer report`.
 pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Exit {
-    match write_report(dir, out.unwrap_or(dir)) {
+    match write_report(dir, out.unwrap_or(dir), false) {
         Ok((_, Some(html))) if pdf => match crate::pdf::print(&html) {
             Ok(pdf) => {
                 out!("PDF: {}", from_here(&pdf).display());

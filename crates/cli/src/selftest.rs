@@ -100,7 +100,7 @@ pub fn run(args: &SelftestArgs) -> Exit {
     };
     let dir = writer.dir().to_owned();
     let work_dir = dir.join("duts");
-    let mut watcher = Watcher { writer, display: Display::new(args.plain), stop };
+    let mut watcher = Watcher { writer, display: Display::new(args.plain), live: None, json: false, stop };
     let test = SelfTest {
         lab: &mut lab,
         backends,
@@ -119,5 +119,5 @@ pub fn run(args: &SelftestArgs) -> Exit {
     watcher.display.finish();
     drop(watcher);
     drop(lab);
-    finish(result, &dir)
+    finish(result, &dir, false)
 }

@@ -34,6 +34,7 @@ pub fn load(args: &SuiteArgs) -> Result<(Suite, String), Exit> {
         tests: args.tests.clone(),
         seed: args.seed,
         rounds: args.rounds,
+        variables: args.variables.clone(),
         set: args.set.clone(),
     };
     let suite = with_registry(|registry| read::read(&text, &name, registry, &overrides)).map_err(|errors| {

@@ -76,6 +76,20 @@ fn a_run_in_virtual_time_ends_well_and_writes_every_file() {
 }
 
 #[test]
+fn a_criterion_of_one_router_is_none_of_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let duts =
+        "  - {name: fast, kind: reference, capacity: 100 kfps}\n  - {name: slow, kind: reference, capacity: 50 kfps}\n";
+    for (name, code) in [("fast", 0), ("slow", 1)] {
+        let tests = format!("  - throughput: {{expect: {{throughput_64_pps: {{{name}: \">= 90 kfps\"}}}}}}\n");
+        let path = suite(dir.path(), duts, &tests);
+        let out = dir.path().join(name);
+        let output = run(&["run", path.to_str().unwrap(), "--rounds", "1", "--out", out.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_criterion_that_nothing_decides_has_an_exit_code_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let ended = |name: &str, criterion: &str| {
@@ -236,7 +250,7 @@ fn measured_with(backend: &str) {
     let path = suite(dir.path(), "  - {name: box, kind: linux}\n", tests);
     let out = dir.path().join("out");
     let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--backend", backend]);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    assert!(matches!(output.status.code(), Some(0 | 6)), "{}", text(&output.stderr));
     let ports: Vec<_> = records(&out).iter().flat_map(|r| r["ports"].as_array().cloned().unwrap_or_default()).collect();
     assert!(ports.len() >= 2 && ports.iter().all(|p| p["backend"] == backend), "{ports:?}");
     let trials: Vec<_> =
@@ -262,7 +276,7 @@ fn the_simulated_router_in_its_own_process_is_measured_and_marked() {
         let path = suite(dir.path(), &dut, "  - throughput: {max_load: 5 kfps, search_duration_max: 1 s}\n");
         let out = dir.path().join("out");
         let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+        assert!(matches!(output.status.code(), Some(0 | 6)), "{}", text(&output.stderr));
         let records = records(&out);
         let known = records.iter().find(|r| kind_of(r) == "dut" && r["name"] == "known").unwrap();
         assert_eq!(known["simulated"], true, "it must never pass for a router");

@@ -107,3 +107,44 @@ fn whatever_can_be_listed_has_a_page_and_the_index_names_all_pages() {
         assert!(named.contains(&page), "docs/README.md does not name {page}");
     }
 }
+
+/// The arguments of a command line that is an example: without `sudo`, the folder, what is said of it, and where its output goes.
+fn example(line: &str) -> Option<Vec<String>> {
+    let line = line.trim();
+    let line = line.strip_prefix("sudo ").unwrap_or(line);
+    let line = line.strip_prefix("target/release/").unwrap_or(line).strip_prefix("drophammer ")?;
+    let said = ["   ", " # ", " > ", " | "].iter().filter_map(|mark| line.find(mark)).min();
+    let words = line[..said.unwrap_or(line.len())].split_whitespace();
+    Some(words.map(|word| word.trim_matches('\'').to_owned()).collect())
+}
+
+#[test]
+fn every_example_is_a_command_of_the_program() {
+    let mut examples: Vec<(String, Vec<String>)> = Vec::new();
+    for (page, text) in pages() {
+        let blocks = text.split("```").skip(1).step_by(2);
+        examples.extend(blocks.flat_map(str::lines).filter_map(example).map(|words| (page.clone(), words)));
+    }
+    let help = |command: &[&str]| String::from_utf8(drophammer(&[command, &["--help"]].concat()).stdout).unwrap();
+    let all = help(&[]);
+    let commands = all.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // What is said of a command may go on in a second line.
+    let first = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    let commands: Vec<&str> = commands.filter(first).filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"run") && commands.contains(&"blast"), "{commands:?}");
+    for command in commands.iter().filter(|command| **command != "help") {
+        let said = help(&[command]);
+        assert!(said.contains("Example"), "`drophammer {command} --help` has no example");
+        examples.extend(said.lines().filter_map(example).map(|words| (format!("help of {command}"), words)));
+    }
+    examples.extend(all.lines().filter_map(example).map(|words| ("help".to_owned(), words)));
+    assert!(examples.len() > 60, "{} examples", examples.len());
+    for (page, words) in &examples {
+        // With `--help` nothing is done, and a word that the program does not know is an error before it.
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["--help"]).collect();
+        let output = drophammer(&words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{page}: drophammer {}: {said}", words.join(" "));
+    }
+    assert_eq!(drophammer(&["run", "x.yaml", "--no-such", "--help"]).status.code(), Some(2));
+}

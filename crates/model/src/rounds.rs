@@ -156,7 +156,7 @@ pub fn round_figure(outcome: &Outcome, key: &str, status: &TestStatus) -> RoundF
 
 /// Holds what the rounds say of a figure against what the suite expects of it.
 pub fn verdict(expected: &Expectation, rounds: &[RoundFigure]) -> Verdict {
-    let Expectation { figure, at_least, bound } = expected;
+    let Expectation { figure, at_least, bound, dut: _ } = expected;
     let decision = judge_rounds(rounds, *at_least, *bound);
     Verdict {
         criterion: format!("{figure} {} {bound}", if *at_least { ">=" } else { "<=" }),
@@ -436,7 +436,7 @@ mod tests {
     }
 
     fn expecting(record: TestRecord, at_least: bool, bound: f64) -> TestRecord {
-        let expected = Expectation { figure: "rate".into(), at_least, bound };
+        let expected = Expectation { figure: "rate".into(), at_least, bound, dut: None };
         let figures = [round_figure(&record.outcome, "rate", &record.status)];
         let outcome = Outcome { verdicts: vec![verdict(&expected, &figures)], ..record.outcome };
         TestRecord { outcome, ..record }

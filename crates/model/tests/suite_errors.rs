@@ -201,6 +201,8 @@ const CASES: &[Case] = &[
     Case(10, "  - throughput: {expect: {throughput_64_pps: \"> 5\"}}", (10, 46), "is no criterion", "`>=` for at least"),
     Case(10, "  - throughput: {expect: {throughput_64_pps: \">= 5 s\"}}", (10, 46), "`5 s` is no frame rate", "100 kfps"),
     Case(11, "  - latency: {expect: {latency_64_ns: \"<= 5 kfps\"}}", (11, 39), "is no duration", "500 us"),
+    Case(10, "  - throughput: {expect: {throughput_64_pps: {frrr: \">= 1\"}}}", (10, 47), "there is no DUT `frrr`", "known: "),
+    Case(10, "  - throughput: {expect: {throughput_64_pps: [1]}}", (10, 46), "a criterion is a text, not a list", "\">= 100 kfps\""),
     Case(11, "  - forwarding_rate: {expect: {x: \">= 1\"}}", (11, 32), "no figure", "leave `expect` out"),
 ];
 

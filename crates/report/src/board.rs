@@ -32,7 +32,7 @@ pub struct Line {
     pub section: usize,
     /// One per DUT, in the order of the DUTs.
     pub places: Vec<Place>,
-    /// Which DUTs are first while others are behind them; empty where nobody is.
+    /// Which DUTs are first and proven to be better than another one in some figure; empty where nobody is.
     pub best: Vec<usize>,
 }
 
@@ -69,7 +69,9 @@ fn line(view: &View, section: usize, figures: &[&Ranked]) -> Line {
             places[*dut] = Place::Ranked(u32::try_from(ahead(*dut) + 1).unwrap_or(u32::MAX), tied);
         }
         if best.is_empty() && own.iter().any(|dut| ahead(*dut) > 0) {
-            best = own.iter().copied().filter(|dut| ahead(*dut) == 0).collect();
+            // One that none is proven better than is no winner if it is not proven to be better than another either.
+            let proven = |dut: usize| counted.iter().any(|figure| grid::is_best(figure, dut));
+            best = own.iter().copied().filter(|dut| ahead(*dut) == 0 && proven(*dut)).collect();
         }
     }
     Line { section, places, best }

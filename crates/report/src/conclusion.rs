@@ -78,8 +78,7 @@ fn compared(view: &View) -> Vec<String> {
         let remedy = "Stop other programs on this machine, or use one with more processors.";
         return vec![format!("{}{}. {remedy}", why[..1].to_uppercase(), &why[1..])];
     }
-    let apart =
-        figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut))).count();
+    let apart = figures.iter().filter(|figure| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut))).count();
     if alike(&view.duts) {
         return vec![of_alike(apart, figures.len())];
     }
@@ -153,15 +152,15 @@ fn of_alike(apart: usize, of: usize) -> String {
 
 /// In which figures `dut` is better than another one, and none better than it.
 fn leads(view: &View, dut: usize) -> Option<String> {
-    let best: Vec<&Ranked> = view.ranking.figures.iter().filter(|figure| grid::is_best(view, figure, dut)).collect();
+    let best: Vec<&Ranked> = view.ranking.figures.iter().filter(|figure| grid::is_best(figure, dut)).collect();
     if best.is_empty() {
         return None;
     }
     let named = best.iter().take(NAMED).map(|figure| {
         let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
-        let behind = (0..view.duts.len()).filter(|other| figure.entries[*other].rank.is_some_and(|rank| rank > 1));
+        let behind = figure.entries[dut].better_than.iter();
         let others: Vec<String> =
-            behind.map(|other| format!("{} of {}", figure_value(figure, other), view.duts[other].label())).collect();
+            behind.map(|other| format!("{} of {}", figure_value(figure, *other), view.duts[*other].label())).collect();
         format!("{} ({}{unit} against {})", figure.title, figure_value(figure, dut), others.join(", "))
     });
     let more = match best.len().saturating_sub(NAMED) {

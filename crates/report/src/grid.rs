@@ -163,11 +163,10 @@ pub fn detectable(figure: &Ranked) -> Option<String> {
     })
 }
 
-/// Is this DUT better than another one of its kind in this figure, and none better than it?
-pub fn is_best(view: &View, figure: &Ranked, dut: usize) -> bool {
-    let same_kind = |other: &usize| view.duts[*other].simulated == view.duts[dut].simulated;
-    let behind = |other: usize| figure.entries[other].rank.is_some_and(|rank| rank > 1);
-    figure.entries[dut].rank == Some(1) && (0..view.duts.len()).filter(same_kind).any(behind)
+/// Is this DUT proven to be better than another one in this figure, and none better than it?
+pub fn is_best(figure: &Ranked, dut: usize) -> bool {
+    let entry = &figure.entries[dut];
+    entry.rank == Some(1) && !entry.better_than.is_empty()
 }
 
 /// A table of figures that others have published.

@@ -45,6 +45,8 @@ pub struct Entry {
     pub rank: Option<u32>,
     /// Does it share its rank?
     pub tied: bool,
+    /// DUTs than which it is proven to be better. One of rank 1 need not be better than one of rank 2: a third DUT may be.
+    pub better_than: Vec<usize>,
 }
 
 impl Entry {
@@ -195,7 +197,14 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure) -> Ranked {
             None => Vec::new(),
         };
         let known: Vec<Figure> = rounds.iter().filter_map(|round| round.figure()).collect();
-        Entry { figure: own.cloned(), summary: summarize(&known), rounds, rank: None, tied: false }
+        Entry {
+            figure: own.cloned(),
+            summary: summarize(&known),
+            rounds,
+            rank: None,
+            tied: false,
+            better_than: Vec::new(),
+        }
     });
     let entries: Vec<Entry> = entries.collect();
     let own: Vec<&RankFigure> = entries.iter().filter_map(|entry| entry.figure.as_ref()).collect();
@@ -273,6 +282,8 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
             })
             .collect();
         for (dut, rank) in ranks.iter().enumerate() {
+            let worse = (0..simulated.len()).filter(|other| *other != dut && verdict(dut, *other) == Some(Some(dut)));
+            figure.entries[dut].better_than = worse.collect();
             let same = |other: usize| other != dut && simulated[other] == simulated[dut] && ranks[other] == *rank;
             figure.entries[dut].rank = *rank;
             figure.entries[dut].tied = rank.is_some() && (0..simulated.len()).any(same);
@@ -348,7 +359,14 @@ mod tests {
             least: 0.03,
             rounds: rounds.clone(),
         };
-        Entry { figure: Some(figure), summary: summarize(&known), rounds, rank: None, tied: false }
+        Entry {
+            figure: Some(figure),
+            summary: summarize(&known),
+            rounds,
+            rank: None,
+            tied: false,
+            better_than: Vec::new(),
+        }
     }
 
     fn around(value: f64) -> Vec<RoundFigure> {
@@ -363,6 +381,10 @@ mod tests {
     }
 
     fn ranks(entries: Vec<Entry>) -> Vec<Option<u32>> {
+        judged(entries).iter().map(|entry| entry.rank).collect()
+    }
+
+    fn judged(entries: Vec<Entry>) -> Vec<Entry> {
         let simulated = vec![false; entries.len()];
         let mut figures = [Ranked {
             section: 0,
@@ -385,7 +407,20 @@ mod tests {
         }
         let family = Family::new(&pairs.iter().map(|pair| pair.comparison.p).collect::<Vec<_>>());
         assign(&mut figures, &pairs, &family, &simulated);
-        figures[0].entries.iter().map(|entry| entry.rank).collect()
+        let [figure] = figures;
+        figure.entries
+    }
+
+    #[test]
+    fn one_that_none_is_better_than_need_not_be_better_than_the_second() {
+        // The first is better than the last. The one between is so noisy that nothing is known of it.
+        let noisy = [10.0, 200.0, 40.0, 15.0, 150.0, 60.0].map(|value| RoundFigure::Measured(Figure::exactly(value)));
+        let entries = judged(vec![entry(around(100.0)), entry(noisy.to_vec()), entry(around(90.0))]);
+        assert_eq!(entries.iter().map(|entry| entry.rank).collect::<Vec<_>>(), [Some(1), Some(1), Some(2)]);
+        assert_eq!(
+            entries.iter().map(|entry| entry.better_than.clone()).collect::<Vec<_>>(),
+            [vec![2], vec![], vec![]]
+        );
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn colour_best(table: &mut Table, view: &View, order: &[usize]) {
         for (column, content) in cells.into_iter().enumerate() {
             let mut cell = Cell::new(content);
             if let Some(dut) = column.checked_sub(1).and_then(|c| order.get(c))
-                && grid::is_best(view, figure, *dut)
+                && grid::is_best(figure, *dut)
             {
                 cell = cell.fg(Color::Green).add_attribute(Attribute::Bold);
             }

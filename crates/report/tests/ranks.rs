@@ -228,7 +228,7 @@ fn loss_beside_an_idle_processor_makes_a_figure_doubtful() {
 fn a_refuted_figure_leaves_open_what_it_does_not_prove() {
     let with = |at_least, bound| {
         let mut run = contradictory();
-        let expected = Expectation { figure: "throughput_1518_pps".into(), at_least, bound };
+        let expected = Expectation { figure: "throughput_1518_pps".into(), at_least, bound, dut: None };
         for test in run.tests.iter_mut().filter(|t| t.test == "throughput" && t.dut == "linux") {
             test.outcome.verdicts =
                 vec![Verdict { expected: Some(expected.clone()), ..Verdict::decided("c", true, "f") }];

@@ -48,9 +48,10 @@ pub(crate) fn status_of(result: &Result<(), TestError>) -> TestStatus {
     }
 }
 
-/// Holds what was found in one round against what the suite expects.
-pub(crate) fn verdicts(test: &TestConfig, outcome: &Outcome, status: &TestStatus) -> Vec<Verdict> {
+/// Holds what was found on a DUT in one round against what the suite expects.
+pub(crate) fn verdicts(dut: &str, test: &TestConfig, outcome: &Outcome, status: &TestStatus) -> Vec<Verdict> {
     let judged =
         |expected: &Expectation| rounds::verdict(expected, &[rounds::round_figure(outcome, &expected.figure, status)]);
-    test.expect.iter().map(judged).collect()
+    let of_dut = |expected: &&Expectation| expected.dut.as_ref().is_none_or(|name| name == dut);
+    test.expect.iter().filter(of_dut).map(judged).collect()
 }

@@ -79,8 +79,12 @@ pub enum RunError {
 pub struct Tally {
     /// Tests that ran to their end.
     pub completed: usize,
-    /// Tests that did not.
+    /// Tests that did not, because of the DUT or the user.
     pub failed: usize,
+    /// Tests that the tester, or the host, spoilt: nothing is known of the DUT.
+    pub unfit: usize,
+    /// Tests that do not apply to their DUT.
+    pub skipped: usize,
 }
 
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
@@ -481,12 +485,15 @@ impl Runner<'_> {
             let taken_back = setup.end_test();
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
-            outcome.verdicts.extend(verdicts(test, &outcome, &status));
-            if result.is_ok() {
-                self.tally.completed += 1;
-                self.elapsed.insert(index, elapsed);
-            } else {
-                self.tally.failed += 1;
+            outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, &status));
+            match &status {
+                TestStatus::Completed => {
+                    self.tally.completed += 1;
+                    self.elapsed.insert(index, elapsed);
+                }
+                TestStatus::Skipped(_) => self.tally.skipped += 1,
+                TestStatus::Unfit(_) => self.tally.unfit += 1,
+                _ => self.tally.failed += 1,
             }
             let problem = problem_of(&status);
             setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });

@@ -57,7 +57,7 @@ proptest! {
         let suite = suite(&device, &tests);
         let mut memory = Memory::default();
         let tally = run(&suite, &mut memory).unwrap();
-        prop_assert_eq!(tally.completed + tally.failed, suite.tests.len());
+        prop_assert_eq!(tally.completed + tally.failed + tally.unfit + tally.skipped, suite.tests.len());
         prop_assert_eq!(memory.tests().len(), suite.tests.len());
         prop_assert!(matches!(memory.records.last(), Some(Record::Ended(_))));
         for trial in memory.trials() {

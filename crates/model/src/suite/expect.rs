@@ -14,11 +14,12 @@ const EXAMPLE: &str = "throughput_64_pps: \">= 100 kfps\"";
 /// Most figures that a help text lists.
 const MOST_LISTED: usize = 12;
 
-/// Reads the criteria. `resolved` says which sizes the test runs with.
+/// Reads the criteria. `resolved` says which sizes the test runs with, `duts` are the names of the DUTs of the suite, if that is known.
 pub(crate) fn read(
     node: &Node,
     spec: &TestSpec,
     resolved: &Resolved,
+    duts: Option<&[&str]>,
     problems: &mut Problems,
 ) -> Option<Vec<Expectation>> {
     let fields = Fields::of(node, "`expect`", &format!("expect: {{{EXAMPLE}}}"), problems)?;
@@ -36,15 +37,40 @@ pub(crate) fn read(
     let with = |size: &String| modifiers.iter().map(|modifier| modifier.size_word(size)).collect::<Vec<_>>();
     let sizes: Vec<String> = if modifiers.is_empty() { sizes } else { sizes.iter().flat_map(with).collect() };
     let mut expectations = Vec::new();
+    let mut whole = true;
     for entry in fields.entries() {
         if !known(&entry.key, spec, &sizes, problems, &entry.key_span) {
+            whole = false;
             continue;
         }
-        if let Some((at_least, bound)) = bound(&entry.value, &entry.key, problems) {
-            expectations.push(Expectation { figure: entry.key.clone(), at_least, bound });
+        let figure = || entry.key.clone();
+        // A bound for all DUTs, or one for each that is named.
+        let Value::Map(of_duts) = &entry.value.value else {
+            match bound(&entry.value, &entry.key, problems) {
+                Some((at_least, bound)) => {
+                    expectations.push(Expectation { figure: figure(), at_least, bound, dut: None })
+                }
+                None => whole = false,
+            }
+            continue;
+        };
+        for of_dut in of_duts {
+            if let Some(duts) = duts.filter(|duts| !duts.contains(&of_dut.key.as_str())) {
+                let message = format!("there is no DUT {}", quote(&of_dut.key));
+                problems.add(&of_dut.key_span, message, did_you_mean(&of_dut.key, duts.iter().copied()));
+                whole = false;
+                continue;
+            }
+            match bound(&of_dut.value, &entry.key, problems) {
+                Some((at_least, bound)) => {
+                    let dut = Some(of_dut.key.clone());
+                    expectations.push(Expectation { figure: figure(), at_least, bound, dut });
+                }
+                None => whole = false,
+            }
         }
     }
-    (expectations.len() == fields.entries().len()).then_some(expectations)
+    whole.then_some(expectations)
 }
 
 /// Is `key` a figure of this test? An error otherwise.

@@ -24,6 +24,7 @@ mod test_list;
 mod topology;
 mod typed;
 pub(crate) mod values;
+pub mod variables;
 mod vlan_list;
 
 pub use bgp::{BgpConfig, PortBgp};
@@ -307,4 +308,7 @@ pub struct Expectation {
     pub at_least: bool,
     /// The bound.
     pub bound: f64,
+    /// The only DUT that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dut: Option<String>,
 }

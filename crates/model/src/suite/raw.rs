@@ -14,7 +14,7 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Deepest nesting; a suite needs 6.
 const MAX_DEPTH: usize = 32;
 /// Largest tree by [`Node::weight`], what aliases repeat included.
-const MAX_WEIGHT: usize = 100_000;
+pub(super) const MAX_WEIGHT: usize = 100_000;
 
 /// So many errors end the reading.
 const MANY_PROBLEMS: usize = 200;
@@ -70,7 +70,7 @@ impl Node {
     }
 
     /// Size of this tree: one for each node and key, and one for each 64 bytes of text.
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         1 + match &self.value {
             Value::Null => 0,
             Value::Scalar { text, .. } => text.len() / 64,

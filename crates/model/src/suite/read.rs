@@ -4,6 +4,7 @@ use super::errors::{Problems, SuiteErrors, did_you_mean, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::raw::{self, Node};
 use super::set::Setting;
+use super::variables::{self, Variable};
 use super::{DutConfig, Profile, Suite, about, bgp, dut_list, flow_list, port_list, published, set, test_list};
 use crate::environment::About;
 use crate::registry::Registry;
@@ -16,7 +17,8 @@ pub const DEFAULT_SEED: u64 = 2544;
 const MAX_TITLE: usize = 200;
 
 /// Keys of a suite.
-pub(crate) const KEYS: [&str; 15] = [
+pub(crate) const KEYS: [&str; 16] = [
+    super::variables::KEY,
     "suite",
     "title",
     "about",
@@ -47,6 +49,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Number of rounds instead of the suite's.
     pub rounds: Option<u32>,
+    /// Values of variables instead of the suite's; of two for the same one the last.
+    pub variables: Vec<Variable>,
     /// Parameters of tests instead of the suite's; of two for the same one the last.
     pub set: Vec<Setting>,
 }
@@ -70,6 +74,7 @@ pub fn read(text: &str, file_name: &str, registry: &Registry, overrides: &Overri
     let folder = Path::new(file_name).parent().unwrap_or(Path::new(""));
     let mut root = raw::parse(text, &mut problems);
     if let Some(root) = &mut root {
+        variables::apply(root, &overrides.variables, &mut problems);
         set::apply(root, &overrides.set, &mut problems);
     }
     let suite = root.and_then(|root| suite(&root, folder, registry, overrides, &mut problems));
@@ -141,6 +146,7 @@ fn suite(
         profile: profile_used,
         ports: ports.as_deref(),
         duts: duts.iter().flatten().filter(runs).collect(),
+        names: duts.as_ref().map(|duts| duts.iter().map(|dut| dut.name.as_str()).collect()),
         bgp: bgp.is_some(),
         flows: get("flows").map(|_| flows.iter().flatten().map(|f| f.name.as_str()).collect()),
         only: &overrides.tests,

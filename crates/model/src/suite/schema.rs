@@ -80,6 +80,10 @@ fn section(key: &str, registry: &Registry) -> Value {
             "type": "integer", "minimum": 0, "maximum": super::read::MAX_INPUT_QUEUE,
             "default": super::read::DEFAULT_INPUT_QUEUE,
         }),
+        "variables" => json!({
+            "description": "Values by name: `${name}` stands for the value anywhere in the suite. `--var name=value` gives another one.",
+            "type": "object", "patternProperties": { "^[A-Za-z0-9_-]{1,64}$": {} }, "additionalProperties": false,
+        }),
         "seed" => json!({
             "description": "Seed of every pseudo-random choice.",
             "type": "integer", "minimum": 0, "default": super::read::DEFAULT_SEED,
@@ -329,10 +333,12 @@ fn parameters(test: &TestSpec) -> Value {
     add_params(test.params, &mut properties);
     let mut figures = Map::new();
     for figure in test.figures {
-        figures.insert(figure_pattern(figure), json!({
+        let bound = json!({
             "description": figure.help, "type": "string", "pattern": format!("^ *[<>]= *{NUMBER}( *[A-Za-zµ%]+)? *$"),
             "examples": [">= 100 kfps", "<= 500 us"],
-        }));
+        });
+        let by_dut = json!({ "description": "Bounds by DUT.", "type": "object", "minProperties": 1, "additionalProperties": bound });
+        figures.insert(figure_pattern(figure), json!({ "description": figure.help, "anyOf": [bound, by_dut] }));
     }
     properties.insert(
         "expect".into(),

@@ -101,7 +101,7 @@ fn set(test: &mut Node, key: &str, mut value: Node) {
 }
 
 /// Places in the command line are none in the file.
-fn move_to(node: &mut Node, place: &Range<usize>) {
+pub(super) fn move_to(node: &mut Node, place: &Range<usize>) {
     node.span = place.clone();
     match &mut node.value {
         Value::Null | Value::Scalar { .. } => {}

@@ -28,6 +28,8 @@ pub(crate) struct Around<'a> {
     pub ports: Option<&'a [PortConfig]>,
     /// DUTs that will run, those that are known to be right.
     pub duts: Vec<&'a DutConfig>,
+    /// Names of all DUTs of the suite, where they are known to be right.
+    pub names: Option<Vec<&'a str>>,
     /// Is there a section `bgp`?
     pub bgp: bool,
     /// Names of the flows, where there is a section `flows`.
@@ -160,7 +162,7 @@ fn configure(
     }
     let expect = match test.fields.and_then(|f| f.get("expect")) {
         Some(entry) if !matches!(entry.value.value, Value::Null) => {
-            expect::read(&entry.value, spec, &resolved, problems)?
+            expect::read(&entry.value, spec, &resolved, around.names.as_deref(), problems)?
         }
         _ => Vec::new(),
     };

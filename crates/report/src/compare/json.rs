@@ -51,7 +51,7 @@ fn figure(compared: &Compared, line: &Line) -> Value {
     })
 }
 
-fn of_run(entry: &Entry) -> Value {
+pub(super) fn of_run(entry: &Entry) -> Value {
     json!({
         "rounds": entry.rounds.iter().map(|round| round.figure().map(bounds)).collect::<Vec<_>>(),
         "median": entry.summary.map(|summary| bounds(summary.median)),
@@ -64,7 +64,7 @@ fn of_run(entry: &Entry) -> Value {
     })
 }
 
-fn one(run: &str, finding: &Finding) -> Value {
+pub(super) fn one(run: &str, finding: &Finding) -> Value {
     let (verdict, why) = match &finding.verdict {
         Verdict::Better => ("better", None),
         Verdict::Worse => ("worse", None),

@@ -8,6 +8,7 @@
 //!    with a real one, and DUTs that the host held up too often or unequally.
 
 mod conditions;
+pub mod history;
 mod json;
 mod text;
 
@@ -234,7 +235,7 @@ fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
     let place = view.duts.iter().position(|known| known.name == dut)?;
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key);
     if let Some(entry) = ranked.and_then(|ranked| ranked.entries.get(place)).filter(|entry| entry.is_known()) {
-        return Some(Entry { rank: None, tied: false, ..entry.clone() });
+        return Some(Entry { rank: None, tied: false, better_than: Vec::new(), ..entry.clone() });
     }
     let result = section(view, test)?.results.iter().find(|result| result.dut == place)?;
     let failed = matches!(result.standing, Standing::Ended(TestStatus::Failed(_)));
@@ -244,6 +245,7 @@ fn entry(view: &View, dut: &str, test: &str, key: &str) -> Option<Entry> {
         summary: None,
         rank: None,
         tied: false,
+        better_than: Vec::new(),
     })
 }
 

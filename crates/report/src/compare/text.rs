@@ -104,7 +104,7 @@ fn table(compared: &Compared, dut: &str, run: usize, color: bool) -> String {
 }
 
 /// The median of a run, and its interval below.
-fn entry(line: &Line, entry: Option<&Entry>) -> String {
+pub(super) fn entry(line: &Line, entry: Option<&Entry>) -> String {
     let Some(entry) = entry else { return DASH.into() };
     let mut out = match entry.summary {
         Some(summary) => bounds(summary.median, &|value| number(value, &line.unit)),
@@ -125,7 +125,7 @@ fn entry(line: &Line, entry: Option<&Entry>) -> String {
 }
 
 /// What became of the comparison: `worse`, the difference, its interval.
-fn against(line: &Line, finding: &Finding) -> String {
+pub(super) fn against(line: &Line, finding: &Finding) -> String {
     let word = match &finding.verdict {
         Verdict::Better => "better",
         Verdict::Worse => "WORSE",
@@ -153,7 +153,7 @@ fn signed(value: f64, size: &str) -> String {
 }
 
 /// A value, or what is known of it.
-fn bounds(figure: Figure, show: &dyn Fn(f64) -> String) -> String {
+pub(super) fn bounds(figure: Figure, show: &dyn Fn(f64) -> String) -> String {
     match (figure.low.is_finite(), figure.high.is_finite()) {
         (true, true) => {
             let (low, high) = (show(figure.low), show(figure.high));

@@ -48,7 +48,7 @@ fn verdict_line(view: &View) -> Option<Markup> {
 
 /// The figures that say the most: one per test, those that tell DUTs apart before those that do not.
 fn carrying<'a>(view: &'a View) -> Vec<&'a Ranked> {
-    let apart = |figure: &Ranked| (0..view.duts.len()).any(|dut| grid::is_best(view, figure, dut));
+    let apart = |figure: &Ranked| (0..view.duts.len()).any(|dut| grid::is_best(figure, dut));
     let known = |figure: &&Ranked| figure.entries.iter().any(|entry| entry.value().is_some());
     let (first, then): (Vec<&Ranked>, Vec<&Ranked>) = view.ranking.figures.iter().filter(known).partition(|f| apart(f));
     let mut out: Vec<&Ranked> = Vec::new();

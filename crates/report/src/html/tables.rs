@@ -28,7 +28,7 @@ pub fn or_dash(text: &str) -> &str {
 pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     let entry = &figure.entries[dut];
     let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
-    let best = grid::is_best(view, figure, dut);
+    let best = grid::is_best(figure, dut);
     let title = entry.tester_limited().then_some("tester-limited: the DUT may do better");
     html! {
         td.n.best[best] title=[title] {

@@ -1,0 +1,70 @@
+//! What happens in a run as JSON objects: for the page, and for `run --json`.
+
+use drophammer_model::record::{Record, TestStatus};
+use drophammer_model::trial::{Load, Validity};
+use drophammer_testbed::Progress;
+use serde_json::{Value, json};
+
+/// An event of the progress; `None` for what a record tells.
+pub fn of_progress(progress: &Progress<'_>) -> Option<Value> {
+    Some(match progress {
+        Progress::BringUp { dut, kind } => json!({"event": "bring_up", "dut": dut, "kind": kind}),
+        Progress::Test { dut, title, number, of, left } => {
+            json!({"event": "test", "dut": dut, "title": title, "number": number, "of": of, "left_s": left.as_secs()})
+        }
+        Progress::Step { what, done, of, left } => {
+            json!({"event": "step", "what": what, "done": done, "of": of, "left_s": left.as_secs()})
+        }
+        Progress::Note { text, problem } => json!({"event": "note", "text": text, "problem": problem}),
+        Progress::TrialStarted { .. } | Progress::TrialEnded { .. } | Progress::TestEnded { .. } => return None,
+    })
+}
+
+/// An event of a record; `None` for what the progress tells.
+pub fn of_record(record: &Record) -> Option<Value> {
+    Some(match record {
+        Record::Started(started) => json!({
+            "event": "started", "time": started.time, "suite": started.suite, "title": started.title, "duts": started.duts,
+            "tests": started.tests.iter().map(|(name, _)| name).collect::<Vec<_>>(), "rounds": started.rounds,
+        }),
+        Record::Dut(dut) => json!({"event": "dut", "dut": dut.name, "kind": dut.kind, "version": dut.version}),
+        Record::Trial(trial) => {
+            let (spec, result) = (&trial.spec, &trial.result);
+            let reasons: &[String] = match &result.validity {
+                Validity::Valid => &[],
+                Validity::Invalid(reasons) => reasons,
+            };
+            let asked = match &spec.load {
+                Load::Constant { rate_pps } => Some(*rate_pps),
+                _ => None,
+            };
+            json!({
+                "event": "trial", "time": trial.time, "dut": trial.dut, "test": trial.test, "round": trial.round, "attempt": trial.attempt,
+                "trial": result.trial, "purpose": spec.purpose, "size": spec.size.to_string(), "asked_fps": asked,
+                "offered_fps": result.offered_load().pps(), "offered": result.offered(), "lost": result.lost(),
+                "loss_percent": result.loss_ratio() * 100.0, "valid": result.validity.is_valid(), "reasons": reasons,
+            })
+        }
+        Record::Test(test) => {
+            let (status, cause) = match &test.status {
+                TestStatus::Completed => ("completed", None),
+                TestStatus::Failed(cause) | TestStatus::Partly(cause) => ("failed", Some(cause)),
+                TestStatus::Unfit(cause) => ("unfit", Some(cause)),
+                TestStatus::Interrupted => ("interrupted", None),
+                TestStatus::Skipped(cause) => ("skipped", Some(cause)),
+            };
+            let figures = test.outcome.ranks.iter().map(|figure| {
+                json!({
+                    "key": figure.key, "title": figure.title, "unit": figure.unit, "value": figure.value,
+                    "tester_limited": figure.tester_limited || figure.capped,
+                })
+            });
+            json!({
+                "event": "test_ended", "dut": test.dut, "test": test.test, "title": test.title, "round": test.round,
+                "status": status, "cause": cause, "elapsed_s": test.elapsed_s, "figures": figures.collect::<Vec<_>>(),
+            })
+        }
+        Record::Ended(ended) => json!({"event": "ended", "time": ended.time, "interrupted": ended.interrupted}),
+        Record::Note(_) | Record::Filter(_) | Record::Classes(_) | Record::CoreLinks(_) => return None,
+    })
+}

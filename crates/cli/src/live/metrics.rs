@@ -1,0 +1,128 @@
+//! What a run counts, in the text format of Prometheus.
+
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// Counts and figures of a run.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    suite: String,
+    dut: String,
+    test: String,
+    tests: u64,
+    begun: u64,
+    ended: u64,
+    failed: u64,
+    valid: u64,
+    invalid: u64,
+    offered: u64,
+    lost: u64,
+    left_s: f64,
+    offered_fps: f64,
+    loss_percent: f64,
+}
+
+impl Metrics {
+    /// Counts an event.
+    pub fn note(&mut self, event: &Value) {
+        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        let count = |key: &str| event[key].as_u64().unwrap_or(0);
+        let number = |key: &str| event[key].as_f64().unwrap_or(0.0);
+        match event["event"].as_str().unwrap_or_default() {
+            "started" => self.suite = text("suite"),
+            "test" => {
+                (self.dut, self.test) = (text("dut"), text("title"));
+                (self.begun, self.tests, self.left_s) = (count("number"), count("of"), number("left_s"));
+            }
+            "step" => self.left_s = number("left_s"),
+            "trial" => {
+                if event["valid"] == Value::Bool(true) {
+                    self.valid += 1;
+                    self.offered += count("offered");
+                    self.lost += count("lost");
+                    (self.offered_fps, self.loss_percent) = (number("offered_fps"), number("loss_percent"));
+                } else {
+                    self.invalid += 1;
+                }
+            }
+            "test_ended" => {
+                self.ended += 1;
+                self.failed += u64::from(event["status"] != "completed");
+            }
+            _ => {}
+        }
+    }
+
+    /// For Prometheus.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let mut metric = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
+            let _ = writeln!(out, "# HELP drophammer_{name} {help}\n# TYPE drophammer_{name} {kind}");
+            for (labels, value) in values {
+                let _ = writeln!(out, "drophammer_{name}{labels} {value}");
+            }
+        };
+        let labels = [("suite", &self.suite), ("dut", &self.dut), ("test", &self.test)];
+        let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).join(",");
+        let labels = format!("{{{labels}}}");
+        metric("running", "gauge", "What is being tested.", &[(labels.as_str(), 1.0)]);
+        metric("tests", "gauge", "Tests of the run, over all routers and rounds.", &[("", self.tests as f64)]);
+        metric("test_number", "gauge", "Number of the test that runs.", &[("", self.begun as f64)]);
+        metric("tests_ended_total", "counter", "Tests that have ended.", &[("", self.ended as f64)]);
+        metric("tests_failed_total", "counter", "Tests that could not be completed.", &[("", self.failed as f64)]);
+        let trials = [("{valid=\"true\"}", self.valid as f64), ("{valid=\"false\"}", self.invalid as f64)];
+        metric("trials_total", "counter", "Trials, and whether the tester spoilt them.", &trials);
+        metric("frames_offered_total", "counter", "Frames of valid trials.", &[("", self.offered as f64)]);
+        metric("frames_lost_total", "counter", "Of these, frames that did not arrive.", &[("", self.lost as f64)]);
+        metric("offered_fps", "gauge", "Frames per second of the last valid trial.", &[("", self.offered_fps)]);
+        metric("loss_percent", "gauge", "Loss of the last valid trial.", &[("", self.loss_percent)]);
+        metric("left_seconds", "gauge", "Time left, estimated.", &[("", self.left_s)]);
+        out
+    }
+}
+
+/// A value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn events_are_counted() {
+        let mut metrics = Metrics::default();
+        for event in [
+            json!({"event": "started", "suite": "a \"b\"\n"}),
+            json!({"event": "test", "dut": "frr", "title": "Throughput", "number": 2, "of": 6, "left_s": 30}),
+            json!({"event": "trial", "valid": true, "offered": 100, "lost": 1, "offered_fps": 50.0, "loss_percent": 1.0}),
+            json!({"event": "trial", "valid": false, "offered": 100, "lost": 90}),
+            json!({"event": "test_ended", "status": "completed"}),
+            json!({"event": "test_ended", "status": "failed"}),
+        ] {
+            metrics.note(&event);
+        }
+        let text = metrics.text();
+        for line in [
+            "drophammer_running{suite=\"a \\\"b\\\"\\n\",dut=\"frr\",test=\"Throughput\"} 1",
+            "drophammer_tests 6",
+            "drophammer_test_number 2",
+            "drophammer_tests_ended_total 2",
+            "drophammer_tests_failed_total 1",
+            "drophammer_trials_total{valid=\"true\"} 1",
+            "drophammer_trials_total{valid=\"false\"} 1",
+            "drophammer_frames_offered_total 100",
+            "drophammer_frames_lost_total 1",
+            "drophammer_left_seconds 30",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+        assert!(
+            text.lines()
+                .all(|line| line.starts_with('#')
+                    || line.split(' ').next_back().is_some_and(|n| n.parse::<f64>().is_ok()))
+        );
+    }
+}

@@ -1,0 +1,129 @@
+// Asks once a second what is new. Everything from the run is put into the page as text, never as markup.
+"use strict";
+const MOST_TRIALS = 200;
+const MOST_ROWS = 20;
+const byId = (id) => document.getElementById(id);
+const token = location.hash.slice(1);
+let after = 0;
+let ended = false;
+const trials = [];
+
+const grouped = (value) => Math.round(value).toLocaleString("en-US");
+
+function row(body, cells, most) {
+  const tr = document.createElement("tr");
+  for (const [text, kind] of cells) {
+    const td = document.createElement("td");
+    td.textContent = text;
+    if (kind) td.className = kind;
+    tr.append(td);
+  }
+  body.prepend(tr);
+  while (most && body.children.length > most) body.lastElementChild.remove();
+}
+
+function kindOf(trial) {
+  if (!trial.valid) return "void";
+  return trial.lost > 0 ? "lossy" : "good";
+}
+
+function element(name, attributes, text) {
+  const it = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) it.setAttribute(key, value);
+  if (text !== undefined) it.textContent = text;
+  return it;
+}
+
+function draw() {
+  const plot = byId("plot");
+  plot.replaceChildren();
+  const most = Math.max(1, ...trials.map((trial) => trial.offered_fps));
+  plot.append(element("line", { x1: 0, y1: 200, x2: 900, y2: 200, class: "axis" }));
+  plot.append(element("text", { x: 0, y: 12 }, grouped(most) + " fps"));
+  trials.forEach((trial, index) => {
+    const x = 10 + (880 * (index + MOST_TRIALS - trials.length)) / (MOST_TRIALS - 1);
+    const y = 200 - (180 * trial.offered_fps) / most;
+    const dot = element("circle", { cx: x, cy: y, r: 4, class: kindOf(trial) });
+    dot.append(element("title", {}, `${trial.dut}, ${trial.test}, ${trial.size}: ${grouped(trial.offered_fps)} fps, ${trial.lost} lost`));
+    plot.append(dot);
+  });
+}
+
+function left(seconds) {
+  if (seconds < 60) return "less than a minute left";
+  return `about ${Math.round(seconds / 60)} min left`;
+}
+
+function show(event) {
+  const now = byId("now");
+  switch (event.event) {
+    case "started":
+      byId("title").textContent = event.title;
+      document.title = `${event.suite} - Drophammer`;
+      break;
+    case "bring_up":
+      now.textContent = `${event.dut} (${event.kind}) is being brought up`;
+      break;
+    case "test":
+      byId("progress").max = event.of;
+      byId("progress").value = event.number - 1;
+      now.textContent = `${event.number} of ${event.of}: ${event.title} on ${event.dut}, ${left(event.left_s)}`;
+      break;
+    case "trial":
+      trials.push(event);
+      if (trials.length > MOST_TRIALS) trials.shift();
+      row(byId("trials"), [
+        [event.dut], [event.test], [event.size], [grouped(event.offered_fps), "n"], [grouped(event.lost), "n"],
+        [(event.loss_percent ?? 0).toFixed(4), "n"], [event.reasons.join("; ")],
+      ], MOST_ROWS);
+      break;
+    case "test_ended": {
+      const figure = (f) => `${f.title}: ${f.value === null ? "none" : (f.tester_limited ? "at least " : "") + Number(f.value.toPrecision(4)).toLocaleString("en-US")} ${f.unit}`;
+      const result = event.status === "completed" ? event.figures.map(figure).join("; ") : `${event.status} ${event.cause || ""}`;
+      row(byId("tests"), [[event.round, "n"], [event.dut], [event.title], [result, event.status === "failed" ? "problem" : ""]]);
+      break;
+    }
+    case "note": {
+      const item = document.createElement("li");
+      item.textContent = event.text;
+      if (event.problem) item.className = "problem";
+      byId("notes").prepend(item);
+      break;
+    }
+    case "ended":
+      ended = true;
+      byId("progress").value = byId("progress").max;
+      byId("stop").hidden = true;
+      now.textContent = event.interrupted ? "stopped; what was measured is in the report" : "done; the report is in the folder of the run";
+      break;
+  }
+}
+
+async function ask() {
+  try {
+    let more = true;
+    while (more) {
+      const answer = await (await fetch(`events?after=${after}`)).json();
+      more = answer.events.length > 0;
+      after = answer.last;
+      answer.events.forEach(show);
+    }
+    draw();
+  } catch {
+    if (!ended) byId("now").textContent = "the run does not answer any more";
+    return;
+  }
+  if (!ended) setTimeout(ask, 1000);
+}
+
+if (token) {
+  const stop = byId("stop");
+  stop.hidden = false;
+  stop.addEventListener("click", async () => {
+    if (!confirm("Stop the run? What was measured is kept.")) return;
+    const answer = await fetch("stop", { method: "POST", headers: { "X-Drophammer-Token": token } });
+    byId("now").textContent = (await answer.text()).trim();
+    stop.disabled = answer.ok;
+  });
+}
+ask();

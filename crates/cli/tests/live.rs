@@ -1,0 +1,79 @@
+//! A run that is looked on: its page on loopback, its metrics, its events as JSON.
+
+mod common;
+
+use common::{drophammer, run, suite, text};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+/// Asks the page of a run for a path.
+fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port))?;
+    write!(connection, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n")?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn the_page_of_a_run_in_namespaces_is_reached_from_outside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = suite(
+        folder.path(),
+        "  - {name: box, kind: linux}\n",
+        "  - forwarding_rate: {frame_sizes: [64], repeats: 5, trial_duration: 100 ms}\n",
+    );
+    let out = folder.path().join("out");
+    let mut child = drophammer()
+        .args(["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--live", "--plain", "--busy-host"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the run starts");
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = told.find_map(|line| line.unwrap().strip_prefix("live page: ").map(str::to_owned)).unwrap();
+    assert!(!address.contains('#'), "no token where standard error is no terminal: {address}");
+    let port: u16 = address.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
+    assert!(get(port, "/").unwrap().contains("page.js"));
+    // Until the first trial is told.
+    let mut after = 0;
+    let mut seen: Vec<Value> = Vec::new();
+    while !seen.iter().any(|event| event["event"] == "trial" && event["dut"] == "box") {
+        let Ok(answer) = get(port, &format!("/events?after={after}")) else { break };
+        let body: Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        after = body["last"].as_u64().unwrap();
+        seen.extend(body["events"].as_array().unwrap().iter().cloned());
+        std::thread::yield_now();
+    }
+    assert_eq!(seen[0]["event"], "started");
+    assert!(seen.iter().any(|event| event["event"] == "trial" && event["dut"] == "box"), "{seen:?}");
+    // The rest is read, so that the run is not held up.
+    let rest = std::thread::spawn(move || told.count());
+    assert!(child.wait().unwrap().success());
+    rest.join().unwrap();
+    assert!(get(port, "/").is_err(), "the page ends with the run");
+}
+
+#[test]
+fn events_are_printed_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let duts = "  - {name: known, kind: reference, capacity: 100 kfps}\n";
+    let path = suite(folder.path(), duts, "  - forwarding_rate: {frame_sizes: [64], repeats: 2}\n");
+    let out = folder.path().join("out");
+    let output = run(&["run", path.to_str().unwrap(), "--out", out.to_str().unwrap(), "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let events: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    assert_eq!(events[0]["event"], "started");
+    assert_eq!(events.last().unwrap()["event"], "report");
+    assert_eq!(of("trial").len(), 2);
+    let ended = of("test_ended");
+    assert_eq!((ended.len(), &ended[0]["status"]), (1, &Value::from("completed")));
+    assert_eq!(ended[0]["figures"][0]["unit"], "fps");
+    assert_eq!(of("ended").len(), 1);
+}

@@ -1,0 +1,251 @@
+//! The figures of a suite over time: each run held against the one before it.
+
+use super::{Compared, Count, Finding, Line, RunLine, Verdict, compare_runs, json, text};
+use crate::format::{plain, shorten};
+use crate::json::escaped;
+use crate::rank::Entry;
+use crate::text::{WIDTH, wrap};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use drophammer_store::Run;
+use serde_json::json as value;
+
+/// The rules in one paragraph for the reader.
+const HOW: &str = "Each run is held against the one before it, as `drophammer compare` does: among the comparisons of each two runs there is a chance of \
+at most 5 % of any false one, so of twenty changes that are shown one may be none. A slow drift shows in no pair: compare the newest run with the first.";
+/// Characters of the longest bar.
+const BAR: f64 = 24.0;
+/// Longest cell, in characters.
+const CELL: usize = 200;
+
+/// Runs of one suite in the order of time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// The suite.
+    pub suite: String,
+    /// The runs.
+    pub runs: Vec<Past>,
+    /// The figures of the DUTs, in the order of the first run that has them.
+    pub series: Vec<Series>,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Past {
+    /// Its folder, state and start.
+    pub run: RunLine,
+    /// How it compares with the run before; absent for the first.
+    pub count: Option<Count>,
+}
+
+/// One figure of one DUT.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What it is. Its entries are those of the newest two runs that have it.
+    pub line: Line,
+    /// In each run.
+    pub points: Vec<Point>,
+}
+
+/// A figure in one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// What the run has of it.
+    pub entry: Option<Entry>,
+    /// How it compares with the run before; absent in the first.
+    pub finding: Option<Finding>,
+}
+
+/// Of runs of one suite, which are in the order of time.
+pub fn history(runs: &[Run]) -> History {
+    let suite = runs.first().map_or(String::new(), |run| run.started.suite.clone());
+    let mut history = History { suite, runs: Vec::new(), series: Vec::new() };
+    if let [first, ..] = runs {
+        history.begin(compare_runs(std::slice::from_ref(first)));
+    }
+    for pair in runs.windows(2) {
+        history.add(compare_runs(pair));
+    }
+    history
+}
+
+impl History {
+    fn begin(&mut self, first: Compared) {
+        self.runs.extend(first.runs.into_iter().map(|run| Past { run, count: None }));
+        self.series.extend(first.lines.into_iter().map(|line| {
+            let point = Point { entry: line.entries.first().cloned().flatten(), finding: None };
+            Series { line, points: vec![point] }
+        }));
+    }
+
+    /// A further run, held against the last one.
+    fn add(&mut self, mut pair: Compared) {
+        let count = pair.count(1);
+        let before = self.runs.len();
+        self.runs.extend(pair.runs.pop().map(|run| Past { run, count: Some(count) }));
+        for line in pair.lines {
+            let same = |s: &&mut Series| (&s.line.dut, &s.line.test, &s.line.key) == (&line.dut, &line.test, &line.key);
+            let point =
+                Point { entry: line.entries.get(1).cloned().flatten(), finding: line.findings.first().cloned() };
+            match self.series.iter_mut().find(same) {
+                Some(series) => {
+                    series.points.resize(before, Point::default());
+                    series.points.push(point);
+                    series.line = line;
+                }
+                None => {
+                    let mut points = vec![Point::default(); before];
+                    points.push(point);
+                    self.series.push(Series { line, points });
+                }
+            }
+        }
+        let now = self.runs.len();
+        self.series.iter_mut().for_each(|series| series.points.resize(now, Point::default()));
+    }
+
+    /// Keeps the figures whose title or machine name (`throughput.64_fps`) contains `figure`, of DUTs named `dut`.
+    pub fn keep(&mut self, figure: Option<&str>, dut: Option<&str>) {
+        let wanted = |line: &Line| {
+            let name = format!("{}.{}", line.test, line.key);
+            let is_named = |part: &str| {
+                let part = part.to_lowercase();
+                line.title.to_lowercase().contains(&part) || name.to_lowercase().contains(&part)
+            };
+            figure.is_none_or(is_named) && dut.is_none_or(|dut| line.dut == dut)
+        };
+        self.series.retain(|series| wanted(&series.line));
+    }
+
+    /// Is anything in the newest run proven to be worse than in the one before?
+    pub fn is_worse(&self) -> bool {
+        self.series.iter().filter_map(|series| series.points.last()?.finding.as_ref()).any(Finding::is_worse)
+    }
+
+    /// The runs, one line each, with ANSI colours when `color`.
+    pub fn index(&self, color: bool) -> String {
+        let mut table = started_table(&["started", "run", "state", "worse", "better"]);
+        for past in &self.runs {
+            let count = |of: fn(&Count) -> usize| past.count.map_or("–".to_owned(), |count| of(&count).to_string());
+            let worse = Cell::new(count(|count| count.worse));
+            let is_worse = past.count.is_some_and(|count| count.worse > 0);
+            table.add_row([
+                Cell::new(plain(&past.run.started)),
+                Cell::new(shorten(&plain(&past.run.folder), CELL)),
+                Cell::new(plain(&past.run.state)),
+                if is_worse { worse.fg(Color::Red) } else { worse },
+                Cell::new(count(|count| count.better)),
+            ]);
+        }
+        finish(&mut table, &[3, 4], color);
+        format!("{}\n{table}\n", plain(&self.suite))
+    }
+
+    /// Each figure over time, with ANSI colours when `color`.
+    pub fn text(&self, color: bool) -> String {
+        let mut out = String::new();
+        for series in &self.series {
+            let line = &series.line;
+            let most = series.points.iter().filter_map(Point::median).fold(0.0, f64::max);
+            let mut table = started_table(&["started", "median", "", "against the run before"]);
+            for (past, point) in self.runs.iter().zip(&series.points) {
+                let against = point.finding.as_ref().filter(|_| point.entry.is_some());
+                let cell = Cell::new(against.map_or("–".to_owned(), |finding| text::against(line, finding)));
+                table.add_row([
+                    Cell::new(plain(&past.run.started)),
+                    Cell::new(text::entry(line, point.entry.as_ref())),
+                    Cell::new(bar(point.median(), most)),
+                    match against.map(|finding| &finding.verdict) {
+                        Some(Verdict::Worse) => cell.fg(Color::Red),
+                        Some(Verdict::Better) => cell.fg(Color::Green),
+                        _ => cell,
+                    },
+                ]);
+            }
+            finish(&mut table, &[1, 3], color);
+            let (title, dut) = (shorten(&plain(&line.title), CELL), shorten(&plain(&line.dut), CELL));
+            out += &format!("\n{title}: {dut}\n{table}\n");
+        }
+        out
+    }
+
+    /// The rules, for below all tables.
+    pub fn how() -> String {
+        wrap(HOW, WIDTH)
+    }
+
+    /// For machines.
+    pub fn json(&self) -> serde_json::Value {
+        let runs = self.runs.iter().map(|past| {
+            let count = past.count;
+            value!({
+                "folder": past.run.folder, "started": past.run.started, "state": past.run.state,
+                "worse": count.map(|count| count.worse), "better": count.map(|count| count.better),
+            })
+        });
+        let series = self.series.iter().map(|series| {
+            let line = &series.line;
+            let point = |(past, point): (&Past, &Point)| {
+                let finding = point.finding.as_ref().map(|finding| json::one(&past.run.folder, finding));
+                value!({"run": point.entry.as_ref().map(json::of_run), "against_the_run_before": finding})
+            };
+            value!({
+                "test": line.test, "key": line.key, "title": line.title, "unit": line.unit,
+                "higher_is_better": line.higher_is_better, "dut": line.dut,
+                "runs": self.runs.iter().zip(&series.points).map(point).collect::<Vec<_>>(),
+            })
+        });
+        value!({"suite": self.suite, "runs": runs.collect::<Vec<_>>(), "figures": series.collect::<Vec<_>>()})
+    }
+}
+
+/// Histories as one text for machines, with a line feed at its end.
+pub fn json_of(histories: &[History]) -> String {
+    let all: Vec<_> = histories.iter().map(History::json).collect();
+    escaped(&format!("{:#}\n", value!({"layout": 1, "how": HOW, "suites": all})))
+}
+
+impl Finding {
+    /// Is it proven to be worse?
+    pub fn is_worse(&self) -> bool {
+        self.verdict == Verdict::Worse
+    }
+}
+
+impl Point {
+    /// The middle of the median, where it is known on both sides.
+    fn median(&self) -> Option<f64> {
+        let median = self.entry.as_ref()?.summary?.median;
+        let middle = f64::midpoint(median.low, median.high);
+        // What is a bound is drawn as that.
+        let known = [middle, median.low, median.high].into_iter().find(|value| value.is_finite());
+        known.filter(|value| *value >= 0.0)
+    }
+}
+
+/// A bar whose length says how much of `most` it is.
+fn bar(part: Option<f64>, most: f64) -> String {
+    let share = part.map_or(0.0, |part| if most > 0.0 { part / most } else { 0.0 });
+    "\u{2587}".repeat((share * BAR).round() as usize)
+}
+
+fn started_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_width(WIDTH as u16);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    table
+}
+
+fn finish(table: &mut Table, right: &[usize], color: bool) {
+    for column in right {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    if color {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+}

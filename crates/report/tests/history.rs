@@ -1,0 +1,76 @@
+//! Figures over time: which run changed them, and what of it can be shown.
+
+mod synthetic;
+
+use drophammer_report::compare::Verdict;
+use drophammer_report::compare::history::{History, history, json_of};
+use drophammer_store::Run;
+use std::path::PathBuf;
+
+/// Run `number` of two DUTs in six rounds, with 64-byte throughput of the first DUT that is `factor` times as high.
+fn run(number: usize, factor: f64) -> Run {
+    let mut run = synthetic::in_rounds(&synthetic::run(2), 6);
+    run.dir = PathBuf::from(format!("run-{number}"));
+    run.started.time = format!("2026-01-0{number}T00:00:00Z");
+    for test in run.tests.iter_mut().filter(|test| test.dut == "linux") {
+        for figure in test.outcome.ranks.iter_mut().filter(|figure| figure.key == "throughput_64_pps") {
+            figure.value = figure.value.map(|value| value * factor);
+        }
+    }
+    run
+}
+
+fn verdicts(history: &History) -> Vec<Option<Verdict>> {
+    let of =
+        |s: &&drophammer_report::compare::history::Series| s.line.dut == "linux" && s.line.key == "throughput_64_pps";
+    let series = history.series.iter().find(of).unwrap();
+    series.points.iter().map(|point| point.finding.as_ref().map(|finding| finding.verdict.clone())).collect()
+}
+
+#[test]
+fn each_change_stands_at_the_run_that_made_it() {
+    let mut past = history(&[run(1, 1.0), run(2, 1.0), run(3, 0.8), run(4, 0.8)]);
+    assert_eq!(verdicts(&past), [None, Some(Verdict::Undecided), Some(Verdict::Worse), Some(Verdict::Undecided)]);
+    assert_eq!(
+        past.runs.iter().map(|past| past.count.map(|c| (c.worse, c.better))).collect::<Vec<_>>(),
+        [None, Some((0, 0)), Some((1, 0)), Some((0, 0))]
+    );
+    assert!(!past.is_worse(), "the newest run is as the one before");
+    let index = past.index(false);
+    assert!(index.contains("run-3") && index.lines().all(|line| line.chars().count() <= 100), "{index}");
+    past.keep(Some("THROUGHPUT.throughput_64"), Some("linux"));
+    assert_eq!(past.series.len(), 1);
+    let text = past.text(false);
+    assert!(text.contains("WORSE") && text.contains('\u{2587}') && !text.contains('\u{1b}'), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&json_of(&[past])).unwrap();
+    assert_eq!(json["suites"][0]["runs"][2]["worse"], 1);
+    assert_eq!(json["suites"][0]["figures"][0]["runs"][2]["against_the_run_before"]["verdict"], "worse");
+}
+
+#[test]
+fn a_newest_run_that_is_worse_is_told() {
+    assert!(history(&[run(1, 1.0), run(2, 0.8)]).is_worse());
+    assert!(!history(&[run(1, 0.8), run(2, 1.0)]).is_worse());
+}
+
+#[test]
+fn one_run_and_none_are_histories_too() {
+    let one = history(&[run(1, 1.0)]);
+    assert_eq!((one.runs.len(), verdicts(&one)), (1, vec![None]));
+    assert!(history(&[]).series.is_empty());
+}
+
+#[test]
+fn a_figure_that_a_run_lacks_has_a_gap() {
+    let mut without = run(2, 1.0);
+    for test in &mut without.tests {
+        test.outcome.ranks.retain(|figure| figure.key != "throughput_64_pps");
+    }
+    let past = history(&[run(1, 1.0), without, run(3, 1.0)]);
+    let gap = verdicts(&past);
+    assert!(
+        matches!(gap[1], Some(Verdict::NotCompared(_))) && matches!(gap[2], Some(Verdict::NotCompared(_))),
+        "{gap:?}"
+    );
+}

@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// How often it is looked at whether the guest reads.
 const LOOK: Duration = Duration::from_millis(10);
+/// After so many looks the guest is told in any case: it can forget as well that a socket takes frames again. Its driver resets a queue that stands still for
+/// half a second, and then the kernel panics.
+const IN_ANY_CASE: u32 = 10;
 /// Frames that a socket holds: as many as the input queue of other links.
 const FRAMES: usize = 2048;
 /// What the kernel reckons for a frame of 1,500 bytes in a socket.
@@ -89,8 +92,12 @@ impl Link {
     }
 
     /// Makes the socket ready once more in the eyes of epoll(7): the kernel wakes who sends when it is told how much may wait to be sent.
-    fn make_ready(&mut self) {
+    fn make_ready(&self) {
         let _ = setsockopt(&self.socket, sockopt::SndBuf, &(SEND / 2));
+    }
+
+    /// A line in the log of the guest.
+    fn note(&mut self) {
         self.told += 1;
         if self.told <= LINES {
             println!("{}: a frame was not read for {} ms; the guest is told once more", self.name, LOOK.as_millis());
@@ -104,18 +111,26 @@ pub(super) fn attend(kernel: &mut Child, links: &mut [Link]) -> std::io::Result<
         return kernel.wait();
     }
     let pid = Pid::from_raw(kernel.id().cast_signed());
-    loop {
+    for look in (1..=IN_ANY_CASE).cycle() {
         if let Some(status) = kernel.try_wait()? {
             return Ok(status);
         }
-        let mut late = false;
-        for link in links.iter_mut().filter_map(|link| (link.is_taken() && link.is_unread()).then_some(link)) {
-            link.make_ready();
-            late = true;
+        let mut tell = false;
+        for link in links.iter_mut() {
+            let taken = link.is_taken();
+            let unread = taken && link.is_unread();
+            if unread {
+                link.note();
+            }
+            if unread || (taken && look == IN_ANY_CASE) {
+                link.make_ready();
+                tell = true;
+            }
         }
-        if late {
+        if tell {
             let _ = kill(pid, Signal::SIGIO);
         }
         thread::sleep(LOOK);
     }
+    kernel.wait()
 }

@@ -5,11 +5,10 @@ mod job;
 use crate::Exit;
 use crate::args::BgpArgs;
 use crate::observer::stop_flag;
-use crate::run::fail;
+use crate::run::{fail, usable_backend};
 use drophammer_model::quantity::group_digits;
 use drophammer_model::routes::Routes;
-use drophammer_port::auto::AUTO;
-use drophammer_port::{Backend, INTERFACE_BACKENDS, PortError};
+use drophammer_port::{Backend, PortError};
 use drophammer_testbed::speaker::{Speaker, Told, table};
 use job::Job;
 use serde_json::{Value, json};
@@ -44,11 +43,10 @@ pub fn run(args: &BgpArgs) -> Exit {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
     };
-    // The command line knows no other names but the automatic choice.
-    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
-    if let Err(e) = (backend.usable)() {
-        return fail(Exit::Environment, e);
-    }
+    let backend = match usable_backend(&args.backend) {
+        Ok(backend) => backend,
+        Err(exit) => return exit,
+    };
     match open(&job, backend).and_then(|speaker| Feed::new(&job, routes, speaker, args.json).run(&stop)) {
         Ok(exit) => exit,
         Err(Failure { exit, text }) => fail(exit, text),
@@ -188,8 +186,11 @@ impl<'a> Feed<'a> {
         Ok(())
     }
 
-    /// `: 100,000 routes in 1.000 s, 100,000 routes/s`, from when the session was up.
+    /// `: 100,000 routes in 1.000 s, 100,000 routes/s`, from when the session was up. After a session that was lost there is no such rate: routes were told twice.
     fn rate(&self, told: &Told) -> String {
+        if told.session.losses > 0 {
+            return String::new();
+        }
         let seconds = self.done.zip(self.up).map_or(0.0, |(done, up)| (done - up).as_secs_f64());
         let rate = told.advertised as f64 / seconds.max(1e-9);
         format!(

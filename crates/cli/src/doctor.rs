@@ -126,7 +126,7 @@ fn kinds() -> Vec<Finding> {
     .collect()
 }
 
-/// Least memory for a million routes in a router and in the tester.
+/// With less, a million routes in FRR and in the tester may not fit: 100,000 take FRR some 300 MiB (docs/routes.md).
 const MEMORY: u64 = 4 << 30;
 
 /// What the machine is.
@@ -166,7 +166,8 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     findings.push(if here.memory_bytes >= MEMORY {
         Finding::good("memory", memory)
     } else {
-        Finding::good("memory", memory).note("tests of a million routes need about 4 GiB")
+        Finding::good("memory", memory)
+            .note("a million routes in a router and in the tester may need more; see docs/routes.md")
     });
     let clock = &here.clock_source;
     findings.push(if matches!(clock.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter") {

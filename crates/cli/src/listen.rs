@@ -3,10 +3,9 @@
 use crate::Exit;
 use crate::args::ListenArgs;
 use crate::observer::stop_flag;
-use crate::run::fail;
+use crate::run::{fail, usable_backend};
 use drophammer_model::quantity::group_digits;
-use drophammer_port::auto::AUTO;
-use drophammer_port::{Backend, INTERFACE_BACKENDS, PortError, SystemClock};
+use drophammer_port::{PortError, SystemClock};
 use drophammer_testbed::listen::{Heard, Listener};
 use serde_json::json;
 use std::io::{self, Write};
@@ -26,11 +25,10 @@ pub fn run(args: &ListenArgs) -> Exit {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
     };
-    // The command line knows no other names but the automatic choice.
-    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == args.backend).unwrap_or(&AUTO);
-    if let Err(e) = (backend.usable)() {
-        return fail(Exit::Environment, e);
-    }
+    let backend = match usable_backend(&args.backend) {
+        Ok(backend) => backend,
+        Err(exit) => return exit,
+    };
     let opened = drophammer_rig::open(&args.interface, backend, 1, SystemClock::start(), None);
     let heard = opened.and_then(|ports| hear(Listener::new(ports), args, &stop));
     match heard {

@@ -60,6 +60,15 @@ pub fn threads_fit(threads: usize, ports: usize, queues: u32, simulated: bool) -
     Ok(())
 }
 
+/// The backend of this name, if this process may use it. The command line knows no other names but the automatic choice.
+///
+/// # Errors
+/// The error has been printed.
+pub fn usable_backend(name: &str) -> Result<&'static Backend, Exit> {
+    let backend: &Backend = INTERFACE_BACKENDS.iter().find(|b| b.spec.name == name).unwrap_or(&AUTO);
+    (backend.usable)().map(|()| backend).map_err(|e| fail(Exit::Environment, e))
+}
+
 /// Can `backend` open so many queues of an interface?
 pub fn queues_fit(backend: &Backend, queues: u32) -> Result<(), String> {
     if queues <= backend.most_queues {
@@ -195,6 +204,8 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
     match (result, report) {
         (Ok(tally), Ok((criteria, _))) => match (tally.failed + criteria.missed, tally.unfit, criteria.undecided) {
+            // A run that has measured nothing has shown nothing.
+            (0, 0, 0) if tally.completed == 0 && tally.skipped > 0 => Exit::Failed,
             (0, 0, 0) => Exit::Good,
             (0, 0, _) => Exit::Undecided,
             (0, ..) => Exit::Unfit,

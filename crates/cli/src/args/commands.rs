@@ -145,7 +145,7 @@ pub struct BgpArgs {
     /// VLAN tag of all frames
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Option<u16>,
-    /// Seed of the made-up routes' attributes [default: another one each time]
+    /// Seed of the made-up routes' attributes [default: 2544, as in suites]
     #[arg(long)]
     pub seed: Option<u64>,
     /// Backend that sends and receives; see `drophammer list backends`

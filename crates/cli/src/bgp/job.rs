@@ -1,10 +1,10 @@
 //! What the command line asks for.
 
 use crate::args::BgpArgs;
-use crate::clock::secret;
 use crate::on_link;
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_model::routes::Packing;
+use drophammer_model::suite::read::DEFAULT_SEED;
 use drophammer_model::trial::Family;
 use drophammer_rig::{Tag, Tags};
 use drophammer_testbed::speaker::SpeakerConfig;
@@ -101,7 +101,7 @@ impl Job {
             routes: args.routes,
             packing: Packing { routes_per_update: args.routes_per_update, pace: args.rate, prepend: 0 },
             duration: args.duration,
-            seed: args.seed.unwrap_or_else(secret),
+            seed: args.seed.unwrap_or(DEFAULT_SEED),
         })
     }
 

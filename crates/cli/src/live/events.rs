@@ -56,6 +56,7 @@ pub fn of_record(record: &Record) -> Option<Value> {
             let figures = test.outcome.ranks.iter().map(|figure| {
                 json!({
                     "key": figure.key, "title": figure.title, "unit": figure.unit, "value": figure.value,
+                    "higher_is_better": figure.higher_is_better,
                     "tester_limited": figure.tester_limited || figure.capped,
                 })
             });

@@ -54,6 +54,15 @@ function left(seconds) {
   return `about ${Math.round(seconds / 60)} min left`;
 }
 
+// A limit of the tester is a bound where more is better; where less is better nobody knows the direction.
+function figure(f) {
+  if (f.value === null) return `${f.title}: none`;
+  const value = f.value >= 1000 ? grouped(f.value) : String(Number(f.value.toPrecision(4)));
+  const bound = f.tester_limited && f.higher_is_better ? "at least " : "";
+  const limited = f.tester_limited && !f.higher_is_better ? " (limited by the tester)" : "";
+  return `${f.title}: ${bound}${value} ${f.unit}${limited}`;
+}
+
 function show(event) {
   const now = byId("now");
   switch (event.event) {
@@ -78,7 +87,6 @@ function show(event) {
       ], MOST_ROWS);
       break;
     case "test_ended": {
-      const figure = (f) => `${f.title}: ${f.value === null ? "none" : (f.tester_limited ? "at least " : "") + Number(f.value.toPrecision(4)).toLocaleString("en-US")} ${f.unit}`;
       const result = event.status === "completed" ? event.figures.map(figure).join("; ") : `${event.status} ${event.cause || ""}`;
       row(byId("tests"), [[event.round, "n"], [event.dut], [event.title], [result, event.status === "failed" ? "problem" : ""]]);
       break;

@@ -126,7 +126,7 @@ impl UmlDut {
             confinement: format!(
                 "User Mode Linux with {} MiB, a process on processor {cpu}; {}",
                 boot.memory,
-                confinement(&ends)
+                confinement(&ends, shared.root)
             ),
             config: boot.kept.into_iter().collect(),
             ..DutRecord::default()
@@ -296,10 +296,12 @@ fn ends(lab: &mut Lab, dut: &DutConfig, boot: &Boot<'_>) -> Result<Ends, LabErro
     }
 }
 
-fn confinement(ends: &Ends) -> String {
+fn confinement(ends: &Ends, root: bool) -> String {
     match ends {
         Ends::Veth(topology) => {
-            format!("it reads veth links by packet sockets of 2,048 frames; {}", topology.confinement())
+            // Others may not ask for more than the kernel's default.
+            let room = if root { " of 2,048 frames" } else { "" };
+            format!("it reads veth links by packet sockets{room}; {}", topology.confinement())
         }
         Ends::Tap { .. } => "its ports are the far ends of taps, whose near ends are the tester's interfaces".into(),
     }

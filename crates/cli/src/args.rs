@@ -346,6 +346,10 @@ pub struct RunArgs {
     /// Folder for this run's results, which must be new or empty [default: drophammer-runs/<suite>-<time>]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on with the run in this folder, which was stopped or cut off. The suite, the options that change what is measured, the program, the machine and the routers must be the same. A router whose
+    /// tests were cut off is measured again from its first test of that round
+    #[arg(long, value_name = "DIR", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
     /// Backend for routers that are not simulated; see `drophammer list backends`
     #[arg(long, value_name = "NAME", value_parser = choices(), default_value = AUTO.spec.name)]
     pub backend: String,

@@ -4,12 +4,14 @@ mod display;
 mod job;
 mod router;
 mod stack;
+mod template;
 mod until_loss;
 
 use crate::Exit;
 use crate::args::BlastArgs;
 use crate::clock::secret;
 use crate::observer::stop_flag;
+use crate::output::err;
 use crate::run::{fail, queues_fit, threads_fit};
 use display::Display;
 use drophammer_model::trial::TrialResult;
@@ -43,6 +45,9 @@ pub fn run(args: &BlastArgs) -> Exit {
         Ok(job) => job,
         Err(e) => return fail(Exit::Usage, e),
     };
+    for left_out in job.captured.iter().flat_map(template::Captured::left_out) {
+        err!("note: {left_out}");
+    }
     // Before any thread: all have the handler.
     let stop = match stop_flag() {
         Ok(stop) => stop,
@@ -126,7 +131,7 @@ fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Fail
         let mtu = port.info().mtu;
         let needed = job.bytes_in_mtu();
         if u32::from(needed) > mtu {
-            let text = format!("frames of {} bytes need an MTU of {needed}, interface `{name}` has {mtu}", job.size);
+            let text = format!("the largest frames need an MTU of {needed}, interface `{name}` has {mtu}");
             return Err(Failure { exit: Exit::Usage, text: format!("{text}; `ip link set {name} mtu {needed}`") });
         }
         mtus.push(mtu);
@@ -140,7 +145,7 @@ fn rig(job: &Job, args: &BlastArgs, router: Option<&Router>) -> Result<Rig, Fail
     let host = |(index, link): (usize, &Link)| {
         let mut host = PortConfig::new(host_mac(seed, index), mtus[index]);
         link.give(&mut host.devices[0]);
-        host.devices[0].tags = job.stack.tags();
+        host.devices[0].tags = job.tags();
         host
     };
     let config = Config { seed, ports: job.links.iter().enumerate().map(host).collect() };

@@ -11,6 +11,7 @@ use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::capabilities::Need;
 use drophammer_model::environment::Environment;
+use drophammer_model::suite::Suite;
 use drophammer_model::visible::{one_line, visible};
 use drophammer_port::auto::AUTO;
 use drophammer_port::{Backend, INTERFACE_BACKENDS};
@@ -18,8 +19,9 @@ use drophammer_report::Criteria;
 use drophammer_store::{RunReader, RunWriter};
 use drophammer_testbed::kinds::is_virtual;
 use drophammer_testbed::runner::Tally;
-use drophammer_testbed::{Run, RunError, device, run_suite, xdp_router};
+use drophammer_testbed::{Earlier, Run, RunError, device, run_suite, xdp_router};
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -43,6 +45,36 @@ pub fn parent(out: Option<&Path>) -> Result<PathBuf, Exit> {
     std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize()).map_err(|e| {
         fail(Exit::Store, format!("cannot create folder `{}`: {e}; choose another one with --out", folder.display()))
     })
+}
+
+/// The folder of a run that is there already, absolute.
+///
+/// # Errors
+/// The error has been printed.
+fn existing(dir: &Path) -> Result<PathBuf, Exit> {
+    dir.canonicalize().map_err(|e| {
+        fail(
+            Exit::Usage,
+            format!("cannot read folder `{}`: {e}; name the folder of a run with --resume", dir.display()),
+        )
+    })
+}
+
+/// Digest of all that decides what a run measures and how. It is compared with that of the same program alone.
+fn digest(suite: &Suite, args: &RunArgs) -> String {
+    let mut hasher = DefaultHasher::new();
+    (format!("{suite:?}"), &args.backend, args.threads, args.queues, args.busy_host).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What the run in `dir` has measured so far.
+///
+/// # Errors
+/// The error has been printed.
+fn earlier(dir: &Path, suite: &Suite, digest: &str, environment: &Environment) -> Result<Earlier, Exit> {
+    let records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
+    Earlier::of(suite, digest, environment, &records)
+        .map_err(|e| fail(Exit::Usage, format!("--resume {}: {e}", dir.display())))
 }
 
 /// Can `threads` threads of the tester share `ports` ports with `queues` queues each?
@@ -119,7 +151,11 @@ pub fn run(args: &RunArgs) -> Exit {
     for left in drophammer_lab::sweep() {
         err!("removed what an earlier run left behind: {left}");
     }
-    let folder = match parent(args.out.as_deref()) {
+    let folder = match &args.resume {
+        None => parent(args.out.as_deref()),
+        Some(dir) => existing(dir),
+    };
+    let folder = match folder {
         Ok(folder) => folder,
         Err(exit) => return exit,
     };
@@ -142,9 +178,20 @@ pub fn run(args: &RunArgs) -> Exit {
         Some(Err(e)) => return fail(Exit::Environment, e),
         None => Vec::new(),
     };
-    let writer = match &args.out {
-        Some(_) => RunWriter::create_exact(&folder),
-        None => RunWriter::create(&folder, &suite.name),
+    let environment = match &lab {
+        Some(lab) => lab.environment(threads),
+        None => Environment { tester_threads: 1, ..Environment::default() },
+    };
+    let environment = Environment { drophammer: VERSION.into(), ..environment };
+    let digest = digest(&suite, args);
+    let earlier = match args.resume.as_ref().map(|_| earlier(&folder, &suite, &digest, &environment)).transpose() {
+        Ok(earlier) => earlier,
+        Err(exit) => return exit,
+    };
+    let writer = match (&earlier, &args.out) {
+        (Some(earlier), _) => RunWriter::resume(&folder, earlier.records),
+        (None, Some(_)) => RunWriter::create_exact(&folder),
+        (None, None) => RunWriter::create(&folder, &suite.name),
     };
     let writer = match writer.and_then(|w| w.save_text("suite.yaml", &text).map(|_| w)) {
         Ok(writer) => writer,
@@ -162,16 +209,11 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(live) => live,
         Err(e) => return fail(Exit::Environment, format!("--live: {e}")),
     };
-    let environment = match &lab {
-        Some(lab) => {
-            if let Err(e) = lab.pin_current_thread(lab.cpus().tester) {
-                return fail(Exit::Environment, e);
-            }
-            lab.environment(threads)
-        }
-        None => Environment { tester_threads: 1, ..Environment::default() },
-    };
-    let environment = Environment { drophammer: VERSION.into(), ..environment };
+    if let Some(lab) = &lab
+        && let Err(e) = lab.pin_current_thread(lab.cpus().tester)
+    {
+        return fail(Exit::Environment, e);
+    }
     let dir = writer.dir().to_owned();
     let mut watcher = Watcher { writer, display: Display::new(args.plain), live, json: args.json, stop };
     let work_dir = dir.join("duts");
@@ -187,6 +229,8 @@ pub fn run(args: &RunArgs) -> Exit {
         command: std::env::args().collect(),
         environment,
         secret: secret(),
+        digest,
+        earlier,
     };
     let result = run_suite(run, &mut watcher);
     watcher.display.finish();
@@ -215,6 +259,7 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
         (Err(why), report) => {
             let exit = match why {
                 RunError::Interrupted => Exit::Interrupted,
+                e @ RunError::Changed(_) => fail(Exit::Environment, e),
                 e @ RunError::Store(_) => {
                     fail(Exit::Store, format!("{e}; the run ended here, what was stored before is kept"))
                 }

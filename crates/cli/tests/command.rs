@@ -33,11 +33,14 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Starts a run on a Linux router and waits until its first trial is on disk.
 fn start_and_wait(dir: &Path) -> (Child, PathBuf) {
-    let path =
-        suite(dir, "  - {name: box, kind: linux}\n", "  - forwarding_rate: {repeats: 200, trial_duration: 100 ms}\n");
+    let path = suite(
+        dir,
+        "  - {name: box, kind: linux}\n",
+        "  - forwarding_rate: {frame_sizes: [64], repeats: 40, trial_duration: 100 ms}\n",
+    );
     let out = dir.join("out");
     let child = drophammer()
-        .args(["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()])
+        .args(["run", path.to_str().unwrap(), "--busy-host", "--out", out.to_str().unwrap()])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -339,6 +342,13 @@ fn kill_9_leaves_nothing_behind_but_the_measurements() {
     assert!(report.status.success(), "{}", text(&report.stderr));
     assert!(text(&report.stdout).contains("cut off"), "{}", text(&report.stdout));
     assert!(records(&out).iter().any(|r| kind_of(r) == "trial" && r["test"] == "forwarding_rate"));
+    // It goes on where it was killed, with the ceilings that it had.
+    let path = dir.path().join("suite.yaml");
+    let output = run(&["run", path.to_str().unwrap(), "--busy-host", "--resume", out.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let tests: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
+    let of = |name: &str| tests.iter().filter(|test| test["test"] == name).count();
+    assert_eq!((of("tester_ceiling"), of("forwarding_rate")), (1, 1), "{tests:?}");
 }
 
 #[test]

@@ -146,6 +146,7 @@ impl Method for ClassOfService {
             distribution,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };

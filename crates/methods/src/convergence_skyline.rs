@@ -136,7 +136,7 @@ impl Method for ConvergenceSkyline {
 }
 
 const EXPLANATION: &str = "The traffic aims at every route in turn. First and last route are the ends of the first time bin with more than 1 % of its \
-     frames delivered and of the first of ten bins in a row (or of all to the next event) with more than 99 %; the other way round when \
+     frames delivered and of the first of ten bins in a row (or of all to the next event) with at least 99 %; the other way round when \
      the table goes. 'Wrong frames after that' are those that were lost while the table was there, or delivered while it was gone.";
 
 fn skyline(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {

@@ -125,6 +125,7 @@ impl Bed {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };

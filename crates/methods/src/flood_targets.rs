@@ -170,6 +170,7 @@ impl Method for Flood {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };

@@ -135,6 +135,7 @@ impl Method for HeadOfLineBlocking {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         };

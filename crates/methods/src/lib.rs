@@ -15,6 +15,7 @@ pub mod convergence_skyline;
 pub mod counter_accuracy;
 mod episodes;
 pub mod error_frames;
+pub mod extension_headers;
 pub mod fib_convergence;
 pub mod filter_lists;
 pub mod filters;
@@ -44,6 +45,7 @@ pub mod route_filtering;
 pub mod route_flap;
 pub mod route_forwarding;
 pub mod route_outage;
+pub mod route_spread;
 pub mod route_steps;
 pub mod route_tests;
 pub mod route_traffic;
@@ -117,6 +119,7 @@ pub static METHODS: &[&dyn Method] = &[
     &back_to_back::BackToBack,
     &system_recovery::SystemRecovery,
     &mixed_families::MixedFamilies,
+    &extension_headers::ExtensionHeaders,
     &fixed_rate::FixedRate,
     &overload::Overload,
     &soak::Soak,

@@ -4,11 +4,12 @@
 use crate::Method;
 use crate::columns;
 use crate::parameters::{PAUSE, fewer, params};
+use crate::pattern::Pattern;
 use crate::report::{higher, lower_by_difference, note, percent_ratio};
-use crate::route_forwarding::{Way, await_installed};
-use crate::route_tests::{self, Case, follow, for_each_family, must_be_complete, thousands};
-use crate::route_traffic::{self, RouteTrial, smallest};
-use crate::routing::{PeerIndex, RouteAction};
+use crate::route_spread::{Behind, Spread};
+use crate::route_tests::{self, Case, for_each_family, thousands};
+use crate::route_traffic::{self, RouteTrial};
+use crate::routing::{Change, PeerIndex};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
@@ -16,9 +17,10 @@ use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::routes::{Prefix, RouteAttributes, RouteTable, Routes};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, TrialResult};
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,20 +42,19 @@ static SPEC: TestSpec = TestSpec {
     params: params![
         &route_tests::TABLES,
         &[ROUTES.spec(), COVERING.spec(), SHORTER_BY.spec(), FRAMES_PER_ROUTE.spec()],
+        &route_traffic::SPREAD,
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
     figures: &[
         FigureSpec {
-            key: "longest_match_ipv4_wrong_frames",
-            help: "IPv4 frames that took a shorter mask than they had to",
+            key: "longest_match_{family}_wrong_frames",
+            help: "frames that took a shorter mask than they had to, over all frame sizes",
         },
-        FigureSpec { key: "longest_match_ipv6_wrong_frames", help: "the same for IPv6" },
         FigureSpec {
-            key: "longest_match_ipv4_percent",
-            help: "forwarding rate of IPv4 with the covering prefixes, in % of that with the table alone",
+            key: "longest_match_{family}_{size}_percent",
+            help: "forwarding rate with the covering prefixes, in % of that with the table alone",
         },
-        FigureSpec { key: "longest_match_ipv6_percent", help: "the same for IPv6" },
     ],
 };
 
@@ -61,6 +62,7 @@ columns! {
     /// Traffic in one state of the table.
     struct MatchRow {
         family: Family = "Family",
+        frame_size: PacketSize = "Frame size",
         state: String = "Routes held",
         routes: u64 = "Routes aimed at",
         offered: u64 = "Offered" ["frames"],
@@ -88,7 +90,7 @@ impl Method for LongestMatch {
         TABLE.begin(outcome);
         note(
             outcome,
-            "Routes of the table lead to one port, the covering prefixes to another. After the withdrawal only those routes are aimed at that \
+            "Routes of the table lead to one port, prefixes that cover them to another. After the withdrawal only those routes are aimed at that \
              a covering prefix has.",
         );
         for_each_family(bed, params, outcome, |bed, family, outcome| lookup(bed, family, params, outcome))
@@ -100,9 +102,14 @@ impl Method for LongestMatch {
 
     fn estimate_known(&self, params: &Params) -> Duration {
         let routes = f64::from(ROUTES.get(params));
-        let traffic = 3.0 * routes * f64::from(FRAMES_PER_ROUTE.get(params)) / 100e3;
+        let sizes = route_traffic::sizes(params) as f64;
+        let traffic = 3.0 * sizes * routes * f64::from(FRAMES_PER_ROUTE.get(params)) / 100e3;
         let each = traffic + routes / 15_000.0 + PAUSE.seconds(params) + 5.0;
         Duration::from_secs_f64(each * route_tests::families(params))
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        route_traffic::load_patterns(self.spec(), params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -110,95 +117,185 @@ impl Method for LongestMatch {
     }
 }
 
-/// Masks shorter by `bits` than routes of `all`, from the first route on, none of them a route itself, `most` at most; and how many of
-/// the first routes they cover without a gap.
-fn covering(all: &Routes, bits: u8, most: usize) -> (Vec<Prefix>, u32) {
-    let mut found = BTreeSet::new();
-    let mut covered = 0;
-    for index in 0..all.len() {
-        let route = all.prefix(index);
-        let shorter = route.length().checked_sub(bits).filter(|length| *length > 0);
-        let Some(cover) = shorter.and_then(|length| Prefix::masked(route.address(), length)) else { break };
-        if !found.contains(&cover) {
-            if found.len() == most || all.index_of(&cover).is_some() {
-                break;
-            }
-            found.insert(cover);
+/// Prefixes that cover routes of a table, and the routes that they cover.
+struct Covering {
+    /// The prefixes, each behind another port than the routes that it covers.
+    masks: Spread,
+    /// The covered routes, behind the ports of the prefixes that longest match finds for them when the table is gone.
+    covered: Spread,
+}
+
+/// Masks shorter by `bits` than routes of the table, from the first route behind each port on, none of them a route itself, `most` at most over
+/// all ports. Those of the routes behind one port are behind the next one.
+fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
+    let Case { all, peers, family, .. } = &table.case;
+    let parts = table.behind.len() as u32;
+    let (mut masks, mut covered) = (HashMap::<Prefix, PeerIndex>::new(), HashMap::<Prefix, PeerIndex>::new());
+    let mut found: Vec<(PeerIndex, Prefix)> = Vec::new();
+    for (behind, part) in table.behind.iter().zip(0..) {
+        let next = peers.iter().position(|peer| *peer == behind.peer).map_or(0, |at| (at + 1) % peers.len());
+        let room = most / parts + u32::from(part < most % parts);
+        let full = found.len() + room as usize;
+        for index in behind.part.clone() {
+            let route = all.prefix(index);
+            let shorter = route.length().checked_sub(bits).filter(|length| *length > 0);
+            let Some(mask) = shorter.and_then(|length| Prefix::masked(route.address(), length)) else { continue };
+            let owner = match masks.get(&mask) {
+                // It leads to the port of the route itself: nothing would show which of them was taken.
+                Some(owner) if *owner == behind.peer => continue,
+                Some(owner) => *owner,
+                None if all.index_of(&mask).is_some() => continue,
+                None if found.len() == full => break,
+                None => {
+                    masks.insert(mask, peers[next]);
+                    found.push((peers[next], mask));
+                    peers[next]
+                }
+            };
+            covered.insert(route, owner);
         }
-        covered = index + 1;
     }
-    (found.into_iter().collect(), covered)
+    // Masks of one length may cover those of another: longest match decides, and a route that has addresses of several owners is left out.
+    let shorter = |prefix: &Prefix, from: u8| {
+        let address = prefix.address();
+        (1..=from).rev().filter_map(move |length| Prefix::masked(address, length))
+    };
+    covered.retain(|route, owner| {
+        let longest = shorter(route, route.length()).find_map(|mask| masks.get(&mask));
+        longest.is_some_and(|longest| longest == owner)
+    });
+    for (owner, mask) in &found {
+        for outer in shorter(mask, mask.length()) {
+            if covered.get(&outer).is_some_and(|of| of != owner) {
+                covered.remove(&outer);
+            }
+        }
+    }
+    // In the order of the table.
+    let routes = (0..all.len()).map(|index| all.prefix(index));
+    let covered = routes.filter_map(|route| covered.get(&route).map(|owner| (*owner, route))).collect();
+    let name = |what: &str, count: usize| format!("{} {what}", thousands(count as u64));
+    let spread = |name: String, mut routes: Vec<(PeerIndex, Prefix)>| {
+        routes.sort_by_key(|(owner, _)| *owner);
+        let mut behind: Vec<Behind> = Vec::new();
+        for ((owner, _), index) in routes.iter().zip(0..) {
+            match behind.last_mut() {
+                Some(last) if last.peer == *owner => last.part.end = index + 1,
+                _ => behind.push(Behind { peer: *owner, part: index..index + 1 }),
+            }
+        }
+        let routes = routes.into_iter().map(|(_, prefix)| (prefix, RouteAttributes::default()));
+        let all = Arc::new(Routes::Table(Arc::new(RouteTable::new(name, *family, routes))));
+        Spread { case: Case { all, ..table.case.clone() }, behind, senders: table.senders.clone() }
+    };
+    let covered: Vec<(PeerIndex, Prefix)> = covered;
+    Covering {
+        covered: spread(name("covered routes", covered.len()), covered),
+        masks: spread(name("covering prefixes", found.len()), found),
+    }
+}
+
+/// What the trials of one state of the table found, by frame size.
+struct Found<'a> {
+    family: Family,
+    sizes: &'a [(PacketSize, FrameRate)],
+    /// Of the table alone.
+    alone: Vec<TrialResult>,
+    /// Rates with the covering prefixes as a share of those, in %.
+    shares: Vec<Option<f64>>,
+    wrong: u64,
 }
 
 fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let table = Case::new(bed, family, params, 3, ROUTES.get(params))?;
-    let rate = route_traffic::load(bed, family, params, outcome)?;
-    let (source, long, short) = (table.peers[0], table.peers[1], table.peers[2]);
+    let table = Spread::new(Case::new(bed, family, params, 3, ROUTES.get(params))?, params)?;
+    let sizes = table.loads(bed, params, outcome)?;
     let bits = u8::try_from(SHORTER_BY.get(params)).unwrap_or(u8::MAX);
-    let (masks, covered) = covering(&table.all, bits, COVERING.get(params) as usize);
-    if masks.is_empty() {
+    let Covering { masks, covered } = covering(&table, bits, COVERING.get(params));
+    if masks.behind.is_empty() || covered.ways().next().is_none() {
         return Err(TestError::NotApplicable("the table has no routes that could be covered".into()));
     }
-    let name = format!("{} covering prefixes", masks.len());
-    let masks = masks.into_iter().map(|prefix| (prefix, RouteAttributes::default()));
-    let all = Arc::new(Routes::Table(Arc::new(RouteTable::new(name, family, masks))));
-    let covers = Case { all, ..table.clone() };
-    route_tests::establish(bed, &[source, long, short], params)?;
+    let mut peers = table.peers();
+    peers.extend(masks.peers());
+    peers.sort_unstable();
+    peers.dedup();
+    route_tests::establish(bed, &peers, params)?;
 
-    let change = |bed: &mut dyn Testbed, of: &Case, peer: PeerIndex, action: RouteAction| {
-        let watch = bed.routing()?.watch(source, peer, &of.all);
-        let settled = follow(bed, params, &action, watch)?;
-        must_be_complete(bed, watch, &settled, || "the router did not follow".into())
-    };
-    let frames_per_route = f64::from(FRAMES_PER_ROUTE.get(params));
-    let throughput = route_traffic::baseline(bed, family, params);
-    let mut wrong = 0;
-    let mut found: Vec<TrialResult> = Vec::new();
-    let mut step = |bed: &mut dyn Testbed,
-                    outcome: &mut Outcome,
-                    state: &str,
-                    held: u64,
-                    part: std::ops::Range<u32>,
-                    to: PeerIndex| {
-        let trial = RouteTrial {
-            purpose: format!("longest match {family}: {state}"),
-            size: smallest(family),
-            duration_s: part.len() as f64 * frames_per_route / rate.pps(),
-            streams: vec![table.stream(source, to, part)],
-            rate,
-            bin_s: None,
-            per_route: true,
-            changes: Vec::new(),
-        };
-        bed.progress(&trial.purpose, 0, 0);
-        let way = Way { stream: trial.streams[0].clone(), rate };
-        await_installed(bed, params, outcome, &way, held)?;
-        let result = route_traffic::run(bed, params, &trial, |_| Ok(()))?;
-        route_tests::note_losses(bed, family, &[source, long, short], outcome)?;
-        wrong += write(outcome, family, state, way.routes(), &result, (throughput, found.first()));
-        found.push(result);
-        Ok::<(), TestError>(())
-    };
-    let (specific, shorter) = (u64::from(table.all.len()), u64::from(covers.all.len()));
-    change(bed, &table, long, table.advertise(long, table.whole()))?;
-    step(bed, outcome, "table alone", specific, table.whole(), long)?;
-    change(bed, &covers, short, covers.advertise(short, covers.whole()))?;
-    step(bed, outcome, "table and covering prefixes", specific + shorter, table.whole(), long)?;
-    change(bed, &table, long, table.withdraw(long, table.whole()))?;
-    step(bed, outcome, "covering prefixes alone", shorter, 0..covered, short)?;
+    let mut found = Found { family, sizes: &sizes, alone: Vec::new(), shares: Vec::new(), wrong: 0 };
+    let count = |spread: &Spread| u64::from(spread.case.all.len());
+    let unfollowed = "the router did not follow";
+    table.change(bed, params, Change::Advertise, unfollowed)?;
+    found.state(bed, params, outcome, "table alone", &table, count(&table))?;
+    masks.change(bed, params, Change::Advertise, unfollowed)?;
+    found.state(bed, params, outcome, "table and covering prefixes", &table, count(&table) + count(&masks))?;
+    table.change(bed, params, Change::Withdraw, unfollowed)?;
+    found.state(bed, params, outcome, "covering prefixes alone", &covered, count(&masks))?;
+    route_tests::note_losses(bed, family, &peers, outcome)?;
     note(
         outcome,
-        format!("{family}: {} covering prefixes over {} routes.", thousands(shorter), thousands(covered.into())),
+        format!(
+            "{family}: {}; {} covering prefixes over {} of them.",
+            table.text(),
+            thousands(count(&masks)),
+            thousands(count(&covered))
+        ),
     );
-    let key = format!("longest_match_{}_wrong_frames", family.to_string().to_lowercase());
+    let word = family.to_string().to_lowercase();
     let title = format!("Frames by a wrong mask, {family}");
-    outcome.ranks.push(lower_by_difference(key, title, "frames", Some(wrong as f64), 1.0));
-    let rate = |result: &TrialResult| result.forwarding_rate().pps();
-    let share = percent_ratio(found.get(1).map(rate), found.first().map(rate));
-    let key = format!("longest_match_{}_percent", family.to_string().to_lowercase());
-    let title = format!("Rate with covering prefixes, of that without, {family}");
-    outcome.ranks.push(higher(key, title, "%", share));
+    let key = format!("longest_match_{word}_wrong_frames");
+    outcome.ranks.push(lower_by_difference(key, title, "frames", Some(found.wrong as f64), 1.0));
+    for ((size, _), share) in sizes.iter().zip(&found.shares) {
+        let key = format!("longest_match_{word}_{size}_percent");
+        let title = format!("Rate with covering prefixes, of that without, {family}, {size}");
+        outcome.ranks.push(higher(key, title, "%", *share));
+    }
     Ok(())
+}
+
+impl Found<'_> {
+    /// A trial of each frame size to the routes of `aimed`, when the DUT forwards to them and holds so many.
+    fn state(
+        &mut self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        outcome: &mut Outcome,
+        state: &str,
+        aimed: &Spread,
+        held: u64,
+    ) -> Result<(), TestError> {
+        let family = self.family;
+        for (index, (size, rate)) in self.sizes.iter().enumerate() {
+            let of_size = if self.sizes.len() > 1 { format!(", {size}") } else { String::new() };
+            let trial = RouteTrial {
+                purpose: format!("longest match {family}{of_size}: {state}"),
+                size: size.clone(),
+                duration_s: aimed.duration_s(FRAMES_PER_ROUTE.get(params), *rate),
+                streams: aimed.streams(),
+                rate: *rate,
+                bin_s: None,
+                // For the routes that lose frames. Counters of every route at every sender would be millions.
+                per_route: !aimed.is_meshed(),
+                changes: Vec::new(),
+            };
+            bed.progress(&trial.purpose, 0, 0);
+            if index == 0 {
+                aimed.await_installed(bed, params, outcome, *rate, held)?;
+            }
+            let result = route_traffic::run(bed, params, &trial, |_| Ok(()))?;
+            let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);
+            let whole = (throughput, self.alone.get(index));
+            let routes = aimed.case.all.len().into();
+            self.wrong += write(outcome, family, size, state, routes, &result, whole);
+            match self.alone.get(index) {
+                None => self.alone.push(result),
+                Some(alone) if self.shares.len() == index => {
+                    let pps = |result: &TrialResult| result.forwarding_rate().pps();
+                    self.shares.push(percent_ratio(Some(pps(&result)), Some(pps(alone))));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Adds a row; returns the frames that came to the other port. `whole` is what rates are compared with: the throughput, where it is known, and the
@@ -206,6 +303,7 @@ fn lookup(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut 
 fn write(
     outcome: &mut Outcome,
     family: Family,
+    size: &PacketSize,
     state: &str,
     routes: u64,
     result: &TrialResult,
@@ -224,6 +322,7 @@ fn write(
         outcome,
         MatchRow {
             family,
+            frame_size: size.clone(),
             state: state.into(),
             routes,
             offered: result.offered(),
@@ -277,9 +376,18 @@ mod tests {
         let mut outcome = Outcome::default();
         let alone = result(800);
         let throughput = Some(FrameRate(1_600.0));
-        write(&mut outcome, Family::Ipv4, "table alone", 9, &alone, (throughput, None));
-        write(&mut outcome, Family::Ipv4, "table and covering prefixes", 9, &result(200), (throughput, Some(&alone)));
-        write(&mut outcome, Family::Ipv4, "covering prefixes alone", 9, &result(0), (None, Some(&alone)));
+        let size = route_traffic::smallest(Family::Ipv4);
+        write(&mut outcome, Family::Ipv4, &size, "table alone", 9, &alone, (throughput, None));
+        write(
+            &mut outcome,
+            Family::Ipv4,
+            &size,
+            "table and covering prefixes",
+            9,
+            &result(200),
+            (throughput, Some(&alone)),
+        );
+        write(&mut outcome, Family::Ipv4, &size, "covering prefixes alone", 9, &result(0), (None, Some(&alone)));
         let rows = TABLE.rows(&outcome.tables);
         let shares = |i: usize| (rows[i].of_throughput_percent, rows[i].of_baseline_percent);
         assert_eq!(shares(0), (Some(50.0), Some(100.0)));

@@ -149,6 +149,7 @@ fn patterns(params: &Params) -> Vec<(f64, Pattern)> {
                     distribution: Distribution::NonMeshed,
                     routes: 0,
                     labels: None,
+                    extensions: Vec::new(),
                     modifier: Default::default(),
                     drain_s: DRAIN.seconds(params),
                 };

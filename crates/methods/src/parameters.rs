@@ -4,7 +4,7 @@ use crate::modifiers::MODIFIERS;
 use crate::route_traffic;
 use crate::routed::ROUTES;
 use drophammer_model::param::{Param, Percent};
-use drophammer_model::pattern::{Direction, Distribution, LabelOperation};
+use drophammer_model::pattern::{Direction, Distribution, ExtensionHeader, LabelOperation};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::registry::ParamSpec;
 use drophammer_model::size::PacketSize;
@@ -47,6 +47,11 @@ pub const DISTRIBUTION: Param<Distribution> = Param::new(
     "non_meshed",
     "non_meshed",
     "between which ports frames go: those of pairs, or every port and every other one (RFC 2285 section 3.3)",
+);
+/// `ipv6_extensions`
+pub const EXTENSIONS: Param<Option<Vec<ExtensionHeader>>> = Param::optional(
+    "ipv6_extensions",
+    "extension headers of IPv6 packets, in the order of RFC 8200 section 4.1, within the frame size",
 );
 /// `labels`
 pub const LABELS: Param<Option<LabelOperation>> = Param::optional(

@@ -1,15 +1,18 @@
 //! The traffic pattern of a test row: sizes, IP versions and direction, turned into flows between the tester's ports; and
 //! the rates that bound it.
 
+use crate::extension_headers;
 use crate::labelled;
 use crate::modifiers;
-use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS};
+use crate::parameters::{
+    DIRECTION, DISTRIBUTION, DRAIN, EXTENSIONS, FAMILIES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS,
+};
 use crate::routed;
 use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::modifier::Modifier;
-use drophammer_model::pattern::{Direction, Distribution, FamilyMix, Labels, MAX_LABELS, PatternKey};
+use drophammer_model::pattern::{Direction, Distribution, ExtensionHeader, FamilyMix, Labels, MAX_LABELS, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize};
 use drophammer_model::suite::Params;
@@ -52,6 +55,8 @@ pub struct Pattern {
     pub routes: u32,
     /// MPLS labels of the frames, on top of their size.
     pub labels: Option<Labels>,
+    /// Extension headers of the IPv6 frames, within their size.
+    pub extensions: Vec<ExtensionHeader>,
     /// What is sent beside its frames.
     pub modifier: Modifier,
     /// Wait for late frames after the last departure of a trial, in seconds (RFC 2544 section 23 d).
@@ -77,6 +82,7 @@ impl Pattern {
             distribution: DISTRIBUTION.find(params).unwrap_or_default(),
             routes: routed::routes(params),
             labels: labels(params),
+            extensions: EXTENSIONS.find(params).flatten().unwrap_or_default(),
             modifier: Modifier::None,
             drain_s: DRAIN.seconds(params),
         };
@@ -114,6 +120,7 @@ impl Pattern {
             // As a trial has them: of each family.
             routes: self.routes * self.families.len() as u32,
             labels: self.labels,
+            extensions: self.extensions.clone(),
             modifier: self.modifier,
         }
     }
@@ -124,7 +131,8 @@ impl Pattern {
             Some(mix) => format!("{} % {family}", mix.percent(*family)),
             None => family.to_string(),
         };
-        modifiers::named(self.families.iter().map(of).collect::<Vec<_>>().join("+"), self.modifier)
+        let families = self.families.iter().map(of).collect::<Vec<_>>().join("+");
+        modifiers::named(extension_headers::named(families, &self.extensions), self.modifier)
     }
 
     /// Size of the frames of a family.
@@ -157,7 +165,7 @@ impl Pattern {
             Some(mix) => format!("{size} with {} % IPv6", mix.percent(Family::Ipv6)),
             None => size,
         };
-        modifiers::named(frames, self.modifier)
+        modifiers::named(extension_headers::named(frames, &self.extensions), self.modifier)
     }
 
     /// The same in short, for figures: `64`; `64_broadcast`.
@@ -189,8 +197,8 @@ impl Pattern {
     /// The same as the tester's own ceiling is measured with: [`PatternKey::on_loop`].
     #[must_use]
     pub fn on_loop(&self) -> Pattern {
-        let PatternKey { distribution, routes, labels, modifier, .. } = self.key().on_loop();
-        Pattern { distribution, routes, labels, modifier, ..self.clone() }
+        let PatternKey { distribution, routes, labels, extensions, modifier, .. } = self.key().on_loop();
+        Pattern { distribution, routes, labels, extensions, modifier, ..self.clone() }
     }
 
     /// Which port sends to which.
@@ -255,7 +263,7 @@ impl Pattern {
                 let flow = FlowSpec::new(family.to_string(), from, to, sources, destinations);
                 match self.labels {
                     Some(labels) => flows.extend(labelled::flows(&flow, &self.size, labels, &ports[to])?),
-                    None => flows.push(self.weighed(flow)),
+                    None => flows.push(extension_headers::flow(self.weighed(flow), &self.extensions, &self.size)?),
                 }
             }
         }

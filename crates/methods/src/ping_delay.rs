@@ -165,6 +165,7 @@ fn patterns(params: &Params) -> Vec<Pattern> {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: DRAIN.seconds(params),
         })
@@ -273,6 +274,16 @@ pub fn own_delays(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome)
         bed.settle(PAUSE.get(params))?;
     }
     Ok(found)
+}
+
+/// What [`own_delays`] found, from the outcome that it wrote.
+pub fn own_delays_of(outcome: &Outcome) -> OwnDelays {
+    let of = |us: f64| Duration::from_secs_f64(us / 1e6);
+    let each = |row: OwnRow| {
+        let bytes = row.frame_size.round().first()?.frame_bytes(row.family == Family::Ipv6);
+        Some(((row.family, bytes), OwnDelay { echo: of(row.echo_us), frames: of(row.frames_us) }))
+    };
+    OWN_TABLE.rows(&outcome.tables).into_iter().filter_map(each).collect()
 }
 
 /// What is compared of one size: the slowest IP version.

@@ -294,6 +294,7 @@ fn trial(bed: &mut dyn Testbed, params: &Params, setup: &Setup, kind: ResetKind)
         distribution: Distribution::NonMeshed,
         routes: 0,
         labels: None,
+        extensions: Vec::new(),
         modifier: Default::default(),
         drain_s: DRAIN.seconds(params),
     };

@@ -6,10 +6,12 @@ use crate::columns;
 use crate::filter_lists::Action;
 use crate::filters::FILTER_AT;
 use crate::parameters::{DRAIN, PAUSE, params};
+use crate::pattern::Pattern;
 use crate::report::{PlotSpec, higher, lower_by_difference, note, percent_of, percent_ratio};
-use crate::route_forwarding::{Way, await_installed};
-use crate::route_tests::{self, Case, for_each_family, thousands};
-use crate::route_traffic::{self, smallest};
+use crate::route_spread::{Behind, Spread};
+use crate::route_tests::{self, Case, REFUSED, for_each_family};
+use crate::route_traffic::{self, must_fit};
+use crate::routing::{Change, PeerIndex};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::capabilities::Need;
@@ -19,8 +21,10 @@ use drophammer_model::param::Param;
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::registry::{FigureSpec, TestSpec};
 use drophammer_model::routes::{Prefix, Routes};
+use drophammer_model::size::PacketSize;
 use drophammer_model::suite::Params;
 use drophammer_model::trial::{Family, FlowSpec, Load, Targets, TrialResult, TrialSpec};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -47,17 +51,18 @@ static SPEC: TestSpec = TestSpec {
     params: params![
         &route_tests::TABLES,
         &[ROUTES.spec(), ACTIONS.spec(), FILTER_AT.spec(), FRAMES_PER_ROUTE.spec(), TRIAL_DURATION.spec()],
+        &route_traffic::SPREAD,
         &route_traffic::LOADED,
         &route_tests::SESSIONS,
     ],
     figures: &[
         FigureSpec {
-            key: "route_filtering_{family}_percent",
+            key: "route_filtering_{family}_{size}_percent",
             help: "lowest forwarding rate of all cases, in % of what must pass of the rate without filters",
         },
         FigureSpec {
             key: "route_filtering_{family}_leaked",
-            help: "frames to denied routes that passed, over all cases",
+            help: "frames to denied routes that passed, over all cases and frame sizes",
         },
     ],
 };
@@ -66,6 +71,7 @@ columns! {
     /// One filter, or none. Rates are per sending port.
     struct FilteringRow {
         family: Family = "Family",
+        frame_size: PacketSize = "Frame size",
         filter_at: Option<String> = "Filter at",
         action: Option<String> = "Action",
         rules: u64 = "Rules",
@@ -88,6 +94,7 @@ columns! {
     /// Frames to one route that a filter let pass and must deny.
     struct LeakRow {
         family: Family = "Family",
+        frame_size: PacketSize = "Frame size",
         filter_at: String = "Filter at",
         action: String = "Action",
         route: String = "Route",
@@ -136,8 +143,13 @@ impl Method for RouteFiltering {
         let routes = f64::from(ROUTES.get(params));
         let traffic = (routes * f64::from(FRAMES_PER_ROUTE.get(params)) / 100e3).max(TRIAL_DURATION.seconds(params));
         let filters = routes / 50_000.0 + 0.3;
-        let each = cases * (traffic + filters + 2.0 * PAUSE.seconds(params)) + routes / 15_000.0 + 5.0;
+        let trials = route_traffic::sizes(params) as f64 * (traffic + PAUSE.seconds(params));
+        let each = cases * (trials + filters + PAUSE.seconds(params)) + routes / 15_000.0 + 5.0;
         Duration::from_secs_f64(each * route_tests::families(params))
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        route_traffic::load_patterns(self.spec(), params)
     }
 
     fn deviations(&self, params: &Params) -> Vec<String> {
@@ -153,7 +165,8 @@ struct Found {
     filter: Option<(FilterDirection, Action)>,
     rules: u64,
     result: TrialResult,
-    denied_flows: Vec<usize>,
+    /// Flows to denied routes, and the first route of each.
+    denied_flows: BTreeMap<usize, u32>,
 }
 
 impl Found {
@@ -179,105 +192,129 @@ impl Found {
 }
 
 fn filtered(bed: &mut dyn Testbed, family: Family, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
-    let table = Case::new(bed, family, params, 2, ROUTES.get(params))?;
-    if let Some((one, other)) = nested(&table.all) {
+    let table = Spread::new(Case::new(bed, family, params, 2, ROUTES.get(params))?, params)?;
+    let all = &table.case.all;
+    if let Some((one, other)) = nested(all) {
         let why = format!(
             "the table has {one} and {other}, of which one covers the other: rules would not be of half of the routes"
         );
         return Err(TestError::NotApplicable(why));
     }
-    let rate = route_traffic::load(bed, family, params, outcome)?;
-    let (source, origin) = (table.peers[0], table.peers[1]);
-    table.load(bed, params, origin, source)?;
-    let way = Way { stream: table.stream(source, origin, table.whole()), rate };
-    await_installed(bed, params, outcome, &way, u64::from(table.all.len()))?;
+    let sizes = table.loads(bed, params, outcome)?;
+    route_tests::establish(bed, &table.peers(), params)?;
+    table.change(bed, params, Change::Advertise, REFUSED)?;
+    table.await_installed(bed, params, outcome, sizes[0].1, all.len().into())?;
 
-    let mut all: Vec<Found> = Vec::new();
+    let mut found: Vec<Vec<Found>> = sizes.iter().map(|_| Vec::new()).collect();
     let directions = FILTER_AT.get(params);
     let each =
         |direction: FilterDirection| ACTIONS.get(params).into_iter().map(move |action| Some((direction, action)));
     let cases: Vec<_> = std::iter::once(None).chain(directions.into_iter().flat_map(each)).collect();
-    let of = cases.len() as u32;
+    let of = (cases.len() * sizes.len()) as u32;
     let measured = cases.into_iter().try_for_each(|filter| {
         let what = filter.map_or("none".into(), |(direction, action)| format!("{action}, {direction}"));
-        let purpose = format!("route filtering {family}: {what}");
-        bed.progress(&purpose, all.len() as u32, of);
-        let ends = (table.port(source), table.port(origin));
-        let lists: Vec<FilterList> = filter.iter().map(|(at, action)| list(&table.all, *at, *action, ends)).collect();
+        let lists: Vec<FilterList> = filter.iter().map(|(at, action)| list(&table, *at, *action)).collect();
+        let rules = lists.iter().map(|list| list.rules.len() as u64).sum();
+        let denies = filter.is_some_and(|(_, action)| action != Action::Allow);
         bed.filter(&lists)?;
         bed.settle(PAUSE.get(params))?;
-        let denies = filter.is_some_and(|(_, action)| action != Action::Allow);
-        let spec = spec(bed, &table, ends, purpose, rate, denies, params)?;
-        let result = bed.trial(&spec)?;
-        let denied_flows = (0..spec.flows.len()).filter(|i| spec.flows[*i].denied).collect();
-        all.push(Found { filter, rules: lists.iter().map(|list| list.rules.len() as u64).sum(), result, denied_flows });
-        bed.settle(PAUSE.get(params))
+        for (index, (size, rate)) in sizes.iter().enumerate() {
+            let of_size = if sizes.len() > 1 { format!(", {size}") } else { String::new() };
+            let purpose = format!("route filtering {family}{of_size}: {what}");
+            bed.progress(&purpose, found.iter().map(|of_size| of_size.len() as u32).sum(), of);
+            let spec = spec(bed, &table, (size, *rate), purpose, denies, params)?;
+            let result = bed.trial(&spec)?;
+            let first = |flow: &FlowSpec| match flow.destinations {
+                Targets::Routes { first, .. } => first,
+                Targets::Addresses(_) => 0,
+            };
+            let flows = spec.flows.iter().enumerate().filter(|(_, flow)| flow.denied);
+            let denied_flows = flows.map(|(index, flow)| (index, first(flow))).collect();
+            found[index].push(Found { filter, rules, result, denied_flows });
+            bed.settle(PAUSE.get(params))?;
+        }
+        Ok(())
     });
     let measured = measured.and_then(|()| bed.filter(&[]));
-    let throughput = route_traffic::baseline(bed, family, params);
-    write(outcome, family, &table.all, &all, throughput);
-    route_tests::note_losses(bed, family, &[source, origin], outcome)?;
+    let mut leaked = 0;
+    for ((size, _), of_size) in sizes.iter().zip(&found) {
+        let throughput = route_traffic::baseline_of(bed, size.clone(), family, params);
+        leaked += write(outcome, (family, size), all, of_size, throughput);
+    }
+    let title = format!("Frames leaked to denied routes, {family}");
+    let leaked = Some(leaked as f64).filter(|_| found.iter().any(|of_size| of_size.len() > 1));
+    let key = format!("route_filtering_{}_leaked", family.to_string().to_lowercase());
+    outcome.ranks.push(lower_by_difference(key, title, "frames", leaked, 1.0));
+    note(outcome, format!("{family}: {}, half of them filtered.", table.text()));
+    route_tests::note_losses(bed, family, &table.peers(), outcome)?;
     measured
 }
 
 /// Routes of the half that rules deny, and those of the other half.
-fn halves(all: &Routes) -> (Range<u32>, Range<u32>) {
-    let half = all.len() / 2;
-    (0..half, half..all.len())
+fn halves(part: &Range<u32>) -> (Range<u32>, Range<u32>) {
+    let half = part.start + part.len() as u32 / 2;
+    (part.start..half, half..part.end)
 }
 
-/// The list of a case; `ends` are the ports by which test frames arrive and leave.
-fn list(all: &Routes, direction: FilterDirection, action: Action, ends: (usize, usize)) -> FilterList {
-    let (half, other) = halves(all);
+/// The list of a case, for half of the routes behind each port, at all ports by which test frames arrive or leave.
+fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterList {
     let rules = |part: Range<u32>, deny| {
-        part.map(move |i| all.prefix(i)).map(move |route| FilterRule {
+        part.map(move |i| table.case.all.prefix(i)).map(move |route| FilterRule {
             deny,
             destination: Some((route.address(), route.length())),
             ..FilterRule::default()
         })
     };
-    let rules = match action {
-        Action::Allow => rules(half, false).collect(),
-        Action::Deny => rules(half, true).collect(),
-        Action::Both => rules(other, false).chain(rules(half, true)).collect(),
+    let of = |behind: &Behind| {
+        let (half, other) = halves(&behind.part);
+        match action {
+            Action::Allow => rules(half, false).collect::<Vec<_>>(),
+            Action::Deny => rules(half, true).collect(),
+            Action::Both => rules(other, false).chain(rules(half, true)).collect(),
+        }
     };
-    let port = if direction == FilterDirection::Ingress { ends.0 } else { ends.1 };
-    FilterList { direction, interfaces: vec![port], rules }
+    let peers: Vec<PeerIndex> = match direction {
+        FilterDirection::Ingress => table.senders.clone(),
+        FilterDirection::Egress => table.behind.iter().map(|behind| behind.peer).collect(),
+    };
+    let interfaces = peers.into_iter().map(|peer| table.case.port(peer)).collect();
+    FilterList { direction, interfaces, rules: table.behind.iter().flat_map(of).collect() }
 }
 
-/// Frames to every route, the same in every case: those of the filtered half, and those of the other one.
+/// Frames of a size at a rate to every route, the same in every case: those of the filtered half, and those of the other one.
 fn spec(
     bed: &dyn Testbed,
-    table: &Case,
-    ends: (usize, usize),
+    table: &Spread,
+    (size, rate): (&PacketSize, FrameRate),
     purpose: String,
-    rate: FrameRate,
     denies: bool,
     params: &Params,
 ) -> Result<TrialSpec, TestError> {
-    let port = &bed.ports()[ends.0];
-    let sources = port.addressing(table.family).map(|a| a.destinations);
-    let missing = || TestError::NotApplicable(format!("port {} has no {} addresses", port.name, table.family));
-    let sources = sources.ok_or_else(missing)?;
-    let (half, other) = halves(&table.all);
-    let flow = |part: Range<u32>, denied: bool| {
-        let (first, count) = (part.start, part.len() as u32);
-        let targets = Targets::Routes { routes: table.all.clone(), first, count };
-        let group = if denied { DENIED } else { PERMITTED };
-        FlowSpec {
-            weight: part.len() as f64,
-            per_destination: true,
-            denied,
-            ..FlowSpec::new(group, ends.0, ends.1, sources, targets)
-        }
-    };
-    let all_routes_s = f64::from(table.all.len()) * f64::from(FRAMES_PER_ROUTE.get(params)) / rate.pps();
+    let (case, mut flows) = (&table.case, Vec::new());
+    for (from, behind) in table.ways() {
+        let (from, to) = (case.port(from), case.port(behind.peer));
+        let port = &bed.ports()[from];
+        let sources = port.addressing(case.family).map(|a| a.destinations);
+        let missing = || TestError::NotApplicable(format!("port {} has no {} addresses", port.name, case.family));
+        let sources = sources.ok_or_else(missing)?;
+        must_fit(size, case.family, [port, &bed.ports()[to]])?;
+        let flow = |part: Range<u32>, denied: bool| {
+            let (first, count) = (part.start, part.len() as u32);
+            let targets = Targets::Routes { routes: case.all.clone(), first, count };
+            let group = if denied { DENIED } else { PERMITTED };
+            let weight = part.len() as f64;
+            FlowSpec { weight, per_destination: denied, denied, ..FlowSpec::new(group, from, to, sources, targets) }
+        };
+        let (half, other) = halves(&behind.part);
+        flows.extend((!half.is_empty()).then(|| flow(half, denies)));
+        flows.push(flow(other, false));
+    }
     Ok(TrialSpec {
         purpose,
-        size: smallest(table.family),
-        flows: vec![flow(half, denies), flow(other, false)],
+        size: size.clone(),
+        flows,
         load: Load::Constant { rate_pps: rate.pps() },
-        duration_s: all_routes_s.max(TRIAL_DURATION.seconds(params)),
+        duration_s: table.duration_s(FRAMES_PER_ROUTE.get(params), rate).max(TRIAL_DURATION.seconds(params)),
         bin_s: None,
         drain_s: DRAIN.seconds(params),
         events: vec![],
@@ -292,8 +329,15 @@ fn nested(all: &Routes) -> Option<(Prefix, Prefix)> {
     prefixes.windows(2).find(|pair| pair[0].covers(&pair[1])).map(|pair| (pair[0], pair[1]))
 }
 
-fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found], throughput: Option<FrameRate>) {
-    let Some(without) = found.first() else { return };
+/// Adds the rows of a frame size; returns the frames that leaked.
+fn write(
+    outcome: &mut Outcome,
+    (family, size): (Family, &PacketSize),
+    all: &Routes,
+    found: &[Found],
+    throughput: Option<FrameRate>,
+) -> u64 {
+    let Some(without) = found.first() else { return 0 };
     let (mut leaked_frames, mut lowest): (u64, Option<f64>) = (0, None);
     for (x, one) in found.iter().enumerate() {
         let share = percent_ratio(Some(one.rate_pps()), Some(without.rate_pps()));
@@ -309,6 +353,7 @@ fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found], t
             outcome,
             FilteringRow {
                 family,
+                frame_size: size.clone(),
                 filter_at: one.filter.map(|(direction, _)| direction.to_string()),
                 action: one.filter.map(|(_, action)| action.to_string()),
                 rules: one.rules,
@@ -331,37 +376,38 @@ fn write(outcome: &mut Outcome, family: Family, all: &Routes, found: &[Found], t
         let label = one.filter.map_or("none".into(), |(direction, action)| format!("{action}, {direction}"));
         if let Some(y) = share {
             let point = Point { x: x as f64, y, label: Some(label), range: None, trial: Some(one.result.trial) };
-            BARS.curve(outcome, &family.to_string(), point);
+            BARS.curve(outcome, &format!("{family}, {size}"), point);
         }
-        name_leaks(outcome, family, all, one);
+        name_leaks(outcome, (family, size), all, one);
     }
     let word = family.to_string().to_lowercase();
-    let title = format!("Lowest rate with filters, of what must pass, {family}");
-    outcome.ranks.push(higher(format!("route_filtering_{word}_percent"), title, "%", lowest));
-    let title = format!("Frames leaked to denied routes, {family}");
-    let leaked = Some(leaked_frames as f64).filter(|_| found.len() > 1);
-    outcome.ranks.push(lower_by_difference(format!("route_filtering_{word}_leaked"), title, "frames", leaked, 1.0));
-    note(outcome, format!("{family}: {} routes, half of them filtered.", thousands(all.len().into())));
+    let title = format!("Lowest rate with filters, of what must pass, {family}, {size}");
+    outcome.ranks.push(higher(format!("route_filtering_{word}_{size}_percent"), title, "%", lowest));
+    leaked_frames
 }
 
-fn name_leaks(outcome: &mut Outcome, family: Family, all: &Routes, one: &Found) {
+fn name_leaks(outcome: &mut Outcome, (family, size): (Family, &PacketSize), all: &Routes, one: &Found) {
     let Some((direction, action)) = one.filter else { return };
-    for counts in one.result.destinations.iter().filter(|counts| one.denied_flows.contains(&counts.flow)) {
-        // The flow of denied routes begins with the first one.
-        let leaking: Vec<usize> = (0..counts.received.len()).filter(|i| counts.received[*i] > 0).collect();
-        for i in leaking.iter().take(MOST_NAMED) {
-            let row = LeakRow {
-                family,
-                filter_at: direction.to_string(),
-                action: action.to_string(),
-                route: all.prefix(*i as u32).to_string(),
-                frames: counts.received[*i].into(),
-            };
-            LEAKS.add(outcome, row, [one.result.trial], []);
+    let mut leaking: BTreeMap<u32, u64> = BTreeMap::new();
+    for counts in &one.result.destinations {
+        let Some(first) = one.denied_flows.get(&counts.flow) else { continue };
+        for (route, received) in (*first..).zip(&counts.received).filter(|(_, received)| **received > 0) {
+            *leaking.entry(route).or_default() += u64::from(*received);
         }
-        if leaking.len() > MOST_NAMED {
-            let more = leaking.len() - MOST_NAMED;
-            note(outcome, format!("{family}: {action}, {direction}: {more} more routes leaked."));
-        }
+    }
+    for (route, frames) in leaking.iter().take(MOST_NAMED) {
+        let row = LeakRow {
+            family,
+            frame_size: size.clone(),
+            filter_at: direction.to_string(),
+            action: action.to_string(),
+            route: all.prefix(*route).to_string(),
+            frames: *frames,
+        };
+        LEAKS.add(outcome, row, [one.result.trial], []);
+    }
+    if leaking.len() > MOST_NAMED {
+        let more = leaking.len() - MOST_NAMED;
+        note(outcome, format!("{family}, {size}: {action}, {direction}: {more} more routes leaked."));
     }
 }

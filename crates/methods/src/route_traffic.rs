@@ -1,11 +1,12 @@
 //! Traffic to routes: streams that aim at every route of a part, under changes of the routing.
 
-use crate::parameters::{DRAIN, SEARCH, joined};
+use crate::parameters::{DISTRIBUTION, DRAIN, SEARCH, joined};
 use crate::pattern::Pattern;
 use crate::report::note;
 use crate::route_tests::FAMILIES;
+use crate::routed;
 use crate::routing::RouteAction;
-use crate::testbed::{TestError, Testbed};
+use crate::testbed::{PortView, TestError, Testbed};
 use crate::throughput_search::{estimate_one, known_throughput, zero_loss_goal};
 use drophammer_model::capabilities::Need;
 use drophammer_model::outcome::Outcome;
@@ -40,13 +41,31 @@ pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of the 
 /// Parameters of the load and of the search for the throughput that it is a share of.
 pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
 
-/// Estimate of the searches for the throughput that come before a test with traffic: one per family, none where the rate is
+/// `frame_sizes` of the tests that have it
+pub const SIZES: Param<Vec<PacketSize>> = Param::new(
+    "frame_sizes",
+    "[64]",
+    "[64]",
+    "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
+);
+/// Between which ports, and in which sizes, for tests that have the choice.
+pub const SPREAD: [ParamSpec; 2] = [SIZES.spec(), DISTRIBUTION.spec()];
+
+/// Estimate of the searches for the throughput that come before a test with traffic: one per family and size, none where the rate is
 /// given.
 pub fn estimate_search(params: &Params) -> Duration {
     match RATE.get(params) {
         Some(_) => Duration::ZERO,
-        None => estimate_one(params, &[zero_loss_goal(params)]) * FAMILIES.get(params).len() as u32,
+        None => {
+            let searches = FAMILIES.get(params).len() * sizes(params);
+            estimate_one(params, &[zero_loss_goal(params)]) * searches as u32
+        }
     }
+}
+
+/// Number of frame sizes.
+pub fn sizes(params: &Params) -> usize {
+    SIZES.find(params).map_or(1, |sizes| sizes.len())
 }
 
 /// Frames of 64 bytes, of 78 for IPv6: the smallest that carry a signature (RFC 2544 section 9, RFC 5180 section 5).
@@ -105,6 +124,7 @@ impl RouteTrial {
                 .addressing(family)
                 .map(|a| a.destinations)
                 .ok_or_else(|| TestError::NotApplicable(format!("port {} has no {family} addresses", port.name)))?;
+            must_fit(&self.size, family, [stream.from, stream.to].map(|index| &bed.ports()[index]))?;
             flows.push(FlowSpec {
                 also: stream.also.clone(),
                 per_destination: self.per_route,
@@ -140,6 +160,19 @@ impl RouteTrial {
     }
 }
 
+/// # Errors
+/// [`TestError::NotApplicable`] for frames that are larger than a port takes.
+pub fn must_fit(size: &PacketSize, family: Family, ports: [&PortView; 2]) -> Result<(), TestError> {
+    let needed = u32::from(size.largest_ip_bytes(family == Family::Ipv6));
+    match ports.into_iter().find(|port| needed > port.mtu) {
+        Some(port) => {
+            let why = format!("frames of {size} need an MTU of {needed}, port {} has {}", port.name, port.mtu);
+            Err(TestError::NotApplicable(why))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Attempts at a trial while the tester spoils it.
 const ATTEMPTS: u32 = 3;
 
@@ -168,18 +201,30 @@ pub fn run(
 }
 
 /// The traffic of whose throughput the load of a test is a share.
-fn load_pattern(family: Family, params: &Params) -> Pattern {
+fn load_pattern(size: PacketSize, family: Family, params: &Params) -> Pattern {
+    let distribution = DISTRIBUTION.find(params).unwrap_or_default();
+    let meshed = distribution == Distribution::FullyMeshed;
     Pattern {
         mix: None,
-        size: smallest(family),
+        size,
         families: vec![family],
-        direction: Direction::Unidirectional,
-        distribution: Distribution::NonMeshed,
-        routes: 0,
+        direction: if meshed { Direction::Bidirectional } else { Direction::Unidirectional },
+        distribution,
+        // Ports have no other use for hosts beside routes.
+        routes: if meshed { routed::routes(params) } else { 0 },
         labels: None,
+        extensions: Vec::new(),
         modifier: Default::default(),
         drain_s: DRAIN.seconds(params),
     }
+}
+
+/// The same for each frame size of a test.
+pub fn load_patterns_of(family: Family, params: &Params) -> Vec<Pattern> {
+    let sizes = SIZES.find(params).unwrap_or_else(|| vec![smallest(family)]);
+    // The smallest frame of IPv6 is larger.
+    let of = |size: PacketSize| if size == smallest(Family::Ipv4) { smallest(family) } else { size };
+    sizes.into_iter().map(|size| load_pattern(of(size), family, params)).collect()
 }
 
 /// The patterns of which a test with these parameters searches the throughput for its load, so that the tester's ceiling has to be known;
@@ -188,12 +233,17 @@ pub fn load_patterns(spec: &TestSpec, params: &Params) -> Vec<Pattern> {
     let takes = |key: &str| spec.params.iter().any(|param| param.key == key);
     let searches = takes(LOAD.spec().key) && takes(RATE.spec().key) && RATE.find(params).flatten().is_none();
     let families = FAMILIES.find(params).unwrap_or_default();
-    families.into_iter().filter(|_| searches).map(|family| load_pattern(family, params)).collect()
+    families.into_iter().filter(|_| searches).flat_map(|family| load_patterns_of(family, params)).collect()
 }
 
 /// What [`load`] is a share of, where a test of this run found it: the throughput of the smallest frames from one port to another.
 pub fn baseline(bed: &mut dyn Testbed, family: Family, params: &Params) -> Option<FrameRate> {
-    bed.known().throughput.get(&load_pattern(family, params).key()).copied().flatten()
+    baseline_of(bed, smallest(family), family, params)
+}
+
+/// The same for a frame size, between the ports that the test has.
+pub fn baseline_of(bed: &mut dyn Testbed, size: PacketSize, family: Family, params: &Params) -> Option<FrameRate> {
+    bed.known().throughput.get(&load_pattern(size, family, params).key()).copied().flatten()
 }
 
 /// The load of a test: `rate`, or `load` of the throughput from one port to another, which is searched if it is not known.
@@ -206,21 +256,33 @@ pub fn load(
     params: &Params,
     outcome: &mut Outcome,
 ) -> Result<FrameRate, TestError> {
+    load_of(bed, &load_pattern(smallest(family), family, params), params, outcome)
+}
+
+/// The same as a share of the throughput of this traffic.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn load_of(
+    bed: &mut dyn Testbed,
+    pattern: &Pattern,
+    params: &Params,
+    outcome: &mut Outcome,
+) -> Result<FrameRate, TestError> {
     if let Some(rate) = RATE.get(params) {
         return Ok(rate);
     }
     let Percent(percent) = LOAD.get(params);
-    let pattern = load_pattern(family, params);
-    let throughput = known_throughput(bed, &pattern, params, outcome)?;
+    let throughput = known_throughput(bed, pattern, params, outcome)?;
     let throughput = throughput.ok_or_else(|| {
         TestError::NotApplicable("the router has no throughput to take a share of; give `rate`".into())
     })?;
     let rate = throughput.scaled(percent / 100.0);
-    note(
-        outcome,
-        format!(
-            "{family}: the load is {rate}, {percent} % of the throughput of {throughput} from one port to another."
-        ),
-    );
+    let of = match pattern.distribution {
+        Distribution::NonMeshed => format!("throughput of {throughput} from one port to another"),
+        Distribution::FullyMeshed => format!("throughput of {throughput} per port, from each to all others"),
+    };
+    let what = format!("{}, {}", pattern.protocol(), pattern.size_text());
+    note(outcome, format!("{what}: the load is {rate}, {percent} % of the {of}."));
     Ok(rate)
 }

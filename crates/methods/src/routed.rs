@@ -7,19 +7,16 @@
 use crate::columns;
 use crate::parameters::FAMILIES;
 use crate::report::{note, percent_of};
-use crate::route_forwarding::{Way, await_installed};
-use crate::route_tests::{complaint, losses, one_per_port, patience, thousands};
-use crate::route_traffic::Stream;
-use crate::routing::{Change, Packing, PeerIndex, RouteAction, TableChoice, WatchIndex};
+use crate::route_spread::{Changed, PROBE, Spread};
+use crate::route_tests::{Case, losses, one_per_port, patience, thousands};
+use crate::routing::{Change, Packing, TableChoice, WatchIndex};
 use crate::table::TableSpec;
 use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::Outcome;
 use drophammer_model::param::Param;
-use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::Routes;
 use drophammer_model::suite::Params;
-use drophammer_model::trial::{Family, PortIndex, Targets};
-use std::ops::Range;
+use drophammer_model::trial::Family;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +33,6 @@ pub fn routes(params: &Params) -> u32 {
 
 /// Time for the sessions to come up.
 const ESTABLISH: Duration = Duration::from_secs(60);
-/// Load of the frames that look whether a DUT forwards to every route, where it does not say how many it holds: one that any router bears.
-const PROBE: FrameRate = FrameRate(20_000.0);
 /// Routes per second that a DUT takes, for estimates.
 const TAKES_PER_S: f64 = 15_000.0;
 
@@ -57,17 +52,9 @@ columns! {
 
 const TABLE: TableSpec<RoutedRow> = TableSpec::new("routed", "Routes behind the ports");
 
-/// The routes behind one port.
-struct Behind {
-    peer: PeerIndex,
-    port: PortIndex,
-    part: Range<u32>,
-}
-
 /// A table that is advertised.
 struct Advertised {
-    family: Family,
-    behind: Vec<Behind>,
+    spread: Spread,
     watches: Vec<WatchIndex>,
     load_s: f64,
     before: (u64, u64),
@@ -126,9 +113,7 @@ pub fn with_routes(
     match ended {
         Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_)) => ended,
         _ => {
-            for one in &advertised {
-                one.behind.iter().try_for_each(|behind| bed.aim(behind.port, one.family, None))?;
-            }
+            advertised.iter().try_for_each(|one| one.spread.aim(bed, false))?;
             bed.routing()?.reset(patience(params))?;
             ended
         }
@@ -145,82 +130,37 @@ fn advertise(
 ) -> Result<Advertised, TestError> {
     let ports = bed.ports().len();
     let peers = one_per_port(bed, family, ports)?;
-    let each = |i: usize| (u64::from(count) * i as u64 / peers.len() as u64) as u32;
     let routing = bed.routing()?;
     let all: Arc<Routes> = routing.table(&TableChoice::named("internet"), family, count)?;
-    let at = |(i, peer): (usize, &PeerIndex)| Behind {
-        peer: *peer,
-        port: routing.peers()[*peer].port,
-        part: each(i)..each(i + 1),
-    };
-    let behind: Vec<Behind> = peers.iter().enumerate().map(at).collect();
-    if behind.iter().any(|one| one.part.is_empty()) {
-        let why = format!("{count} routes are fewer than the {ports} ports that they are behind");
-        return Err(TestError::NotApplicable(why));
-    }
-    routing.establish(&peers, ESTABLISH)?;
-    let begun = routing.now_s();
-    let mut watches = Vec::new();
-    for origin in &behind {
-        for observer in peers.iter().filter(|peer| **peer != origin.peer) {
-            let watch = routing.watch_part(*observer, origin.peer, &all, origin.part.clone());
-            routing.expect(watch, origin.part.clone(), true);
-            watches.push(watch);
-        }
-    }
-    for Behind { peer, part, .. } in &behind {
-        let (routes, part, packing) = (all.clone(), part.clone(), Packing::default());
-        routing.act(&RouteAction::Routes { peer: *peer, change: Change::Advertise, routes, part, packing })?;
-    }
-    let settled = routing.await_settled(&watches, patience(params))?;
-    let load_s = routing.now_s() - begun;
-    if !settled.complete {
-        let wrong = watches.iter().find(|watch| {
-            let v = routing.verified(**watch);
-            v.present < v.expected
-        });
-        let why = wrong.map_or(settled.cause.clone(), |watch| complaint(routing, *watch, &settled));
-        return Err(TestError::Failed(format!("the router did not pass the table on to every port: {why}")));
-    }
+    let ports = routing.peers().iter().map(|peer| peer.port).collect();
+    let spread = Spread::meshed(Case { family, peers, ports, packing: Packing::default(), all })?;
+    routing.establish(&spread.peers(), ESTABLISH)?;
+    let failure = "the router did not pass the table on to every port";
+    let Changed { watches, took_s: load_s } = spread.change(bed, params, Change::Advertise, failure)?;
     let before = right(bed, &watches)?;
-    for (i, to) in behind.iter().enumerate() {
-        let from = &behind[(i + 1) % behind.len()];
-        let stream = Stream {
-            group: family.to_string(),
-            from: from.port,
-            to: to.port,
-            also: Vec::new(),
-            routes: all.clone(),
-            part: to.part.clone(),
-        };
-        await_installed(bed, params, outcome, &Way { stream, rate: PROBE }, count.into())?;
-    }
-    for one in &behind {
-        let targets = Targets::Routes { routes: all.clone(), first: one.part.start, count: one.part.len() as u32 };
-        bed.aim(one.port, family, Some(targets))?;
-    }
-    Ok(Advertised { family, behind, watches, load_s, before })
+    spread.await_installed(bed, params, outcome, PROBE, count.into())?;
+    spread.aim(bed, true)?;
+    Ok(Advertised { spread, watches, load_s, before })
 }
 
 /// Verifies the table once more and writes its row.
 fn finish(bed: &mut dyn Testbed, one: &Advertised, outcome: &mut Outcome) -> Result<(), TestError> {
-    let peers: Vec<PeerIndex> = one.behind.iter().map(|behind| behind.peer).collect();
+    let family = one.spread.case.family;
     let after = right(bed, &one.watches)?;
-    let lost = losses(bed.routing()?, &peers);
+    let lost = losses(bed.routing()?, &one.spread.peers());
     let mut marks = Vec::new();
     if after.0 < after.1 {
         marks.push("the table was not whole after the test".to_owned());
         let (wrong, of) = (thousands(after.1 - after.0), thousands(after.1));
-        note(outcome, format!("{}: {wrong} of {of} routes were missing or wrong after the test.", one.family));
+        note(outcome, format!("{}: {wrong} of {of} routes were missing or wrong after the test.", family));
     }
     for session in &lost {
-        note(outcome, format!("{}: {session}", one.family));
+        note(outcome, format!("{}: {session}", family));
     }
-    let routes = one.behind.iter().map(|behind| behind.part.len() as u64).sum();
     let row = RoutedRow {
-        family: one.family,
-        routes,
-        ports: one.behind.len() as u64,
+        family,
+        routes: one.spread.case.all.len().into(),
+        ports: one.spread.behind.len() as u64,
         load_s: one.load_s,
         verified: one.before.1,
         before_percent: percent_of(one.before.0, one.before.1),

@@ -159,6 +159,7 @@ impl Circle {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             // What goes around is waited for by the counters.
             drain_s: 0.0,

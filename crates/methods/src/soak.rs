@@ -218,6 +218,7 @@ fn pattern(params: &Params) -> Pattern {
         distribution: Default::default(),
         routes: 0,
         labels: None,
+        extensions: Vec::new(),
         modifier: Default::default(),
         drain_s: DRAIN.seconds(params),
     }

@@ -3,7 +3,7 @@
 
 use crate::Method;
 use crate::columns;
-use crate::parameters::{AFTER_TRIAL, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, params};
+use crate::parameters::{AFTER_TRIAL, EXTENSIONS, FRAME_SIZES, LABELLED, PAUSE, TRAFFIC, beside_s, params};
 use crate::pattern::Pattern;
 use crate::report::{for_each_size, median, note, percent_of, trials};
 use crate::selftest::TRIAL_DURATION;
@@ -34,7 +34,7 @@ static SPEC: TestSpec = TestSpec {
     title: "Tester ceiling",
     summary: "what the tester itself sends and receives through a loop without router",
     source: "own; compare RFC 2285 section 3.5.3 (maximum offered load)",
-    params: params![&TRAFFIC, &LABELLED, &[TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
+    params: params![&TRAFFIC, &LABELLED, &[EXTENSIONS.spec(), TRIAL_DURATION.spec(), REPEATS.spec()], &AFTER_TRIAL],
     figures: &[],
     needs: &[],
 };

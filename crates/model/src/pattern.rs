@@ -2,7 +2,7 @@
 
 use crate::modifier::Modifier;
 use crate::size::PacketSize;
-use crate::traffic::{Field, Header, HeaderKind};
+use crate::traffic::{Extension, Field, Header, HeaderKind, Octets};
 use crate::trial::{Family, FlowSpec, PortIndex, Targets, TrialSpec};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -39,6 +39,66 @@ crate::choice! {
         Swap = "swap",
         /// It is taken off.
         Pop = "pop",
+    }
+}
+
+crate::choice! {
+    /// An extension header of IPv6 (RFC 8200 section 4) in the length that RFC 5180 section 5.3 gives it.
+    pub enum ExtensionHeader {
+        /// Hop-by-hop options, 8 bytes of padding: the only one that a router on the way may look at.
+        HopByHop = "hop_by_hop",
+        /// Destination options, 8 bytes of padding.
+        DestinationOptions = "destination_options",
+        /// A routing header of type 2 (RFC 6275 section 6.4) without a segment left, 24 bytes.
+        Routing = "routing",
+        /// A fragment header of a packet that is whole (RFC 6946), 8 bytes.
+        Fragment = "fragment",
+    }
+}
+
+/// Routing header type 2: Mobile IPv6.
+const MOBILE: u8 = 2;
+
+impl ExtensionHeader {
+    /// Bytes that it takes.
+    pub fn bytes(self) -> u16 {
+        match self {
+            ExtensionHeader::HopByHop | ExtensionHeader::DestinationOptions | ExtensionHeader::Fragment => 8,
+            ExtensionHeader::Routing => 24,
+        }
+    }
+
+    /// As it is sent.
+    pub fn header(self) -> Extension {
+        match self {
+            ExtensionHeader::HopByHop => Extension::HopByHop { options: Octets::default() },
+            ExtensionHeader::DestinationOptions => Extension::DestinationOptions { options: Octets::default() },
+            ExtensionHeader::Routing => {
+                Extension::Routing { routing_type: MOBILE, segments_left: 0, data: Octets(vec![0; 20]) }
+            }
+            ExtensionHeader::Fragment => {
+                Extension::Fragment { offset: Default::default(), more: false, identification: 0 }
+            }
+        }
+    }
+
+    /// Which one that is.
+    fn of(extension: &Extension) -> ExtensionHeader {
+        match extension {
+            Extension::HopByHop { .. } => ExtensionHeader::HopByHop,
+            Extension::DestinationOptions { .. } => ExtensionHeader::DestinationOptions,
+            Extension::Routing { .. } => ExtensionHeader::Routing,
+            Extension::Fragment { .. } => ExtensionHeader::Fragment,
+        }
+    }
+
+    /// Those of a flow's frames, in their order.
+    fn of_flow(flow: &FlowSpec) -> Vec<ExtensionHeader> {
+        let of = |header: &Header| match header {
+            Header::Ipv6(ipv6) => ipv6.extensions.iter().map(ExtensionHeader::of).collect(),
+            _ => Vec::new(),
+        };
+        flow.headers.iter().map(of).find(|found: &Vec<_>| !found.is_empty()).unwrap_or_default()
     }
 }
 
@@ -132,6 +192,8 @@ pub struct PatternKey {
     pub routes: u32,
     /// MPLS labels of the frames.
     pub labels: Option<Labels>,
+    /// Extension headers of the IPv6 frames, within their size.
+    pub extensions: Vec<ExtensionHeader>,
     /// What is sent beside.
     pub modifier: Modifier,
 }
@@ -180,8 +242,10 @@ impl PatternKey {
                 behind.insert((flow.to, flow.family), *count);
             }
         }
+        let extended = tested.iter().find(|flow| flow.family == Family::Ipv6);
+        let extensions = extended.map_or(Vec::new(), |flow| ExtensionHeader::of_flow(flow));
         let (size, routes, modifier) = (spec.size.clone(), behind.values().sum(), Modifier::of_frames(spec));
-        PatternKey { size, families, mix, direction, distribution, routes, labels, modifier }
+        PatternKey { size, families, mix, direction, distribution, routes, labels, extensions, modifier }
     }
 }
 
@@ -202,6 +266,9 @@ impl fmt::Display for PatternKey {
         }
         if let Some(labels) = &self.labels {
             write!(f, "/{labels}")?;
+        }
+        for extension in &self.extensions {
+            write!(f, "/{extension}")?;
         }
         if self.modifier != Modifier::None {
             write!(f, "/{}", self.modifier)?;
@@ -235,6 +302,7 @@ mod tests {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Modifier::None,
         };
         assert_eq!(key.to_string(), "imix/ipv4+ipv6/unidirectional");

@@ -85,6 +85,10 @@ pub struct Started {
     pub rounds: u32,
     /// Command line.
     pub command: Vec<String>,
+    /// Digest of the suite with all that the command line and the profile made of it, by which a run that goes on knows that it is the same; empty where a run cannot
+    /// go on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
     /// The machine.
     pub environment: Environment,
 }

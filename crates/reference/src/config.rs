@@ -60,6 +60,8 @@ pub struct Config {
     pub filter: Vec<FilterRule>,
     /// By how much each rule that is looked at makes the service of a frame longer. Devices with classes have none.
     pub filter_time_per_rule: Duration,
+    /// By how much extension headers make the service of an IPv6 packet longer. Devices with classes have none.
+    pub extension_time: Duration,
     /// BGP, if it speaks it.
     pub bgp: Option<BgpConfig>,
     /// Does an SSH server send its banner to who connects to port 22 of its addresses?
@@ -92,6 +94,7 @@ impl Default for Config {
             fib_limit_ipv6: None,
             filter: Vec::new(),
             filter_time_per_rule: Duration::ZERO,
+            extension_time: Duration::ZERO,
             bgp: None,
             ssh: false,
             faults: Faults::default(),

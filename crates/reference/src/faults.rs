@@ -61,6 +61,8 @@ pub struct Faults {
     pub filter_leak_every: u64,
     /// Drop every n-th frame that its filter permits.
     pub filter_deny_every: u64,
+    /// Drop every n-th IPv6 packet with extension headers.
+    pub extension_drop_every: u64,
     /// What it does wrong with classes of service, from the next [`crate::Router::set_classes`] on.
     pub classes: ClassFaults,
     /// Forward what it must drop. It is no test frame to the other faults unless its contents are.
@@ -109,6 +111,7 @@ impl Faults {
             own_frames: _,
             filter_leak_every: _,
             filter_deny_every: _,
+            extension_drop_every: _,
             classes: _,
             forwards: _,
             icmp_twice_every: _,

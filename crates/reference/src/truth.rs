@@ -119,6 +119,8 @@ pub struct Drops {
     pub fault_blackhole: u64,
     /// [`crate::Faults::filter_deny_every`].
     pub fault_filter: u64,
+    /// [`crate::Faults::extension_drop_every`].
+    pub fault_extension: u64,
     /// [`crate::ClassFaults::drop_every`].
     pub fault_class: u64,
     /// [`crate::Faults::input_queue`].
@@ -146,6 +148,7 @@ impl Drops {
             + self.fault_low_load
             + self.fault_blackhole
             + self.fault_filter
+            + self.fault_extension
             + self.fault_class
             + self.fault_input_queue
             + self.fault_tunnel

@@ -20,6 +20,11 @@ impl TrialKeys {
         TrialKeys { secret, trial: 0, earlier: VecDeque::with_capacity(REMEMBERED) }
     }
 
+    /// The same for a run that goes on behind trial `last`.
+    pub fn after(secret: u64, last: u64) -> TrialKeys {
+        TrialKeys { trial: last, ..TrialKeys::new(secret) }
+    }
+
     /// Number and key of the next trial, and the keys of those before it.
     pub fn next_trial(&mut self) -> (u64, TrialKey, Vec<TrialKey>) {
         self.trial += 1;

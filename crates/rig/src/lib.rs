@@ -18,6 +18,7 @@ mod protocols;
 mod rig;
 mod serving;
 mod tasks;
+mod templates;
 mod watch;
 
 pub use act::{Act, Acts};
@@ -37,4 +38,5 @@ pub use other::{Extra, MARK, identification, mark};
 pub use ports::Ports;
 pub use processors::{Times, own_times};
 pub use rig::{Action, Event, Rig, RigError, Select};
+pub use templates::{Template, Templates, templates};
 pub use watch::{Stalls, Watch, Watched};

@@ -113,23 +113,42 @@ impl RunReader {
     pub fn open(dir: &Path) -> Result<Run, StoreError> {
         // Asked before reading: a writer that ends in between has then written its last line.
         let running = Lock::is_held(dir);
-        let path = dir.join(RECORDS);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let why = format!("there is no {RECORDS} in it; name the folder of a run");
-                return Err(StoreError::NoRun { path: dir.into(), why });
-            }
-            Err(e) => return Err(StoreError::io("read", &path, &e)),
-        };
+        let (path, bytes) = read(dir)?;
         let mut run = parse(dir, &path, &bytes)?;
         run.running = running && run.ended.is_none();
         Ok(run)
     }
+
+    /// All records of the run in `dir`, in order. A last line that was cut in mid-write is left out.
+    ///
+    /// # Errors
+    /// Those of [`RunReader::open`].
+    pub fn records(dir: &Path) -> Result<Vec<Record>, StoreError> {
+        let (path, bytes) = read(dir)?;
+        // The same checks: what cannot be reported cannot go on either.
+        parse(dir, &path, &bytes)?;
+        Ok(lines(&path, &bytes)?.0.into_iter().map(|(_, record)| record).collect())
+    }
 }
 
-/// Reads the bytes of `run.jsonl`.
-fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
+/// The file of records of a run, and its bytes.
+fn read(dir: &Path) -> Result<(PathBuf, Vec<u8>), StoreError> {
+    let path = dir.join(RECORDS);
+    match fs::read(&path) {
+        Ok(bytes) => Ok((path, bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let why = format!("there is no {RECORDS} in it; name the folder of a run");
+            Err(StoreError::NoRun { path: dir.into(), why })
+        }
+        Err(e) => Err(StoreError::io("read", &path, &e)),
+    }
+}
+
+/// Records with the numbers of their lines, and what the reader must know of the file.
+type Lines = (Vec<(usize, Record)>, Vec<String>);
+
+/// The records of `run.jsonl`.
+fn lines(path: &Path, bytes: &[u8]) -> Result<Lines, StoreError> {
     let corrupt = |line: usize, why: String| StoreError::Corrupt { path: path.into(), line, why };
     let mut warnings = Vec::new();
     let mut records = Vec::new();
@@ -155,6 +174,13 @@ fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
     if let Some(found) = newer_format(&records) {
         return Err(StoreError::Format { path: path.into(), found, known: FORMAT });
     }
+    Ok((records, warnings))
+}
+
+/// Reads the bytes of `run.jsonl`.
+fn parse(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Run, StoreError> {
+    let corrupt = |line: usize, why: String| StoreError::Corrupt { path: path.into(), line, why };
+    let (records, warnings) = lines(path, bytes)?;
     let mut records = records.into_iter();
     let started = match records.next() {
         Some((_, Record::Started(started))) => *started,
@@ -246,6 +272,7 @@ pub(crate) mod tests {
             tests: vec![("throughput".into(), "Throughput".into())],
             rounds: 1,
             command: vec!["drophammer".into(), "run".into()],
+            digest: String::new(),
             environment: Default::default(),
         }
     }

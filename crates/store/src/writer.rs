@@ -92,6 +92,28 @@ impl RunWriter {
         RunWriter::open_new(dir.to_owned())
     }
 
+    /// Goes on with the run in this folder behind its first `keep` records. What stands behind them is moved into a file of its own, `cut-off-1.jsonl` or the next number that is
+    /// free.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] while another writer holds it; [`StoreError::NoRun`] without so many records; [`StoreError::Io`].
+    pub fn resume(dir: &Path, keep: usize) -> Result<RunWriter, StoreError> {
+        let lock = Lock::take(dir)?;
+        let path = dir.join(RECORDS);
+        let bytes = fs::read(&path).map_err(|e| StoreError::io("read", &path, &e))?;
+        let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+        let Some(good) = std::iter::once(0).chain(ends).nth(keep) else {
+            let why = format!("it has fewer than {keep} records");
+            return Err(StoreError::NoRun { path: dir.into(), why });
+        };
+        if good < bytes.len() {
+            put_aside(dir, &bytes[good..])?;
+        }
+        let file = OpenOptions::new().append(true).open(&path).map_err(|e| StoreError::io("open", &path, &e))?;
+        file.set_len(good as u64).and_then(|()| file.sync_all()).map_err(|e| StoreError::io("cut", &path, &e))?;
+        Ok(RunWriter { dir: dir.to_owned(), path, sink: Box::new(file), good: good as u64, closed: None, _lock: lock })
+    }
+
     fn open_new(dir: PathBuf) -> Result<RunWriter, StoreError> {
         let lock = Lock::take(&dir)?;
         let path = dir.join(RECORDS);
@@ -163,6 +185,22 @@ impl RunWriter {
         fs::write(&path, text).map_err(|e| StoreError::io("write", &path, &e))?;
         Ok(path)
     }
+}
+
+/// Keeps the end of a run that is measured again.
+fn put_aside(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    for n in 1..1000 {
+        let path = dir.join(format!("cut-off-{n}.jsonl"));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                let kept = file.write_all(bytes).and_then(|()| file.sync_all());
+                return kept.map_err(|e| StoreError::io("write", &path, &e));
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(StoreError::io("create", &path, &e)),
+        }
+    }
+    Err(StoreError::Exists(dir.to_owned()))
 }
 
 /// Lets `parent/latest` point to `name`. A convenience: where links are not possible, or something else has this name,
@@ -254,6 +292,34 @@ mod tests {
         assert!(matches!(writer.write(&note("too late")), Err(StoreError::Closed { .. })));
         let run = RunReader::open(folder.path()).unwrap();
         assert_eq!((run.notes.len(), run.warnings.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_run_goes_on_behind_the_records_that_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = RunWriter::create_exact(folder.path()).unwrap();
+        writer.write(&Record::Started(Box::new(started()))).unwrap();
+        writer.write(&note("kept")).unwrap();
+        writer.write(&note("measured again")).unwrap();
+        assert!(matches!(RunWriter::resume(folder.path(), 1), Err(StoreError::Locked(_))));
+        drop(writer);
+        // Killed in mid-write.
+        let mut file = OpenOptions::new().append(true).open(folder.path().join(RECORDS)).unwrap();
+        file.write_all(b"{\"half").unwrap();
+        assert_eq!(RunReader::records(folder.path()).unwrap().len(), 3);
+        assert!(matches!(RunWriter::resume(folder.path(), 4), Err(StoreError::NoRun { .. })));
+        for n in 1..=2 {
+            let mut writer = RunWriter::resume(folder.path(), 2).unwrap();
+            writer.write(&note("after")).unwrap();
+            drop(writer);
+            let run = RunReader::open(folder.path()).unwrap();
+            assert_eq!(run.notes.iter().map(|note| &*note.text).collect::<Vec<_>>(), ["kept", "after"]);
+            let aside = fs::read_to_string(folder.path().join(format!("cut-off-{n}.jsonl"))).unwrap();
+            assert_eq!(aside.lines().count(), if n == 1 { 2 } else { 1 }, "{aside}");
+        }
+        // Nothing behind them is no file.
+        drop(RunWriter::resume(folder.path(), 3).unwrap());
+        assert!(!folder.path().join("cut-off-3.jsonl").exists());
     }
 
     #[test]

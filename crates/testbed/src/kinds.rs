@@ -108,6 +108,18 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "0 s",
             "time that each rule of a filter that it looks at adds to the service of a frame",
         ),
+        ParamSpec::new(
+            "extension_time",
+            ParamKind::Duration,
+            "0 s",
+            "0 s",
+            "time that extension headers add to the service of an IPv6 packet",
+        ),
+        ParamSpec::optional(
+            "extension_drop_every",
+            ParamKind::Count,
+            "drops every n-th IPv6 packet with extension headers",
+        ),
         ParamSpec::optional("filter_leak_every", ParamKind::Count, "forwards every n-th frame that its filter denies"),
         ParamSpec::optional("filter_deny_every", ParamKind::Count, "drops every n-th frame that its filter permits"),
         ParamSpec::new(

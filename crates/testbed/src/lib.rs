@@ -34,5 +34,5 @@ pub mod validity;
 pub mod xdp_router;
 
 pub use observer::{Observer, Progress};
-pub use runner::{Run, RunError, estimate, estimates, rounds_within, run_suite};
+pub use runner::{Earlier, Refusal, Run, RunError, estimate, estimates, rounds_within, run_suite};
 pub use session::Session;

@@ -267,6 +267,16 @@ columns! {
 
 const TABLE: TableSpec<CeilingRow> = TableSpec::new(NAME, "What the tester needs alone");
 
+/// What [`measure`] found, from the record of it.
+pub(crate) fn of_record(outcome: &Outcome) -> RouteCeilings {
+    let of = |row: CeilingRow| {
+        // A word stands for as many as fit.
+        let routes_per_update = row.routes_per_update.parse().unwrap_or(0);
+        ((row.family, routes_per_update), row.time_s / row.routes as f64)
+    };
+    TABLE.rows(&outcome.tables).into_iter().map(of).collect()
+}
+
 /// Median of [`REPEATS`] times for `count` routes.
 fn seconds(
     setup: &mut TestSetup<'_>,

@@ -3,6 +3,8 @@
 
 mod ceilings;
 mod own_delay;
+mod plan;
+mod resume;
 
 use crate::config::hosts_and_routers;
 use crate::kinds::{installs_routes, is_virtual, mixed_installation, placement};
@@ -13,25 +15,22 @@ use crate::session::Session;
 use crate::setup::{Left, TestSetup};
 use crate::validity::HostTolerance;
 use crate::{real, simulated};
+pub use plan::{estimate, estimates, rounds_within};
+pub use resume::{Earlier, Refusal};
+
 use ceilings::sending_ceilings;
 use drophammer_lab::{Dut, Lab};
-use drophammer_methods::fixed_rate::FixedRate;
-use drophammer_methods::parameters::{FAMILIES, GOAL};
-use drophammer_methods::pattern::Pattern;
-use drophammer_methods::routed;
+use drophammer_methods::parameters::FAMILIES;
 use drophammer_methods::{HighestLoads, METHODS, Method, TestError, Testbed as _};
 use drophammer_model::capabilities::{Need, Placement};
 use drophammer_model::environment::{DutRecord, Environment};
 use drophammer_model::outcome::Outcome;
-use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Ended, FORMAT, Note, Record, Started, TestStatus};
-use drophammer_model::suite::read::MAX_ROUNDS;
 use drophammer_model::suite::{DutConfig, Profile, Suite, TestConfig};
-use drophammer_model::trial::Family;
 use drophammer_port::capture::CaptureStatus;
 use drophammer_port::{Backend, Port, SystemClock};
-use drophammer_rig::{Config, Ports, Rig};
-use drophammer_traffic::permutation::Permutation;
+use drophammer_rig::{Config, Ports, Rig, TrialKeys};
+use plan::{families, order, plan};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -61,6 +60,10 @@ pub struct Run<'a> {
     pub environment: Environment,
     /// Secret that distinguishes this run's frames from those of other runs.
     pub secret: u64,
+    /// Digest of the suite and of what else a run must have in common with its earlier part; see [`Started::digest`].
+    pub digest: String,
+    /// The earlier part of this run, where it goes on.
+    pub earlier: Option<Earlier>,
 }
 
 /// What ended a run early.
@@ -69,6 +72,9 @@ pub enum RunError {
     /// What was measured could not be kept.
     #[error("{0}")]
     Store(String),
+    /// A DUT is not what it was when the run began.
+    #[error("the run cannot go on: {0}")]
+    Changed(String),
     /// The user stopped it; everything measured until then is kept.
     #[error("stopped by the user")]
     Interrupted,
@@ -87,6 +93,18 @@ pub struct Tally {
     pub skipped: usize,
 }
 
+impl Tally {
+    /// One more test that ended so.
+    fn count(&mut self, status: &TestStatus) {
+        *match status {
+            TestStatus::Completed => &mut self.completed,
+            TestStatus::Skipped(_) => &mut self.skipped,
+            TestStatus::Unfit(_) => &mut self.unfit,
+            _ => &mut self.failed,
+        } += 1;
+    }
+}
+
 pub(crate) fn method(test: &TestConfig) -> &'static dyn Method {
     // The suite was checked against this very list.
     METHODS.iter().copied().find(|m| m.spec().name == test.test).unwrap_or(METHODS[0])
@@ -101,6 +119,9 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     // There is no host to watch where all DUTs are simulated.
     let unwatched = run.busy_host && run.lab.is_some();
     let mut session = Session::new(suite.seed, suite.profile, run.secret);
+    let going_on = run.earlier.is_some();
+    let earlier = run.earlier.unwrap_or_default();
+    session.keys = TrialKeys::after(run.secret, earlier.trial);
     if run.busy_host {
         session.tolerance.host = HostTolerance::ANY;
     }
@@ -115,17 +136,27 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
         work_dir: run.work_dir,
         capture: run.capture,
         observer,
-        tally: Tally::default(),
-        number: 0,
+        tally: earlier.tally,
+        number: earlier.turns * suite.tests.len(),
         turn: 0,
-        elapsed: BTreeMap::new(),
+        elapsed: earlier.elapsed.clone(),
         highest: HighestLoads::default(),
+        earlier,
     };
-    runner.keep(&Record::Started(Box::new(started(suite, &run.command, run.environment, unwatched))))?;
+    if going_on {
+        let (turns, of) = (runner.earlier.turns, runner.earlier.of);
+        runner.note(
+            None,
+            &format!("the run goes on: {turns} of {of} turns of a router were whole, the rest is measured now"),
+        )?;
+    } else {
+        let started = started(suite, &run.command, run.digest, run.environment, unwatched);
+        runner.keep(&Record::Started(Box::new(started)))?;
+    }
     let ended = runner.all();
     // A last line would make a run look whole that lacks what could not be kept; so short a line may still fit.
-    if let Err(RunError::Store(e)) = ended {
-        return Err(RunError::Store(e));
+    if let Err(e @ (RunError::Store(_) | RunError::Changed(_))) = ended {
+        return Err(e);
     }
     let interrupted = matches!(ended, Err(RunError::Interrupted));
     let time = runner.observer.time();
@@ -134,7 +165,7 @@ pub fn run_suite(run: Run<'_>, observer: &mut dyn Observer) -> Result<Tally, Run
     Ok(runner.tally)
 }
 
-fn started(suite: &Suite, command: &[String], environment: Environment, unwatched: bool) -> Started {
+fn started(suite: &Suite, command: &[String], digest: String, environment: Environment, unwatched: bool) -> Started {
     let of_test = |t: &TestConfig| (method(t).spec().title, method(t).deviations(&t.params));
     let mut deviations = crate::deviations::summary(&suite.tests.iter().map(of_test).collect::<Vec<_>>());
     if unwatched {
@@ -154,83 +185,9 @@ fn started(suite: &Suite, command: &[String], environment: Environment, unwatche
         tests: suite.tests.iter().map(|t| (t.test.clone(), method(t).spec().title.to_owned())).collect(),
         rounds: suite.rounds,
         command: command.to_vec(),
+        digest,
         environment,
     }
-}
-
-/// Families that any test of the suite uses.
-fn families(suite: &Suite) -> Vec<Family> {
-    let mut all: Vec<Family> = suite.tests.iter().filter_map(|t| FAMILIES.find(&t.params)).flatten().collect();
-    all.extend(suite.tests.iter().flat_map(|t| method(t).patterns(&t.params)).flat_map(|pattern| pattern.families));
-    // A test of sessions alone has those of all families.
-    let of_sessions =
-        |t: &TestConfig| FAMILIES.find(&t.params).is_none() && method(t).spec().needs.contains(&Need::Bgp);
-    if suite.tests.iter().any(of_sessions) {
-        all.extend(suite.bgp.iter().flat_map(|bgp| bgp.families.iter().copied()));
-    }
-    if suite.tests.iter().any(|t| t.test == FixedRate.spec().name) {
-        all.extend(suite.flows.iter().map(|flow| flow.family));
-    }
-    all.sort_unstable();
-    all.dedup();
-    if all.is_empty() { vec![Family::Ipv4] } else { all }
-}
-
-/// How long each test of a suite takes on one DUT, in order, estimated from its parameters.
-pub fn estimates(suite: &Suite) -> Vec<Duration> {
-    let mut known: Vec<PatternKey> = Vec::new();
-    let mut tests: Vec<Duration> = Vec::new();
-    for test in &suite.tests {
-        let method = method(test);
-        let patterns: Vec<PatternKey> = method.patterns(&test.params).iter().map(Pattern::key).collect();
-        // A test that has a goal searches the throughput, unless an earlier one has found it.
-        let found = patterns.iter().all(|p| known.contains(p));
-        let trials = if found { method.estimate_known(&test.params) } else { method.estimate(&test.params) };
-        tests.push(trials + Duration::from_secs_f64(routed::estimate_s(&test.params)));
-        if GOAL.find(&test.params).is_some() {
-            known.extend(patterns);
-        }
-    }
-    tests
-}
-
-/// Everything that will be run, with its estimate: `(test index, estimate)`.
-fn plan(suite: &Suite) -> Vec<(usize, Duration)> {
-    let tests = estimates(suite);
-    let turns = suite.rounds as usize * suite.duts.len();
-    (0..turns).flat_map(|_| tests.iter().copied().enumerate()).collect()
-}
-
-/// What a DUT takes from its start to its first test and from its last test to its end, roughly. User Mode Linux and large
-/// configurations take longer.
-const AROUND_TESTS: Duration = Duration::from_secs(3);
-
-/// How long a suite takes, estimated from its parameters: a search may need fewer or more trials.
-pub fn estimate(suite: &Suite) -> Duration {
-    let turns = suite.rounds * suite.duts.len() as u32;
-    plan(suite).iter().map(|(_, estimate)| *estimate).sum::<Duration>() + AROUND_TESTS * turns
-}
-
-/// The number of rounds that fit into `time` by [`estimate`], but at least `least`.
-pub fn rounds_within(suite: &Suite, time: Duration, least: u32) -> u32 {
-    let round = estimate(&Suite { rounds: 1, ..suite.clone() });
-    let fit = time.as_secs_f64() / round.as_secs_f64().max(1e-3);
-    (fit as u32).clamp(least, MAX_ROUNDS as u32)
-}
-
-/// DUTs (by their place in the suite) in the order of their turns in round `round` (from 0). The order of the first round is drawn
-/// from the seed. After as many rounds as there are DUTs, each has been at every place; then the order is reversed. So
-/// neither the time of a round nor the DUT before is always the same.
-fn order(duts: usize, round: usize, seed: u64) -> Vec<usize> {
-    let count = duts.max(1);
-    let shuffled = Permutation::new(count as u32, seed);
-    let mut order: Vec<usize> =
-        (0..count).map(|place| shuffled.at(((place + round) % count) as u32) as usize).collect();
-    if (round / count) % 2 == 1 {
-        order.reverse();
-    }
-    order.truncate(duts);
-    order
 }
 
 struct Runner<'a> {
@@ -254,6 +211,8 @@ struct Runner<'a> {
     /// What the tester could not offer to one DUT it offers to none after it.
     highest: HighestLoads,
     tally: Tally,
+    /// What an earlier part of this run has measured.
+    earlier: Earlier,
 }
 
 impl Runner<'_> {
@@ -281,7 +240,12 @@ impl Runner<'_> {
         if namespaces && let Some(problem) = self.lab.as_deref().and_then(|lab| lab.too_many_neighbours(&suite.ports)) {
             self.note(None, &problem)?;
         }
-        let ceilings = if namespaces { self.ceilings()? } else { Ceilings::default() };
+        let ceilings = match self.earlier.ceilings.take() {
+            Some(ceilings) => ceilings,
+            None if namespaces => self.ceilings()?,
+            None => Ceilings::default(),
+        };
+        let mut whole = self.earlier.turns;
         for round in 0..suite.rounds {
             self.session.round = round + 1;
             let order = match suite.rounds {
@@ -290,6 +254,10 @@ impl Runner<'_> {
                 _ => order(suite.duts.len(), round as usize, suite.seed),
             };
             for dut in order {
+                if whole > 0 {
+                    whole -= 1;
+                    continue;
+                }
                 self.turn(&suite.duts[dut], &ceilings)?;
             }
         }
@@ -339,6 +307,10 @@ impl Runner<'_> {
             installs_routes: self.suite.bgp.as_ref().and_then(|_| installs_routes(dut)),
             ..device.record()
         };
+        if let Some(then) = self.earlier.versions.get(&dut.name).filter(|then| **then != record.version) {
+            let (name, now) = (&dut.name, &record.version);
+            return Err(RunError::Changed(format!("{name} was `{then}` when the run began, now it is `{now}`")));
+        }
         self.keep(&Record::Dut(record))
     }
 
@@ -486,14 +458,9 @@ impl Runner<'_> {
             let elapsed = setup.left.since.elapsed();
             let status = status_of(&result);
             outcome.verdicts.extend(verdicts(&dut.name, test, &outcome, &status));
-            match &status {
-                TestStatus::Completed => {
-                    self.tally.completed += 1;
-                    self.elapsed.insert(index, elapsed);
-                }
-                TestStatus::Skipped(_) => self.tally.skipped += 1,
-                TestStatus::Unfit(_) => self.tally.unfit += 1,
-                _ => self.tally.failed += 1,
+            self.tally.count(&status);
+            if status == TestStatus::Completed {
+                self.elapsed.insert(index, elapsed);
             }
             let problem = problem_of(&status);
             setup.observer().progress(&Progress::TestEnded { dut: &dut.name, title, problem });

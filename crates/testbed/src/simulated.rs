@@ -191,6 +191,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         ssh: p.flag("ssh") == Some(true),
         faults: faults(p),
         filter_time_per_rule: p.duration("filter_time_per_rule").unwrap_or_default(),
+        extension_time: p.duration("extension_time").unwrap_or_default(),
         ..Config::default()
     };
     for (index, port) in ports.iter().enumerate() {
@@ -351,6 +352,7 @@ fn faults(p: &Params) -> Faults {
         own_frames: p.duration("own_frames").map(|interval| OwnFrames { interval, port: 0 }),
         filter_leak_every: every("filter_leak_every").unwrap_or(0),
         filter_deny_every: every("filter_deny_every").unwrap_or(0),
+        extension_drop_every: every("extension_drop_every").unwrap_or(0),
         classes: ClassFaults {
             ignored: p.flag("classes_ignored").unwrap_or(false),
             last_weight: every("class_last_weight").and_then(|weight| u32::try_from(weight).ok()).unwrap_or(0),

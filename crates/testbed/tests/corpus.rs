@@ -58,6 +58,11 @@ fn stack() {
 }
 
 #[test]
+fn pcap() {
+    replay("pcap", bodies::pcap::run);
+}
+
+#[test]
 fn every_target_is_replayed() {
     let here = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus.rs")).unwrap();
     let targets = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");

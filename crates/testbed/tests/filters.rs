@@ -241,8 +241,8 @@ fn filters_are_recorded_and_taken_back_whatever_becomes_of_the_test() {
 
 /// The test `route_filtering` on a device that serves 20,000 frames per second, half of which is the load.
 fn route_filtering(device: &str, params: &str) -> Memory {
-    let rest =
-        format!("bgp: {{}}\ntests:\n  - route_filtering: {{routes: 100, rate: 10 kfps, pause: 1 ms, {params}}}\n");
+    let rate = if params.contains("rate:") { "" } else { "rate: 10 kfps, " };
+    let rest = format!("bgp: {{}}\ntests:\n  - route_filtering: {{routes: 100, pause: 1 ms, {rate}{params}}}\n");
     let mut memory = Memory::default();
     let tally = run(&suite(&format!(", capacity: 20 kfps, buffer: 2, delay: 10 us{device}"), &rest), &mut memory);
     let status = memory.tests().last().map(|test| test.status.clone());
@@ -278,7 +278,7 @@ fn half_of_the_routes_pass_and_not_a_frame_of_the_others() {
         assert_eq!(get(row, "denied") > 0.0, expected < 100.0);
     }
     assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(0.0));
-    assert!((figure(&memory, "route_filtering_ipv4_percent").unwrap() - 100.0).abs() < 0.5);
+    assert!((figure(&memory, "route_filtering_ipv4_64_percent").unwrap() - 100.0).abs() < 0.5);
     for trial in sorting(&memory) {
         let denied = trial.result.groups.iter().find(|counts| counts.group == "denied").unwrap();
         assert_eq!(counter(trial, "truth.dropped.filtered"), denied.offered);
@@ -295,9 +295,52 @@ fn one_leaked_frame_of_half_the_routes_is_named_by_its_route() {
     assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(1.0));
     assert_eq!(cell(outcome, "route_filtering", 1, "leaked"), Some(1.0));
     assert_eq!(rows(outcome, "route_filtering_leaks").len(), 1);
-    let Cell::Text(route) = &rows(outcome, "route_filtering_leaks")[0].cells[3] else { panic!("no route") };
+    let Cell::Text(route) = &rows(outcome, "route_filtering_leaks")[0].cells[4] else { panic!("no route") };
     let denies = |rule: &drophammer_model::filter::FilterRule| rule.to_string() == format!("deny any -> {route}");
     assert!(changes(&memory)[1].lists[0].rules.iter().any(denies), "{route}");
+}
+
+const MESHED: &str = "rate: 5 kfps, distribution: fully_meshed, frame_sizes: [ip40, imix-2001]";
+
+#[test]
+fn half_of_the_routes_behind_every_port_pass() {
+    let memory = route_filtering("", &format!("{MESHED}, filter_at: [ingress, egress]"));
+    let outcome = memory.outcome("route_filtering");
+    let get = |row, column| cell(outcome, "route_filtering", row, column).unwrap();
+    // Seven cases of each size.
+    assert_eq!(rows(outcome, "route_filtering").len(), 14);
+    for row in 0..14 {
+        let (rules, expected) =
+            [(0.0, 100.0), (50.0, 100.0), (50.0, 50.0), (100.0, 50.0)][[0, 1, 2, 3, 1, 2, 3][row % 7]];
+        assert_eq!((get(row, "rules"), get(row, "routes")), (rules, 100.0), "row {row}");
+        assert!((get(row, "expected_percent") - expected).abs() < 0.2, "{}", get(row, "expected_percent"));
+        assert!((get(row, "of_baseline_percent") - expected).abs() < 0.5, "{}", get(row, "of_baseline_percent"));
+        assert_eq!((get(row, "permitted_lost"), get(row, "leaked")), (0.0, 0.0));
+    }
+    assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(0.0));
+    for key in ["route_filtering_ipv4_ip40_percent", "route_filtering_ipv4_imix-2001_percent"] {
+        assert!((figure(&memory, key).unwrap() - 100.0).abs() < 0.5);
+    }
+    for trial in sorting(&memory) {
+        let denied = trial.result.groups.iter().find(|counts| counts.group == "denied").unwrap();
+        assert_eq!(counter(trial, "truth.dropped.filtered"), denied.offered);
+    }
+    let filters = changes(&memory);
+    assert_eq!((filters[1].lists[0].interfaces.len(), filters.last().unwrap().lists.len()), (2, 0));
+}
+
+#[test]
+fn one_leaked_frame_of_meshed_traffic_is_named_by_its_route() {
+    let params = format!("{MESHED}, actions: [both]");
+    let denied: u64 = sorting(&route_filtering("", &params)).iter().map(|t| counter(t, "truth.dropped.filtered")).sum();
+    let memory = route_filtering(&format!(", filter_leak_every: {denied}"), &params);
+    let outcome = memory.outcome("route_filtering");
+    assert_eq!(figure(&memory, "route_filtering_ipv4_leaked"), Some(1.0));
+    assert_eq!(rows(outcome, "route_filtering_leaks").len(), 1);
+    let cells = &rows(outcome, "route_filtering_leaks")[0].cells;
+    let (Cell::Text(size), Cell::Text(route)) = (&cells[1], &cells[4]) else { panic!("{cells:?}") };
+    let denies = |rule: &drophammer_model::filter::FilterRule| rule.to_string() == format!("deny any -> {route}");
+    assert!(size == "imix-2001" && changes(&memory)[1].lists[0].rules.iter().any(denies), "{size} {route}");
 }
 
 #[test]
@@ -313,5 +356,5 @@ fn rules_that_take_time_lower_the_rate_and_raise_the_latency() {
     // 550 µs each: 1,818 of 5,000.
     let share = cell(slow.outcome("route_filtering"), "route_filtering", 1, "of_baseline_percent").unwrap();
     assert!((share - 18.18).abs() < 0.5, "{share}");
-    assert!((figure(&slow, "route_filtering_ipv4_percent").unwrap() - 36.36).abs() < 1.0);
+    assert!((figure(&slow, "route_filtering_ipv4_64_percent").unwrap() - 36.36).abs() < 1.0);
 }

@@ -66,6 +66,7 @@ fn trial(bed: &TestSetup<'_>, size: &str, load: Load, duration_s: f64) -> TrialS
         distribution: Distribution::NonMeshed,
         routes: 0,
         labels: None,
+        extensions: Vec::new(),
         modifier: Default::default(),
         drain_s: 2.0,
     };

@@ -295,6 +295,7 @@ fn trials(device: &mut dyn Dut, case: &Case) -> Result<(Vec<TrialRecord>, Result
             distribution,
             routes,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: 0.3,
         };

@@ -165,6 +165,7 @@ fn trial(device: &mut ProgramDut, suite: &Suite, case: &Case) -> Result<(TrialRe
                 distribution: Distribution::NonMeshed,
                 routes: 0,
                 labels: None,
+                extensions: Vec::new(),
                 modifier: Default::default(),
                 drain_s: 0.3,
             };

@@ -14,6 +14,7 @@ pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
+pub mod pcap;
 pub mod signature;
 pub mod stack;
 pub mod udp;

@@ -44,6 +44,10 @@ pub struct BlastArgs {
     /// Flows in each direction, each with a UDP source port of its own (RFC 6335: 49152 and up); order is kept by flow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_FLOWS)))]
     pub flows: Option<u16>,
+    /// Send frames like those of this capture (pcap), in the same proportions, in place of one kind of frame: their headers and sizes, with the addresses of --address, and with a payload
+    /// by which they are known when they arrive
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "flows", "vlan", "mpls", "dscp"])]
+    pub pcap: Option<PathBuf>,
     /// VLAN tags of all frames, on top of --size, the outer one first; they must arrive
     #[arg(long, value_name = "ID[,ID]", value_delimiter = ',', num_args = 1, value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub vlan: Vec<u16>,

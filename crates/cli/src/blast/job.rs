@@ -1,14 +1,15 @@
 //! What the command line asks for.
 
 use super::router;
-use super::stack::Stack;
+use super::stack::{FlowHeaders, Stack};
+use super::template::Captured;
 use crate::args::BlastArgs;
 use crate::init::reported_speed;
 use crate::on_link;
 use drophammer_model::quantity::{Bandwidth, FrameRate, parse_duration, parse_frame_rate};
 use drophammer_model::size::PacketSize;
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
-use drophammer_rig::{Address, CONTINUOUS, DeviceConfig};
+use drophammer_rig::{Address, CONTINUOUS, DeviceConfig, Tags};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -28,7 +29,9 @@ pub struct Job {
     duration: Duration,
     bidirectional: bool,
     /// What is around the packets.
-    pub stack: Stack,
+    stack: Stack,
+    /// Frames of a capture, in place of frames of `size` in `stack`.
+    pub captured: Option<Captured>,
     /// How much each step raises the rate, where it is raised until frames are lost: 0.1 for 10 %.
     pub step: Option<f64>,
 }
@@ -83,7 +86,12 @@ impl Job {
         let links = links(args)?;
         let ipv6 = links[0].address.is_ipv6();
         let stack = Stack::read(args)?;
-        let rate = rate(args, &size.with_tags(stack.bytes()), ipv6)?;
+        let captured = args.pcap.as_ref().map(|path| Captured::read(path, ipv6)).transpose()?;
+        let mean_bytes = match &captured {
+            Some(captured) => captured.mean_frame_bytes(),
+            None => size.with_tags(stack.bytes()).mean_frame_bytes(ipv6),
+        };
+        let rate = rate(args, mean_bytes)?;
         let step = if args.until_loss { Some(step(&args.step)?) } else { None };
         if duration < CONTINUOUS && rate.frames_in(duration) == 0 {
             return Err(format!(
@@ -94,7 +102,7 @@ impl Job {
         if duration > CONTINUOUS {
             return Err("--for: at most 2400 h; leave it out to send until Ctrl-C".into());
         }
-        Ok(Job { interfaces, links, size, rate, duration, bidirectional: args.bidirectional, stack, step })
+        Ok(Job { interfaces, links, size, rate, duration, bidirectional: args.bidirectional, stack, captured, step })
     }
 
     /// The traffic.
@@ -105,14 +113,19 @@ impl Job {
     /// The same at another rate and for another time.
     pub fn trial_at(&self, rate: FrameRate, duration: Duration) -> TrialSpec {
         let host = |i: usize| AddressRange { first: self.links[i].address, step: 1, count: 1 };
-        let headers = self.stack.headers(self.ipv6());
+        let of_direction = match &self.captured {
+            Some(captured) => captured.flows(),
+            None => self.stack.flow_headers(self.ipv6()),
+        };
         let flows = |(from, to): (usize, usize)| {
-            let of_stack = headers.iter().map(move |headers| FlowSpec {
-                headers: headers.clone(),
-                arrives: self.stack.arrives(),
+            let flow = move |FlowHeaders { headers, arrives, size, weight }: FlowHeaders| FlowSpec {
+                headers,
+                arrives,
+                size,
+                weight,
                 ..FlowSpec::new(self.direction(from, to), from, to, host(from), host(to))
-            });
-            of_stack.collect::<Vec<_>>()
+            };
+            of_direction.iter().cloned().map(flow).collect::<Vec<_>>()
         };
         let ways: &[(usize, usize)] = if self.bidirectional { &[(0, 1), (1, 0)] } else { &[(0, 1)] };
         TrialSpec {
@@ -142,7 +155,15 @@ impl Job {
 
     /// What the MTU must hold: the largest packet with its labels.
     pub fn bytes_in_mtu(&self) -> u16 {
+        if let Some(captured) = &self.captured {
+            return captured.bytes_in_mtu();
+        }
         self.size.largest_ip_bytes(self.ipv6()) + self.stack.bytes_in_mtu()
+    }
+
+    /// Tags of the hosts' other frames.
+    pub fn tags(&self) -> Tags {
+        self.captured.as_ref().map_or_else(|| self.stack.tags(), Captured::tags)
     }
 
     /// What will be sent, for people.
@@ -161,7 +182,11 @@ impl Job {
             format!("for {}", drophammer_model::quantity::show_duration(self.duration))
         };
         let text = format!("{a} to {b} {way}");
-        format!("{}: {}, {size}{}, {length}", text.trim_end(), self.rate, self.stack.words())
+        let frames = match &self.captured {
+            Some(captured) => captured.words(),
+            None => format!("{size}{}", self.stack.words()),
+        };
+        format!("{}: {}, {frames}, {length}", text.trim_end(), self.rate)
     }
 
     /// Why no neighbour answers on interface `port`, and the remedy.
@@ -248,8 +273,8 @@ fn step(text: &str) -> Result<f64, String> {
 }
 
 /// Reads `--rate`.
-fn rate(args: &BlastArgs, size: &PacketSize, ipv6: bool) -> Result<FrameRate, String> {
-    let (text, frame) = (&args.rate, size.mean_frame_bytes(ipv6));
+fn rate(args: &BlastArgs, frame: f64) -> Result<FrameRate, String> {
+    let text = &args.rate;
     let bad = || format!("--rate: `{text}` is not a rate; write for instance `100kfps`, `950Mbit/s` or `50%`");
     if let Some(share) = text.strip_suffix('%') {
         let share: f64 = share.trim().parse().map_err(|_| bad())?;
@@ -331,6 +356,8 @@ mod tests {
             ("a b --mpls 1,2,3,4,5,6,7,8,9", "9 labels"),
             ("a b --dscp 64", "64 is not in 0..=63"),
             ("a b --flows 0", "0 is not in 1..=16384"),
+            ("a b --pcap /nowhere --vlan 10", "cannot be used with"),
+            ("a b --pcap /nowhere", "--pcap /nowhere: No such file"),
             ("a b --until-loss --step 10", "`10` is not a share"),
             ("a b --until-loss --step 0%", "`0%` is not a share"),
             ("a b --until-loss --for 1s", "cannot be used with"),

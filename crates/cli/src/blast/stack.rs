@@ -1,7 +1,10 @@
 //! What is around the packets of `blast`, and how many flows there are.
 
 use crate::args::BlastArgs;
-use drophammer_model::traffic::{Arriving, ArrivingLabel, ArrivingTag, Bits, Header, Ipv4, Ipv6, Mpls, Udp, Vlan};
+use drophammer_model::size::PacketSize;
+use drophammer_model::traffic::{
+    Arriving, ArrivingLabel, ArrivingTag, ArrivingTunnel, Bits, Field, Header, HeaderKind, Ipv4, Ipv6, Mpls, Udp, Vlan,
+};
 use drophammer_rig::{Tag, Tags};
 
 /// Ports that no service has (RFC 6335 section 6): each flow has one as source.
@@ -29,6 +32,19 @@ pub struct Stack {
     flows: u16,
 }
 
+/// Headers of one flow, and what of its frames is not as in others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowHeaders {
+    /// The headers; none where they are those of any flow.
+    pub headers: Vec<Header>,
+    /// What must arrive: tags, labels and codepoint as they were sent. `None` where there are none.
+    pub arrives: Option<Arriving>,
+    /// Size of its frames, where they have one of their own.
+    pub size: Option<PacketSize>,
+    /// Its share of the frames.
+    pub weight: f64,
+}
+
 impl Stack {
     /// Reads the command line.
     ///
@@ -50,47 +66,34 @@ impl Stack {
 
     /// Tags of the hosts' other frames: ARP, Neighbor Discovery.
     pub fn tags(&self) -> Tags {
-        let last = self.vlans.len().saturating_sub(1);
-        let tag = |(i, vid): (usize, &u16)| Tag { tpid: if i < last { OUTER } else { INNER }, vid: *vid };
-        // The command line allows so many.
-        Tags::new(&self.vlans.iter().enumerate().map(tag).collect::<Vec<_>>()).unwrap_or(Tags::NONE)
+        tags(&self.around(false))
     }
 
-    /// Headers of each flow; none where they are those of any flow.
-    pub fn headers(&self, ipv6: bool) -> Vec<Vec<Header>> {
-        if *self == (Stack { flows: 1, ..Stack::default() }) {
-            return vec![Vec::new()];
-        }
-        let vlans =
-            self.vlans.iter().map(|vid| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() }));
-        let labels =
-            self.labels.iter().map(|label| Header::Mpls(Mpls { label: Bits::new(*label).into(), ..Mpls::default() }));
-        let dscp = || Bits::new(self.dscp.into()).into();
+    /// The headers of all flows, without the transport header.
+    fn around(&self, ipv6: bool) -> Vec<Header> {
+        let vlan = |vid: &u16| Header::Vlan(Vlan { vid: Bits::new((*vid).into()).into(), ..Vlan::default() });
+        let label = |label: &u32| Header::Mpls(Mpls { label: Bits::new(*label).into(), ..Mpls::default() });
+        let dscp = Bits::new(self.dscp.into()).into();
         let ip = match ipv6 {
-            false => Header::Ipv4(Ipv4 { dscp: dscp(), ..Ipv4::default() }),
-            true => Header::Ipv6(Ipv6 { dscp: dscp(), ..Ipv6::default() }),
+            false => Header::Ipv4(Ipv4 { dscp, ..Ipv4::default() }),
+            true => Header::Ipv6(Ipv6 { dscp, ..Ipv6::default() }),
         };
-        let around: Vec<Header> = vlans.chain(labels).chain([ip]).collect();
+        self.vlans.iter().map(vlan).chain(self.labels.iter().map(label)).chain([ip]).collect()
+    }
+
+    /// The flows of one direction.
+    pub fn flow_headers(&self, ipv6: bool) -> Vec<FlowHeaders> {
+        let plain = FlowHeaders { headers: Vec::new(), arrives: None, size: None, weight: 1.0 };
+        if *self == (Stack { flows: 1, ..Stack::default() }) {
+            return vec![plain];
+        }
+        let around = self.around(ipv6);
         let flow = |i: u16| {
             let udp = Udp { source_port: (FIRST_PORT + i).into(), ..Udp::default() };
-            around.iter().cloned().chain([Header::Udp(udp)]).collect()
+            let headers = around.iter().cloned().chain([Header::Udp(udp)]).collect();
+            FlowHeaders { headers, arrives: arriving(&around), ..plain.clone() }
         };
         (0..self.flows).map(flow).collect()
-    }
-
-    /// What must arrive: tags, labels and codepoint as they were sent. `None` where there are none.
-    pub fn arrives(&self) -> Option<Arriving> {
-        if self.vlans.is_empty() && self.labels.is_empty() && self.dscp == 0 {
-            return None;
-        }
-        let tag = |vid: &u16| ArrivingTag { vid: Bits::new((*vid).into()), pcp: None };
-        let label = |label: &u32| ArrivingLabel { label: Bits::new(*label), tc: None, ttl: None };
-        Some(Arriving {
-            vlans: self.vlans.iter().map(tag).collect(),
-            labels: self.labels.iter().map(label).collect(),
-            dscp: (self.dscp != 0).then(|| Bits::new(self.dscp.into())),
-            ..Arriving::default()
-        })
     }
 
     /// Bytes beside Ethernet header and IP packet that count against the interface's MTU: labels. Tags have room beside it.
@@ -119,4 +122,48 @@ impl Stack {
         }
         words
     }
+}
+
+/// Tags among `headers`, for frames that carry no packets of the test.
+pub fn tags(headers: &[Header]) -> Tags {
+    let vids: Vec<u16> = vids(headers).collect();
+    let last = vids.len().saturating_sub(1);
+    let tag = |(i, vid): (usize, &u16)| Tag { tpid: if i < last { OUTER } else { INNER }, vid: *vid };
+    Tags::new(&vids.iter().enumerate().map(tag).collect::<Vec<_>>()).unwrap_or(Tags::NONE)
+}
+
+fn vids(headers: &[Header]) -> impl Iterator<Item = u16> {
+    headers.iter().filter_map(|header| match header {
+        Header::Vlan(vlan) => value(&vlan.vid).map(|vid| vid.get() as u16),
+        _ => None,
+    })
+}
+
+/// A value that all frames have.
+fn value<T: Copy>(field: &Field<T>) -> Option<T> {
+    if let Field::Value(value) = field { Some(*value) } else { None }
+}
+
+/// What of these headers must arrive as it was sent: tags, labels, a tunnel, and a codepoint other than 0. `None` where there are none.
+pub fn arriving(headers: &[Header]) -> Option<Arriving> {
+    let labels = headers.iter().filter_map(|header| match header {
+        Header::Mpls(mpls) => value(&mpls.label).map(|label| ArrivingLabel { label, tc: None, ttl: None }),
+        _ => None,
+    });
+    let dscp = headers.iter().rev().find_map(|header| match header {
+        Header::Ipv4(ip) => value(&ip.dscp),
+        Header::Ipv6(ip) => value(&ip.dscp),
+        _ => None,
+    });
+    let kinds = || headers.iter().map(Header::kind);
+    let packets = kinds().filter(|kind| matches!(kind, HeaderKind::Ipv4 | HeaderKind::Ipv6)).count();
+    let gre = kinds().any(|kind| kind == HeaderKind::Gre);
+    let arriving = Arriving {
+        vlans: vids(headers).map(|vid| ArrivingTag { vid: Bits::new(vid.into()), pcp: None }).collect(),
+        labels: labels.collect(),
+        dscp: dscp.filter(|dscp| dscp.get() != 0),
+        tunnel: (packets > 1).then(|| ArrivingTunnel { gre, ..ArrivingTunnel::default() }),
+        ..Arriving::default()
+    };
+    (arriving != Arriving::default()).then_some(arriving)
 }

@@ -155,6 +155,7 @@ mod tests {
             distribution: Distribution::NonMeshed,
             routes: 0,
             labels: None,
+            extensions: Vec::new(),
             modifier: Default::default(),
             drain_s: 0.1,
         };

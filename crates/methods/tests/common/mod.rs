@@ -377,6 +377,7 @@ pub fn pattern(size: &str) -> PatternKey {
         distribution: Distribution::default(),
         routes: 0,
         labels: None,
+        extensions: Vec::new(),
         modifier: Default::default(),
     }
 }

@@ -99,12 +99,15 @@ pub fn compare_by(test: Test, a: &[Option<Figure>], b: &[Option<Figure>], rule: 
 }
 
 /// Probability to see failures as unevenly distributed as these, or more so, where both DUTs fail equally often: Fisher's exact
-/// test, two-sided. Each is `(rounds that failed, rounds)`.
+/// test, two-sided. Each is `(rounds that failed, rounds)`; trials may be counted as well, of which there are thousands.
 pub fn compare_failures(a: (usize, usize), b: (usize, usize)) -> f64 {
     let (failed, rounds) = ((a.0 + b.0) as u64, (a.1 + b.1) as u64);
     let Ok(by_chance) = Hypergeometric::new(rounds, failed, a.1 as u64) else { return 1.0 };
-    let seen = by_chance.pmf(a.0 as u64);
-    let all = (0..=failed.min(a.1 as u64)).map(|count| by_chance.pmf(count));
+    // By logarithms: the binomial coefficients of a thousand trials are beyond any number.
+    let chance = |count: u64| by_chance.ln_pmf(count).exp();
+    let seen = chance(a.0 as u64);
+    let least = (failed + a.1 as u64).saturating_sub(rounds);
+    let all = (least..=failed.min(a.1 as u64)).map(chance);
     // A hair above: those that are exactly as unlikely count.
     all.filter(|p| *p <= seen * (1.0 + 1e-9)).sum::<f64>().min(1.0)
 }
@@ -339,6 +342,11 @@ mod tests {
         // The lady who tastes tea: 3 of 4 right, two-sided 0.4857.
         assert!((compare_failures((3, 4), (1, 4)) - 0.485_714).abs() < 1e-6);
         assert!((compare_failures((0, 6), (0, 6)) - 1.0).abs() < 1e-9);
+        // Of trials there are so many that their binomial coefficients are beyond a number: by logarithms of the gamma function elsewhere.
+        assert!((compare_failures((4, 471), (5, 890)) - 0.506_242).abs() < 1e-6);
+        assert!((compare_failures((36, 982), (13, 883)) - 0.003_410).abs() < 1e-6);
+        assert!((compare_failures((8, 1_150), (3, 538)) - 1.0).abs() < 1e-6);
+        assert!(compare_failures((0, 20_000), (4_000, 20_000)) < 1e-300);
     }
 
     #[test]

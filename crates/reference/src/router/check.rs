@@ -13,6 +13,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     if !config.filter_time_per_rule.is_zero() && !config.classes.is_empty() {
         return Err(ConfigError::Limit("a time per rule of a device with classes"));
     }
+    if !config.extension_time.is_zero() && !config.classes.is_empty() {
+        return Err(ConfigError::Limit("a time for extension headers of a device with classes"));
+    }
     if config.faults.sag.is_some() && !config.classes.is_empty() {
         return Err(ConfigError::Limit("a sag of a device with classes"));
     }

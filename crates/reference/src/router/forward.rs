@@ -1,8 +1,8 @@
 //! The data plane: from the check of the header to the line.
 
 use super::Router;
-use super::header::{Contents, IP, TAGS, contents, dscp, has_source_route, is_special4, port_at, tags};
-use crate::faults::WrongFrame;
+use super::header::{Contents, IP, TAGS, contents, dscp, has_source_route, is_extension, is_special4, port_at, tags};
+use crate::faults::{WrongFrame, is_nth};
 use crate::filter::Packet;
 use crate::labels;
 use crate::neighbours::Pending;
@@ -346,6 +346,14 @@ impl Router {
             self.report6(now, port, from, packet, |original| icmpv6::Repr::PacketTooBig { mtu, original });
             return false;
         }
+        if is_extension(packet[6]) {
+            self.extended += 1;
+            if is_nth(self.extended, self.faults.extension_drop_every) {
+                self.truth.dropped.fault_extension += 1;
+                return false;
+            }
+            self.extension_ns.1 = self.extension_ns.0;
+        }
         trim(frame, total, tags);
         let hops = &mut frame.head_mut()[IP + 7];
         *hops = hops.wrapping_sub(1);
@@ -355,6 +363,7 @@ impl Router {
     /// Takes a frame in transit, whose header is as it leaves but for the addresses of its link, on its way to `next_hop`.
     #[inline(always)]
     pub(super) fn forward(&mut self, now: Instant, ingress: usize, next_hop: usize, frame: &mut Frame) -> bool {
+        let extension_ns = std::mem::take(&mut self.extension_ns.1);
         let neighbour = self.neighbours.get(next_hop);
         let (Some(mac), None) = (neighbour.mac, &self.classes) else {
             self.truth.queued += 1;
@@ -363,7 +372,8 @@ impl Router {
         };
         let out = &self.interfaces[neighbour.interface];
         let port = out.port;
-        let Some(end) = self.server.offer(now, self.rules_read.saturating_mul(self.filter_ns_per_rule)) else {
+        let longer = self.rules_read.saturating_mul(self.filter_ns_per_rule).saturating_add(extension_ns);
+        let Some(end) = self.server.offer(now, longer) else {
             self.ports[self.interfaces[ingress].port].counters.in_discards += 1;
             self.truth.dropped.buffer += 1;
             return true;

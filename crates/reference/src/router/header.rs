@@ -78,6 +78,11 @@ pub(super) enum Contents {
     Other,
 }
 
+/// Is this number of a next header that of an extension header: hop-by-hop options, routing, fragment or destination options?
+pub(super) fn is_extension(next_header: u8) -> bool {
+    matches!(next_header, 0 | 43 | 44 | 60)
+}
+
 /// What a frame without tags carries.
 #[inline(always)]
 pub(super) fn contents(frame: &[u8]) -> Contents {

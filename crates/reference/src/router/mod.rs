@@ -63,6 +63,10 @@ pub struct Router {
     /// That of the configuration.
     own_filter: Filter,
     filter_ns_per_rule: u64,
+    /// What extension headers take, and how much of it the packet in hand does.
+    extension_ns: (u64, u64),
+    /// Packets with extension headers.
+    extended: u64,
     /// Rules that were looked at for the frame at hand.
     rules_read: u64,
     /// Decisions of the filter so far: permitted, denied.
@@ -179,6 +183,8 @@ impl Router {
             filter: own_filter.clone(),
             own_filter,
             filter_ns_per_rule: u64::try_from(config.filter_time_per_rule.as_nanos()).unwrap_or(u64::MAX),
+            extension_ns: (u64::try_from(config.extension_time.as_nanos()).unwrap_or(u64::MAX), 0),
+            extended: 0,
             rules_read: 0,
             decisions: (0, 0),
             neighbours: Neighbours::new(config.neighbour_lifetime),

@@ -358,6 +358,7 @@ pub fn run(duts: usize) -> Run {
             tests: titles.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(),
             rounds: 1,
             command: vec!["drophammer".into(), "run".into(), "suites/quick-look.yaml".into()],
+            digest: String::new(),
             environment: Environment {
                 drophammer: "0.1.0".into(),
                 kernel: "6.12.0".into(),

@@ -8,7 +8,7 @@ use crate::route_ceiling::{self, Ceilings};
 use crate::setup::{Left, TestSetup};
 use crate::{real, simulated};
 use drophammer_methods::parameters::{
-    DIRECTION, DRAIN, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS, PAUSE,
+    DIRECTION, DRAIN, EXTENSIONS, FAMILIES, FRAME_SIZES, IPV6_FRAME_SIZE, IPV6_SHARE, LABEL_STACK, LABELS, PAUSE,
 };
 use drophammer_methods::pattern::{self, Pattern};
 use drophammer_methods::ping_delay::OwnDelays;
@@ -133,12 +133,15 @@ impl Runner<'_> {
 pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
     let mut found: Vec<Params> = Vec::new();
     let patterns = suite.tests.iter().flat_map(|test| method(test).patterns(&test.params)).map(|p| p.on_loop());
-    for Pattern { size, families, mix, direction, labels, .. } in patterns {
+    for Pattern { size, families, mix, direction, labels, extensions, .. } in patterns {
+        let extensions = (!extensions.is_empty()).then_some(extensions);
         let share = mix.as_ref().map(|mix| Percent(mix.percent(Family::Ipv6)));
         let ipv6_size = mix.map(|mix| mix.ipv6_size);
         let same = |p: &&mut Params| {
             let traffic = (FAMILIES.get(p), IPV6_SHARE.get(p), IPV6_FRAME_SIZE.get(p), DIRECTION.get(p));
-            traffic == (families.clone(), share, ipv6_size.clone(), direction) && pattern::labels(p) == labels
+            let headers = (pattern::labels(p), EXTENSIONS.get(p));
+            traffic == (families.clone(), share, ipv6_size.clone(), direction)
+                && headers == (labels, extensions.clone())
         };
         match found.iter_mut().find(same) {
             Some(params) => {
@@ -159,6 +162,7 @@ pub(super) fn ceiling_params(suite: &Suite) -> Vec<Params> {
                 IPV6_SHARE.set(&mut params, share);
                 IPV6_FRAME_SIZE.set(&mut params, ipv6_size);
                 DIRECTION.set(&mut params, direction);
+                EXTENSIONS.set(&mut params, extensions);
                 LABELS.set(&mut params, labels.map(|labels| labels.operation));
                 LABEL_STACK.set(&mut params, labels.map_or(1, |labels| labels.sent.into()));
                 TRIAL_DURATION.set(&mut params, duration);

@@ -174,6 +174,7 @@ impl Runner<'_> {
             tests: verdict.into_iter().chain(steps).collect(),
             rounds: 1,
             command: self.test.command.clone(),
+            digest: String::new(),
             environment: self.test.environment.clone(),
         }
     }

@@ -118,6 +118,8 @@ pub fn run_on_queues(
         capture: false,
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),
+        digest: String::new(),
+        earlier: None,
         secret: 5,
     };
     run_suite(run, memory)
@@ -195,6 +197,7 @@ pub fn one_way(size: &str) -> PatternKey {
         distribution: Distribution::default(),
         routes: 0,
         labels: None,
+        extensions: Vec::new(),
         modifier: Default::default(),
     }
 }

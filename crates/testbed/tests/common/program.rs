@@ -56,6 +56,8 @@ pub fn run_in_lab(lab: &mut Lab, text: &str, work_dir: &Path) -> Result<Memory, 
         capture: false,
         command: vec!["drophammer".into(), "run".into()],
         environment: Environment::default(),
+        digest: String::new(),
+        earlier: None,
         secret: 5,
     };
     run_suite(run, &mut memory).map_err(|e| e.to_string())?;

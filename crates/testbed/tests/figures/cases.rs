@@ -111,6 +111,19 @@ pub fn mixed_families() -> Vec<Memory> {
     vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us, misroute_every: 901", 2, "50 Mbit/s", rest)]
 }
 
+pub fn extension_headers() -> Vec<Memory> {
+    let rest = |more: &str| {
+        format!(
+            "tests:\n  - extension_headers: {{final_trial_duration: 200 ms, search_duration_max: 5 s, trial_duration: 50 ms, ask_after: 10 ms, pause: 1 ms, {more}}}\n"
+        )
+    };
+    let on = |params: &str, rest: &str| on(&format!("{params}, capacity: 9 kfps, buffer: 20"), 2, "50 Mbit/s", rest);
+    vec![
+        on("extension_time: 30 us, jitter: 30 us", &rest("frame_sizes: [128, \"imix:1x128,1x1518\"]")),
+        on("extension_drop_every: 7", &rest("frame_sizes: [96], headers: [fragment, chain], hop_by_hop_loads: [3]")),
+    ]
+}
+
 pub fn ping_delay() -> Vec<Memory> {
     let rest = "tests:\n  - ping_delay: {frame_sizes: [64, 1518], families: [ipv4, ipv6], pings: 5, pause: 1 ms}\n";
     vec![on("capacity: 9 kfps, buffer: 20, jitter: 30 us, drop_every: 17", 4, "50 Mbit/s", rest)]
@@ -169,6 +182,7 @@ pub fn filters() -> Vec<Memory> {
         on(denies, &of_one("conditions: [3], permit: [last]")),
         on("filter_time_per_rule: 2 us", &of_half("filter_at: [ingress, egress]")),
         on(leaks, &of_half("actions: [deny]")),
+        on(leaks, &of_half("actions: [allow, both], distribution: fully_meshed, frame_sizes: [ip40, imix-2001]")),
         on(denies, &of_half("actions: [both], filter_at: [egress]")),
     ]
 }
@@ -307,6 +321,7 @@ fn routes(more: &str) -> String {
          - bgp_update_rate: {{routes: 200, max_rate: 800}}\n  \
          - rib_fib_capacity: {{step: 300, max_routes: 600, install: 500 ms}}\n  \
          - longest_match: {{routes: 300, covering: 60}}\n  \
+         - longest_match: {{routes: 200, covering: 40, distribution: fully_meshed, frame_sizes: [78, imix-2001]}}\n  \
          - fib_convergence: {{routes: 100, window: 1 s}}\n  \
          - convergence_skyline: {{routes: 400, interval: 500 ms}}\n  \
          - route_flap: {{routes: 400, flapped: 100, interval: 500 ms}}\n  \

@@ -41,6 +41,7 @@ cases![
     suite_flows,
     dual_stack_imix,
     mixed_families,
+    extension_headers,
     ping_delay,
     sizes,
     four_ports,

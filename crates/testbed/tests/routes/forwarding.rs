@@ -52,7 +52,7 @@ fn rates_are_shares_of_the_throughput_and_of_the_table_alone() {
         about(share, 100.0, 0.1);
         about(latency, 100.0, 0.1);
     }
-    let rank = outcome.ranks.iter().find(|rank| rank.key == "longest_match_ipv4_percent").unwrap();
+    let rank = outcome.ranks.iter().find(|rank| rank.key == "longest_match_ipv4_64_percent").unwrap();
     about(rank.value.unwrap(), 100.0, 0.1);
     // What no test has measured is no whole.
     let given = completed(", capacity: 40 kfps, buffer: 20", 4, LONGEST).1;

@@ -1,6 +1,7 @@
 //! Traffic to routes that come and go: when each of them is forwarded to is known to the nanosecond.
 
 use super::*;
+use std::collections::BTreeSet;
 
 #[test]
 fn each_route_converges_when_the_forwarding_table_has_it() {
@@ -106,6 +107,65 @@ fn shorter_masks_draw_no_frame_until_they_are_alone() {
     assert_eq!((column("wrong"), column("lost")), (vec![0.0; 3], vec![0.0; 3]));
     assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(0.0));
     assert!(noted(&outcome, &["300 covering prefixes"]), "{:?}", outcome.notes);
+}
+
+/// Every port to every other one, in the sizes of the core router test.
+const LONGEST_MESHED: &str = "longest_match: {routes: 1999, covering: 301, frames_per_route: 3, rate: 30 kfps, drain: 100 ms, pause: 1 ms, \
+     distribution: fully_meshed, frame_sizes: [ip40, imix-2001]}";
+
+#[test]
+fn shorter_masks_draw_no_frame_of_meshed_traffic() {
+    let (memory, outcome) = completed("", 4, LONGEST_MESHED);
+    let column = |name| full(&outcome, "longest_match", name);
+    // Three states, two sizes each.
+    assert_eq!((column("routes")[..4].to_vec(), column("routes").len()), (vec![1_999.0; 4], 6));
+    assert_eq!((column("right"), column("wrong"), column("lost")), (column("offered"), vec![0.0; 6], vec![0.0; 6]));
+    // All ports together send so many to a route, but for a part of a frame of each.
+    for (offered, routes) in column("offered").into_iter().zip(column("routes")) {
+        assert!((offered - routes * 3.0).abs() <= 4.0, "{offered} to {routes} routes");
+    }
+    let covered = column("routes")[4];
+    assert!((301.0..1_999.0).contains(&covered), "{covered}");
+    for key in ["longest_match_ipv4_ip40_percent", "longest_match_ipv4_imix-2001_percent"] {
+        about(figure(&outcome, key).unwrap(), 100.0, 0.1);
+    }
+    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(0.0));
+    assert!(
+        noted(&outcome, &["499 routes behind each of 4 ports; 301 covering prefixes over "]),
+        "{:?}",
+        outcome.notes
+    );
+    for trial in memory.trials().into_iter().filter(|trial| trial.spec.purpose.starts_with("longest match")) {
+        let ways: BTreeSet<_> = trial.spec.flows.iter().map(|flow| (flow.from, flow.to)).collect();
+        assert_eq!((ways.len(), trial.result.senders), (12, 4), "{}", trial.spec.purpose);
+    }
+}
+
+#[test]
+fn frames_of_meshed_traffic_at_a_wrong_port_are_counted() {
+    let (memory, outcome) = completed(", misroute_every: 40", 4, LONGEST_MESHED);
+    let wrong: f64 = full(&outcome, "longest_match", "wrong").iter().sum();
+    assert!(wrong > 400.0, "{wrong}");
+    assert_eq!(wrong, counted(&memory, "truth.misrouted") as f64);
+    assert_eq!(figure(&outcome, "longest_match_ipv4_wrong_frames"), Some(wrong));
+}
+
+#[test]
+fn the_load_of_meshed_traffic_is_a_share_of_its_own_throughput() {
+    let search = "final_trial_duration: 200 ms, width: 0.5, search_duration_max: 20 s, drain: 100 ms, pause: 1 ms";
+    let test = format!(
+        "longest_match: {{routes: 1000, covering: 100, frames_per_route: 20, load: 50, distribution: fully_meshed, {search}}}"
+    );
+    // 40,000 frames per second for each of four ports.
+    let outcome = completed(", capacity: 40 kfps, buffer: 20, delay: 50 us", 4, &test).1;
+    for share in full(&outcome, "longest_match", "of_throughput_percent") {
+        assert!((share - 50.0).abs() < 0.25, "{share}");
+    }
+    assert!(
+        noted(&outcome, &["50 % of the throughput of", "per port, from each to all others"]),
+        "{:?}",
+        outcome.notes
+    );
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub fn in_a_trial(lab: &mut Lab, folder: &Path) -> Result<(), String> {
         capture: false,
         command: vec!["drophammer".into(), "run".into()],
         environment: Default::default(),
+        digest: String::new(),
+        earlier: None,
         secret: 5,
     };
     run_suite(run, &mut killer).map_err(|e| e.to_string())?;

@@ -1,0 +1,152 @@
+//! Frames like those of a capture.
+
+use super::stack::{FlowHeaders, MAX_FLOWS, arriving, tags};
+use drophammer_model::quantity::group_digits;
+use drophammer_model::size::{FrameSize, PacketSize};
+use drophammer_model::traffic::HeaderKind;
+use drophammer_rig::{Tags, Templates, templates};
+use std::io::Read;
+use std::path::Path;
+
+/// Larger captures are refused: a part of one is as good.
+const MAX_BYTES: u64 = 256 << 20;
+/// Bytes of a label.
+const LABEL: usize = 4;
+
+/// What is sent instead of one kind of frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Captured {
+    name: String,
+    templates: Templates,
+}
+
+impl Captured {
+    /// Reads a capture; `ipv6` are the addresses of the hosts.
+    ///
+    /// # Errors
+    /// Why it cannot be used, and what can be done.
+    pub fn read(path: &Path, ipv6: bool) -> Result<Captured, String> {
+        let name = path.display().to_string();
+        let bad = |why: &dyn std::fmt::Display| format!("--pcap {name}: {why}");
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(|e| bad(&e))?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| bad(&e))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(bad(&"it has more than 256 MiB; cut it with `editcap -r FILE NEW 1-100000`"));
+        }
+        let templates = templates(&bytes, ipv6, usize::from(MAX_FLOWS)).map_err(|e| bad(&e))?;
+        if templates.list.is_empty() {
+            let why: Vec<String> = left_out(&templates).collect();
+            let other = if ipv6 { "IPv4" } else { "IPv6" };
+            let why = if why.is_empty() { "it is empty".into() } else { why.join("; ") };
+            return Err(bad(&format!(
+                "no frame of it can be sent: {why}; for {other} frames give --address with {other} addresses"
+            )));
+        }
+        Ok(Captured { name, templates })
+    }
+
+    /// Flows of one direction, one for each kind of frame.
+    pub fn flows(&self) -> Vec<FlowHeaders> {
+        let flow = |template: &drophammer_rig::Template| FlowHeaders {
+            headers: template.headers.clone(),
+            arrives: arriving(&template.headers),
+            size: Some(PacketSize::Fixed(template.size)),
+            weight: template.frames.into(),
+        };
+        self.templates.list.iter().map(flow).collect()
+    }
+
+    /// Tags of the hosts' other frames: those of the frames.
+    pub fn tags(&self) -> Tags {
+        tags(&self.templates.list[0].headers)
+    }
+
+    /// Mean size of the frames in bytes, FCS included.
+    pub fn mean_frame_bytes(&self) -> f64 {
+        let frames = |template: &drophammer_rig::Template| f64::from(template.frames);
+        let list = &self.templates.list;
+        let sum: f64 = list.iter().map(|t| frames(t) * f64::from(t.size.frame_bytes(false))).sum();
+        sum / list.iter().map(frames).sum::<f64>()
+    }
+
+    /// What the MTU must hold: the largest packet with its labels.
+    pub fn bytes_in_mtu(&self) -> u16 {
+        let largest = self.templates.list.iter().map(|template| {
+            let tags = template.headers.iter().filter(|h| h.kind() == HeaderKind::Vlan).count();
+            let FrameSize::Frame(bytes) = template.size else { return 0 };
+            bytes.saturating_sub(18 + (LABEL * tags) as u16)
+        });
+        largest.max().unwrap_or(0)
+    }
+
+    /// What is special of it, for people.
+    pub fn words(&self) -> String {
+        let (kinds, frames) =
+            (self.templates.list.len(), self.templates.list.iter().map(|t| u64::from(t.frames)).sum());
+        let plural = if kinds == 1 { "" } else { "s" };
+        format!(
+            "{} kind{plural} of frames as the {} of {}",
+            group_digits(kinds as u64),
+            group_digits(frames),
+            self.name
+        )
+    }
+
+    /// What of the capture is not sent, a line for each reason.
+    pub fn left_out(&self) -> Vec<String> {
+        left_out(&self.templates).collect()
+    }
+}
+
+fn left_out(templates: &Templates) -> impl Iterator<Item = String> {
+    templates.left_out.iter().map(|(why, frames)| format!("{} left out: {why}", group_digits((*frames).into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A capture of one frame of UDP to port 53 under VLAN 7, and of one that is no IP.
+    fn capture() -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0];
+        let ip = [0x45, 0, 0, 100, 0, 1, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+        let sum = ip.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum::<u32>();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        let mut ip = ip.to_vec();
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        frame.extend(ip);
+        frame.extend([0x30, 0x39, 0, 53, 0, 80, 0, 0]);
+        frame.resize(118, 0);
+        let other = vec![0xff; 60];
+        let word = |value: u32| value.to_be_bytes();
+        let mut bytes: Vec<u8> = [0xa1b2_c3d4, 0, 0, 0, 65_535, 1].into_iter().flat_map(word).collect();
+        for frame in [&frame, &other, &frame] {
+            bytes.extend([0, 0, frame.len() as u32, frame.len() as u32].into_iter().flat_map(word));
+            bytes.extend_from_slice(frame);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_capture_becomes_flows_with_its_headers_and_sizes() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&capture()).unwrap();
+        let found = Captured::read(file.path(), false).unwrap();
+        let flows = found.flows();
+        assert_eq!(
+            (flows.len(), flows[0].weight, found.mean_frame_bytes(), found.bytes_in_mtu()),
+            (1, 2.0, 122.0, 100)
+        );
+        let kinds: Vec<HeaderKind> = flows[0].headers.iter().map(|header| header.kind()).collect();
+        assert_eq!(kinds, [HeaderKind::Vlan, HeaderKind::Ipv4, HeaderKind::Udp]);
+        assert_eq!(flows[0].arrives.as_ref().unwrap().vlans[0].vid.get(), 7);
+        assert!(found.words().starts_with("1 kind of frames as the 2 of "), "{}", found.words());
+        assert_eq!(found.left_out(), ["1 left out: no IP packet"]);
+        let error = Captured::read(file.path(), true).unwrap_err();
+        assert!(error.contains("2 left out: IPv4, not IPv6") && error.contains("--address"), "{error}");
+        let error = Captured::read(Path::new("/nowhere.pcap"), false).unwrap_err();
+        assert!(error.contains("/nowhere.pcap"), "{error}");
+    }
+}

@@ -1,0 +1,443 @@
+//! IPv6 packets with extension headers (RFC 5180 section 5.3): what each header and a chain of them cost, and what a router does with hop-by-hop
+//! options, the only header that is meant for it.
+
+use crate::Method;
+use crate::columns;
+use crate::overload::{AFTERWARDS, INTERVAL, MANAGEMENT, note_unasked};
+use crate::parameters::{DIRECTION, DISTRIBUTION, DRAIN, PAUSE, SEARCH, beside_s, params, shorter};
+use crate::pattern::Pattern;
+use crate::report::{PlotSpec, for_each_pattern, higher, lower, note, note_of, percent_of, percent_ratio};
+use crate::table::TableSpec;
+use crate::testbed::{TestError, Testbed};
+use crate::throughput_search::{estimate_one, goal_deviations, known_throughput, zero_loss_goal};
+use drophammer_model::management::{Answered, Inquiry};
+use drophammer_model::outcome::{Outcome, PlotKind, Point, RankFigure};
+use drophammer_model::param::{Param, Percent};
+use drophammer_model::pattern::ExtensionHeader;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::registry::{FigureSpec, TestSpec};
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::traffic::{Header, Ipv6, Udp};
+use drophammer_model::trial::{Family, FlowSpec, Load, TrialResult};
+use std::time::Duration;
+
+/// The test.
+pub struct ExtensionHeaders;
+
+drophammer_model::choice! {
+    /// What is between the header of IPv6 and that of UDP.
+    pub enum Chain {
+        /// Destination options.
+        DestinationOptions = "destination_options",
+        /// A routing header.
+        Routing = "routing",
+        /// A fragment header.
+        Fragment = "fragment",
+        /// All three: the chain that RFC 5180 section 5.3 recommends.
+        All = "chain",
+    }
+}
+
+impl Chain {
+    /// Its headers in the order of RFC 8200 section 4.1.
+    fn headers(self) -> Vec<ExtensionHeader> {
+        match self {
+            Chain::DestinationOptions => vec![ExtensionHeader::DestinationOptions],
+            Chain::Routing => vec![ExtensionHeader::Routing],
+            Chain::Fragment => vec![ExtensionHeader::Fragment],
+            Chain::All => {
+                vec![ExtensionHeader::Routing, ExtensionHeader::Fragment, ExtensionHeader::DestinationOptions]
+            }
+        }
+    }
+}
+
+const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
+    "frame_sizes",
+    "[128, 512, 1518]",
+    "[128, 256, 512, 1024, 1280, 1518]",
+    "frame sizes with FCS and extension headers, or mixes; at least 78 bytes and those of the headers, 118 with the chain",
+);
+const HEADERS: Param<Vec<Chain>> = Param::new(
+    "headers",
+    "[destination_options, routing, fragment, chain]",
+    "[destination_options, routing, fragment, chain]",
+    "extension headers whose throughput is compared with that of packets without any",
+);
+const LATENCY_LOAD: Param<Percent> = Param::new(
+    "latency_load",
+    "90",
+    "90",
+    "load of the trials of latency, in % of the lowest throughput of a frame size, the same for all headers",
+);
+const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::new(
+    "hop_by_hop_loads",
+    "[1, 10, 50]",
+    "[1, 10, 50]",
+    "loads of packets with hop-by-hop options in % of line rate (RFC 5180 section 5.3)",
+);
+const TRIAL_DURATION: Param<Duration> =
+    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+
+static SPEC: TestSpec = TestSpec {
+    name: "extension_headers",
+    title: "IPv6 extension headers",
+    summary: "throughput and latency with extension headers as a share of those without, and what hop-by-hop options do to the router",
+    source: "RFC 5180 section 5.3",
+    params: params![
+        &[
+            FRAME_SIZES.spec(),
+            HEADERS.spec(),
+            HOP_BY_HOP_LOADS.spec(),
+            DIRECTION.spec(),
+            DISTRIBUTION.spec(),
+            LATENCY_LOAD.spec(),
+            TRIAL_DURATION.spec(),
+            MANAGEMENT.spec(),
+            INTERVAL.spec(),
+            AFTERWARDS.spec(),
+        ],
+        &SEARCH,
+    ],
+    figures: &[
+        FigureSpec {
+            key: "extension_headers_{size}_{headers}_percent",
+            help: "throughput with these headers, in % of that without, where that is not the tester's limit",
+        },
+        FigureSpec {
+            key: "latency_extension_headers_{size}_{headers}_percent",
+            help: "median latency with these headers at `latency_load`, in % of that without",
+        },
+    ],
+    needs: &[],
+};
+
+columns! {
+    /// One chain of headers, or none. Rates are per sending port.
+    struct HeaderRow {
+        frame_size: PacketSize = "Frame size",
+        headers: String = "Extension headers",
+        header_bytes: u64 = "Their length" ["bytes"],
+        throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
+        of_baseline_percent: Option<f64> = "Of that without" ["%"],
+        load_pps: Option<f64> = "Load of latency" ["fps"],
+        latency_p50_us: Option<f64> = "Median latency" ["µs"],
+        latency_p99_us: Option<f64> = "99 % latency" ["µs"],
+        latency_percent: Option<f64> = "Median latency, of that without" ["%"],
+        lost: Option<u64> = "Lost at this load" ["frames"],
+    }
+}
+
+columns! {
+    /// Packets with hop-by-hop options at one load.
+    struct HopByHopRow {
+        frame_size: PacketSize = "Frame size",
+        percent: f64 = "Load asked for" ["%"],
+        offered_pps: f64 = "Offered per port" ["fps"],
+        rate_pps: f64 = "Forwarding rate" ["fps"],
+        loss_percent: Option<f64> = "Loss" ["%"],
+        without_loss_percent: Option<f64> = "Loss without the options" ["%"],
+        latency_p50_us: Option<f64> = "Median latency" ["µs"],
+        cpu_percent: Option<f64> = "CPU of the router" ["%"],
+        without_cpu_percent: Option<f64> = "CPU without the options" ["%"],
+        asked: u64 = "Questions",
+        answered: u64 = "Answered",
+    }
+}
+
+const TABLE: TableSpec<HeaderRow> = TableSpec::new("extension_headers", "Packets with extension headers");
+const HOP_BY_HOP: TableSpec<HopByHopRow> = TableSpec::new("hop_by_hop", "Packets with hop-by-hop options");
+const BARS: PlotSpec = PlotSpec {
+    key: "extension_headers",
+    title: "Throughput with extension headers",
+    kind: PlotKind::Bars,
+    x: "extension headers",
+    y: "fps per port",
+    log_y: false,
+};
+
+/// Smallest IPv6 frame that carries a signature.
+const SMALLEST: u16 = 78;
+
+/// `512 bytes with destination_options`.
+pub(crate) fn named(name: String, extensions: &[ExtensionHeader]) -> String {
+    if extensions.is_empty() {
+        return name;
+    }
+    let words: Vec<&str> = extensions.iter().map(|extension| extension.word()).collect();
+    format!("{name} with {}", words.join(", "))
+}
+
+/// `flow` with these headers in its IPv6 packets, which keep their size.
+///
+/// # Errors
+/// [`TestError::NotApplicable`] where they do not fit.
+pub(crate) fn flow(flow: FlowSpec, extensions: &[ExtensionHeader], size: &PacketSize) -> Result<FlowSpec, TestError> {
+    if extensions.is_empty() || flow.family == Family::Ipv4 {
+        return Ok(flow);
+    }
+    let needed = SMALLEST + extensions.iter().map(|extension| extension.bytes()).sum::<u16>();
+    let smallest = size.round().into_iter().map(|size| size.frame_bytes(true)).min().unwrap_or(0);
+    if smallest < needed {
+        let why = format!("frames with these extension headers have at least {needed} bytes, not {smallest}");
+        return Err(TestError::NotApplicable(why));
+    }
+    let extensions = extensions.iter().map(|extension| extension.header()).collect();
+    let packet = Header::Ipv6(Ipv6 { extensions, ..Ipv6::default() });
+    Ok(FlowSpec { headers: vec![packet, Header::Udp(Udp::default())], ..flow })
+}
+
+/// IPv6 packets of this size with these headers.
+fn pattern(size: PacketSize, extensions: Vec<ExtensionHeader>, params: &Params) -> Pattern {
+    Pattern {
+        size,
+        families: vec![Family::Ipv6],
+        mix: None,
+        direction: DIRECTION.get(params),
+        distribution: DISTRIBUTION.get(params),
+        routes: 0,
+        labels: None,
+        extensions,
+        modifier: Default::default(),
+        drain_s: DRAIN.seconds(params),
+    }
+}
+
+/// Without headers, then with each chain.
+fn chains(params: &Params) -> Vec<Option<Chain>> {
+    std::iter::once(None).chain(HEADERS.get(params).into_iter().map(Some)).collect()
+}
+
+fn word(chain: Option<Chain>) -> &'static str {
+    chain.map_or("none", Chain::word)
+}
+
+impl Method for ExtensionHeaders {
+    fn spec(&self) -> &'static TestSpec {
+        &SPEC
+    }
+
+    fn run(&self, bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+        TABLE.begin(outcome);
+        HOP_BY_HOP.begin(outcome);
+        BARS.begin(outcome);
+        note(
+            outcome,
+            "Frames of a size have the same length with and without extension headers. A router on the way looks at hop-by-hop options alone, and may ignore \
+             those too (RFC 8200 section 4): their rows say what they do to the router, not what it forwards best.",
+        );
+        let plain = FRAME_SIZES.get(params).into_iter().map(|size| pattern(size, Vec::new(), params)).collect();
+        for_each_pattern(bed, plain, outcome, |bed, plain, outcome, index| {
+            headers(bed, plain, params, outcome, index)?;
+            hop_by_hop(bed, plain, params, outcome)
+        })
+    }
+
+    fn patterns(&self, params: &Params) -> Vec<Pattern> {
+        let chains = chains(params).into_iter().map(|chain| chain.map_or(Vec::new(), Chain::headers));
+        let all: Vec<Vec<ExtensionHeader>> = chains.chain([vec![ExtensionHeader::HopByHop]]).collect();
+        let sizes = FRAME_SIZES.get(params).into_iter();
+        sizes.flat_map(|size| all.iter().map(move |chain| pattern(size.clone(), chain.clone(), params))).collect()
+    }
+
+    fn estimate(&self, params: &Params) -> Duration {
+        let searches = FRAME_SIZES.get(params).len() * chains(params).len();
+        estimate_one(params, &[zero_loss_goal(params)]) * searches as u32 + self.estimate_known(params)
+    }
+
+    fn estimate_known(&self, params: &Params) -> Duration {
+        let loads = HOP_BY_HOP_LOADS.get(params).len();
+        let trials = (FRAME_SIZES.get(params).len() * (chains(params).len() + 2 * loads)) as f64;
+        let asking = (FRAME_SIZES.get(params).len() * 2 * loads) as f64 * AFTERWARDS.seconds(params);
+        Duration::from_secs_f64(TRIAL_DURATION.seconds(params) * trials + asking + beside_s(params, trials, 0.3))
+    }
+
+    fn deviations(&self, params: &Params) -> Vec<String> {
+        let trial = shorter(params, &TRIAL_DURATION, "trials", 60.0, "RFC 2544 section 24");
+        trial.into_iter().chain(goal_deviations(params)).collect()
+    }
+}
+
+/// What was found with one chain.
+struct Found {
+    chain: Option<Chain>,
+    throughput: Option<FrameRate>,
+    /// Why there is none to be known.
+    unknown: Option<String>,
+    limited: bool,
+    latency: Option<TrialResult>,
+}
+
+impl Found {
+    fn latency_us(&self, percent: f64) -> Option<f64> {
+        self.latency.as_ref().and_then(|result| latency_us(result, percent))
+    }
+}
+
+fn latency_us(result: &TrialResult, percent: f64) -> Option<f64> {
+    result.groups.iter().filter_map(|group| group.latency.percentile(percent)).max().map(|ns| ns as f64 / 1e3)
+}
+
+/// Throughput with each chain, then latency at one load.
+fn headers(
+    bed: &mut dyn Testbed,
+    plain: &Pattern,
+    params: &Params,
+    outcome: &mut Outcome,
+    index: u32,
+) -> Result<(), TestError> {
+    let chains = chains(params);
+    let of = (FRAME_SIZES.get(params).len() * 2 * chains.len()) as u32;
+    let mut step = index * 2 * chains.len() as u32;
+    let extended =
+        |chain: Option<Chain>| Pattern { extensions: chain.map_or(Vec::new(), Chain::headers), ..plain.clone() };
+    let mut found: Vec<Found> = Vec::new();
+    for chain in chains {
+        let pattern = extended(chain);
+        bed.progress(&format!("throughput, {}", pattern.size_text()), step, of);
+        step += 1;
+        if let Some(why) = pattern.flows(bed.ports()).err() {
+            note_of(outcome, &pattern, format!("not tested: {why}"));
+            continue;
+        }
+        let (throughput, unknown) = match known_throughput(bed, &pattern, params, outcome) {
+            // The others can still be measured, but not without the one that all are compared with.
+            Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
+            other => (other?, None),
+        };
+        let limited = throughput.is_some_and(|rate| pattern.limits(bed).tester_limited(rate));
+        found.push(Found { chain, throughput, unknown, limited, latency: None });
+    }
+    let lowest = found.iter().filter_map(|one| one.throughput).map(FrameRate::pps).min_by(f64::total_cmp);
+    let rate_pps = lowest.map(|lowest| lowest * LATENCY_LOAD.get(params).0 / 100.0);
+    let mut stopped = Ok(());
+    for one in found.iter_mut().filter(|one| one.throughput.is_some()) {
+        let Some(rate_pps) = rate_pps else { break };
+        let pattern = extended(one.chain);
+        bed.progress(&format!("latency, {}", pattern.size_text()), step, of);
+        step += 1;
+        let purpose = format!("extension headers {}: latency", pattern.size_text());
+        let load = Load::Constant { rate_pps };
+        let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+        match bed.trial(&spec) {
+            Ok(result) => one.latency = Some(result),
+            Err(TestError::Unfit(why)) => {
+                note_of(outcome, &pattern, format!("no latency, the tester was unfit: {}", why.join("; ")));
+            }
+            Err(other) => {
+                stopped = Err(other);
+                break;
+            }
+        }
+        bed.settle(PAUSE.get(params))?;
+    }
+    write(outcome, &plain.size, &found, index);
+    stopped
+}
+
+fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) {
+    let without = found.first().filter(|one| one.chain.is_none());
+    for (at, one) in found.iter().enumerate() {
+        let pps = one.throughput.map(FrameRate::pps);
+        let bounded = without.is_some_and(|without| without.limited);
+        let share = without.filter(|without| !without.limited || one.chain.is_none());
+        let known = if one.unknown.is_some() { None } else { pps.or(Some(0.0)) };
+        let share = share.and_then(|without| percent_ratio(known, without.throughput.map(FrameRate::pps)));
+        let latency = percent_ratio(one.latency_us(50.0), without.and_then(|without| without.latency_us(50.0)));
+        let mut marks = Vec::new();
+        marks.extend(one.unknown.clone());
+        marks.extend((known == Some(0.0)).then(|| "loses frames at every load".to_owned()));
+        marks.extend(one.limited.then(|| "tester-limited".to_owned()));
+        if bounded && one.chain.is_some() {
+            marks.push("share unknown: without headers the router may be faster".to_owned());
+        }
+        let headers = one.chain.map_or(Vec::new(), Chain::headers);
+        let row = HeaderRow {
+            frame_size: size.clone(),
+            headers: word(one.chain).into(),
+            header_bytes: headers.iter().map(|header| u64::from(header.bytes())).sum(),
+            throughput_pps: pps,
+            of_baseline_percent: share,
+            load_pps: one.latency.as_ref().map(|result| result.offered_load().pps()),
+            latency_p50_us: one.latency_us(50.0),
+            latency_p99_us: one.latency_us(99.0),
+            latency_percent: latency,
+            lost: one.latency.as_ref().map(TrialResult::lost),
+        };
+        TABLE.add(outcome, row, one.latency.as_ref().map(|result| result.trial), marks);
+        if let Some(y) = pps {
+            let x = f64::from(index) * found.len() as f64 + at as f64;
+            let label = Some(format!("{size}: {}", word(one.chain)));
+            BARS.curve(outcome, "throughput", Point { x, y, label, range: None, trial: None });
+        }
+        let Some(chain) = one.chain else { continue };
+        if !bounded {
+            let title = format!("Throughput with {chain}, of that without extension headers, {size}");
+            let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
+            outcome.ranks.push(RankFigure { tester_limited: one.limited, ..figure });
+        }
+        let title = format!("Median latency with {chain}, of that without extension headers, {size}");
+        outcome.ranks.push(lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency));
+    }
+}
+
+/// Packets with hop-by-hop options at each load, beside as many without.
+fn hop_by_hop(bed: &mut dyn Testbed, plain: &Pattern, params: &Params, outcome: &mut Outcome) -> Result<(), TestError> {
+    let loads = HOP_BY_HOP_LOADS.get(params);
+    let with = Pattern { extensions: vec![ExtensionHeader::HopByHop], ..plain.clone() };
+    if let Some(why) = with.flows(bed.ports()).err() {
+        note_of(outcome, &with, format!("not tested: {why}"));
+        return Ok(());
+    }
+    for (Percent(percent), step) in loads.iter().zip(0..) {
+        let limits = with.limits(bed);
+        let wanted = limits.line.pps() * percent / 100.0;
+        // The tester may offer less than that.
+        let rate_pps = wanted.min(limits.max.pps()).min(plain.limits(bed).max.pps());
+        let mut ask = |bed: &mut dyn Testbed, pattern: &Pattern| {
+            let what = format!("hop-by-hop options, {percent} % of line rate, {}", pattern.size_text());
+            bed.progress(&what, step, loads.len() as u32);
+            let purpose = format!("extension headers {}: {percent} % of line rate", pattern.size_text());
+            let load = Load::Constant { rate_pps };
+            let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
+            let (interval, afterwards) = (INTERVAL.get(params), AFTERWARDS.get(params));
+            let asked = bed.asked_trial(&spec, &Inquiry { questions: MANAGEMENT.get(params), interval, afterwards });
+            bed.settle(PAUSE.get(params))?;
+            match asked {
+                Ok(found) => Ok(Some(found)),
+                Err(TestError::Unfit(why)) => {
+                    let why = why.join("; ");
+                    note_of(outcome, pattern, format!("{percent} % left out, the tester was unfit: {why}"));
+                    Ok(None)
+                }
+                Err(other) => Err(other),
+            }
+        };
+        let without = ask(bed, plain)?;
+        let Some((result, answered)) = ask(bed, &with)? else { continue };
+        note_unasked(outcome, params, &answered);
+        let short = (rate_pps < wanted * 0.999).then(|| "the tester cannot offer this load".to_owned());
+        let silent = (result.received() == 0).then(|| "forwards no packet with hop-by-hop options".to_owned());
+        let without = without.map(|(result, _)| result);
+        let cpu = |result: &TrialResult| result.dut_cpu.map(|share| share * 100.0);
+        let loss = |result: &TrialResult| percent_of(result.lost(), result.offered());
+        let count = |of: fn(&Answered) -> u64| answered.iter().map(of).sum();
+        let row = HopByHopRow {
+            frame_size: plain.size.clone(),
+            percent: *percent,
+            offered_pps: result.offered_load().pps(),
+            rate_pps: result.forwarding_rate().pps(),
+            loss_percent: loss(&result),
+            without_loss_percent: without.as_ref().and_then(loss),
+            latency_p50_us: latency_us(&result, 50.0),
+            cpu_percent: cpu(&result),
+            without_cpu_percent: without.as_ref().and_then(cpu),
+            asked: count(|one| one.during.asked),
+            answered: count(|one| one.during.times.len() as u64),
+        };
+        let trials = without.iter().chain([&result]).map(|result| result.trial);
+        HOP_BY_HOP.add(outcome, row, trials, short.into_iter().chain(silent));
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! How the routes of a table lie behind the ports, and which port sends to which of them.
+
+use crate::parameters::DISTRIBUTION;
+use crate::route_forwarding::{Way, await_installed};
+use crate::route_tests::{self, Case, complaint, patience, thousands};
+use crate::route_traffic::{self, Stream};
+use crate::routing::{Change, PeerIndex, WatchIndex};
+use crate::testbed::{TestError, Testbed};
+use drophammer_model::outcome::Outcome;
+use drophammer_model::pattern::Distribution;
+use drophammer_model::quantity::FrameRate;
+use drophammer_model::size::PacketSize;
+use drophammer_model::suite::Params;
+use drophammer_model::trial::Targets;
+use std::ops::Range;
+
+/// Load of the frames that look whether a DUT forwards to every route, where it does not say how many it holds and the load of the test is not known:
+/// one that any router bears.
+pub const PROBE: FrameRate = FrameRate(20_000.0);
+
+/// The routes behind one port.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    /// The peer that advertises them.
+    pub peer: PeerIndex,
+    /// Which routes of the table.
+    pub part: Range<u32>,
+}
+
+/// A table and the ports that its routes are behind.
+#[derive(Clone, Debug)]
+pub struct Spread {
+    /// The table.
+    pub case: Case,
+    /// Its routes by port.
+    pub behind: Vec<Behind>,
+    /// The peers at whose ports frames come in.
+    pub senders: Vec<PeerIndex>,
+}
+
+/// What came of a change of routes.
+pub struct Changed {
+    /// What the other peers must see, one watch for each peer and each port with routes.
+    pub watches: Vec<WatchIndex>,
+    /// Seconds until all of them saw it.
+    pub took_s: f64,
+}
+
+impl Spread {
+    /// The table as the parameter `distribution` has it: `non_meshed` has all routes behind the second port and frames from the first one;
+    /// `fully_meshed` as many routes behind each port, and frames from each to those of every other one.
+    ///
+    /// # Errors
+    /// Those of [`Spread::meshed`].
+    pub fn new(case: Case, params: &Params) -> Result<Spread, TestError> {
+        match DISTRIBUTION.get(params) {
+            Distribution::NonMeshed => {
+                let behind = vec![Behind { peer: case.peers[1], part: case.whole() }];
+                Ok(Spread { senders: vec![case.peers[0]], behind, case })
+            }
+            Distribution::FullyMeshed => Spread::meshed(case),
+        }
+    }
+
+    /// As many routes behind each port, and frames from each port to those of every other one.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] for fewer routes than ports.
+    pub fn meshed(case: Case) -> Result<Spread, TestError> {
+        let (ports, count) = (case.peers.len() as u64, u64::from(case.all.len()));
+        if count < ports {
+            let why = format!("{count} routes are fewer than the {ports} ports that they are behind");
+            return Err(TestError::NotApplicable(why));
+        }
+        let start = |i: u64| (count * i / ports) as u32;
+        let at = |(i, peer): (u64, &PeerIndex)| Behind { peer: *peer, part: start(i)..start(i + 1) };
+        let behind = (0..).zip(&case.peers).map(at).collect();
+        Ok(Spread { senders: case.peers.clone(), behind, case })
+    }
+
+    /// Does more than one port send?
+    pub fn is_meshed(&self) -> bool {
+        self.senders.len() > 1
+    }
+
+    /// The peers of all ports that send or have routes.
+    pub fn peers(&self) -> Vec<PeerIndex> {
+        let mut peers: Vec<PeerIndex> =
+            self.senders.iter().copied().chain(self.behind.iter().map(|behind| behind.peer)).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    /// Each sender with each port that has routes, but for its own.
+    pub fn ways(&self) -> impl Iterator<Item = (PeerIndex, &Behind)> {
+        let aimed = |from: PeerIndex| self.behind.iter().filter(move |b| b.peer != from && !b.part.is_empty());
+        self.senders.iter().flat_map(move |from| aimed(*from).map(|behind| (*from, behind)))
+    }
+
+    /// Frames to all routes.
+    pub fn streams(&self) -> Vec<Stream> {
+        self.ways().map(|(from, to)| self.case.stream(from, to.peer, to.part.clone())).collect()
+    }
+
+    /// Seconds in which each route gets so many frames, all senders together.
+    pub fn duration_s(&self, frames_per_route: u32, rate: FrameRate) -> f64 {
+        let frames = f64::from(self.case.all.len()) * f64::from(frames_per_route);
+        frames / (rate.pps() * self.senders.len() as f64)
+    }
+
+    /// Advertises or withdraws all routes, and waits until every other port that sends has seen it.
+    ///
+    /// # Errors
+    /// [`TestError::Failed`] with `failure` and what is wrong, where one did not see it; those of [`Routing::await_settled`](crate::Routing::await_settled).
+    pub fn change(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        change: Change,
+        failure: &str,
+    ) -> Result<Changed, TestError> {
+        let routing = bed.routing()?;
+        let begun = routing.now_s();
+        let mut watches = Vec::new();
+        for Behind { peer, part } in &self.behind {
+            for observer in self.senders.iter().filter(|observer| *observer != peer) {
+                let watch = routing.watch_part(*observer, *peer, &self.case.all, part.clone());
+                routing.expect(watch, part.clone(), change == Change::Advertise);
+                watches.push(watch);
+            }
+        }
+        for Behind { peer, part } in &self.behind {
+            routing.act(&self.case.change(change, *peer, part.clone()))?;
+        }
+        let settled = routing.await_settled(&watches, patience(params))?;
+        let took_s = routing.now_s() - begun;
+        if settled.complete {
+            return Ok(Changed { watches, took_s });
+        }
+        let wrong = |watch: &&WatchIndex| {
+            let v = routing.verified(**watch);
+            v.present < v.expected || v.lingering > 0
+        };
+        let why = watches.iter().find(wrong).or(watches.first());
+        let why = why.map_or(settled.cause.clone(), |watch| complaint(routing, *watch, &settled));
+        Err(TestError::Failed(format!("{failure}: {why}")))
+    }
+
+    /// Waits until the DUT forwards to all routes, of which it must then hold `count` together with others.
+    ///
+    /// # Errors
+    /// Those of a trial.
+    pub fn await_installed(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        outcome: &mut Outcome,
+        rate: FrameRate,
+        count: u64,
+    ) -> Result<(), TestError> {
+        for behind in &self.behind {
+            let Some((from, _)) = self.ways().find(|(_, to)| to.peer == behind.peer) else { continue };
+            let way = Way { stream: self.case.stream(from, behind.peer, behind.part.clone()), rate };
+            await_installed(bed, params, outcome, &way, count)?;
+        }
+        Ok(())
+    }
+
+    /// Aims frames of tests by frame size at the routes, or at the hosts of the networks behind the ports again.
+    ///
+    /// # Errors
+    /// Those of [`Testbed::aim`].
+    pub fn aim(&self, bed: &mut dyn Testbed, at_routes: bool) -> Result<(), TestError> {
+        self.behind.iter().try_for_each(|Behind { peer, part }| {
+            let (routes, first, count) = (self.case.all.clone(), part.start, part.len() as u32);
+            let targets = at_routes.then_some(Targets::Routes { routes, first, count });
+            bed.aim(self.case.port(*peer), self.case.family, targets)
+        })
+    }
+
+    /// The load of each frame size: the parameter `rate`, or a share of the throughput of this traffic, which is searched if no earlier test
+    /// found it. Throughput of meshed traffic is that over the routes, which the DUT then holds for the search alone.
+    ///
+    /// # Errors
+    /// Those of [`route_traffic::load`] and of the search.
+    pub fn loads(
+        &self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<(PacketSize, FrameRate)>, TestError> {
+        let patterns = route_traffic::load_patterns_of(self.case.family, params);
+        let known = route_traffic::RATE.get(params).is_some()
+            || patterns.iter().all(|pattern| bed.known().throughput.contains_key(&pattern.key()));
+        let mut each = |bed: &mut dyn Testbed| {
+            patterns.iter().map(|p| Ok((p.size.clone(), route_traffic::load_of(bed, p, params, outcome)?))).collect()
+        };
+        if known || !self.is_meshed() {
+            return each(bed);
+        }
+        route_tests::establish(bed, &self.peers(), params)?;
+        self.change(bed, params, Change::Advertise, route_tests::REFUSED)?;
+        self.await_installed(bed, params, &mut Outcome::default(), PROBE, self.case.all.len().into())?;
+        self.aim(bed, true)?;
+        let loads = each(bed);
+        if !matches!(loads, Err(TestError::DutDied(_) | TestError::Interrupted | TestError::Store(_))) {
+            self.aim(bed, false)?;
+            bed.routing()?.reset(patience(params))?;
+        }
+        loads
+    }
+
+    /// `2,000 routes behind each of 12 ports`.
+    pub fn text(&self) -> String {
+        let count = self.behind.iter().map(|behind| behind.part.len() as u64).min().unwrap_or(0);
+        match self.behind.len() {
+            1 => format!("{} routes behind one port", thousands(count)),
+            ports => format!("{} routes behind each of {ports} ports", thousands(count)),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a run that was cut off has measured, and where it goes on.
+//!
+//! A turn, all tests on one DUT in one round, is the unit: a DUT is brought up for it, and its tests build on each other. Turns that are whole are kept, and the one that was cut off
+//! is measured again from its beginning. The tester's own ceilings are those of the beginning of the run. The highest loads that the tester could not offer are found anew.
+
+use super::Tally;
+use super::plan::order;
+use crate::route_ceiling::{self, Ceilings};
+use drophammer_methods::{ping_delay, tester_ceiling};
+use drophammer_model::environment::{DutRecord, Environment, TESTER};
+use drophammer_model::record::{Record, Started, TestRecord, TestStatus, TrialRecord};
+use drophammer_model::suite::Suite;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An earlier part of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Earlier {
+    /// Records to keep, from the first on.
+    pub records: usize,
+    /// Whole turns.
+    pub turns: usize,
+    /// Turns of the whole run.
+    pub of: usize,
+    /// Number of the last trial that is kept.
+    pub(crate) trial: u64,
+    /// How the tests of these turns ended.
+    pub(crate) tally: Tally,
+    /// What the tester can, where it was measured to the end.
+    pub(crate) ceilings: Option<Ceilings>,
+    /// Versions of the DUTs that were up, by name.
+    pub(crate) versions: BTreeMap<String, String>,
+    /// What tests took, by their place in the suite.
+    pub(crate) elapsed: BTreeMap<usize, Duration>,
+}
+
+/// Round and name of the DUT of each turn, in order.
+fn turns(suite: &Suite) -> Vec<(u32, &str)> {
+    let of_round = |round: u32| {
+        let duts = suite.duts.len();
+        let order = if suite.rounds == 1 { (0..duts).collect() } else { order(duts, round as usize, suite.seed) };
+        order.into_iter().map(move |dut| (round + 1, &*suite.duts[dut].name))
+    };
+    (0..suite.rounds).flat_map(of_round).collect()
+}
+
+/// Why a run cannot go on here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Other suite, options or variables.
+    #[error(
+        "the suite, or an option of the command line that changes it, is not that of the run; a run goes on with what it began with"
+    )]
+    Suite,
+    /// Other program.
+    #[error("the run was begun by Drophammer {0}, this is {1}")]
+    Program(String, String),
+    /// Other machine.
+    #[error("the run was begun on another machine: {0}")]
+    Machine(String),
+    /// Nothing to do.
+    #[error("the run is complete")]
+    Complete,
+}
+
+/// What of the machine must be the same.
+fn machine(environment: &Environment) -> [(&'static str, &str); 3] {
+    [
+        ("kernel", &environment.kernel),
+        ("processor", &environment.cpu_model),
+        ("processors of tester and routers", &environment.cpus),
+    ]
+}
+
+impl Earlier {
+    /// What the records of a run of `suite` have. `digest` and `environment` are those of the run that wants to go on.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn of(suite: &Suite, digest: &str, environment: &Environment, records: &[Record]) -> Result<Earlier, Refusal> {
+        let Some(Record::Started(started)) = records.first() else { return Err(Refusal::Suite) };
+        may_go_on(started, digest, environment)?;
+        let turns = turns(suite);
+        let first_dut = records.iter().position(|record| matches!(record, Record::Dut(dut) if dut.name != TESTER));
+        let mut found = Earlier { records: 1, of: turns.len(), ..Earlier::default() };
+        if let Some(at) = first_dut {
+            found.records = at;
+            found.ceilings = Some(ceilings(&records[..at]));
+        }
+        // Tests of the turn that is read, and where the elapsed times of them stand.
+        let (mut done, mut taken) = (0, Tally::default());
+        for (at, record) in records.iter().enumerate().skip(found.records) {
+            let Record::Test(test) = record else { continue };
+            let here = turns.get(found.turns).is_some_and(|turn| *turn == (test.round, &*test.dut));
+            let next = suite.tests.get(done).is_some_and(|next| next.test == test.test);
+            if !here || !next || test.status == TestStatus::Interrupted {
+                continue;
+            }
+            taken.count(&test.status);
+            if test.status == TestStatus::Completed {
+                found.elapsed.insert(done, Duration::from_secs_f64(test.elapsed_s.max(0.0)));
+            }
+            done += 1;
+            if done == suite.tests.len() {
+                (done, found.tally) = (0, taken);
+                found.turns += 1;
+                found.records = at + 1;
+            }
+        }
+        // Without a record of its end a run of whole turns lacks that alone.
+        if found.turns == turns.len() && matches!(records.last(), Some(Record::Ended(ended)) if !ended.interrupted) {
+            return Err(Refusal::Complete);
+        }
+        let kept = &records[..found.records];
+        found.trial = kept.iter().filter_map(trial).map(|trial| trial.result.trial).max().unwrap_or(0);
+        let duts = kept.iter().filter_map(|record| if let Record::Dut(dut) = record { Some(dut) } else { None });
+        found.versions = duts.map(|dut: &DutRecord| (dut.name.clone(), dut.version.clone())).collect();
+        Ok(found)
+    }
+}
+
+fn may_go_on(started: &Started, digest: &str, environment: &Environment) -> Result<(), Refusal> {
+    let (then, now) = (&started.environment, environment);
+    if then.drophammer != now.drophammer {
+        return Err(Refusal::Program(then.drophammer.clone(), now.drophammer.clone()));
+    }
+    if started.digest.is_empty() || started.digest != digest {
+        return Err(Refusal::Suite);
+    }
+    let other = machine(then).into_iter().zip(machine(now)).find(|(then, now)| then != now);
+    match other {
+        Some(((what, then), (_, now))) => Err(Refusal::Machine(format!("its {what} was `{then}`, here it is `{now}`"))),
+        None => Ok(()),
+    }
+}
+
+fn trial(record: &Record) -> Option<&TrialRecord> {
+    if let Record::Trial(trial) = record { Some(trial) } else { None }
+}
+
+/// The ceilings that were measured before the first DUT.
+fn ceilings(records: &[Record]) -> Ceilings {
+    let of_tester = || records.iter().filter_map(trial).filter(|trial| trial.dut == TESTER);
+    let measured = || of_tester().filter(|t| t.test == tester_ceiling::NAME).map(|t| (&t.spec, &t.result));
+    let test = |name: &str| {
+        records.iter().find_map(|record| match record {
+            Record::Test(test) if test.dut == TESTER && test.test == name => Some(&**test),
+            _ => None,
+        })
+    };
+    let outcome = |test: Option<&TestRecord>| test.map(|test| test.outcome.clone()).unwrap_or_default();
+    Ceilings {
+        frames: tester_ceiling::ceilings(measured()),
+        orders: tester_ceiling::orders(measured()),
+        own_delays: ping_delay::own_delays_of(&outcome(test(ping_delay::OWN))),
+        routes: route_ceiling::of_record(&outcome(test(route_ceiling::NAME))),
+    }
+}

@@ -52,7 +52,7 @@ impl Observer for Watcher {
 
 impl Watcher {
     /// An event for whoever looks on.
-    fn tell(&self, event: Option<serde_json::Value>) {
+    pub fn tell(&self, event: Option<serde_json::Value>) {
         let Some(event) = event else { return };
         if self.json {
             out!("{event}");

@@ -41,18 +41,58 @@ fn load(spec: &TrialSpec) -> String {
     }
 }
 
+/// Frames of a trial, those that the DUT must drop apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Offered, that must arrive.
+    pub offered: u64,
+    /// Of these lost.
+    pub lost: u64,
+    /// Offered, none of which may arrive.
+    pub denied: u64,
+    /// Of these arrived.
+    pub leaked: u64,
+}
+
+impl Counts {
+    /// Of a trial.
+    pub fn of(spec: &TrialSpec, result: &TrialResult) -> Counts {
+        let mut counts = Counts::default();
+        for group in &result.groups {
+            if spec.flows.iter().any(|flow| flow.denied && flow.group == group.group) {
+                (counts.denied, counts.leaked) = (counts.denied + group.offered, counts.leaked + group.received);
+            } else {
+                (counts.offered, counts.lost) = (counts.offered + group.offered, counts.lost + group.lost);
+            }
+        }
+        counts
+    }
+
+    /// Loss of the frames that must arrive, in %.
+    pub fn loss_percent(self) -> f64 {
+        self.lost as f64 / self.offered.max(1) as f64 * 100.0
+    }
+
+    /// `lost 3 (0.0120 %)`; `arrived 0 of 100 that must not`.
+    fn text(self) -> String {
+        let lost = (self.offered > 0 || self.denied == 0)
+            .then(|| format!("lost {} ({:.4} %)", self.lost, self.loss_percent()));
+        let denied = (self.denied > 0).then(|| format!("arrived {} of {} that must not", self.leaked, self.denied));
+        lost.into_iter().chain(denied).collect::<Vec<_>>().join("  ")
+    }
+}
+
 fn outcome(spec: &TrialSpec, result: &TrialResult) -> String {
     let verdict = match &result.validity {
         Validity::Valid => String::new(),
         Validity::Invalid(reasons) => format!("  INVALID: {}", reasons.join("; ")),
     };
     format!(
-        "{:<8} {:>22}  offered {}  lost {} ({:.4} %){verdict}",
+        "{:<8} {:>22}  offered {}  {}{verdict}",
         spec.size.to_string(),
         load(spec),
         FrameRate(result.offered_load().pps()),
-        result.lost(),
-        result.loss_ratio() * 100.0
+        Counts::of(spec, result).text()
     )
 }
 
@@ -134,5 +174,19 @@ impl Display {
         if let Some(bar) = &self.live {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_must_be_dropped_are_not_lost() {
+        let text = |offered, lost, denied, leaked| Counts { offered, lost, denied, leaked }.text();
+        assert_eq!(text(1_000, 5, 0, 0), "lost 5 (0.5000 %)");
+        assert_eq!(text(0, 0, 0, 0), "lost 0 (0.0000 %)");
+        assert_eq!(text(500, 0, 500, 1), "lost 0 (0.0000 %)  arrived 1 of 500 that must not");
+        assert_eq!(text(0, 0, 200, 0), "arrived 0 of 200 that must not");
     }
 }

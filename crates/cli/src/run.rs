@@ -3,7 +3,7 @@
 use crate::Exit;
 use crate::args::RunArgs;
 use crate::clock::secret;
-use crate::live::Waiting;
+use crate::live::{Waiting, of_record};
 use crate::observer::{Watcher, stop_flag};
 use crate::output::{err, out};
 use crate::progress::Display;
@@ -11,6 +11,7 @@ use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::capabilities::Need;
 use drophammer_model::environment::Environment;
+use drophammer_model::record::Record;
 use drophammer_model::suite::Suite;
 use drophammer_model::visible::{one_line, visible};
 use drophammer_port::auto::AUTO;
@@ -67,14 +68,16 @@ fn digest(suite: &Suite, args: &RunArgs) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// What the run in `dir` has measured so far.
+/// What the run in `dir` has measured so far, and the records of it.
 ///
 /// # Errors
 /// The error has been printed.
-fn earlier(dir: &Path, suite: &Suite, digest: &str, environment: &Environment) -> Result<Earlier, Exit> {
-    let records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
-    Earlier::of(suite, digest, environment, &records)
-        .map_err(|e| fail(Exit::Usage, format!("--resume {}: {e}", dir.display())))
+fn earlier(dir: &Path, suite: &Suite, digest: &str, environment: &Environment) -> Result<(Earlier, Vec<Record>), Exit> {
+    let mut records = RunReader::records(dir).map_err(|e| fail(Exit::Usage, e))?;
+    let earlier = Earlier::of(suite, digest, environment, &records)
+        .map_err(|e| fail(Exit::Usage, format!("--resume {}: {e}", dir.display())))?;
+    records.truncate(earlier.records);
+    Ok((earlier, records))
 }
 
 /// Can `threads` threads of the tester share `ports` ports with `queues` queues each?
@@ -184,10 +187,12 @@ pub fn run(args: &RunArgs) -> Exit {
     };
     let environment = Environment { drophammer: VERSION.into(), ..environment };
     let digest = digest(&suite, args);
-    let earlier = match args.resume.as_ref().map(|_| earlier(&folder, &suite, &digest, &environment)).transpose() {
-        Ok(earlier) => earlier,
-        Err(exit) => return exit,
-    };
+    let (earlier, kept) =
+        match args.resume.as_ref().map(|_| earlier(&folder, &suite, &digest, &environment)).transpose() {
+            Ok(Some((earlier, kept))) => (Some(earlier), kept),
+            Ok(None) => (None, Vec::new()),
+            Err(exit) => return exit,
+        };
     let writer = match (&earlier, &args.out) {
         (Some(earlier), _) => RunWriter::resume(&folder, earlier.records),
         (None, Some(_)) => RunWriter::create_exact(&folder),
@@ -216,6 +221,8 @@ pub fn run(args: &RunArgs) -> Exit {
     }
     let dir = writer.dir().to_owned();
     let mut watcher = Watcher { writer, display: Display::new(args.plain), live, json: args.json, stop };
+    // The page begins with what was measured before.
+    kept.iter().for_each(|record| watcher.tell(of_record(record)));
     let work_dir = dir.join("duts");
     let run = Run {
         suite: &suite,

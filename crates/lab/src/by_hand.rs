@@ -6,7 +6,7 @@
 use crate::LabError;
 use crate::configuration::render_for;
 use crate::kinds::{bird, frr};
-use crate::router::{Names, address_lines, label_lines, vlan_lines};
+use crate::router::{Names, address_lines, label_lines, pushed_lines, vlan_lines};
 use drophammer_model::role::RouterRole;
 
 /// In whose words a configuration is.
@@ -88,12 +88,13 @@ fn shell_lines(role: &RouterRole, names: Names<'_>, addresses: bool) -> Vec<Stri
         lines.extend(address_lines(role, names).into_iter().map(ip));
         lines.push("sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1".into());
     }
-    if !role.labels.is_empty() {
+    if !role.labels.is_empty() || !role.pushed.is_empty() {
         lines.push("modprobe mpls_iptunnel && sysctl -w net.mpls.platform_labels=1048575".into());
         lines.extend(
             (0..role.interfaces.len()).map(|port| format!("sysctl -w net.mpls.conf.{}.input=1", names.port(port))),
         );
         lines.extend(label_lines(role, names).into_iter().map(|line| format!("ip -f mpls {line}")));
+        lines.extend(pushed_lines(role, names).into_iter().map(ip));
     }
     lines
 }

@@ -2,7 +2,7 @@
 
 use crate::{LabError, Netns};
 use drophammer_model::role::{
-    LabelRoute, Place, Policy, PolicySource, PolicyTarget, RouterRole, StaticRoute, TUNNEL_TTL, Tunnel,
+    LabelRoute, Place, Policy, PolicySource, PolicyTarget, PushedRoute, RouterRole, StaticRoute, TUNNEL_TTL, Tunnel,
 };
 use drophammer_model::router_interfaces::{InterfaceOf, RouterInterface};
 use drophammer_model::suite::VlanTag;
@@ -109,9 +109,21 @@ pub(crate) fn label_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
     role.labels.iter().map(line).collect()
 }
 
+/// Lines of ip(8) for the routes whose packets get labels.
+pub(crate) fn pushed_lines(role: &RouterRole, names: Names<'_>) -> Vec<String> {
+    let line = |route: &PushedRoute| {
+        let out: Vec<String> = route.out.iter().map(u32::to_string).collect();
+        let (address, length) = route.prefix;
+        let to = format!("{address}/{length} encap mpls {}", out.join("/"));
+        format!("route add {to} via {} dev {}", route.via, names.at(role, route.at))
+    };
+    role.pushed.iter().map(line).collect()
+}
+
 /// The label entries as a configuration file, `(name, text)`; `None` for a role without any.
 pub(crate) fn labels_file(role: &RouterRole) -> Option<(String, String)> {
-    (!role.labels.is_empty()).then(|| ("labels.ip".into(), label_lines(role, Names::Lab).join("\n") + "\n"))
+    let lines = [label_lines(role, Names::Lab), pushed_lines(role, Names::Lab)].concat();
+    (!lines.is_empty()).then(|| ("labels.ip".into(), lines.join("\n") + "\n"))
 }
 
 /// Is the role that of a router in a loop on purpose?
@@ -360,6 +372,10 @@ mod tests {
             "route add 102 via inet6 2001:2:0:1::2 dev d1",
         ];
         assert_eq!(labels_file(&role).unwrap().1.lines().collect::<Vec<_>>(), lines);
+        let prefix = ("10.99.0.0".parse().unwrap(), 24);
+        role.pushed = vec![PushedRoute { prefix, out: vec![300, 301], via: "198.18.1.2".parse().unwrap(), at: first }];
+        let line = "route add 10.99.0.0/24 encap mpls 300/301 via 198.18.1.2 dev d0";
+        assert_eq!(labels_file(&role).unwrap().1.lines().last(), Some(line));
     }
 
     /// The roles of the routers of a loop.

@@ -1,4 +1,4 @@
-//! Classes of service of a test in the words of tc(8): a hierarchical token bucket (HTB) at the way out, with a class and a queue each.
+//! Classes of service of a test in the words of tc(8): a hierarchical token bucket (HTB) at the output port, with a class and a queue each.
 //!
 //! A class has its share of the rate by weight, and borrows what the others leave. Packets of the router itself (ARP, ICMPv6, codepoint CS6 of routing
 //! protocols) go out beside the classes, unless a class names their codepoint: an overload of test frames must not end its sessions.
@@ -87,7 +87,7 @@ fn listed(netns: &Netns, of: &[&str]) -> Result<Value, LabError> {
     serde_json::from_str(&text).map_err(|e| LabError::io("cannot read the JSON of tc(8)")(std::io::Error::from(e)))
 }
 
-/// Devices whose ways out have classes of ours.
+/// Devices whose output ports have classes of ours.
 fn own_roots(listed: &Value) -> Vec<String> {
     let own = |q: &&Value| q["root"] == true && q["handle"] == HANDLE;
     let all = listed.as_array().into_iter().flatten().filter(own);

@@ -1,7 +1,7 @@
-//! Classes of service (core routers, 2001; RFC 4689, RFC 7640): who loses when a way out is too narrow for all that shall leave by it.
+//! Classes of service (core routers, 2001; RFC 4689, RFC 7640): who loses when an output port is too narrow for all that shall leave by it.
 //!
-//! The router is given classes by codepoint with a weight each, at one way out, or a system of routers at its links between them, of which some are
-//! down. All classes offer the same amount. First they offer less than the way out carries, and none may lose a frame. Then they offer more, and
+//! The router is given classes by codepoint with a weight each, at one output port, or a system of routers at its links between them, of which some are
+//! down. All classes offer the same amount. First they offer less than the output port carries, and none may lose a frame. Then they offer more, and
 //! what leaves must be shared by weight: a class that wants less than its share loses nothing, and what it leaves is shared by the others.
 
 mod congestion;
@@ -50,7 +50,7 @@ const CLASSES: Param<Vec<ServiceClass>> = Param::new(
 );
 const BOTTLENECK: Param<Option<Bandwidth>> = Param::optional(
     "bottleneck",
-    "rate of the way out that the router is told; without it the `speed` of the port by which frames leave, or the `core_speed` of links between routers",
+    "rate of the output port that the router is told; without it the `speed` of the port by which frames leave, or the `core_speed` of links between routers",
 );
 const CORE_LINKS_DOWN: Param<Option<CoreLinksDown>> = Param::optional(
     "core_links_down",
@@ -60,10 +60,10 @@ const OVERLOAD: Param<Vec<u64>> = Param::new(
     "overload",
     "[150]",
     "[150]",
-    "loads in % of the way out, or of the most loaded link between routers, above 100; figures are of the first one",
+    "loads in % of the output port, or of the most loaded link between routers, above 100; figures are of the first one",
 );
 const CALM: Param<Percent> =
-    Param::new("calm", "80", "80", "load of the trial before the overload, in % of the way out");
+    Param::new("calm", "80", "80", "load of the trial before the overload, in % of the output port");
 const TOLERANCE: Param<Percent> =
     Param::new("tolerance", "1", "1", "percentage points by which the share of a class may be off");
 const QUEUE: Param<u32> = Param::new("queue", "256", "256", "frames of each class that may wait");
@@ -76,7 +76,7 @@ const LINKS_S: f64 = 3.0;
 static SPEC: TestSpec = TestSpec {
     name: "class_of_service",
     title: "Classes of service",
-    summary: "who loses when a way out is overloaded: loss, latency and share of each class, compared with the weights of the classes",
+    summary: "who loses when an output port is overloaded: loss, latency and share of each class, compared with the weights of the classes",
     source: "Light Reading 2001, class of service; RFC 4689, RFC 7640",
     params: params![
         &[
@@ -106,7 +106,7 @@ static SPEC: TestSpec = TestSpec {
         },
         FigureSpec {
             key: "class_of_service_{size}_pps",
-            help: "frames per second of all classes that left by the overloaded way out, or crossed overloaded links",
+            help: "frames per second of all classes that left by the overloaded output port, or crossed overloaded links",
         },
     ],
     needs: &[Need::Classes],
@@ -170,7 +170,7 @@ impl Method for ClassOfService {
         Duration::from_secs_f64(trials * TRIAL_DURATION.seconds(params) + beside_s(params, trials, 0.5) + links)
     }
 
-    /// What it offers follows from the way out, not from what the tester can do.
+    /// What it offers follows from the output port, not from what the tester can do.
     fn patterns(&self, _params: &Params) -> Vec<Pattern> {
         Vec::new()
     }

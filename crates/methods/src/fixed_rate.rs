@@ -403,6 +403,7 @@ mod tests {
             ipv6: None,
             vlans: vec![],
             labels: Vec::new(),
+            pushed: Vec::new(),
             routed: Default::default(),
         };
         vec![port("p1"), port("p2")]

@@ -38,9 +38,10 @@ const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "500 ms", "30 s", "length of a trial (RFC 2889 section 5.5.2: 30 s)");
 const BOTTLENECK: Param<Option<Bandwidth>> = Param::optional(
     "bottleneck",
-    "rate of the congested way out that the router is told, where links have no speed of their own; sources offer as much each",
+    "rate of the congested output port that the router is told, where links have no speed of their own; sources offer as much each",
 );
-const QUEUE: Param<u32> = Param::new("queue", "256", "256", "frames that may wait for a way out with `bottleneck`");
+const QUEUE: Param<u32> =
+    Param::new("queue", "256", "256", "frames that may wait for an output port with `bottleneck`");
 const LEAST_DELAY: Param<Duration> = Param::new(
     "least_delay",
     "1 ms",
@@ -196,7 +197,7 @@ fn measure(
     let mut drain_s = pattern.drain_s;
     if let Some(rate) = BOTTLENECK.get(params) {
         let queue = QUEUE.get(params);
-        // A full queue leaves at the rate of the way out.
+        // A full queue leaves at the rate of the output port.
         drain_s = drain_s.max(2.0 * f64::from(queue) / rates.line_pps);
         let lists: Vec<_> = blocks.iter().map(|block| bottleneck(block.congested, rate, queue)).collect();
         bed.set_classes(&lists)?;
@@ -245,7 +246,7 @@ fn measure(
     Ok(())
 }
 
-/// Classes of which one has all frames: a way out of this rate.
+/// Classes of which one has all frames: an output port of this rate.
 fn bottleneck(port: PortIndex, rate: Bandwidth, queue: u32) -> EgressClasses {
     let class = |name: &str, dscp| ServiceClass { name: name.into(), dscp, weight: 1 };
     // What no class names is of the last one.

@@ -3,7 +3,7 @@
 use crate::testbed::{PortView, TestError};
 use drophammer_model::pattern::{LabelOperation, Labels};
 use drophammer_model::size::PacketSize;
-use drophammer_model::suite::LabelConfig;
+use drophammer_model::suite::{FecConfig, LabelConfig};
 use drophammer_model::traffic::{Arriving, ArrivingLabel, Bits, Field, HOP_LIMIT, Header, Ipv4, Ipv6, Mpls, Udp};
 use drophammer_model::trial::{Family, FlowSpec};
 
@@ -30,8 +30,10 @@ pub(crate) fn flows(
         size: Some(size.with_tags(labels.bytes())),
         ..flow.clone()
     };
-    if labels.operation == LabelOperation::Keep {
-        return Ok(vec![one(KEPT, None)]);
+    match labels.operation {
+        LabelOperation::Keep => return Ok(vec![one(KEPT, None)]),
+        LabelOperation::Push => return pushed(flow, to),
+        LabelOperation::Swap | LabelOperation::Pop => {}
     }
     let wanted = |entry: &&LabelConfig| (labels.operation == LabelOperation::Pop) == entry.out.is_empty();
     let entries: Vec<&LabelConfig> = to.labels.iter().filter(wanted).collect();
@@ -46,6 +48,35 @@ pub(crate) fn flows(
     let share = flow.weight / entries.len() as f64;
     Ok(entries.iter().map(|entry| FlowSpec { weight: share, ..one(entry.label, Some(&entry.out)) }).collect())
 }
+
+/// `flow` without labels to each network of the family behind `to` to which the DUT sends packets with some: each takes the same share. The labels' TTL depends on
+/// the model that the DUT follows (RFC 3443), so it is not compared; that of the packet has been counted down by one router.
+fn pushed(flow: &FlowSpec, to: &PortView) -> Result<Vec<FlowSpec>, TestError> {
+    let networks: Vec<&FecConfig> = to.pushed.iter().filter(|fec| fec.to.family() == flow.family).collect();
+    if networks.is_empty() {
+        let family = flow.family;
+        let why = format!(
+            "port {} has no {family} network to which packets leave with labels; give it one: `labels: [{{to: 10.99.0.0/24, out: [200]}}]`",
+            to.name
+        );
+        return Err(TestError::NotApplicable(why));
+    }
+    let share = flow.weight / networks.len() as f64;
+    let one = |fec: &&FecConfig| {
+        let label = |label: &u32| ArrivingLabel { label: Bits::new(*label), tc: None, ttl: None };
+        let labels = fec.out.iter().map(label).collect();
+        FlowSpec {
+            weight: share,
+            destinations: fec.to.hosts(ADDRESSES).into(),
+            arrives: Some(Arriving { labels, ttl: Some(HOP_LIMIT - 1), ..Arriving::default() }),
+            ..flow.clone()
+        }
+    };
+    Ok(networks.iter().map(one).collect())
+}
+
+/// Destinations in each network, at most.
+const ADDRESSES: u32 = 256;
 
 /// The outermost label and those below it, then the packet.
 fn headers(family: Family, outermost: u32, sent: u8) -> Vec<Header> {

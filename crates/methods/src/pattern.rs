@@ -12,7 +12,9 @@ use crate::testbed::{PortView, TestError, Testbed};
 use drophammer_model::Medium;
 use drophammer_model::held_up::HOST_BUSY;
 use drophammer_model::modifier::Modifier;
-use drophammer_model::pattern::{Direction, Distribution, ExtensionHeader, FamilyMix, Labels, MAX_LABELS, PatternKey};
+use drophammer_model::pattern::{
+    Direction, Distribution, ExtensionHeader, FamilyMix, LabelOperation, Labels, MAX_LABELS, PatternKey,
+};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::size::{ETHERNET_OVERHEAD, FrameSize, MIN_FRAME, PacketSize};
 use drophammer_model::suite::Params;
@@ -68,6 +70,7 @@ pub fn labels(params: &Params) -> Option<Labels> {
     let operation = LABELS.find(params).flatten()?;
     // Too many are refused when flows are made of them.
     let sent = LABEL_STACK.find(params).map_or(1, |sent| u8::try_from(sent).unwrap_or(u8::MAX));
+    let sent = if operation == LabelOperation::Push { 0 } else { sent };
     Some(Labels { operation, sent })
 }
 
@@ -234,7 +237,8 @@ impl Pattern {
             let why = "frames with labels are of one family, or half of each; leave `ipv6_share` out";
             return Err(TestError::NotApplicable(why.into()));
         }
-        if let Some(labels) = self.labels.filter(|labels| !(1..=MAX_LABELS).contains(&labels.sent)) {
+        let sends = self.labels.filter(|labels| labels.operation != LabelOperation::Push);
+        if let Some(labels) = sends.filter(|labels| !(1..=MAX_LABELS).contains(&labels.sent)) {
             let why = format!("`label_stack` is 1 to {MAX_LABELS}, not {}", labels.sent);
             return Err(TestError::NotApplicable(why));
         }

@@ -14,7 +14,7 @@ use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::reset::{Reset, ResetSeen};
 use drophammer_model::router_interfaces::RouterInterface;
-use drophammer_model::suite::{Addressing, FlowConfig, LabelConfig};
+use drophammer_model::suite::{Addressing, FecConfig, FlowConfig, LabelConfig};
 use drophammer_model::topology::{CoreLinkName, System};
 use drophammer_model::trial::{Family, PortIndex, Targets, TrialResult, TrialSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +39,8 @@ pub struct PortView {
     pub vlans: Vec<Vec<u16>>,
     /// What the DUT does with labels of frames that leave by this port.
     pub labels: Vec<LabelConfig>,
+    /// Networks behind it to which the DUT sends packets with labels.
+    pub pushed: Vec<FecConfig>,
     /// What frames to this port aim at in place of the hosts of the network behind it; see [`Testbed::aim`].
     pub routed: BTreeMap<Family, Targets>,
 }
@@ -159,7 +161,7 @@ pub trait Testbed {
         Err(TestError::NotApplicable("this testbed has no routers".into()))
     }
 
-    /// Gives the DUT these classes of service, one list for each way out that is to have some, in place of those of an earlier call, and
+    /// Gives the DUT these classes of service, one list for each output port that is to have some, in place of those of an earlier call, and
     /// records them; none takes them back. At the end of the test they are taken back in any case.
     ///
     /// # Errors

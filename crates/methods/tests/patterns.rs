@@ -8,7 +8,7 @@ use drophammer_methods::{TestError, Testbed};
 use drophammer_model::pattern::{Distribution, LabelOperation, PatternKey};
 use drophammer_model::quantity::FrameRate;
 use drophammer_model::routes::{RouteRange, Routes};
-use drophammer_model::suite::{LabelConfig, ParamValue};
+use drophammer_model::suite::{FecConfig, LabelConfig, ParamValue};
 use drophammer_model::traffic::HeaderKind;
 use drophammer_model::trial::{Family, Load, Targets};
 use std::collections::BTreeSet;
@@ -109,6 +109,28 @@ fn frames_aim_at_the_routes_behind_a_port() {
     // Between two ports a full mesh is a pair.
     let pair = PatternKey { distribution: Distribution::NonMeshed, ..pattern.key() };
     assert_eq!((PatternKey::of(&spec), pair.routes), (pair, 100));
+}
+
+#[test]
+fn packets_that_get_their_labels_from_the_router_are_sent_without() {
+    let mut bed = Fake::new();
+    let fec = |to: &str, out: &[u32]| FecConfig { to: to.parse().unwrap(), out: out.into() };
+    bed.ports[0].pushed = vec![fec("10.98.0.0/24", &[300])];
+    bed.ports[1].pushed = vec![fec("10.99.0.0/24", &[200]), fec("10.99.1.0/30", &[201, 202])];
+    let pattern = with_labels("push", 3, &[]);
+    let spec = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap();
+    assert_eq!(PatternKey::of(&spec), pattern.key());
+    let seen: Vec<_> = spec
+        .flows
+        .iter()
+        .map(|flow| (flow.to, flow.destinations.count(), flow.weight, flow.arrives.as_ref().unwrap().labels.len()))
+        .collect();
+    assert_eq!(seen, [(1, 254, 0.5, 1), (1, 2, 0.5, 2), (0, 254, 1.0, 1)]);
+    assert!(spec.flows.iter().all(|flow| flow.headers.is_empty() && flow.size.is_none()));
+    assert_eq!((pattern.frame_bytes(), pattern.on_loop().labels), (64.0, None));
+    bed.ports[0].pushed.clear();
+    let error = pattern.trial(&bed.ports, "p".into(), Load::Constant { rate_pps: 1.0 }, 1.0).unwrap_err();
+    assert!(error.to_string().contains("{to: 10.99.0.0/24, out: [200]}"), "{error}");
 }
 
 fn with_labels(operation: &str, stack: u64, rest: &[(&str, ParamValue)]) -> Pattern {

@@ -1,10 +1,10 @@
-//! Classes of service as data: which packets are of a class, and what part of a way out it has when the way out is too narrow.
+//! Classes of service as data: which packets are of a class, and what part of an output port it has when the output port is too narrow.
 
 use crate::quantity::Bandwidth;
 use crate::topology::CoreWay;
 use serde::{Deserialize, Serialize};
 
-/// Most classes of a way out.
+/// Most classes of an output port.
 pub const MOST_CLASSES: usize = 8;
 /// Largest weight of a class.
 pub const MOST_WEIGHT: u32 = 10_000;
@@ -19,7 +19,7 @@ pub struct ServiceClass {
     pub name: String,
     /// Codepoint of its packets, 0 to 63 (RFC 2474). IP precedence p is codepoint 8 p.
     pub dscp: u8,
-    /// Its share of a way out that is too narrow, relative to the other classes.
+    /// Its share of an output port that is too narrow, relative to the other classes.
     pub weight: u32,
 }
 
@@ -43,12 +43,12 @@ impl WayOut {
     }
 }
 
-/// The classes of one way out of a router. The classes that have packets waiting share its rate by weight; a packet that no class names is of the
+/// The classes of one output port of a router. The classes that have packets waiting share its rate by weight; a packet that no class names is of the
 /// last one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressClasses {
-    /// The way out. Records of earlier versions call it `port`.
+    /// The output port. Records of earlier versions call it `port`.
     #[serde(alias = "port")]
     pub at: WayOut,
     /// Its rate. A frame takes 20 bytes more of it than it has with its FCS, as on an Ethernet line.
@@ -111,7 +111,7 @@ pub fn by_port(lists: &[EgressClasses], ports: usize) -> Result<Vec<(usize, &Egr
     Ok(found)
 }
 
-/// Name of the counters of a class at the way out by port `port`: `d1.gold`. `.served` and `.dropped` follow it.
+/// Name of the counters of a class at the output port by port `port`: `d1.gold`. `.served` and `.dropped` follow it.
 pub fn counter_name(port: usize, class: &str) -> String {
     format!("d{port}.{class}")
 }

@@ -58,7 +58,7 @@ fn doubt<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> Option<Doubt> {
         // Bursts and steps lose frames by the size of a queue, changes of routes by routes that are missing.
         matches!(trial.spec.load, Load::Constant { .. } | Load::Maximum { .. })
             && trial.spec.events.is_empty()
-            // A way out that classes make narrow drops beside an idle processor, and so do links that carry what others cannot.
+            // A output port that classes make narrow drops beside an idle processor, and so do links that carry what others cannot.
             && !trial.classed
             && !trial.links_down
             // Frames that must be dropped are no loss.

@@ -39,6 +39,8 @@ crate::choice! {
         Swap = "swap",
         /// It is taken off.
         Pop = "pop",
+        /// There is none: packets come without labels and leave with some.
+        Push = "push",
     }
 }
 
@@ -112,7 +114,7 @@ pub const LABEL_BYTES: u16 = 4;
 pub struct Labels {
     /// What becomes of the outermost.
     pub operation: LabelOperation,
-    /// How many a frame is sent with, 1 to [`MAX_LABELS`].
+    /// How many a frame is sent with, 1 to [`MAX_LABELS`]; 0 of those that get theirs from the DUT.
     pub sent: u8,
 }
 
@@ -125,8 +127,11 @@ impl Labels {
     /// Those of a flow's frames; `None` where they have none.
     fn of(flow: &FlowSpec) -> Option<Labels> {
         let labels = |headers: &[Header]| headers.iter().filter(|h| h.kind() == HeaderKind::Mpls).count();
-        let sent = u8::try_from(labels(&flow.headers)).ok().filter(|sent| *sent > 0)?;
+        let sent = u8::try_from(labels(&flow.headers)).ok()?;
         let arrives = flow.arrives.as_ref().map_or(&[][..], |arrives| &arrives.labels);
+        if sent == 0 {
+            return (!arrives.is_empty()).then_some(Labels { operation: LabelOperation::Push, sent });
+        }
         let first = flow.headers.iter().find_map(|header| match header {
             Header::Mpls(mpls) => Some((&mpls.label, &mpls.ttl)),
             _ => None,
@@ -147,6 +152,9 @@ impl Labels {
 /// `1 label, swap`
 impl fmt::Display for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.operation == LabelOperation::Push {
+            return f.write_str("labels pushed");
+        }
         let plural = if self.sent == 1 { "" } else { "s" };
         write!(f, "{} label{plural}, {}", self.sent, self.operation)
     }
@@ -203,7 +211,9 @@ impl PatternKey {
     /// tester has to do for a frame; nor does what is sent beside.
     #[must_use]
     pub fn on_loop(&self) -> PatternKey {
-        let labels = self.labels.map(|labels| Labels { operation: LabelOperation::Keep, ..labels });
+        // What the DUT pushes a loop does not.
+        let labels = self.labels.filter(|labels| labels.sent > 0);
+        let labels = labels.map(|labels| Labels { operation: LabelOperation::Keep, ..labels });
         PatternKey {
             distribution: Distribution::NonMeshed,
             routes: 0,

@@ -114,7 +114,7 @@ pub struct TrialRecord {
     /// The DUT had packet filters, those of the last [`Record::Filter`] before: what it forwards is not what it forwards without.
     #[serde(default, skip_serializing_if = "is_false")]
     pub filtered: bool,
-    /// The DUT had classes of service, those of the last [`Record::Classes`] before: they make ways out narrow and decide who loses.
+    /// The DUT had classes of service, those of the last [`Record::Classes`] before: they make output ports narrow and decide who loses.
     #[serde(default, skip_serializing_if = "is_false")]
     pub classed: bool,
     /// Links between the routers of the DUT were down, those of the last [`Record::CoreLinks`] before: frames went around them.
@@ -160,7 +160,7 @@ pub struct ClassRecord {
     /// Round of the run, from 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub round: u32,
-    /// The classes of each way out; none where they were taken back.
+    /// The classes of each output port; none where they were taken back.
     pub lists: Vec<EgressClasses>,
 }
 

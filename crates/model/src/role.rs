@@ -1,7 +1,7 @@
 //! The role of a DUT as data: what a router must be configured with to stand between the ports of a suite.
 
 use crate::capabilities::Need;
-use crate::suite::{Addressing, BgpProtection, LabelConfig, PortConfig, VlanTag};
+use crate::suite::{Addressing, BgpProtection, FecConfig, LabelConfig, PortConfig, VlanTag};
 use crate::trial::Family;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,6 +17,9 @@ pub struct RouterRole {
     /// Static label entries, in the order of the interfaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<LabelRoute>,
+    /// Networks to which packets leave with labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pushed: Vec<PushedRoute>,
     /// GRE tunnels to other routers of its system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<Tunnel>,
@@ -103,6 +106,19 @@ pub struct LabelRoute {
     /// Label with which packets arrive, at any interface.
     pub label: u32,
     /// Labels in its place, the outermost first; none takes it off.
+    pub out: Vec<u32>,
+    /// Next hop: the tester's emulated router.
+    pub via: IpAddr,
+    /// Where the next hop is.
+    pub at: Place,
+}
+
+/// A route whose packets get labels (RFC 3031 section 3.11).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushedRoute {
+    /// Where it leads: network address and length.
+    pub prefix: (IpAddr, u8),
+    /// The labels, the outermost first.
     pub out: Vec<u32>,
     /// Next hop: the tester's emulated router.
     pub via: IpAddr,
@@ -226,6 +242,7 @@ impl RouterRole {
             interfaces: ports.iter().map(Interface::of).collect(),
             routes: routes(ports),
             labels: labels(ports),
+            pushed: pushed(ports),
             tunnels: Vec::new(),
             policies: Vec::new(),
             bgp: BgpRole::of(ports),
@@ -243,7 +260,7 @@ impl RouterRole {
         needs.extend(addresses().any(|a| a.address.is_ipv6()).then_some(Need::Ipv6));
         needs.extend((tags >= 1).then_some(Need::Vlan));
         needs.extend((tags >= 2).then_some(Need::Qinq));
-        needs.extend((!self.labels.is_empty()).then_some(Need::Mpls));
+        needs.extend((!self.labels.is_empty() || !self.pushed.is_empty()).then_some(Need::Mpls));
         needs.extend((!self.tunnels.is_empty()).then_some(Need::Tunnels));
         needs.extend((!self.policies.is_empty()).then_some(Need::PolicyRouting));
         let protected = self.bgp.as_ref().is_some_and(|bgp| !bgp.protection.is_none());
@@ -328,6 +345,18 @@ fn labels(ports: &[PortConfig]) -> Vec<LabelRoute> {
             Some(LabelRoute { label, out, via: via?, at: Place { port, vlan: None } })
         };
         config.labels.iter().filter_map(route).collect::<Vec<_>>()
+    };
+    ports.iter().enumerate().flat_map(of_port).collect()
+}
+
+fn pushed(ports: &[PortConfig]) -> Vec<PushedRoute> {
+    let of_port = |(port, config): (usize, &PortConfig)| {
+        let route = move |entry: &FecConfig| {
+            let via = config.addressing(entry.to.family())?.host;
+            let prefix = (entry.to.address(), entry.to.length());
+            Some(PushedRoute { prefix, out: entry.out.clone(), via, at: Place { port, vlan: None } })
+        };
+        config.pushed.iter().filter_map(route).collect::<Vec<_>>()
     };
     ports.iter().enumerate().flat_map(of_port).collect()
 }

@@ -176,7 +176,7 @@ fn found(rounds: &[RoundFigure]) -> String {
         (Some(all), n) => {
             parts.push(format!("median {}", in_words(all.median)));
             parts.push(match (all.interval.low.is_finite(), all.interval.high.is_finite()) {
-                (true, true) => format!("{} to {} in {n} rounds", all.interval.low, all.interval.high),
+                (true, true) => format!("{} to {} in {n} rounds", shown(all.interval.low), shown(all.interval.high)),
                 _ => format!("{} in {n} rounds", in_words(all.interval)),
             });
         }
@@ -193,12 +193,17 @@ fn found(rounds: &[RoundFigure]) -> String {
     if parts.is_empty() { "not measured".into() } else { parts.join(", ") }
 }
 
+/// A figure with six digits: more are never certain, and fewer could look like the bound that was just missed.
+fn shown(value: f64) -> String {
+    format!("{value:.5e}").parse::<f64>().unwrap_or(value).to_string()
+}
+
 fn in_words(figure: Figure) -> String {
     match (figure.low.is_finite(), figure.high.is_finite()) {
-        _ if figure.is_exact() => figure.low.to_string(),
-        (true, true) => format!("{} to {}", figure.low, figure.high),
-        (true, false) => format!("at least {}", figure.low),
-        (false, true) => format!("at most {}", figure.high),
+        _ if figure.is_exact() => shown(figure.low),
+        (true, true) => format!("{} to {}", shown(figure.low), shown(figure.high)),
+        (true, false) => format!("at least {}", shown(figure.low)),
+        (false, true) => format!("at most {}", shown(figure.high)),
         (false, false) => "not known".into(),
     }
 }
@@ -440,6 +445,12 @@ mod tests {
         let figures = [round_figure(&record.outcome, "rate", &record.status)];
         let outcome = Outcome { verdicts: vec![verdict(&expected, &figures)], ..record.outcome };
         TestRecord { outcome, ..record }
+    }
+
+    #[test]
+    fn figures_in_words_have_six_digits() {
+        let words = [214_670.406, 99.999_97, 99.9, 7.0, 0.0, 0.000_123_456_789].map(shown);
+        assert_eq!(words, ["214670", "100", "99.9", "7", "0", "0.000123457"]);
     }
 
     #[test]

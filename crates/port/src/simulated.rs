@@ -39,7 +39,7 @@ pub trait Device {
         let _ = (now, port, up);
     }
 
-    /// The same without frames on their way out that nobody answers: until then it makes no difference whether it is
+    /// The same without frames on their output port that nobody answers: until then it makes no difference whether it is
     /// polled at each event or once.
     fn next_notice(&self) -> Option<Instant> {
         self.next_deadline()

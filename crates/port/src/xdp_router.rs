@@ -27,7 +27,7 @@ pub enum Counter {
     PassedTtl,
     /// To the kernel: the neighbour's address is not known.
     PassedNoNeighbour,
-    /// To the kernel: longer than the MTU of the way out.
+    /// To the kernel: longer than the MTU of the output port.
     PassedTooBig,
     /// To the kernel: no route that forwards; packets to the router itself are among them.
     PassedNoRoute,

@@ -6,7 +6,7 @@ use crate::interfaces::SubInterface;
 use crate::labels::LabelRoute;
 use drophammer_model::Bandwidth;
 use drophammer_model::filter::FilterRule;
-use drophammer_model::role::{Policy, Tunnel};
+use drophammer_model::role::{Policy, PushedRoute, Tunnel};
 use drophammer_model::suite::BgpProtection;
 use drophammer_wire::MacAddr;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// Static label entries.
     pub labels: Vec<LabelRoute>,
+    /// Networks to which packets leave with labels.
+    pub pushed: Vec<PushedRoute>,
     /// GRE tunnels, each from an address of the device.
     pub tunnels: Vec<Tunnel>,
     /// Where packets of IPv4 go in place of the routes, by the interface or tunnel that they came by; one for each at most.
@@ -78,6 +80,7 @@ impl Default for Config {
             sub_interfaces: Vec::new(),
             routes: Vec::new(),
             labels: Vec::new(),
+            pushed: Vec::new(),
             tunnels: Vec::new(),
             policies: Vec::new(),
             capacity_pps: None,

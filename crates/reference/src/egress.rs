@@ -1,4 +1,4 @@
-//! From the server to the wire: the line of each port, and all frames on their way out in order of departure.
+//! From the server to the wire: the line of each port, and all frames on their output port in order of departure.
 
 use crate::moment::Moment;
 use crate::pool::Slot;
@@ -63,7 +63,7 @@ impl Line {
     }
 }
 
-/// A frame on its way out.
+/// A frame on its output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departure {
     /// When.
@@ -82,7 +82,7 @@ pub struct Departure {
     pub unicast: bool,
 }
 
-/// All frames on their way out.
+/// All frames on their output port.
 #[derive(Clone, Debug, Default)]
 pub struct Departures {
     /// By port: the test frames that took their turn, each not before the one ahead of it.

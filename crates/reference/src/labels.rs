@@ -1,6 +1,8 @@
 //! Static label entries: what becomes of packets with MPLS labels (RFC 3031, RFC 3032).
 
 use crate::config::ConfigError;
+use drophammer_model::role::PushedRoute;
+use drophammer_model::routes::Prefix;
 use drophammer_wire::ethernet::{self, ethertype};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -27,6 +29,44 @@ pub struct LabelRoute {
     pub port: usize,
     /// Neighbour on that link.
     pub next_hop: IpAddr,
+}
+
+/// Routes whose packets get labels, the longest prefix first. They go before the routes of the forwarding table.
+#[derive(Default)]
+pub(crate) struct Pushed(Vec<(Prefix, Entry)>);
+
+impl Pushed {
+    /// Adds a route, whose next hop has this number.
+    ///
+    /// # Errors
+    /// A reserved label, none at all, or a prefix that is none.
+    pub fn add(&mut self, route: &PushedRoute, next_hop: usize) -> Result<(), ConfigError> {
+        if let Some(label) = route.out.iter().find(|label| !(FIRST..END).contains(*label)) {
+            return Err(ConfigError::Label(*label, "labels are 16 to 1048575"));
+        }
+        let prefix = Prefix::masked(route.prefix.0, route.prefix.1).filter(|_| !route.out.is_empty());
+        let prefix = prefix.ok_or(ConfigError::Limit("a route with labels"))?;
+        self.0.push((prefix, Entry { out: route.out.clone().into(), next_hop }));
+        self.0.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length()));
+        Ok(())
+    }
+
+    pub fn find(&self, destination: IpAddr) -> Option<&Entry> {
+        self.0.iter().find(|(prefix, _)| prefix.contains(destination)).map(|(_, entry)| entry)
+    }
+}
+
+/// Puts labels before the packet of an untagged frame, each with the TTL of the packet (uniform model, RFC 3443) and traffic class 0. The frame ends with the packet, without
+/// padding.
+pub(crate) fn push(frame: &mut Vec<u8>, out: &[u32], ttl: u8, total: usize) {
+    frame.truncate(STACK + total);
+    let entry = |(i, label): (usize, &u32)| {
+        let bottom = u32::from(i + 1 == out.len());
+        (label << 12 | bottom << 8 | u32::from(ttl)).to_be_bytes()
+    };
+    let entries: Vec<u8> = out.iter().enumerate().flat_map(entry).collect();
+    frame.splice(STACK..STACK, entries);
+    frame[STACK - 2..STACK].copy_from_slice(&ethertype::MPLS.to_be_bytes());
 }
 
 /// All entries, by label.

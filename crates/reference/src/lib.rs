@@ -8,10 +8,10 @@
 //! - **Order of time.** [`Router::receive`] must be called with instants that do not go back; an earlier one is taken for
 //!   the latest seen. An instant is when the last bit of a frame is in.
 //! - **What is judged at once.** A frame that no router may forward (wrong address, malformed, wrong IPv4 header
-//!   checksum, TTL or hop limit 1 or 0, no route, larger than the MTU of the way out) is dropped when it arrives and
+//!   checksum, TTL or hop limit 1 or 0, no route, larger than the MTU of the output port) is dropped when it arrives and
 //!   takes nothing of the capacity. Nothing is fragmented.
 //! - **Filter.** Of a list of rules the first one that matches decides, and what is denied is dropped at once and takes nothing of the
-//!   capacity. Lists on ingress act behind the checks of the header, those on egress when the way out is known. Each rule that was looked at for a
+//!   capacity. Lists on ingress act behind the checks of the header, those on egress when the output port is known. Each rule that was looked at for a
 //!   frame makes its service longer by [`Config::filter_time_per_rule`]; not for frames that had to wait for a neighbour.
 //! - **One server for the box.** With a capacity of `c` frames per second, a frame that arrives at `a` starts at
 //!   `max(a, end of service of the frame before it)` and ends `10^9 / c` ns later. This is kept as an exact fraction; only
@@ -33,7 +33,7 @@
 //! - **Links** that are down ([`Router::set_link`]) carry nothing in either direction, and end the sessions over them.
 //! - **Several devices** ([`Network`]) are routers of their own, joined by links on which a frame takes the link's delay beyond the time of the line.
 //! - **Sub-interfaces** ([`SubInterface`]) are links of their own behind VLAN tags. A frame with tags that no sub-interface of its port
-//!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the way out put on before the line.
+//!   has is ignored and counted. Tags are taken off when a frame arrives, and those of the output port put on before the line.
 //! - **Labels.** A packet with MPLS labels goes where the entry of its outermost one leads ([`LabelRoute`]); without entries, frames with
 //!   labels are ignored. Filters do not look behind labels, and nobody is told of labelled packets that are dropped.
 //! - **Tunnels** ([`Config::tunnels`]) carry IPv4 in GRE. What is sent into one is counted down once, like any other packet, and again by the router at

@@ -127,7 +127,7 @@ pub struct Drops {
     pub fault_input_queue: u64,
     /// [`crate::Faults::tunnel_drop_every`].
     pub fault_tunnel: u64,
-    /// The link of the way out is down; see [`crate::Router::set_link`].
+    /// The link of the output port is down; see [`crate::Router::set_link`].
     pub link_down: u64,
 }
 

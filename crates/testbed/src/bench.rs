@@ -126,6 +126,7 @@ impl<'a> Bench<'a> {
                 ipv6: p.ipv6.clone(),
                 vlans: p.vlans.iter().map(|vlan| vlan.tags.iter().map(|tag| tag.vid).collect()).collect(),
                 labels: p.labels.clone(),
+                pushed: p.pushed.clone(),
                 routed: BTreeMap::new(),
             })
             .collect();
@@ -474,10 +475,12 @@ impl<'a> Bench<'a> {
 fn further_on(arrives: &mut Arriving, headers: &[Header], further: u8) {
     let count_down = |ttl: &mut Option<u8>| *ttl = ttl.map(|ttl| ttl.saturating_sub(further));
     let of = |kinds: &[HeaderKind]| headers.iter().filter(|header| kinds.contains(&header.kind())).count();
-    if arrives.labels.is_empty() {
+    // Labels that no packet had before are the last router's, with the packet's TTL.
+    if arrives.labels.is_empty() || of(&[HeaderKind::Mpls]) == 0 {
         // None are the headers of a plain frame.
         if of(&[HeaderKind::Ipv4, HeaderKind::Ipv6]) <= 1 {
             count_down(&mut arrives.ttl);
+            arrives.labels.iter_mut().for_each(|label| count_down(&mut label.ttl));
         }
         return;
     }

@@ -13,7 +13,7 @@ use drophammer_model::counters::{Counts, DutCounter};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
 use drophammer_model::quantity::{Instant, show_duration};
-use drophammer_model::role::RouterRole;
+use drophammer_model::role::{self, RouterRole};
 use drophammer_model::suite::{DutConfig, Params, PortConfig};
 use drophammer_model::traffic::Deviation;
 use drophammer_model::trial::Family;
@@ -220,9 +220,10 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
             config.sub_interfaces.push(at);
         }
     }
-    let labels = RouterRole::of(ports).labels.into_iter();
-    config.labels =
-        labels.map(|l| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via }).collect();
+    let role = RouterRole::of(ports);
+    let label = |l: role::LabelRoute| LabelRoute { label: l.label, out: l.out, port: l.at.port, next_hop: l.via };
+    config.labels = role.labels.into_iter().map(label).collect();
+    config.pushed = role.pushed;
     config
 }
 

@@ -73,7 +73,7 @@ fn an_overloaded_way_out_is_shared_by_weight_to_the_frame() {
     assert_eq!(column(&memory, calm, "lost"), [0.0; 3]);
     near(column(&memory, calm, "share_percent"), [100.0 / 3.0; 3], 0.01);
     assert!(column(&memory, calm, "latency_max_us").iter().all(|us| *us < 10.0 + 3.0 * 6.72 + 0.1));
-    // Half of the way out each: gold has less than its share, and what it leaves is shared four to one.
+    // Half of the output port each: gold has less than its share, and what it leaves is shared four to one.
     near(column(&memory, half, "share_percent"), [50.0, 40.0, 10.0], 0.02);
     near(column(&memory, half, "expected_percent"), [50.0, 40.0, 10.0], 0.02);
     near(column(&memory, half, "error_points"), [0.0; 3], 0.01);
@@ -147,7 +147,7 @@ fn one_lost_frame_of_gold_is_counted() {
 #[test]
 fn a_ratio_that_is_off_by_a_point_is_found() {
     let weights = "classes: [{name: gold, precedence: 5, weight: 700}, {name: silver, dscp: 24, weight: 200}, {name: bronze, precedence: 0, weight: 50}]";
-    // Half of the way out is shared 200 to 60, not to 50. Turns are of 960 frames, and the time of a share ends within one.
+    // Half of the output port is shared 200 to 60, not to 50. Turns are of 960 frames, and the time of a share ends within one.
     let memory = classes(", class_last_weight: 60", weights);
     near(column(&memory, [3, 4, 5], "error_points"), [0.0, -1.54, 1.54], 0.15);
     assert_eq!(verdict(&memory, 3), AS_IT_MUST);
@@ -175,10 +175,10 @@ fn a_device_without_classes_is_found() {
 
 #[test]
 fn a_router_that_is_slower_than_its_way_out_is_told_from_one_that_shares_wrongly() {
-    // The box serves two thirds of what the way out carries, without looking at classes.
+    // The box serves two thirds of what the output port carries, without looking at classes.
     let memory = classes(", capacity: 100 kfps, buffer: 50", "overload: [150]");
     let marks = &rows(memory.outcome(TEST), TEST)[3].marks;
-    assert!(marks.iter().any(|mark| mark == "the way out carried 67.2 % of its rate only"), "{marks:?}");
+    assert!(marks.iter().any(|mark| mark == "the output port carried 67.2 % of its rate only"), "{marks:?}");
     assert!(verdict(&memory, 3).starts_with("lost ") || verdict(&memory, 3).contains("too low"));
     assert!((rank(&memory, "class_of_service_ip40_pps") - 100_000.0).abs() < 60.0);
 }

@@ -20,9 +20,14 @@ const CLASS: &str = "class";
 /// `dut` is what a DUT has beside its name.
 fn suite(dut: &str) -> String {
     let flow = |(name, headers, arrives): &(&str, &str, &str)| {
+        // A network to which packets leave with labels.
+        let (headers, to) = match *headers {
+            "" => (String::new(), ", destination: 10.99.0.7"),
+            labels => (format!("{labels}, "), ""),
+        };
         format!(
-            "  - {{name: {name}, from: p1, to: p2, size: 128, rate: 200 fps, frames: {FRAMES}, headers: [{headers}, ipv4, udp], \
-             arrives: {{{arrives}}}}}\n"
+            "  - {{name: {name}, from: p1, to: p2, size: 128, rate: 200 fps, frames: {FRAMES}, headers: [{headers}ipv4, udp], \
+             arrives: {{{arrives}}}{to}}}\n"
         )
     };
     let flows = [
@@ -34,6 +39,7 @@ fn suite(dut: &str) -> String {
         ),
         ("pop", "{mpls: {label: 101, ttl: 30}}", "ttl: 29"),
         ("pop-one", "{mpls: {label: 101, ttl: 30}}, {mpls: {label: 55}}", "labels: [{label: 55, ttl: 29}], ttl: 64"),
+        ("fec", "", "labels: [{label: 400, ttl: 63}, {label: 401, ttl: 63}], ttl: 63"),
         (CLASS, "{mpls: {label: 100, tc: 5}}", "labels: [{label: 200, tc: 5, ttl: 63}], ttl: 64"),
         // A router must forward neither.
         ("unknown", "{mpls: {label: 99}}", "labels: [{label: 99}]"),
@@ -43,7 +49,7 @@ fn suite(dut: &str) -> String {
     format!(
         "suite: labels\nprofile: quick\nrounds: 1\nduts: [{{name: box, {dut}}}]\n\
          ports:\n  - {{name: p1, speed: 100 Mbit/s, ipv6: off}}\n  - {{name: p2, speed: 100 Mbit/s, ipv6: off, \
-         labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}]}}\nflows:\n{flows}\
+         labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}, {{to: 10.99.0.0/24, out: [400, 401]}}]}}\nflows:\n{flows}\
          tests: [{{fixed_rate: {{trial_duration: 600 ms, drain: 500 ms, pause: 1 ms}}}}]\n"
     )
 }

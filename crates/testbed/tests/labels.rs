@@ -20,14 +20,16 @@ const FRAMES: u64 = 500;
 /// Two ports with label entries, and `flows` of 200 bytes from the first to the second.
 fn labelled(flows: &[(&str, &str, &str)]) -> Suite {
     let flow = |(name, headers, arrives): &(&str, &str, &str)| {
+        // A network to which packets leave with labels.
+        let to = if *name == "fec" { ", destination: 10.99.0.7" } else { "" };
         format!(
-            "  - {{name: {name}, from: p1, to: p2, size: 200, rate: 1 kfps, headers: [{headers}], arrives: {{{arrives}}}}}\n"
+            "  - {{name: {name}, from: p1, to: p2, size: 200, rate: 1 kfps, headers: [{headers}], arrives: {{{arrives}}}{to}}}\n"
         )
     };
     let flows: String = flows.iter().map(flow).collect();
     let text = format!(
         "suite: labels\nseed: 11\nduts:\n  - {{name: box, kind: reference}}\nports:\n  - {{name: p1, speed: 1 Gbit/s}}\n  \
-         - {{name: p2, speed: 1 Gbit/s, labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}]}}\n\
+         - {{name: p2, speed: 1 Gbit/s, labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}, {{to: 10.99.0.0/24, out: [400, 401]}}]}}\n\
          flows:\n{flows}tests: [fixed_rate]\n"
     );
     read_suite(&text)
@@ -107,6 +109,7 @@ fn labels_are_swapped_pushed_and_taken_off() {
             "labels: [{label: 55, tc: 1, ttl: 29}]",
         ),
         ("plain", "ipv4, udp", "ttl: 63"),
+        ("fec", "{ipv4: {ttl: 40}}, udp", "labels: [{label: 400, ttl: 39}, {label: 401, ttl: 39}], ttl: 39"),
     ];
     let suite = labelled(&flows);
     assert!(RouterRole::of(&suite.ports).needs().contains(&Need::Mpls));
@@ -163,9 +166,10 @@ fn searched(operation: &str, stack: u32, faults: &str) -> Memory {
     let text = format!(
         "suite: labels\nseed: 11\nduts:\n  - {{name: box, kind: reference, capacity: 20 kfps, buffer: 100{faults}}}\nports:\n  \
          - {{name: p1, speed: 100 Mbit/s}}\n  \
-         - {{name: p2, speed: 100 Mbit/s, labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}]}}\n\
+         - {{name: p2, speed: 100 Mbit/s, labels: [{{label: 100, out: [200]}}, {{label: 101}}, {{label: 102, out: [300, 301]}}, {{to: 10.99.0.0/24, out: [400]}}]}}\n\
          defaults: {{direction: unidirectional, pause: 1 ms}}\n\
-         tests:\n  - throughput: {{frame_sizes: [128], labels: {operation}, label_stack: {stack}}}\n"
+         tests:\n  - throughput: {{frame_sizes: [128], labels: {operation}, label_stack: {}}}\n",
+        stack.max(1)
     );
     let mut memory = Memory::default();
     run(&read_suite_in_rounds(&text, Some(1)), &mut memory).unwrap();
@@ -174,7 +178,7 @@ fn searched(operation: &str, stack: u32, faults: &str) -> Memory {
 
 #[test]
 fn the_rate_of_label_switching_is_that_of_the_device() {
-    for (operation, stack) in [("swap", 1), ("swap", 3), ("pop", 1), ("pop", 2)] {
+    for (operation, stack) in [("swap", 1), ("swap", 3), ("pop", 1), ("pop", 2), ("push", 0)] {
         let memory = searched(operation, stack, "");
         let outcome = memory.outcome("throughput");
         let found = cell(outcome, "throughput", 0, "throughput_pps").unwrap();

@@ -1,5 +1,6 @@
 //! What happens in a run as JSON objects: for the page, and for `run --json`.
 
+use crate::progress::Counts;
 use drophammer_model::record::{Record, TestStatus};
 use drophammer_model::trial::{Load, Validity};
 use drophammer_testbed::Progress;
@@ -38,11 +39,12 @@ pub fn of_record(record: &Record) -> Option<Value> {
                 Load::Constant { rate_pps } => Some(*rate_pps),
                 _ => None,
             };
+            let counts = Counts::of(spec, result);
             json!({
                 "event": "trial", "time": trial.time, "dut": trial.dut, "test": trial.test, "round": trial.round, "attempt": trial.attempt,
                 "trial": result.trial, "purpose": spec.purpose, "size": spec.size.to_string(), "asked_fps": asked,
-                "offered_fps": result.offered_load().pps(), "offered": result.offered(), "lost": result.lost(),
-                "loss_percent": result.loss_ratio() * 100.0, "valid": result.validity.is_valid(), "reasons": reasons,
+                "offered_fps": result.offered_load().pps(), "offered": counts.offered, "lost": counts.lost,
+                "loss_percent": counts.loss_percent(), "denied": counts.denied, "leaked": counts.leaked, "valid": result.validity.is_valid(), "reasons": reasons,
             })
         }
         Record::Test(test) => {

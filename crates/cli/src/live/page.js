@@ -24,7 +24,7 @@ function row(body, cells, most) {
 
 function kindOf(trial) {
   if (!trial.valid) return "void";
-  return trial.lost > 0 ? "lossy" : "good";
+  return trial.lost > 0 || trial.leaked > 0 ? "lossy" : "good";
 }
 
 function element(name, attributes, text) {

@@ -112,6 +112,11 @@ impl DutKind for Ovs {
             let what = format!("cannot give a packet the {} labels of entry {}", entry.out.len(), entry.label);
             return unusable(what, &format!("Open vSwitch knows {MOST_LABELS} labels of a packet at most"));
         }
+        if let Some(route) = role.pushed.iter().find(|route| route.out.len() > MOST_LABELS) {
+            let (address, length) = route.prefix;
+            let what = format!("cannot give packets to {address}/{length} {} labels", route.out.len());
+            return unusable(what, &format!("Open vSwitch knows {MOST_LABELS} labels of a packet at most"));
+        }
         let popped = role.labels.iter().find(|entry| entry.out.is_empty());
         if let Some(entry) = popped.filter(|_| flows::of_one_family(role).is_none()) {
             let what = format!("cannot take label {} off: nothing says whether IPv4 or IPv6 is behind it", entry.label);

@@ -1,4 +1,4 @@
-//! The traffic of the test: who sends how much to which way out.
+//! The traffic of the test: who sends how much to which output port.
 
 use crate::pattern::Pattern;
 use crate::testbed::{PortView, TestError};
@@ -14,7 +14,7 @@ pub(super) struct Congestion {
     pub from: Vec<usize>,
     /// The port by which all leaves.
     pub to: usize,
-    /// Rate of the way out.
+    /// Rate of the output port.
     pub rate: Bandwidth,
     /// The same in frames per second.
     pub pps: f64,

@@ -13,9 +13,9 @@ use drophammer_model::trial::{Bin, GroupCounts, TrialResult};
 pub(super) const BINS: usize = 20;
 /// Bins at its beginning in which queues fill, so that shares are not yet what they will be.
 pub(super) const FILLING: usize = 2;
-/// A way out is full from this share of its rate on.
+/// A output port is full from this share of its rate on.
 pub(super) const FULL: f64 = 0.98;
-/// What leaves beyond the rate of the way out by more than this share was not held back by it.
+/// What leaves beyond the rate of the output port by more than this share was not held back by it.
 pub(super) const EXCESS: f64 = 0.01;
 /// Errors of shares that are closer together than this, in points, are no different.
 const LEAST_POINTS: f64 = 0.1;
@@ -27,7 +27,7 @@ columns! {
     pub(super) struct ClassRow {
         frame_size: PacketSize = "Frame size",
         protocol: String = "Protocol",
-        load_percent: f64 = "Load, of the way out" ["%"],
+        load_percent: f64 = "Load, of the output port" ["%"],
         class: String = "Class",
         dscp: u64 = "DSCP",
         weight: u64 = "Weight",
@@ -182,7 +182,7 @@ pub(super) fn off(error: Option<f64>, tolerance: f64) -> Option<String> {
     Some(format!("its share is {:.2} points too {}", error.abs(), if error > 0.0 { "high" } else { "low" }))
 }
 
-/// The figures by which routers are compared. `of` is what was overloaded: `a way out`.
+/// The figures by which routers are compared. `of` is what was overloaded: `an output port`.
 pub(super) fn rank(
     outcome: &mut Outcome,
     pattern: &Pattern,

@@ -1,4 +1,4 @@
-//! The test at one way out: that of the last port.
+//! The test at one output port: that of the last port.
 
 use super::congestion::Congestion;
 use super::rows::{EXCESS, FULL, Fare, Steady, Trial, group, off, rank, weights};
@@ -30,7 +30,7 @@ pub(super) fn measure(
         outcome,
         pattern,
         format!(
-            "{} port{} send to port {}, whose way out has {rate}: {:.0} frames per second",
+            "{} port{} send to port {}, whose output port has {rate}: {:.0} frames per second",
             congestion.from.len(),
             if congestion.from.len() == 1 { "" } else { "s" },
             bed.ports()[port].name,
@@ -43,7 +43,7 @@ pub(super) fn measure(
         index,
         flows,
         full: (congestion.pps, congestion.from.len() as f64),
-        // Queues that are full at the end leave at the rate of the way out.
+        // Queues that are full at the end leave at the rate of the output port.
         emptied_s: f64::from(queue) * classes.len() as f64 / congestion.pps,
     };
     let tolerance = TOLERANCE.get(params).0;
@@ -89,20 +89,20 @@ fn write(
             fare.faults.push("nothing arrived".into());
         }
         if i == 0 && overloaded && rate < congestion.pps * FULL {
-            fare.marks.push(format!("the way out carried {:.1} % of its rate only", rate / congestion.pps * 100.0));
+            fare.marks.push(format!("the output port carried {:.1} % of its rate only", rate / congestion.pps * 100.0));
         }
         if i == 0 && rate > congestion.pps * (1.0 + EXCESS) {
-            fare.marks.push("more left than the way out carries: it was not overloaded".into());
+            fare.marks.push("more left than the output port carries: it was not overloaded".into());
         }
         errors.extend(fare.error().map(f64::abs));
         fare.write(outcome, pattern, trial, (i, classes.len()));
     }
     // What was not overloaded shows nothing of classes: a loss of 0 would be no merit.
     if trial.first && rate > congestion.pps * (1.0 + EXCESS) {
-        note_of(outcome, pattern, "no figures: more left than the way out carries, so it was not overloaded");
+        note_of(outcome, pattern, "no figures: more left than the output port carries, so it was not overloaded");
     } else if trial.first {
         let figures = (rate, errors.into_iter().max_by(f64::total_cmp));
-        rank(outcome, pattern, classes, result, figures, "an overloaded way out");
+        rank(outcome, pattern, classes, result, figures, "an overloaded output port");
     }
 }
 
@@ -166,12 +166,16 @@ mod tests {
         outcome
     }
 
-    /// A loss of 0 would be no merit of a way out that was never too narrow.
+    /// A loss of 0 would be no merit of an output port that was never too narrow.
     #[test]
     fn a_way_out_that_was_not_overloaded_has_no_figures() {
         let all = written(25);
         assert!(all.ranks.is_empty(), "{:?}", all.ranks);
-        assert!(all.notes.iter().any(|note| note.contains("more left than the way out carries")), "{:?}", all.notes);
+        assert!(
+            all.notes.iter().any(|note| note.contains("more left than the output port carries")),
+            "{:?}",
+            all.notes
+        );
         let held_back = written(16);
         assert_eq!(held_back.ranks.len(), 3, "{:?}", held_back.ranks);
     }

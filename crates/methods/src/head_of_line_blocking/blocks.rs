@@ -20,7 +20,7 @@ pub(super) struct Block {
 /// What becomes of the frames of the second source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aim {
-    /// They go to the first source: no way out is overloaded, and the router has as many frames to forward.
+    /// They go to the first source: no output port is overloaded, and the router has as many frames to forward.
     Elsewhere,
     /// They go to the congested port.
     Congested,

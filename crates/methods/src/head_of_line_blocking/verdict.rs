@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Chance at most that a router that loses as often without congestion loses so much more with it.
 const CHANCE: f64 = 0.001;
-/// What leaves beyond the rate of the way out by more than this share was not held back by it.
+/// What leaves beyond the rate of the output port by more than this share was not held back by it.
 const EXCESS: f64 = 0.01;
 /// Sources that offer less than they did without congestion by more than this share are held back.
 const HELD_BACK: f64 = 0.01;
@@ -41,7 +41,7 @@ pub(super) struct Seen {
 /// What is said of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Was the way out overloaded at all?
+    /// Was the output port overloaded at all?
     pub congested: bool,
     /// `yes: 12 frames were lost`, `no`, or `not known` and why.
     pub blocking: String,

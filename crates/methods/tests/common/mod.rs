@@ -85,6 +85,7 @@ impl Fake {
             ipv6: Some(addresses(Family::Ipv6, n)),
             vlans: vec![],
             labels: Vec::new(),
+            pushed: Vec::new(),
             routed: Default::default(),
         };
         Fake {

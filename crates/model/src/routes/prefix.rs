@@ -1,6 +1,6 @@
 //! An IP prefix as a value.
 
-use crate::trial::Family;
+use crate::trial::{AddressRange, Family};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -103,6 +103,14 @@ impl Prefix {
     /// Is `other` this prefix or a part of it?
     pub fn covers(&self, other: &Prefix) -> bool {
         self.length <= other.length && self.contains(other.address)
+    }
+
+    /// Addresses of hosts in it from the first on, `most` at most: without its first and last address where there is room for more.
+    pub fn hosts(&self, most: u32) -> AddressRange {
+        let (first, last) = self.bounds();
+        let reserved = u128::from(last - first >= 3);
+        let count = (last - first + 1 - 2 * reserved).min(u128::from(most.max(1)));
+        AddressRange { first: address(self.family(), first + reserved), step: 1, count: count as u32 }
     }
 
     /// First and last address as numbers.

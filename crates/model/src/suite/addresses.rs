@@ -401,7 +401,7 @@ pub(crate) fn check_block(prefix: &Prefix, span: &Range<usize>, public: bool, pr
         problems.add(
             span,
             format!("`{prefix}` are public addresses, which belong to somebody"),
-            "use 198.18.0.0/15, 2001:2::/48 or private addresses (RFC 6815); in a laboratory without any way out, \
+            "use 198.18.0.0/15, 2001:2::/48 or private addresses (RFC 6815); in an isolated laboratory, \
              `allow_public_addresses: true` permits them",
         );
     }

@@ -37,6 +37,7 @@ pub use read::Overrides;
 use crate::environment::About;
 use crate::medium::Medium;
 use crate::quantity::{Bandwidth, FrameRate};
+use crate::routes::Prefix;
 use crate::size::PacketSize;
 use crate::topology::Topology;
 use crate::traffic::{Arriving, Header};
@@ -178,6 +179,17 @@ pub struct PortConfig {
     pub vlans: Vec<VlanConfig>,
     /// Static label entries of the DUT whose packets leave by its port.
     pub labels: Vec<LabelConfig>,
+    /// Networks behind the emulated router of this port to which the DUT sends packets with labels.
+    pub pushed: Vec<FecConfig>,
+}
+
+/// A forwarding equivalence class: packets to a network, which leave with labels (RFC 3031 sections 2.1 and 3.11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FecConfig {
+    /// The network.
+    pub to: Prefix,
+    /// The labels, the outermost first, at least one.
+    pub out: Vec<u32>,
 }
 
 /// What the DUT does with packets whose outermost label is this one (RFC 3031 section 3.10: the incoming label map).

@@ -58,12 +58,19 @@ pub(crate) fn read(node: &Node, public: bool, routed: bool, problems: &mut Probl
     }
     let before = problems.len();
     check_families(&ports, problems);
-    check_overlaps(&ports, problems);
+    check_overlaps(&ports, public, problems);
     label_list::refuse_repeated(ports.iter().flat_map(|p| &p.labels), problems);
     (problems.len() == before).then(|| ports.into_iter().map(finish).collect())
 }
 
 fn finish(port: Port) -> PortConfig {
+    let (mut labels, mut pushed) = (Vec::new(), Vec::new());
+    for (entry, _) in port.labels {
+        match entry {
+            label_list::Read::Label(entry) => labels.push(entry),
+            label_list::Read::Fec(entry) => pushed.push(entry),
+        }
+    }
     PortConfig {
         name: port.name,
         speed: port.speed,
@@ -73,7 +80,8 @@ fn finish(port: Port) -> PortConfig {
         ipv6: port.ipv6.map(|p| p.addressing),
         bgp: None,
         vlans: port.vlans.into_iter().map(Vlan::finish).collect(),
-        labels: port.labels.into_iter().map(|(entry, _)| entry).collect(),
+        labels,
+        pushed,
     }
 }
 
@@ -152,7 +160,7 @@ fn check_families(ports: &[Port], problems: &mut Problems) {
 }
 
 /// Every prefix leads to one place.
-fn check_overlaps(ports: &[Port], problems: &mut Problems) {
+fn check_overlaps(ports: &[Port], public: bool, problems: &mut Problems) {
     let mut seen: Vec<(addresses::Prefix, String)> = Vec::new();
     for port in ports {
         let own = [&port.ipv4, &port.ipv6].into_iter().flatten().map(|placed| (placed, quote(&port.name)));
@@ -174,5 +182,24 @@ fn check_overlaps(ports: &[Port], problems: &mut Problems) {
                 seen.push((prefix, what));
             }
         }
+    }
+    let entries = ports.iter().flat_map(|port| port.labels.iter().map(move |entry| (port, entry)));
+    for (port, (entry, span)) in entries {
+        let label_list::Read::Fec(fec) = entry else { continue };
+        let prefix = addresses::Prefix::around(fec.to.address(), fec.to.length());
+        let has = if fec.to.address().is_ipv4() { port.ipv4.is_some() } else { port.ipv6.is_some() };
+        if !has {
+            problems.add(
+                span,
+                format!("port {} has no addresses of the family of `{prefix}`", quote(&port.name)),
+                "give it some",
+            );
+        }
+        addresses::check_block(&prefix, span, public, problems);
+        if let Some((other, whose)) = seen.iter().find(|(p, _)| p.overlaps(&prefix)) {
+            let help = "give it a prefix of its own: packets to other networks get no labels";
+            problems.add(span, format!("`{prefix}` overlaps `{other}`, {whose}"), help);
+        }
+        seen.push((prefix, format!("a network of {}", quote(&port.name))));
     }
 }

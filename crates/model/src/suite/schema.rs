@@ -107,7 +107,7 @@ fn section(key: &str, registry: &Registry) -> Value {
             "type": "array", "minItems": 1, "items": { "oneOf": tests(registry) },
         }),
         _ => json!({
-            "description": "Permit addresses that belong to somebody (RFC 6815). Only in a laboratory without any way out.",
+            "description": "Permit addresses that belong to somebody (RFC 6815). Only in an isolated laboratory.",
             "type": "boolean", "default": false,
         }),
     }
@@ -186,7 +186,7 @@ fn classes() -> Value {
                 "precedence": { "description": "IP precedence of its packets.", "type": "integer", "minimum": 0, "maximum": 7 },
                 "dscp": { "description": "Codepoint of its packets, in place of a precedence.", "type": "integer", "minimum": 0, "maximum": 63 },
                 "weight": {
-                    "description": "Its share of a way out that is too narrow, relative to the other classes.",
+                    "description": "Its share of an output port that is too narrow, relative to the other classes.",
                     "type": "integer", "minimum": 1, "maximum": crate::classes::MOST_WEIGHT,
                 },
             },
@@ -200,10 +200,14 @@ fn label_entry() -> Value {
     incoming["description"] = json!("Outermost label of packets that arrive at the DUT.");
     json!({
         "type": "object",
-        "required": ["label"],
+        "anyOf": [{ "required": ["label"] }, { "required": ["to", "out"] }],
         "additionalProperties": false,
         "properties": {
             "label": incoming,
+            "to": {
+                "description": "In place of `label`: a network; packets to it leave with the labels of `out`.",
+                "type": "string", "examples": ["10.99.0.0/24"],
+            },
             "out": {
                 "description": "Labels in its place, the outermost first; default: none, the label is taken off.",
                 "type": "array", "maxItems": label_list::MOST_OUT, "items": label,

@@ -95,8 +95,10 @@ fn targets(ports: &[PortConfig], family: Family, router: usize) -> Vec<(IpAddr, 
     let own = ports.iter().filter_map(|port| port.addressing(family));
     let vlans = ports.iter().flat_map(|port| &port.vlans).filter_map(|vlan| vlan.addressing(family));
     let both = own.chain(vlans).flat_map(|a| [(network(a.dut, a.prefix_len), a.prefix_len), a.behind]);
+    let pushed = ports.iter().flat_map(|port| &port.pushed).filter(move |entry| entry.to.family() == family);
+    let pushed = pushed.map(|entry| (entry.to.address(), entry.to.length()));
     let host = if family == Family::Ipv4 { 32 } else { 128 };
-    both.chain([(loopback(family, router), host)]).collect()
+    both.chain(pushed).chain([(loopback(family, router), host)]).collect()
 }
 
 /// Routes from router `at` to what is at router `to`, the best next hop of each prefix first.

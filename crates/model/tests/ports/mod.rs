@@ -25,6 +25,7 @@ pub fn two_ports() -> Vec<PortConfig> {
         bgp: None,
         vlans: Vec::new(),
         labels: Vec::new(),
+        pushed: Vec::new(),
     };
     vec![
         port(

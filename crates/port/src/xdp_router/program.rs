@@ -194,7 +194,7 @@ fn read_ipv6(p: &mut Program, ends: &Ends) {
     p.jump_if(If::Equal, 5, Value(0), wrong);
 }
 
-/// Asks the kernel's tables, and goes on with a packet that has a way out and a neighbour.
+/// Asks the kernel's tables, and goes on with a packet that has an output port and a neighbour.
 fn look_up(p: &mut Program, ends: &Ends) {
     p.set(1, Is(CONTEXT));
     p.set(2, Is(STACK));

@@ -30,7 +30,7 @@ impl Router {
         self.passes(FilterDirection::Ingress, ingress, packet)
     }
 
-    /// The same of the way out to `next_hop`.
+    /// The same of the output port to `next_hop`.
     #[inline(never)]
     pub(super) fn passes_egress(&mut self, next_hop: usize, packet: &Packet) -> bool {
         self.passes(FilterDirection::Egress, self.neighbours.get(next_hop).interface, packet)

@@ -4,7 +4,6 @@ use super::Router;
 use super::header::{Contents, IP, TAGS, contents, dscp, has_source_route, is_extension, is_special4, port_at, tags};
 use crate::faults::{WrongFrame, is_nth};
 use crate::filter::Packet;
-use crate::labels;
 use crate::neighbours::Pending;
 use crate::pool::Slot;
 use crate::table::Target;
@@ -112,34 +111,6 @@ impl Router {
         }
     }
 
-    /// Takes a packet with labels.
-    fn take_labelled(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
-        self.truth.transit += 1;
-        self.rules_read = 0;
-        let Some(outermost) = labels::outermost(frame) else {
-            self.truth.dropped.malformed += 1;
-            return false;
-        };
-        let Some(entry) = self.labels.find(outermost.label) else {
-            self.truth.dropped.no_label += 1;
-            return false;
-        };
-        if outermost.ttl <= 1 {
-            self.truth.dropped.ttl += 1;
-            return false;
-        }
-        let next_hop = entry.next_hop;
-        let out = &self.interfaces[self.neighbours.get(next_hop).interface];
-        labels::exchange(frame.bytes_mut(), outermost, &entry.out);
-        if frame.len() - IP > out.mtu {
-            self.truth.dropped.mtu += 1;
-            return false;
-        }
-        let total = frame.len() - IP;
-        trim(frame, total, out.tags.len());
-        self.forward(now, port, next_hop, frame)
-    }
-
     #[inline(always)]
     pub(super) fn take_ipv4(
         &mut self,
@@ -204,6 +175,11 @@ impl Router {
             self.truth.dropped.ttl += 1;
             self.report4(now, port, from, packet, |original| icmpv4::Repr::TimeExceeded { code: 0, original });
             return false;
+        }
+        if let Some(entry) = self.pushed.find(IpAddr::V4(destination)) {
+            let (entry, ttl) = (entry.clone(), plain[8] - 1);
+            count_down(frame);
+            return self.push(now, port, &entry, ttl, total, frame);
         }
         let target =
             if self.policies.is_empty() { target } else { self.by_policy(PolicySource::Interface(port), target) };
@@ -309,6 +285,11 @@ impl Router {
             self.truth.dropped.ttl += 1;
             self.report6(now, port, from, packet, |original| icmpv6::Repr::TimeExceeded { code: 0, original });
             return false;
+        }
+        if let Some(entry) = self.pushed.find(IpAddr::V6(destination)) {
+            let (entry, ttl) = (entry.clone(), packet[7] - 1);
+            frame.head_mut()[IP + 7] = ttl;
+            return self.push(now, port, &entry, ttl, total, frame);
         }
         let next_hop = match target {
             Some(Target::Via(i)) => Some(i),

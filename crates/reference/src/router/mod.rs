@@ -7,6 +7,7 @@ mod filtering;
 mod forward;
 mod header;
 mod icmp;
+mod labelling;
 mod leaving;
 mod mistreat;
 mod routing;
@@ -25,7 +26,7 @@ use crate::filter::Filter;
 use crate::greeter::Greeter;
 use crate::input_queue::InputQueue;
 use crate::interfaces::{self, ByTags, Interface};
-use crate::labels::Labels;
+use crate::labels::{Labels, Pushed};
 use crate::neighbours::{Action, Neighbours, Pending};
 use crate::pool::Pool;
 use crate::random::Random;
@@ -52,6 +53,7 @@ pub struct Router {
     by_tags: ByTags,
     fib: Fib,
     labels: Labels,
+    pushed: Pushed,
     tunnels: Vec<End>,
     /// From where, and where to: a neighbour or a tunnel.
     policies: Vec<(PolicySource, Target)>,
@@ -175,6 +177,7 @@ impl Router {
             by_tags,
             fib,
             labels: Labels::default(),
+            pushed: Pushed::default(),
             tunnels: Vec::new(),
             policies: Vec::new(),
             speaker,
@@ -209,12 +212,7 @@ impl Router {
             management_dead: false,
             spare: Frame::default(),
         };
-        for route in config.routes {
-            router.add_route(route)?;
-        }
-        for route in &config.labels {
-            router.add_label(route)?;
-        }
+        router.add_configured(config.routes, &config.labels, &config.pushed)?;
         for tunnel in config.tunnels {
             router.add_tunnel(tunnel)?;
         }
@@ -413,7 +411,7 @@ impl Router {
         earlier(installed, earlier(leaving, self.next_timer()))
     }
 
-    /// The same without test frames on their way out: until then one call of [`Router::poll`] is as good as many.
+    /// The same without test frames on their output port: until then one call of [`Router::poll`] is as good as many.
     pub fn next_notice(&self) -> Option<Instant> {
         let leaving = earlier(self.departures.next_notice(), self.next_answerable_on_lines());
         earlier(leaving, self.next_timer())

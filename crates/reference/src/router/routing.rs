@@ -11,6 +11,7 @@ use crate::table::Target;
 use drophammer_emulation::compose::Link;
 use drophammer_emulation::tcp::link;
 use drophammer_model::Instant;
+use drophammer_model::role::PushedRoute;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The protocol number.
@@ -32,12 +33,32 @@ impl Router {
         self.fib.add_static(route.prefix, route.prefix_len, next_hop)
     }
 
+    /// Adds what a configuration has of routes.
+    pub(super) fn add_configured(
+        &mut self,
+        routes: Vec<Route>,
+        labels: &[LabelRoute],
+        pushed: &[PushedRoute],
+    ) -> Result<(), ConfigError> {
+        routes.into_iter().try_for_each(|route| self.add_route(route))?;
+        labels.iter().try_for_each(|route| self.add_label(route))?;
+        pushed.iter().try_for_each(|route| self.add_pushed(route))
+    }
+
     pub(super) fn add_label(&mut self, route: &LabelRoute) -> Result<(), ConfigError> {
         if route.port >= self.interfaces.len() {
             return Err(ConfigError::NoSuchPort(route.port));
         }
         let next_hop = self.neighbours.intern(route.port, route.next_hop).ok_or(ConfigError::Limit("neighbours"))?;
         self.labels.add(route, next_hop)
+    }
+
+    pub(super) fn add_pushed(&mut self, route: &PushedRoute) -> Result<(), ConfigError> {
+        if route.at.port >= self.interfaces.len() {
+            return Err(ConfigError::NoSuchPort(route.at.port));
+        }
+        let next_hop = self.neighbours.intern(route.at.port, route.via).ok_or(ConfigError::Limit("neighbours"))?;
+        self.pushed.add(route, next_hop)
     }
 
     /// Takes a route away; false when there is none. Its place in the forwarding table is for a route that is added later:

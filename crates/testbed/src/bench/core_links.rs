@@ -1,6 +1,6 @@
 //! Links between the routers of a device of several: taken down for a test, and up again behind it.
 
-use super::{Bench, Failure, READY, failed};
+use super::{Bench, Failure, failed};
 use crate::learning::between_all;
 use drophammer_methods::TestError;
 use drophammer_model::record::{CoreLinkRecord, Record};
@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// One frame of so many may be missing between two routers.
 const LOSSY_BELOW: u64 = 100;
+
+/// Time for the routers of a system to find other ways. A daemon that still takes the routes of the test before out of the kernel is late.
+const WAYS: Duration = Duration::from_secs(60);
 
 impl Bench<'_> {
     /// Takes these links between routers of the device down and brings all others up, records that, and waits until frames of `families` take the
@@ -58,7 +61,7 @@ impl Bench<'_> {
             Some(system) => between_all(&self.ports, families, system, &self.links_down),
             None => return Ok(()),
         };
-        let deadline = self.rig.now() + READY;
+        let deadline = self.rig.now() + WAYS;
         loop {
             let spec = self.through(&probe).into_owned();
             let problem = match self.execute(&spec, &[]) {
@@ -84,7 +87,7 @@ impl Bench<'_> {
             if self.rig.now() > deadline {
                 return Err(TestError::Failed(format!(
                     "frames do not take the ways that are left between the routers within {} s ({problem})",
-                    READY.as_secs()
+                    WAYS.as_secs()
                 )));
             }
             match self.serve(Duration::from_millis(50)) {

@@ -198,7 +198,7 @@ pub fn classes() -> Vec<Memory> {
     ]
 }
 
-/// A congested way out beside a free one: devices that drop there, that block at the way in, and that are given the way out.
+/// A congested output port beside a free one: devices that drop there, that block at the way in, and that are given the output port.
 pub fn congestion() -> Vec<Memory> {
     let test =
         |params: &str| format!("tests:\n  - head_of_line_blocking: {{trial_duration: 50 ms, pause: 1 ms, {params}}}\n");

@@ -143,7 +143,7 @@ fn carried_out(spec: &TrialSpec, layout: Layout, faults: &Faults, spread: Spread
                 let nth = |every: u64| number.is_multiple_of(every);
                 let flow = signature_of(&frame).flow as usize;
                 let to = if nth(faults.astray) { (spec.flows[flow].to + 1) % ports } else { spec.flows[flow].to };
-                // What was for the device is for the host on the way out.
+                // What was for the device is for the host on the output port.
                 frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
                 if nth(faults.lose) {
                     continue;

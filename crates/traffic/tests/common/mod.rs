@@ -80,7 +80,7 @@ impl simulated::Device for Device {
         (self.behaviour)(&Offered { number: self.seen, at: now, port, frame }, &mut self.scratch);
         for mut out in self.scratch.drain(..) {
             self.sent += 1;
-            // What was for the device is for the host on the way out now, as with any router.
+            // What was for the device is for the host on the output port now, as with any router.
             if out.frame.get(..6) == Some(&device_mac(port).0) {
                 out.frame[..6].copy_from_slice(&MacAddr::local(out.port as u64).0);
             }

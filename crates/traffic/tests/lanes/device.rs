@@ -87,7 +87,7 @@ pub fn sign(frame: &mut [u8], signature: &Signature, key: TrialKey) {
 impl Wired {
     fn put_out(&self, to: usize, frame: &[u8]) {
         let mut frame = frame.to_vec();
-        // What was for the device is for the host on the way out.
+        // What was for the device is for the host on the output port.
         if frame != OTHER {
             frame[..6].copy_from_slice(&MacAddr::local(to as u64).0);
         }

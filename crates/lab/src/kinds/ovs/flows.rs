@@ -5,14 +5,14 @@
 //! router, those whose TTL ends here, and those whose neighbour is not yet known. A packet passes four tables:
 //!
 //! - 0: which side it came from. ARP and Neighbor Discovery teach table 2 the MAC addresses of neighbours on their way to the kernel.
-//! - 1: the routes, where the priority is the length of the prefix. Registers get the next hop and the way out.
+//! - 1: the routes, where the priority is the length of the prefix. Registers get the next hop and the output port.
 //! - 2: the neighbours, learned. Each sets the destination of the frame.
 //! - 3: a frame that has still the router's own address has no known neighbour and goes to the kernel. All others leave.
 //!
 //! Packets with labels follow the static entries of the role in table 1. They keep their labels on the way, so their neighbours are in tables of
 //! their own: 4 and 5 have the neighbours of IPv4 and IPv6 for packets of any kind. The kernel knows no labels: what goes to it is dropped there.
 
-use drophammer_model::role::{InterfaceAddress, LabelRoute, Place, RouterRole};
+use drophammer_model::role::{InterfaceAddress, LabelRoute, Place, PushedRoute, RouterRole};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -78,6 +78,7 @@ pub(super) fn render(role: &RouterRole) -> String {
         );
     }
     role.labels.iter().for_each(|entry| exchange(&mut text, role, entry));
+    role.pushed.iter().for_each(|route| push(&mut text, route));
     // What no route leads to, and what is no IP.
     flow(&mut text, 1, 0, "", &format!("output:{KERNEL}"));
     text
@@ -107,7 +108,7 @@ fn way_out(at: Place) -> String {
 
 /// What comes from the two sides of a port. Where the role has labels, neighbours are learned for packets that carry some too.
 fn sides(text: &mut String, role: &RouterRole, i: usize) {
-    let (link, kernel, mac, labels) = (link_number(i), kernel_number(i), mac(role, i), !role.labels.is_empty());
+    let (link, kernel, mac, labels) = (link_number(i), kernel_number(i), mac(role, i), has_labels(role));
     flow(text, 0, 1, &format!("in_port={kernel}"), &format!("output:{link}"));
     // A neighbour is known by who tells of it, at the link on which it did.
     let learn = |ether_type: &str, labelled: usize, next_hop: &str, address: &str| {
@@ -139,7 +140,7 @@ fn sides(text: &mut String, role: &RouterRole, i: usize) {
 
 /// What leaves by a port, or goes to the kernel because it has still the address with which it came.
 fn leave(text: &mut String, role: &RouterRole, i: usize) {
-    let (link, mac, labels) = (link_number(i), mac(role, i), !role.labels.is_empty());
+    let (link, mac, labels) = (link_number(i), mac(role, i), has_labels(role));
     flow(text, 3, 3, &format!("dl_dst={mac}"), &format!("output:{KERNEL}"));
     // The TTL of a label is counted down where the label is exchanged.
     let kinds = [("ip", "dec_ttl,"), ("ipv6", "dec_ttl,"), ("mpls", "")];
@@ -181,6 +182,28 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute) {
             add("mpls", ",mpls_bos=1", &what, 2);
         }
     }
+}
+
+/// Gives packets to a network their labels, each with the TTL of the packet, which has been counted down.
+fn push(text: &mut String, route: &PushedRoute) {
+    let (key, register) = words(route.via);
+    let (address, length) = route.prefix;
+    let labels: String =
+        route.out.iter().rev().map(|label| format!(",push_mpls:0x8847,set_field:{label}->mpls_label")).collect();
+    let next_hop = format!("set_field:{}->{register},load:{}->{OUT}", number(route.via), link_number(route.at.port));
+    let neighbours = LABELLED[usize::from(route.via.is_ipv6())];
+    flow(
+        text,
+        ROUTES,
+        usize::from(length) + 1,
+        &format!("{key}={address}/{length}"),
+        &format!("dec_ttl{labels},{next_hop},resubmit(,{neighbours}),resubmit(,3)"),
+    );
+}
+
+/// Has the role anything to do with labels?
+fn has_labels(role: &RouterRole) -> bool {
+    !role.labels.is_empty() || !role.pushed.is_empty()
 }
 
 /// Do all addresses of the role belong to IPv4 (true) or IPv6 (false)? `None` if there are both: then nothing in a label says what is behind it.
@@ -279,7 +302,14 @@ mod tests {
             "table=1,priority=1000,mpls,mpls_label=102,mpls_bos=1,actions=move:NXM_NX_MPLS_TTL[]->NXM_NX_REG6[0..7],\
              pop_mpls:0x0800,move:NXM_NX_REG6[0..7]->NXM_NX_IP_TTL[],{to},resubmit(,2),resubmit(,3)"
         );
-        for wanted in [swap, push, pop] {
+        let prefix = ("10.99.0.0".parse().unwrap(), 24);
+        role.pushed = vec![PushedRoute { prefix, out: vec![300, 301], via: "198.19.1.2".parse().unwrap(), at }];
+        let flows: Vec<String> = flows.into_iter().chain(render(&role).lines().map(str::to_owned)).collect();
+        let fec = format!(
+            "table=1,priority=25,ip,nw_dst=10.99.0.0/24,actions=dec_ttl,push_mpls:0x8847,set_field:301->mpls_label,push_mpls:0x8847,\
+             set_field:300->mpls_label,{to},resubmit(,4),resubmit(,3)"
+        );
+        for wanted in [swap, push, pop, fec] {
             assert!(flows.contains(&wanted), "{wanted}\n{}", flows.join("\n"));
         }
         let learned = flows.iter().find(|flow| flow.starts_with("table=0,priority=3,in_port=1,arp,")).unwrap();

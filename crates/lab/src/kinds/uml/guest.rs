@@ -130,6 +130,7 @@ impl Guest {
             Routing::Static => ip(&router::route_lines(&guest.job.role))?,
             Routing::Frr => guest.frr()?,
         }
+        ip(&router::pushed_lines(&guest.job.role, router::Names::Lab))?;
         Ok(guest)
     }
 
@@ -285,6 +286,7 @@ fn modules(job: &Job) -> Result<(), LabError> {
         (has_ipv6(&job.role), &["ipv6"][..]),
         (vlans, &["8021q"]),
         (!job.role.labels.is_empty(), &["mpls_router"]),
+        (!job.role.pushed.is_empty(), &["mpls_router", "mpls_iptunnel"]),
         (!job.role.tunnels.is_empty(), &["ip_gre"]),
         (!job.delays.is_empty(), &DELAY_MODULES),
     ];

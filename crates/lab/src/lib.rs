@@ -39,6 +39,7 @@ mod sweep;
 mod system;
 mod topology;
 mod traffic_classes;
+mod ttl_model;
 mod wait;
 
 pub use by_hand::{Language, write as write_configuration};
@@ -58,3 +59,4 @@ pub use snmp::SnmpQuestions;
 pub use sweep::sweep;
 pub use system::{bring_up as bring_up_system, check as check_system, filters_of, is_of_drops};
 pub use topology::Loop;
+pub use ttl_model::{TTL_MODEL, is_pipe};

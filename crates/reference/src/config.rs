@@ -28,6 +28,8 @@ pub struct Config {
     pub labels: Vec<LabelRoute>,
     /// Networks to which packets leave with labels.
     pub pushed: Vec<PushedRoute>,
+    /// Labels have a TTL of their own, 255 where they are pushed (pipe model, RFC 3443); otherwise that of the packet (uniform model).
+    pub pipe: bool,
     /// GRE tunnels, each from an address of the device.
     pub tunnels: Vec<Tunnel>,
     /// Where packets of IPv4 go in place of the routes, by the interface or tunnel that they came by; one for each at most.
@@ -81,6 +83,7 @@ impl Default for Config {
             routes: Vec::new(),
             labels: Vec::new(),
             pushed: Vec::new(),
+            pipe: false,
             tunnels: Vec::new(),
             policies: Vec::new(),
             capacity_pps: None,

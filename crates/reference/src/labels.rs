@@ -56,7 +56,7 @@ impl Pushed {
     }
 }
 
-/// Puts labels before the packet of an untagged frame, each with the TTL of the packet (uniform model, RFC 3443) and traffic class 0. The frame ends with the packet, without
+/// Puts labels before the packet of an untagged frame, each with this TTL and traffic class 0. The frame ends with the packet, without
 /// padding.
 pub(crate) fn push(frame: &mut Vec<u8>, out: &[u32], ttl: u8, total: usize) {
     frame.truncate(STACK + total);
@@ -142,8 +142,9 @@ pub(crate) fn outermost(frame: &[u8]) -> Option<Outermost> {
 }
 
 /// Exchanges the outermost label for those of `out`, each with the traffic class and the decremented TTL of the one before (uniform
-/// model, RFC 3443). Where no label is left, the packet gets this TTL. The frame ends with the packet, without padding.
-pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32]) {
+/// model, RFC 3443). Where no label is left, the packet gets this TTL; with `pipe` what comes to light keeps its own, and a packet counts it down. The frame ends with the
+/// packet, without padding.
+pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32], pipe: bool) {
     let ttl = outermost.ttl - 1;
     frame.truncate(STACK + outermost.length);
     let entry = |(i, label): (usize, &u32)| {
@@ -156,7 +157,9 @@ pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32]) {
         return;
     }
     if !outermost.bottom {
-        frame[STACK + 3] = ttl;
+        if !pipe {
+            frame[STACK + 3] = ttl;
+        }
         return;
     }
     let (kind, ttl_at) =
@@ -164,7 +167,7 @@ pub(crate) fn exchange(frame: &mut Vec<u8>, outermost: Outermost, out: &[u32]) {
     frame[STACK - 2..STACK].copy_from_slice(&kind.to_be_bytes());
     let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let before = word(frame, STACK + 8);
-    frame[ttl_at] = ttl;
+    frame[ttl_at] = if pipe { frame[ttl_at].saturating_sub(1) } else { ttl };
     if kind == ethertype::IPV4 {
         let sum = drophammer_wire::checksum::update(word(frame, STACK + 10), before, word(frame, STACK + 8));
         frame[STACK + 10..STACK + 12].copy_from_slice(&sum.to_be_bytes());

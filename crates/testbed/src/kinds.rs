@@ -286,6 +286,7 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "false",
             "from then on it answers no question, whatever the load",
         ),
+        drophammer_lab::TTL_MODEL,
         ParamSpec::new("ssh", ParamKind::Flag, "false", "false", "an SSH server sends its banner to who connects"),
         ParamSpec::optional(
             "blackhole_every",

@@ -189,6 +189,7 @@ pub fn config(dut: &DutConfig, ports: &[PortConfig], seed: u64) -> Config {
         fib_limit_ipv6: p.count("fib_limit_ipv6").map(|n| n as usize),
         bgp: routing::config(p, ports),
         ssh: p.flag("ssh") == Some(true),
+        pipe: drophammer_lab::is_pipe(p),
         faults: faults(p),
         filter_time_per_rule: p.duration("filter_time_per_rule").unwrap_or_default(),
         extension_time: p.duration("extension_time").unwrap_or_default(),

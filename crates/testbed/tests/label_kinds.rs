@@ -17,8 +17,9 @@ const FRAMES: u64 = 100;
 /// The flow whose packets ask for their traffic class.
 const CLASS: &str = "class";
 
-/// `dut` is what a DUT has beside its name.
-fn suite(dut: &str) -> String {
+/// `dut` is what a DUT has beside its name; `pipe` says that its labels have a TTL of their own.
+fn suite(dut: &str, pipe: bool) -> String {
+    let of = |uniform: &'static str, other: &'static str| if pipe { other } else { uniform };
     let flow = |(name, headers, arrives): &(&str, &str, &str)| {
         // A network to which packets leave with labels.
         let (headers, to) = match *headers {
@@ -37,9 +38,20 @@ fn suite(dut: &str) -> String {
             "{mpls: {label: 102, ttl: 40}}, {mpls: {label: 55, ttl: 9}}",
             "labels: [{label: 300, ttl: 39}, {label: 301, ttl: 39}, {label: 55, ttl: 9}], ttl: 64",
         ),
-        ("pop", "{mpls: {label: 101, ttl: 30}}", "ttl: 29"),
-        ("pop-one", "{mpls: {label: 101, ttl: 30}}, {mpls: {label: 55}}", "labels: [{label: 55, ttl: 29}], ttl: 64"),
-        ("fec", "", "labels: [{label: 400, ttl: 63}, {label: 401, ttl: 63}], ttl: 63"),
+        ("pop", "{mpls: {label: 101, ttl: 30}}", of("ttl: 29", "ttl: 63")),
+        (
+            "pop-one",
+            "{mpls: {label: 101, ttl: 30}}, {mpls: {label: 55}}",
+            of("labels: [{label: 55, ttl: 29}], ttl: 64", "labels: [{label: 55, ttl: 64}], ttl: 64"),
+        ),
+        (
+            "fec",
+            "",
+            of(
+                "labels: [{label: 400, ttl: 63}, {label: 401, ttl: 63}], ttl: 63",
+                "labels: [{label: 400, ttl: 255}, {label: 401, ttl: 255}], ttl: 63",
+            ),
+        ),
         (CLASS, "{mpls: {label: 100, tc: 5}}", "labels: [{label: 200, tc: 5, ttl: 63}], ttl: 64"),
         // A router must forward neither.
         ("unknown", "{mpls: {label: 99}}", "labels: [{label: 99}]"),
@@ -57,7 +69,7 @@ fn suite(dut: &str) -> String {
 /// `otherwise`: flows whose packets this router forwards in another way than they ask for.
 fn forwards(lab: &mut Lab, dut: &str, otherwise: &[(&str, Deviation)]) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let memory = run_in_lab(lab, &suite(dut), folder.path())?;
+    let memory = run_in_lab(lab, &suite(dut, dut.contains("pipe")), folder.path())?;
     let status =
         || format!("{dut}: {:?}", memory.tests().iter().map(|t| (&t.status, &t.outcome.notes)).collect::<Vec<_>>());
     let trials = memory.trials();
@@ -85,6 +97,9 @@ fn main() -> ExitCode {
         for links in ["", ", topology: {chain: 2}"] {
             forwards(lab, &format!("kind: ovs{links}"), &[])?;
         }
+        forwards(lab, "kind: ovs, ttl_model: pipe", &[])?;
+        forwards(lab, "kind: reference, links: veth", &[])?;
+        forwards(lab, "kind: reference, links: veth, ttl_model: pipe", &[])?;
         if let Some(why) = uml::unfit_processor() {
             println!("    without uml: {why}");
             return Ok(());
@@ -94,6 +109,7 @@ fn main() -> ExitCode {
         for links in ["", ", links: veth", ", topology: {chain: 2}"] {
             forwards(lab, &format!("kind: uml, routing: static, memory: 128{links}"), &linux)?;
         }
+        forwards(lab, "kind: uml, routing: static, memory: 128, ttl_model: pipe", &linux[..1])?;
         Ok(())
     })
 }

@@ -10,6 +10,7 @@ use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
 use crate::router::{dut_interface, prefix_of};
 use crate::topology::{links_only, silence};
+use crate::ttl_model::{TTL_MODEL, is_pipe};
 use crate::{Dut, DutKind, Lab, LabError, process};
 use drophammer_model::capabilities::{Capabilities, Counters};
 use drophammer_model::registry::KindSpec;
@@ -46,7 +47,7 @@ static SPEC: KindSpec = KindSpec {
         ("ip", "iproute2"),
         ("ethtool", "ethtool"),
     ],
-    params: &[],
+    params: &[TTL_MODEL],
 };
 
 /// Kind `ovs`.
@@ -123,7 +124,7 @@ impl DutKind for Ovs {
             return unusable(what, "write `ipv4: off` or `ipv6: off` on all ports");
         }
         let slow_path = kernel_lines(role).join("\n") + "\n";
-        Ok(vec![("flows.txt".into(), flows::render(role)), ("slow-path.ip".into(), slow_path)])
+        Ok(vec![("flows.txt".into(), flows::render(role, is_pipe(&dut.params))), ("slow-path.ip".into(), slow_path)])
     }
 
     fn start(

@@ -12,6 +12,7 @@ mod processor;
 use super::frr;
 use crate::link_delay::LinkDelay;
 use crate::topology::links_only;
+use crate::ttl_model::{TTL_MODEL, is_pipe};
 use crate::{Dut, DutKind, Lab, LabError, Links, configuration, process, router};
 use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
@@ -63,6 +64,7 @@ static SPEC: KindSpec = KindSpec {
             "tap",
             "what joins it to the tester: taps, or veth pairs that it reads by packet sockets, without VLANs; routers of a `topology` have the latter",
         ),
+        TTL_MODEL,
         configuration::CONFIG,
         configuration::TEMPLATE,
     ],
@@ -86,6 +88,8 @@ struct Job {
     own: bool,
     /// Modules of the guest's kernel.
     modules: String,
+    /// Have labels a TTL of their own?
+    pipe: bool,
     /// Its ports are packet sockets, which take no frame that is for the line to finish.
     raw: bool,
     /// What it delays of what arrives from other routers of its system.
@@ -186,6 +190,7 @@ impl DutKind for Uml {
             files: self.configuration(dut, role)?,
             own: configuration::is_own(dut),
             modules: dut::modules()?,
+            pipe: is_pipe(&dut.params),
             raw: links(dut, role) == Links::Veth,
             delays: Vec::new(),
         };
@@ -266,6 +271,7 @@ mod tests {
             files,
             own: false,
             modules: "/usr/lib/uml/modules".into(),
+            pipe: false,
             raw: false,
             delays,
         };

@@ -7,6 +7,9 @@ use crate::labels::{self, Entry};
 use drophammer_model::Instant;
 use drophammer_wire::frame::Frame;
 
+/// TTL of labels that are pushed in the pipe model.
+const PIPE: u8 = 255;
+
 impl Router {
     /// Takes a packet with labels.
     pub(super) fn take_labelled(&mut self, now: Instant, port: usize, frame: &mut Frame) -> bool {
@@ -26,7 +29,7 @@ impl Router {
         }
         let next_hop = entry.next_hop;
         let out = &self.interfaces[self.neighbours.get(next_hop).interface];
-        labels::exchange(frame.bytes_mut(), outermost, &entry.out);
+        labels::exchange(frame.bytes_mut(), outermost, &entry.out, self.pipe);
         if frame.len() - IP > out.mtu {
             self.truth.dropped.mtu += 1;
             return false;
@@ -48,7 +51,7 @@ impl Router {
     ) -> bool {
         let out = &self.interfaces[self.neighbours.get(entry.next_hop).interface];
         let (mtu, tags) = (out.mtu, out.tags.len());
-        labels::push(frame.bytes_mut(), &entry.out, ttl, total);
+        labels::push(frame.bytes_mut(), &entry.out, if self.pipe { PIPE } else { ttl }, total);
         let total = frame.len() - IP;
         if total > mtu {
             self.truth.dropped.mtu += 1;

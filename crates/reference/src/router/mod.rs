@@ -54,6 +54,8 @@ pub struct Router {
     fib: Fib,
     labels: Labels,
     pushed: Pushed,
+    /// Have labels a TTL of their own?
+    pipe: bool,
     tunnels: Vec<End>,
     /// From where, and where to: a neighbour or a tunnel.
     policies: Vec<(PolicySource, Target)>,
@@ -178,6 +180,7 @@ impl Router {
             fib,
             labels: Labels::default(),
             pushed: Pushed::default(),
+            pipe: config.pipe,
             tunnels: Vec::new(),
             policies: Vec::new(),
             speaker,

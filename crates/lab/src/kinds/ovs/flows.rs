@@ -53,8 +53,8 @@ pub(super) fn mac(role: &RouterRole, i: usize) -> String {
     format!("02:6f:76:{router:02x}:{:02x}:{:02x}", i >> 8, i & 0xff)
 }
 
-/// The flows of a role, one per line.
-pub(super) fn render(role: &RouterRole) -> String {
+/// The flows of a role, one per line. `pipe`: labels have a TTL of their own (RFC 3443).
+pub(super) fn render(role: &RouterRole, pipe: bool) -> String {
     let mut text = String::new();
     for i in 0..role.interfaces.len() {
         sides(&mut text, role, i);
@@ -77,8 +77,8 @@ pub(super) fn render(role: &RouterRole) -> String {
             &format!("{to},{}", way_out(route.at)),
         );
     }
-    role.labels.iter().for_each(|entry| exchange(&mut text, role, entry));
-    role.pushed.iter().for_each(|route| push(&mut text, route));
+    role.labels.iter().for_each(|entry| exchange(&mut text, role, entry, pipe));
+    role.pushed.iter().for_each(|route| push(&mut text, route, pipe));
     // What no route leads to, and what is no IP.
     flow(&mut text, 1, 0, "", &format!("output:{KERNEL}"));
     text
@@ -153,8 +153,8 @@ fn leave(text: &mut String, role: &RouterRole, i: usize) {
 }
 
 /// What becomes of packets whose outermost label is that of the entry. New labels have TTL and traffic class of the one before, and a packet
-/// whose last label is taken off has its TTL (uniform model, RFC 3443). The switch drops packets whose TTL ends.
-fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute) {
+/// whose last label is taken off has its TTL (uniform model, RFC 3443), or keeps its own (`pipe`). The switch drops packets whose TTL ends.
+fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute, pipe: bool) {
     let (_, register) = words(entry.via);
     let labelled = LABELLED[usize::from(entry.via.is_ipv6())];
     let next_hop = format!("set_field:{}->{register},load:{}->{OUT}", number(entry.via), link_number(entry.at.port));
@@ -172,24 +172,33 @@ fn exchange(text: &mut String, role: &RouterRole, entry: &LabelRoute) {
                 add("mpls", bottom, &format!("dec_mpls_ttl,set_field:{innermost}->mpls_label{pushed}"), labelled);
             }
         }
+        None if pipe => {
+            add("mpls", ",mpls_bos=0", "dec_mpls_ttl,pop_mpls:0x8847", labelled);
+            add("mpls", ",mpls_bos=1", &format!("dec_mpls_ttl,pop_mpls:{}", ether_type(role)), 2);
+        }
         None => {
             let keep = format!("dec_mpls_ttl,move:NXM_NX_MPLS_TTL[]->{TTL}");
             add("mpls", ",mpls_bos=0", &format!("{keep},pop_mpls:0x8847,move:{TTL}->NXM_NX_MPLS_TTL[]"), labelled);
             // Table 3 counts the TTL of a packet down.
             let keep = format!("move:NXM_NX_MPLS_TTL[]->{TTL}");
-            let ether_type = if of_one_family(role) == Some(false) { "0x86dd" } else { "0x0800" };
-            let what = format!("{keep},pop_mpls:{ether_type},move:{TTL}->NXM_NX_IP_TTL[]");
+            let what = format!("{keep},pop_mpls:{},move:{TTL}->NXM_NX_IP_TTL[]", ether_type(role));
             add("mpls", ",mpls_bos=1", &what, 2);
         }
     }
 }
 
-/// Gives packets to a network their labels, each with the TTL of the packet, which has been counted down.
-fn push(text: &mut String, route: &PushedRoute) {
+/// What lies behind the last label.
+fn ether_type(role: &RouterRole) -> &'static str {
+    if of_one_family(role) == Some(false) { "0x86dd" } else { "0x0800" }
+}
+
+/// Gives packets to a network their labels, each with the TTL of the packet, which has been counted down, or one of its own (`pipe`).
+fn push(text: &mut String, route: &PushedRoute, pipe: bool) {
     let (key, register) = words(route.via);
     let (address, length) = route.prefix;
+    let own = if pipe { ",set_mpls_ttl:255" } else { "" };
     let labels: String =
-        route.out.iter().rev().map(|label| format!(",push_mpls:0x8847,set_field:{label}->mpls_label")).collect();
+        route.out.iter().rev().map(|label| format!(",push_mpls:0x8847,set_field:{label}->mpls_label{own}")).collect();
     let next_hop = format!("set_field:{}->{register},load:{}->{OUT}", number(route.via), link_number(route.at.port));
     let neighbours = LABELLED[usize::from(route.via.is_ipv6())];
     flow(
@@ -247,7 +256,7 @@ mod tests {
     use crate::kinds::tests_support::two_ports;
 
     fn flows() -> Vec<String> {
-        render(&RouterRole::of(&two_ports())).lines().map(str::to_owned).collect()
+        render(&RouterRole::of(&two_ports()), false).lines().map(str::to_owned).collect()
     }
 
     #[test]
@@ -289,7 +298,7 @@ mod tests {
         let at = Place { port: 1, vlan: None };
         let entry = |label, out: &[u32]| LabelRoute { label, out: out.into(), via: "198.19.1.2".parse().unwrap(), at };
         role.labels = vec![entry(100, &[200]), entry(101, &[201, 202, 203]), entry(102, &[])];
-        let flows: Vec<String> = render(&role).lines().map(str::to_owned).collect();
+        let flows: Vec<String> = render(&role, false).lines().map(str::to_owned).collect();
         let to = "set_field:0xc6130102->reg0,load:2->NXM_NX_REG4[0..15]";
         let swap = format!(
             "table=1,priority=1000,mpls,mpls_label=100,mpls_bos=1,actions=dec_mpls_ttl,set_field:200->mpls_label,{to},resubmit(,4),resubmit(,3)"
@@ -304,7 +313,7 @@ mod tests {
         );
         let prefix = ("10.99.0.0".parse().unwrap(), 24);
         role.pushed = vec![PushedRoute { prefix, out: vec![300, 301], via: "198.19.1.2".parse().unwrap(), at }];
-        let flows: Vec<String> = flows.into_iter().chain(render(&role).lines().map(str::to_owned)).collect();
+        let flows: Vec<String> = flows.into_iter().chain(render(&role, false).lines().map(str::to_owned)).collect();
         let fec = format!(
             "table=1,priority=25,ip,nw_dst=10.99.0.0/24,actions=dec_ttl,push_mpls:0x8847,set_field:301->mpls_label,push_mpls:0x8847,\
              set_field:300->mpls_label,{to},resubmit(,4),resubmit(,3)"

@@ -123,6 +123,9 @@ impl Guest {
             whole_frames(job.role.interfaces.len())?;
         }
         labels(&job.role)?;
+        if job.pipe {
+            write_sysctl("net/mpls/ip_ttl_propagate", "0")?;
+        }
         delays(&job.delays)?;
         policies(&job.role)?;
         let mut guest = Guest { job, daemons: Vec::new() };
@@ -429,6 +432,7 @@ mod tests {
             files: Vec::new(),
             own: false,
             modules: String::new(),
+            pipe: false,
             raw: false,
             delays: Vec::new(),
         };

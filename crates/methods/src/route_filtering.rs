@@ -8,7 +8,7 @@ use crate::filters::FILTER_AT;
 use crate::parameters::{DRAIN, PAUSE, params};
 use crate::pattern::Pattern;
 use crate::report::{PlotSpec, higher, lower_by_difference, note, percent_of, percent_ratio};
-use crate::route_spread::{Behind, Spread};
+use crate::route_spread::Spread;
 use crate::route_tests::{self, Case, REFUSED, for_each_family};
 use crate::route_traffic::{self, must_fit};
 use crate::routing::{Change, PeerIndex};
@@ -258,27 +258,27 @@ fn halves(part: &Range<u32>) -> (Range<u32>, Range<u32>) {
 
 /// The list of a case, for half of the routes behind each port, at all ports by which test frames arrive or leave.
 fn list(table: &Spread, direction: FilterDirection, action: Action) -> FilterList {
-    let rules = |part: Range<u32>, deny| {
+    let rules = |part: Range<u32>, deny: bool| {
         part.map(move |i| table.case.all.prefix(i)).map(move |route| FilterRule {
             deny,
             destination: Some((route.address(), route.length())),
             ..FilterRule::default()
         })
     };
-    let of = |behind: &Behind| {
-        let (half, other) = halves(&behind.part);
-        match action {
-            Action::Allow => rules(half, false).collect::<Vec<_>>(),
-            Action::Deny => rules(half, true).collect(),
-            Action::Both => rules(other, false).chain(rules(half, true)).collect(),
-        }
+    let half = |deny: bool| table.behind.iter().flat_map(move |behind| rules(halves(&behind.part).0, deny));
+    let other = table.behind.iter().flat_map(|behind| rules(halves(&behind.part).1, false));
+    // Rules of one action stand together, so that a router may keep them in one set.
+    let rules: Vec<FilterRule> = match action {
+        Action::Allow => half(false).collect(),
+        Action::Deny => half(true).collect(),
+        Action::Both => other.chain(half(true)).collect(),
     };
     let peers: Vec<PeerIndex> = match direction {
         FilterDirection::Ingress => table.senders.clone(),
         FilterDirection::Egress => table.behind.iter().map(|behind| behind.peer).collect(),
     };
     let interfaces = peers.into_iter().map(|peer| table.case.port(peer)).collect();
-    FilterList { direction, interfaces, rules: table.behind.iter().flat_map(of).collect() }
+    FilterList { direction, interfaces, rules }
 }
 
 /// Frames of a size at a rate to every route, the same in every case: those of the filtered half, and those of the other one.

@@ -239,7 +239,7 @@ fn latency_goes_on_at_the_other_loads() {
 #[test]
 fn these_tests_measure_latency() {
     let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
-    assert_eq!(names, ["latency", "fixed_rate", "filters"]);
+    assert_eq!(names, ["latency", "extension_headers", "fixed_rate", "filters"]);
 }
 
 /// A stated load needs no throughput.

@@ -2,7 +2,7 @@
 
 use crate::grid::{self, figure_value};
 use crate::rank::Ranked;
-use crate::view::{DutView, View};
+use crate::view::{DutView, Section, View};
 
 /// Figures named in one sentence at most.
 const NAMED: usize = 5;
@@ -72,6 +72,16 @@ fn compared(view: &View) -> Vec<String> {
     if rounds < 2 {
         return vec![
             "One round cannot tell a difference from noise, so nothing is ranked; `--rounds 6` runs six.".into(),
+        ];
+    }
+    // A run that was stopped has fewer than it was to have.
+    let begun = |section: &Section<'_>| section.results.iter().map(|result| result.rounds).min();
+    let rounds = view.sections.iter().filter_map(begun).max().unwrap_or(0).min(rounds as usize);
+    if rounds < 2 {
+        return vec![
+            "The run was stopped before a second round of every DUT. One round cannot tell a difference from noise, so nothing is ranked; \
+             `--resume` goes on with it."
+                .into(),
         ];
     }
     if let Some(why) = &view.no_ranks {

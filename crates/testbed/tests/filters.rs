@@ -327,6 +327,10 @@ fn half_of_the_routes_behind_every_port_pass() {
     }
     let filters = changes(&memory);
     assert_eq!((filters[1].lists[0].interfaces.len(), filters.last().unwrap().lists.len()), (2, 0));
+    // A router that keeps rules of one action in a set has two of them at most.
+    for list in filters.iter().flat_map(|filter| &filter.lists) {
+        assert!(list.rules.is_sorted_by_key(|rule| rule.deny), "{:?}", list.rules);
+    }
 }
 
 #[test]

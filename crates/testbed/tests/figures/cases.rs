@@ -119,8 +119,11 @@ pub fn extension_headers() -> Vec<Memory> {
     };
     let on = |params: &str, rest: &str| on(&format!("{params}, capacity: 9 kfps, buffer: 20"), 2, "50 Mbit/s", rest);
     vec![
-        on("extension_time: 30 us, jitter: 30 us", &rest("frame_sizes: [128, \"imix:1x128,1x1518\"]")),
-        on("extension_drop_every: 7", &rest("frame_sizes: [96], headers: [fragment, chain], hop_by_hop_loads: [3]")),
+        on(
+            "extension_time: 30 us, jitter: 30 us",
+            &rest("frame_sizes: [128], headers: [fragment, chain], hop_by_hop_loads: [10]"),
+        ),
+        on("extension_drop_every: 7", &rest("frame_sizes: [96], headers: [chain], hop_by_hop_loads: [3]")),
     ]
 }
 
@@ -321,7 +324,6 @@ fn routes(more: &str) -> String {
          - bgp_update_rate: {{routes: 200, max_rate: 800}}\n  \
          - rib_fib_capacity: {{step: 300, max_routes: 600, install: 500 ms}}\n  \
          - longest_match: {{routes: 300, covering: 60}}\n  \
-         - longest_match: {{routes: 200, covering: 40, distribution: fully_meshed, frame_sizes: [78, imix-2001]}}\n  \
          - fib_convergence: {{routes: 100, window: 1 s}}\n  \
          - convergence_skyline: {{routes: 400, interval: 500 ms}}\n  \
          - route_flap: {{routes: 400, flapped: 100, interval: 500 ms}}\n  \
@@ -331,6 +333,8 @@ fn routes(more: &str) -> String {
 
 pub fn routes_dual_stack() -> Vec<Memory> {
     let rest = format!("bgp: {{peers_per_port: 2}}\n{}", routes("families: [ipv4, ipv6], "));
+    let meshed = "longest_match: {routes: 200, covering: 40, distribution: fully_meshed, frame_sizes: [imix-2001]}";
+    let rest = format!("{rest}  - {meshed}\n");
     vec![on("propagation_delay: 10 ms, fib_delay: 15 ms, fib_time_per_route: 100 us", 4, "1 Gbit/s", &rest)]
 }
 

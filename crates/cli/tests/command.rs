@@ -349,6 +349,14 @@ fn kill_9_leaves_nothing_behind_but_the_measurements() {
     let tests: Vec<_> = records(&out).into_iter().filter(|r| kind_of(r) == "test").collect();
     let of = |name: &str| tests.iter().filter(|test| test["test"] == name).count();
     assert_eq!((of("tester_ceiling"), of("forwarding_rate")), (1, 1), "{tests:?}");
+    // At the load that this ceiling allows: the same as before.
+    let first_load = |file: &str| {
+        let text = std::fs::read_to_string(out.join(file)).unwrap();
+        let records = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let mut trials = records.filter(|r| kind_of(r) == "trial" && r["test"] == "forwarding_rate");
+        trials.next().unwrap()["spec"]["load"].clone()
+    };
+    assert_eq!(first_load("run.jsonl"), first_load("cut-off-1.jsonl"));
 }
 
 #[test]

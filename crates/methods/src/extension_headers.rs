@@ -103,7 +103,7 @@ static SPEC: TestSpec = TestSpec {
     figures: &[
         FigureSpec {
             key: "extension_headers_{size}_{headers}_percent",
-            help: "throughput with these headers, in % of that without, where that is not the tester's limit",
+            help: "throughput with these headers, in % of that without, where neither the tester nor the line is its limit",
         },
         FigureSpec {
             key: "latency_extension_headers_{size}_{headers}_percent",
@@ -157,6 +157,8 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
+/// From this share of line rate on, the line is the limit.
+const LINE_RATE: f64 = 0.999;
 /// Smallest IPv6 frame that carries a signature.
 const SMALLEST: u16 = 78;
 
@@ -266,10 +268,16 @@ struct Found {
     /// Why there is none to be known.
     unknown: Option<String>,
     limited: bool,
+    at_line_rate: bool,
     latency: Option<TrialResult>,
 }
 
 impl Found {
+    /// May the router have more than this throughput?
+    fn is_bound(&self) -> bool {
+        self.limited || self.at_line_rate
+    }
+
     fn latency_us(&self, percent: f64) -> Option<f64> {
         self.latency.as_ref().and_then(|result| latency_us(result, percent))
     }
@@ -306,8 +314,10 @@ fn headers(
             Err(TestError::NotApplicable(why)) if chain.is_some() => (None, Some(why)),
             other => (other?, None),
         };
-        let limited = throughput.is_some_and(|rate| pattern.limits(bed).tester_limited(rate));
-        found.push(Found { chain, throughput, unknown, limited, latency: None });
+        let limits = pattern.limits(bed);
+        let limited = throughput.is_some_and(|rate| limits.tester_limited(rate));
+        let at_line_rate = throughput.is_some_and(|rate| rate.pps() >= limits.line.pps() * LINE_RATE);
+        found.push(Found { chain, throughput, unknown, limited, at_line_rate, latency: None });
     }
     let lowest = found.iter().filter_map(|one| one.throughput).map(FrameRate::pps).min_by(f64::total_cmp);
     let rate_pps = lowest.map(|lowest| lowest * LATENCY_LOAD.get(params).0 / 100.0);
@@ -340,8 +350,8 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
     let without = found.first().filter(|one| one.chain.is_none());
     for (at, one) in found.iter().enumerate() {
         let pps = one.throughput.map(FrameRate::pps);
-        let bounded = without.is_some_and(|without| without.limited);
-        let share = without.filter(|without| !without.limited || one.chain.is_none());
+        let bounded = without.is_some_and(Found::is_bound);
+        let share = without.filter(|without| !without.is_bound() || one.chain.is_none());
         let known = if one.unknown.is_some() { None } else { pps.or(Some(0.0)) };
         let share = share.and_then(|without| percent_ratio(known, without.throughput.map(FrameRate::pps)));
         let latency = percent_ratio(one.latency_us(50.0), without.and_then(|without| without.latency_us(50.0)));
@@ -349,6 +359,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         marks.extend(one.unknown.clone());
         marks.extend((known == Some(0.0)).then(|| "loses frames at every load".to_owned()));
         marks.extend(one.limited.then(|| "tester-limited".to_owned()));
+        marks.extend((one.at_line_rate && !one.limited).then(|| "line rate".to_owned()));
         if bounded && one.chain.is_some() {
             marks.push("share unknown: without headers the router may be faster".to_owned());
         }
@@ -375,7 +386,7 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         if !bounded {
             let title = format!("Throughput with {chain}, of that without extension headers, {size}");
             let figure = higher(format!("extension_headers_{size}_{chain}_percent"), title, "%", share);
-            outcome.ranks.push(RankFigure { tester_limited: one.limited, ..figure });
+            outcome.ranks.push(RankFigure { tester_limited: one.is_bound(), ..figure });
         }
         let title = format!("Median latency with {chain}, of that without extension headers, {size}");
         outcome.ranks.push(lower(format!("latency_extension_headers_{size}_{chain}_percent"), title, "%", latency));

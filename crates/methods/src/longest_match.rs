@@ -173,7 +173,8 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
     }
     // In the order of the table.
     let routes = (0..all.len()).map(|index| all.prefix(index));
-    let covered = routes.filter_map(|route| covered.get(&route).map(|owner| (*owner, route))).collect();
+    let covered: Vec<(PeerIndex, Prefix)> =
+        routes.filter_map(|route| covered.get(&route).map(|owner| (*owner, route))).collect();
     let name = |what: &str, count: usize| format!("{} {what}", thousands(count as u64));
     let spread = |name: String, mut routes: Vec<(PeerIndex, Prefix)>| {
         routes.sort_by_key(|(owner, _)| *owner);
@@ -188,7 +189,6 @@ fn covering(table: &Spread, bits: u8, most: u32) -> Covering {
         let all = Arc::new(Routes::Table(Arc::new(RouteTable::new(name, *family, routes))));
         Spread { case: Case { all, ..table.case.clone() }, behind, senders: table.senders.clone() }
     };
-    let covered: Vec<(PeerIndex, Prefix)> = covered;
     Covering {
         covered: spread(name("covered routes", covered.len()), covered),
         masks: spread(name("covering prefixes", found.len()), found),

@@ -102,6 +102,18 @@ fn a_router_that_forwards_no_hop_by_hop_options_says_so() {
 }
 
 #[test]
+fn a_router_as_fast_as_the_line_has_no_share() {
+    // 8,127 frames of 1,518 bytes are line rate, and the device serves 10,000 of them with headers: whether they cost anything does not show.
+    let memory =
+        extension_headers(", extension_time: 50 us", "frame_sizes: [1518], headers: [chain], hop_by_hop_loads: [1]");
+    assert_eq!(marks(&memory, "extension_headers", 0), ["line rate"]);
+    assert!(get(&memory, "extension_headers", 1, "throughput_pps").unwrap() > 8_000.0);
+    assert_eq!(get(&memory, "extension_headers", 1, "of_baseline_percent"), None);
+    let ranks = &memory.outcome("extension_headers").ranks;
+    assert!(ranks.iter().all(|rank| rank.key != "extension_headers_1518_chain_percent"), "{ranks:?}");
+}
+
+#[test]
 fn headers_that_do_not_fit_are_left_out_and_named() {
     let memory = extension_headers("", "frame_sizes: [96], headers: [fragment, routing], hop_by_hop_loads: [1]")
         .outcome("extension_headers")

@@ -114,14 +114,14 @@ pub fn mixed_families() -> Vec<Memory> {
 pub fn extension_headers() -> Vec<Memory> {
     let rest = |more: &str| {
         format!(
-            "tests:\n  - extension_headers: {{final_trial_duration: 200 ms, search_duration_max: 5 s, trial_duration: 50 ms, ask_after: 10 ms, pause: 1 ms, {more}}}\n"
+            "tests:\n  - extension_headers: {{final_trial_duration: 200 ms, search_duration_max: 2 s, trial_duration: 50 ms, ask_after: 10 ms, pause: 1 ms, {more}}}\n"
         )
     };
     let on = |params: &str, rest: &str| on(&format!("{params}, capacity: 9 kfps, buffer: 20"), 2, "50 Mbit/s", rest);
     vec![
         on(
             "extension_time: 30 us, jitter: 30 us",
-            &rest("frame_sizes: [128], headers: [fragment, chain], hop_by_hop_loads: [10]"),
+            &rest("frame_sizes: [128], headers: [chain], hop_by_hop_loads: [10]"),
         ),
         on("extension_drop_every: 7", &rest("frame_sizes: [96], headers: [chain], hop_by_hop_loads: [3]")),
     ]
@@ -185,7 +185,7 @@ pub fn filters() -> Vec<Memory> {
         on(denies, &of_one("conditions: [3], permit: [last]")),
         on("filter_time_per_rule: 2 us", &of_half("filter_at: [ingress, egress]")),
         on(leaks, &of_half("actions: [deny]")),
-        on(leaks, &of_half("actions: [allow, both], distribution: fully_meshed, frame_sizes: [ip40, imix-2001]")),
+        on(leaks, &of_half("actions: [both], distribution: fully_meshed, frame_sizes: [imix-2001]")),
         on(denies, &of_half("actions: [both], filter_at: [egress]")),
     ]
 }

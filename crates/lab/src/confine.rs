@@ -116,7 +116,7 @@ pub(crate) fn favour(which: &str, ids: impl Iterator<Item = u32>) -> bool {
 }
 
 /// Steers the receive work of all queues of an interface to a processor.
-fn steer(netns: &Netns, interface: &str, processor: usize) -> Result<(), LabError> {
+pub(crate) fn steer(netns: &Netns, interface: &str, processor: usize) -> Result<(), LabError> {
     let mut queue = 0;
     loop {
         let file = format!("class/net/{interface}/queues/rx-{queue}/rps_cpus");

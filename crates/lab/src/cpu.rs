@@ -57,6 +57,11 @@ impl CpuPlan {
         })
     }
 
+    /// The processor of threads that ask a router questions during a trial: one that nobody needs, or the router's.
+    pub(crate) fn for_questions(&self) -> usize {
+        self.spare.unwrap_or(self.dut)
+    }
+
     /// True when tester and DUT do not share a processor.
     pub fn separate(&self) -> bool {
         self.tester != self.dut

@@ -6,11 +6,12 @@ mod start;
 pub use daemons::Resets;
 pub(crate) use start::READY;
 
+use crate::management::{self, Asking, ManagementLink};
 use crate::packet_filter::{self, FilterStyle};
 use crate::probe::ThreadTimes;
 use crate::process::Daemon;
 use crate::router;
-use crate::snmp::{Agent, SnmpQuestions};
+use crate::snmp::Agent;
 use crate::topology::Topology;
 use crate::traffic_classes::Given;
 use crate::{LabError, probe};
@@ -19,6 +20,7 @@ use drophammer_model::classes::EgressClasses;
 use drophammer_model::counters::DutCounter;
 use drophammer_model::environment::DutRecord;
 use drophammer_model::filter::FilterList;
+use drophammer_model::management::Question;
 use drophammer_model::role::{CorePeer, RouterRole};
 use drophammer_model::router_interfaces::RouterInterface;
 use drophammer_model::topology::{CoreLinkName, System};
@@ -205,12 +207,13 @@ pub trait Dut {
         Ok(DutCounter::all_of("kernel", &self.counters()?))
     }
 
-    /// Asks its SNMP agent for sysUpTime every `interval` from now on; `None` where it has no agent that is known.
+    /// Asks it those of `questions` every `interval` from now on that it can be asked beside its ports: over a management link, or an SNMP agent
+    /// over the loopback of its namespace.
     ///
     /// # Errors
     /// A thread that cannot be started.
-    fn ask_snmp(&mut self, _interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {
-        Ok(None)
+    fn ask(&mut self, _questions: &[Question], _interval: Duration) -> Result<Vec<Asking>, LabError> {
+        Ok(Vec::new())
     }
 
     /// Does an SSH server answer at its addresses on the links? The tester asks it over a link, as it pings.
@@ -252,6 +255,8 @@ pub(crate) struct NamespaceDut {
     resetting: Option<Resetting>,
     record: DutRecord,
     role: RouterRole,
+    /// Its management link, if it is to have one, and how it is asked over it.
+    management: Option<(ManagementLink, management::Operator)>,
     /// Its SNMP agent, if it is to have one.
     agent: Option<Agent>,
     /// Has it an SSH server?
@@ -393,8 +398,9 @@ impl Dut for NamespaceDut {
         self.ssh
     }
 
-    fn ask_snmp(&mut self, interval: Duration) -> Result<Option<SnmpQuestions>, LabError> {
-        self.agent.as_ref().map(|agent| agent.ask(interval)).transpose()
+    fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
+        let link = self.management.as_ref().map(|link| &link.1);
+        management::ask(link, self.agent.as_ref(), self.ssh, questions, interval)
     }
 
     fn lost_by_tester(&mut self) -> Result<Option<u64>, LabError> {

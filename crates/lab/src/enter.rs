@@ -16,6 +16,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getegid, geteuid};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -284,6 +285,11 @@ impl Shared {
             _ => fs::create_dir_all(&folder).map_err(LabError::file("create", &folder)),
         }?;
         Ok(folder)
+    }
+
+    /// A handle of the network namespace from which we came, for threads of root.
+    pub(crate) fn host_netns(&self) -> Result<OwnedFd, LabError> {
+        self.host.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
     }
 
     /// See [`Lab::in_host_netns`].

@@ -1,19 +1,17 @@
 //! An SNMP agent in the namespace of a router: Debian's snmpd, asked over the loopback of the namespace.
 
 use crate::dut::NamespaceDut;
+use crate::management::{self, Asking, Operator, PATIENCE};
 use crate::router::dut_interface;
-use crate::{Lab, LabError, Netns, cpu};
+use crate::{Lab, LabError, Netns};
 use drophammer_model::counters::DutCounter;
+use drophammer_model::management::Question;
 use drophammer_model::param::Param;
-use nix::sched::{CloneFlags, setns};
 use snmp2::{Oid, SyncSession, Value};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What must be installed.
 pub(crate) const NEED: (&str, &str) = ("snmpd", "snmpd");
@@ -26,22 +24,18 @@ pub(crate) const SNMP: Param<bool> = Param::new(
     "an SNMP agent (snmpd) beside it, for its counters and for questions under load",
 );
 
-/// The agent answers the namespace alone.
+/// The agent answers the namespace alone, and the operator's end of a management link.
 const ADDRESS: &str = "127.0.0.1:161";
-const COMMUNITY: &str = "drophammer";
-/// Name of the file, and its text. The community may write: [`CACHES`] are set so.
-const CONFIGURATION: (&str, &str) =
-    ("snmpd.conf", "# Asked by the tester over loopback.\nrwcommunity drophammer 127.0.0.1\n");
-
-/// How long a question waits for its answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PORT: u16 = 161;
+/// Its community.
+pub(crate) const COMMUNITY: &str = "drophammer";
+/// Name of its configuration.
+const FILE: &str = "snmpd.conf";
 
 /// `sysUpTime.0`
 const UP_TIME: &[u64] = &[1, 3, 6, 1, 2, 1, 1, 3, 0];
 /// Columns of a table by number: the names of counters.
 type Counters = &'static [(u64, &'static str)];
-/// When each question was asked, and how long its answer took.
-type Asked = Vec<(Instant, Option<Duration>)>;
 
 /// Columns of ifTable and ifXTable (RFC 2863).
 const OF_A_PORT: &[(&[u64], Counters)] = &[
@@ -129,6 +123,12 @@ fn open() -> std::io::Result<SyncSession> {
     SyncSession::new_v2c(ADDRESS, COMMUNITY.as_bytes(), Some(PATIENCE), 0)
 }
 
+/// Its configuration. The community may write over loopback: [`CACHES`] are set so.
+fn configuration() -> String {
+    let link = management::OPERATOR;
+    format!("# Asked by the tester.\nrwcommunity {COMMUNITY} 127.0.0.1\nrocommunity {COMMUNITY} {link}\n")
+}
+
 /// Does the agent answer?
 fn answers(session: &mut SyncSession) -> Result<(), String> {
     let mut answer = session.get(&oid(&[UP_TIME])).map_err(|e| format!("{e:?}"))?;
@@ -140,14 +140,13 @@ fn answers(session: &mut SyncSession) -> Result<(), String> {
 
 /// The agent of a router, and which interfaces to ask it for.
 pub(crate) struct Agent {
-    netns: OwnedFd,
+    operator: Operator,
     /// ifIndex of each port.
     indexes: Vec<u64>,
-    cpu: usize,
 }
 
 impl Agent {
-    /// Starts it where the DUT is to have one, and waits until it answers.
+    /// Starts it where the DUT is to have one, and waits until it answers. It also answers over the management link where that is `managed`.
     ///
     /// # Errors
     /// [`LabError::MissingProgram`]; that it does not answer.
@@ -156,23 +155,26 @@ impl Agent {
         router: &mut NamespaceDut,
         name: &str,
         ports: usize,
+        managed: bool,
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<Agent, LabError> {
         let program = crate::process::find(NEED.0, NEED.1)?;
         let state = lab.shared().state.join(format!("snmp-{name}"));
         fs::create_dir_all(&state).map_err(LabError::file("create", &state))?;
-        let file = work_dir.join(CONFIGURATION.0);
-        fs::write(&file, CONFIGURATION.1).map_err(LabError::file("write", &file))?;
+        let file = work_dir.join(FILE);
+        fs::write(&file, configuration()).map_err(LabError::file("write", &file))?;
         let mut command = router.netns().command(&program);
         // In the foreground, without the host's configuration and without the modules that open further sockets.
         command.args(["-f", "-Lo", "-C", "-I", "-smux", "-c"]).arg(&file).arg(format!("udp:{ADDRESS}"));
+        if managed {
+            command.arg(format!("udp:{}:{PORT}", management::ROUTER));
+        }
         command.env("SNMP_PERSISTENT_DIR", &state).env("SNMPCONFPATH", &state);
         router.daemon(NEED.0, command, work_dir)?;
-        let netns =
-            router.netns().as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))?;
-        let cpus = &lab.shared().cpus;
-        let agent = Agent { netns, indexes: indexes(router.netns(), ports)?, cpu: cpus.spare.unwrap_or(cpus.dut) };
+        let netns = management::duplicate(router.netns())?;
+        let operator = Operator { netns, cpu: lab.shared().cpus.for_questions(), over: "loopback".into() };
+        let agent = Agent { operator, indexes: indexes(router.netns(), ports)? };
         router.wait(stop, |dut| {
             let asked = dut.netns().run(|| open().map_err(|e| e.to_string()).and_then(|mut s| answers(&mut s)))?;
             Ok(asked.err().map(|e| format!("snmpd does not answer: {e}")))
@@ -207,16 +209,35 @@ impl Agent {
     ///
     /// # Errors
     /// A thread that cannot be started.
-    pub(crate) fn ask(&self, interval: Duration) -> Result<SnmpQuestions, LabError> {
-        let netns = self.netns.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
-        let over = Arc::new(AtomicBool::new(false));
-        let (flag, cpu) = (Arc::clone(&over), self.cpu);
-        let work = move || -> Asked {
-            let entered = setns(&netns, CloneFlags::CLONE_NEWNET).is_ok() && cpu::pin(0, cpu).is_ok();
-            if entered { ask_until(&flag, interval) } else { Vec::new() }
+    pub(crate) fn ask(&self, interval: Duration) -> Result<Asking, LabError> {
+        self.operator.ask(Question::Snmp, Ipv4Addr::LOCALHOST.into(), COMMUNITY, interval)
+    }
+}
+
+/// An agent that is asked for sysUpTime.
+pub(crate) struct UpTime {
+    address: String,
+    community: String,
+    session: Option<SyncSession>,
+}
+
+impl UpTime {
+    /// The agent at `address`, asked from where the calling thread is.
+    pub(crate) fn new(address: IpAddr, community: &str) -> UpTime {
+        let address = std::net::SocketAddr::new(address, PORT).to_string();
+        UpTime { address, community: community.to_owned(), session: None }
+    }
+
+    /// Asks once: does the answer come in time?
+    pub(crate) fn answered(&mut self) -> bool {
+        let session = match self.session.take() {
+            Some(session) => Ok(session),
+            None => SyncSession::new_v2c(&self.address, self.community.as_bytes(), Some(PATIENCE), 0),
         };
-        let thread = std::thread::Builder::new().name("snmp".into()).spawn(work);
-        Ok(SnmpQuestions { over, thread: Some(thread.map_err(LabError::io("cannot start a thread"))?) })
+        let answered = session.map(|mut session| answers(&mut session).map(|()| session));
+        // A session whose answer is late is not used again: that answer must not pass for that of the next question.
+        self.session = answered.ok().and_then(Result::ok);
+        self.session.is_some()
     }
 }
 
@@ -261,52 +282,4 @@ fn shorten_caches() -> Result<(), LabError> {
             .map_err(|e| failed("its caches cannot be shortened", &format!("{e:?}")))?;
     }
     Ok(())
-}
-
-fn ask_until(over: &AtomicBool, interval: Duration) -> Asked {
-    let mut asked = Vec::new();
-    let (mut session, mut due) = (open().ok(), Instant::now());
-    while !over.load(Ordering::Relaxed) {
-        let now = Instant::now();
-        if now < due {
-            std::thread::park_timeout(due - now);
-            continue;
-        }
-        due = now + interval;
-        let sent = Instant::now();
-        let answered = session.as_mut().is_some_and(|session| answers(session).is_ok());
-        asked.push((sent, answered.then(|| sent.elapsed())));
-        if !answered {
-            // A late answer must not pass for that of the next question.
-            session = open().ok();
-        }
-    }
-    asked
-}
-
-/// Questions under way.
-pub struct SnmpQuestions {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Asked>>,
-}
-
-impl SnmpQuestions {
-    /// Ends them: when each was asked, and how long its answer took, if one came within a second.
-    pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Asked {
-        self.over.store(true, Ordering::Relaxed);
-        self.thread.take().map_or_else(Vec::new, |thread| {
-            thread.thread().unpark();
-            thread.join().unwrap_or_default()
-        })
-    }
-}
-
-impl Drop for SnmpQuestions {
-    fn drop(&mut self) {
-        self.stop();
-    }
 }

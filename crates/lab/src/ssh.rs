@@ -1,13 +1,13 @@
 //! An SSH server in the namespace of a router, for questions under load: dropbear, of which the tester reads the banner. Nobody can log in.
 
 use crate::dut::NamespaceDut;
+use crate::management::PATIENCE;
 use crate::{Lab, LabError, process};
 use drophammer_model::param::Param;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
 /// What must be installed.
 pub(crate) const NEED: (&str, &str) = ("dropbear", "dropbear-bin");
@@ -23,8 +23,6 @@ pub(crate) const SSH: Param<bool> = Param::new(
 );
 
 const PORT: u16 = 22;
-/// How long the server has for its banner.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// What a banner begins with (RFC 4253 section 4.2), and how many bytes are read for it at most.
 const BANNER: &str = "SSH-";
 const MOST: u64 = 255;
@@ -57,14 +55,14 @@ pub(crate) fn start(
     command.arg("-p").arg(PORT.to_string());
     router.daemon(NEED.0, command, work_dir)?;
     router.wait(stop, |dut| {
-        let greeted = dut.netns().run(greets)?;
+        let greeted = dut.netns().run(|| greets(Ipv4Addr::LOCALHOST.into()))?;
         Ok(greeted.err().map(|e| format!("dropbear sends no banner: {e}")))
     })
 }
 
-/// Does the server of the namespace of the calling thread send its banner?
-fn greets() -> Result<(), String> {
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+/// Does the server at `address` send its banner to the calling thread in time?
+pub(crate) fn greets(address: IpAddr) -> Result<(), String> {
+    let server = SocketAddr::from((address, PORT));
     let asked = || -> std::io::Result<String> {
         let stream = TcpStream::connect_timeout(&server, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;

@@ -3,6 +3,7 @@
 mod filters;
 mod links;
 
+use crate::management::MANAGEMENT;
 use crate::packet_filter::counter_name;
 use crate::probe::ThreadTimes;
 use crate::snmp::SNMP;
@@ -51,7 +52,7 @@ struct SystemDut {
 ///
 /// # Errors
 /// Those of [`DutKind::check`]; [`LabError::Unusable`] for a configuration of the user's, which would be the same for all, for an SNMP
-/// agent, and for an SSH server.
+/// agent, an SSH server and a management link.
 pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(), LabError> {
     let unusable = |what: &str, remedy: &str| {
         let (what, remedy) = (format!("`{}` is several routers and has {what}", dut.name), remedy.into());
@@ -65,6 +66,9 @@ pub fn check(kind: &dyn DutKind, dut: &DutConfig, system: &System) -> Result<(),
     }
     if SSH.find(&dut.params) == Some(true) {
         return Err(unusable("`ssh: true`", "leave `ssh` out: there is no single server to ask"));
+    }
+    if MANAGEMENT.find(&dut.params) == Some(true) {
+        return Err(unusable("`management: true`", "leave `management` out: there is no single router to ask"));
     }
     if !kind.delays_links()
         && let Some(link) = system.links.iter().find(|link| !link.delay.is_zero())

@@ -157,8 +157,6 @@ const BARS: PlotSpec = PlotSpec {
     log_y: false,
 };
 
-/// From this share of line rate on, the line is the limit.
-const LINE_RATE: f64 = 0.999;
 /// Smallest IPv6 frame that carries a signature.
 const SMALLEST: u16 = 78;
 
@@ -316,7 +314,7 @@ fn headers(
         };
         let limits = pattern.limits(bed);
         let limited = throughput.is_some_and(|rate| limits.tester_limited(rate));
-        let at_line_rate = throughput.is_some_and(|rate| rate.pps() >= limits.line.pps() * LINE_RATE);
+        let at_line_rate = throughput.is_some_and(|rate| limits.at_line_rate(rate));
         found.push(Found { chain, throughput, unknown, limited, at_line_rate, latency: None });
     }
     let lowest = found.iter().filter_map(|one| one.throughput).map(FrameRate::pps).min_by(f64::total_cmp);

@@ -217,7 +217,9 @@ fn measure(
         let tester_limited = throughput.is_some_and(|found| searched.limits.tester_limited(found));
         let upper = result.and_then(|r| r.upper.as_ref()).map(|bound| bound.load_pps);
         let capped = searched.capped && throughput.is_some() && upper.is_none();
+        let at_line_rate = throughput.is_some_and(|found| searched.limits.at_line_rate(found));
         let mut marks = Vec::new();
+        marks.extend((at_line_rate && !tester_limited).then(|| "line rate".to_owned()));
         marks.extend(capped.then(|| "limited by max_load".to_owned()));
         marks.extend(throughput.is_none().then(|| "loses frames at every load".to_owned()));
         marks.extend(tester_limited.then(|| "tester-limited".to_owned()));
@@ -231,6 +233,7 @@ fn measure(
             upper,
             tester_limited,
             capped,
+            at_line_rate,
             marks,
             trials: searched.trials.iter().map(|trial| trial.trial).collect(),
             latency: None,
@@ -445,7 +448,8 @@ fn rank(outcome: &mut Outcome, pattern: &Pattern, all: &[Measured]) {
         if !without.limited() {
             let title = format!("Throughput with {what}, of that without filters, {text}");
             let figure = higher(format!("filters_{size}_{number}_percent"), title, "%", one.share(without));
-            outcome.ranks.push(RankFigure { tester_limited: one.tester_limited, capped: one.capped, ..figure });
+            let tester_limited = one.tester_limited || one.at_line_rate;
+            outcome.ranks.push(RankFigure { tester_limited, capped: one.capped, ..figure });
         }
         let latency = one.latency_us(50.0).zip(without.latency_us(50.0)).map(|(with, without)| with / without * 100.0);
         let title = format!("Median latency with {what}, of that without filters, {text}");

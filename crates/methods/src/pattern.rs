@@ -368,6 +368,9 @@ pub struct Limits {
     pub retreated: bool,
 }
 
+/// A rate that is nearer to the maximum frame rate of the line than this is line rate: the search does not tell them apart.
+const LINE_RATE_SHARE: f64 = 0.999;
+
 impl Limits {
     /// The limits of a tester that cannot offer more than `highest` validly.
     pub fn retreat(self, highest: FrameRate) -> Self {
@@ -380,6 +383,11 @@ impl Limits {
         let near = self.max.pps() * TESTER_LIMITED_SHARE / CEILING_SHARE;
         (self.retreated && rate.pps() >= near)
             || self.ceiling.is_some_and(|c| rate.pps() >= TESTER_LIMITED_SHARE * c.pps())
+    }
+
+    /// True for a rate that the line limits as much as the DUT.
+    pub fn at_line_rate(&self, rate: FrameRate) -> bool {
+        rate.pps() >= self.line.pps() * LINE_RATE_SHARE
     }
 
     /// Is the highest load below line rate because of the tester?

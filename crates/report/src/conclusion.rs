@@ -6,6 +6,8 @@ use crate::view::{DutView, Section, View};
 
 /// Figures named in one sentence at most.
 const NAMED: usize = 5;
+/// Sentences about DUTs that lead, at most.
+const SENTENCES: usize = 5;
 
 /// The sentences, the most important first. A run of one DUT, or without figures, has those about refuted and doubtful figures only.
 pub fn conclusion(view: &View) -> Vec<String> {
@@ -92,7 +94,7 @@ fn compared(view: &View) -> Vec<String> {
     if alike(&view.duts) {
         return vec![of_alike(apart, figures.len())];
     }
-    let mut out: Vec<String> = view.ranking.order.iter().filter_map(|dut| leads(view, *dut)).collect();
+    let mut out = leaders(view);
     let open = figures.len() - apart;
     out.push(match (apart, open) {
         (0, _) => format!("In {rounds} rounds no difference was proven in any of the {open} figures."),
@@ -160,23 +162,70 @@ fn of_alike(apart: usize, of: usize) -> String {
     }
 }
 
-/// In which figures `dut` is better than another one, and none better than it.
-fn leads(view: &View, dut: usize) -> Option<String> {
-    let best: Vec<&Ranked> = view.ranking.figures.iter().filter(|figure| grid::is_best(figure, dut)).collect();
-    if best.is_empty() {
-        return None;
+/// DUTs that are better than the same others in some figures, and none is better than they.
+struct Leaders<'a> {
+    duts: Vec<usize>,
+    figures: Vec<&'a Ranked>,
+}
+
+/// In which figures which DUTs lead. Those that lead together share a sentence.
+fn leaders(view: &View) -> Vec<String> {
+    let mut all: Vec<Leaders<'_>> = Vec::new();
+    for figure in &view.ranking.figures {
+        let mut of_figure: Vec<(&[usize], Vec<usize>)> = Vec::new();
+        for dut in view.ranking.order.iter().copied().filter(|dut| grid::is_best(figure, *dut)) {
+            let behind = figure.entries[dut].better_than.as_slice();
+            match of_figure.iter_mut().find(|(others, _)| *others == behind) {
+                Some((_, duts)) => duts.push(dut),
+                None => of_figure.push((behind, vec![dut])),
+            }
+        }
+        for (_, duts) in of_figure {
+            match all.iter_mut().find(|leaders| leaders.duts == duts) {
+                Some(leaders) => leaders.figures.push(figure),
+                None => all.push(Leaders { duts, figures: vec![figure] }),
+            }
+        }
     }
-    let named = best.iter().take(NAMED).map(|figure| {
-        let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
-        let behind = figure.entries[dut].better_than.iter();
-        let others: Vec<String> =
-            behind.map(|other| format!("{} of {}", figure_value(figure, *other), view.duts[*other].label())).collect();
-        format!("{} ({}{unit} against {})", figure.title, figure_value(figure, dut), others.join(", "))
-    });
-    let more = match best.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let list: Vec<String> = named.collect();
-    Some(format!("{} leads in {}{more}.", view.duts[dut].label(), list.join(", ")))
+    let place = |dut: &usize| view.ranking.order.iter().position(|other| other == dut);
+    all.sort_by_key(|leaders| leaders.duts.iter().map(place).collect::<Vec<_>>());
+    let mut out: Vec<String> = all.iter().take(SENTENCES).map(|leaders| leaders.text(view)).collect();
+    match all.iter().skip(SENTENCES).map(|leaders| leaders.figures.len()).sum::<usize>() {
+        0 => {}
+        1 => out.push("In one more figure others lead.".into()),
+        more => out.push(format!("In {more} more figures others lead.")),
+    }
+    out
+}
+
+impl Leaders<'_> {
+    fn text(&self, view: &View) -> String {
+        let unit = |figure: &Ranked| if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
+        let named = self.figures.iter().take(NAMED).map(|figure| {
+            let values: Vec<String> = self.duts.iter().map(|dut| figure_value(figure, *dut)).collect();
+            let same = values.iter().all(|value| *value == values[0]);
+            let own = if same { values[0].clone() } else { list(&values) };
+            let behind = figure.entries[self.duts[0]].better_than.iter();
+            let others: Vec<String> = behind
+                .map(|other| format!("{} of {}", figure_value(figure, *other), view.duts[*other].label()))
+                .collect();
+            format!("{} ({own}{} against {})", figure.title, unit(figure), others.join(", "))
+        });
+        let more = match self.figures.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let names: Vec<String> = self.duts.iter().map(|dut| view.duts[*dut].label()).collect();
+        let lead = if names.len() == 1 { "leads" } else { "lead" };
+        format!("{} {lead} in {}{more}.", list(&names), named.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// `a, b and c`
+fn list(words: &[String]) -> String {
+    match words.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
 }

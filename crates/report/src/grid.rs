@@ -4,11 +4,11 @@ use crate::board;
 use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
-use crate::losses;
 use crate::rank::{HOW, Ranked};
 use crate::rates;
 use crate::view::{MergedTable, View};
 use crate::ways;
+use crate::{kernel_counts, losses};
 use drophammer_model::environment::Published;
 use drophammer_model::outcome::Cell;
 use drophammer_model::statistics::{Decision, Figure};
@@ -312,6 +312,9 @@ pub fn markdown(view: &View) -> String {
             }
             if let Some(ways) = ways::text(&r.trials) {
                 out += &format!("- {dut}: {}.\n", escape(&ways));
+            }
+            if let Some(counts) = kernel_counts::text(&r.trials) {
+                out += &format!("- {dut}: {}.\n", escape(&counts));
             }
         }
         out.push('\n');

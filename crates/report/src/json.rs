@@ -1,10 +1,10 @@
 //! `report.json`: everything that a machine may want, raw.
 
 use crate::board::{self, Place};
-use crate::losses;
 use crate::rank::HOW;
 use crate::rates::{self, Added};
 use crate::view::View;
+use crate::{kernel_counts, losses};
 use drophammer_model::outcome::Column;
 use drophammer_model::statistics::Figure;
 use drophammer_model::visible::is_hidden;
@@ -130,6 +130,7 @@ fn section(view: &View, section: &crate::view::Section) -> Value {
             "verdicts": r.record.map(|t| &t.outcome.verdicts),
             "notes": r.record.map(|t| &t.outcome.notes),
             "losses": losses::json(&r.trials),
+            "kernel_counts": kernel_counts::json(&r.trials),
             "trials": r.trials.iter().map(|t| t.result.trial).collect::<Vec<_>>(),
         })
     });

@@ -12,6 +12,7 @@ mod grid;
 mod html;
 mod json;
 mod junit;
+mod kernel_counts;
 mod losses;
 mod merge;
 pub mod rank;

@@ -5,10 +5,10 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{self, plain, plain_lines};
 use crate::grid::{self, Grid};
-use crate::losses;
 use crate::rank::HOW;
 use crate::view::View;
 use crate::ways;
+use crate::{kernel_counts, losses};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use drophammer_model::statistics::Decision;
 
@@ -230,6 +230,9 @@ pub fn report(view: &View) -> String {
             }
             if let Some(ways) = ways::text(&r.trials) {
                 out += &format!("  - {ways}.\n");
+            }
+            if let Some(counts) = kernel_counts::text(&r.trials) {
+                out += &format!("  - {counts}.\n");
             }
         }
     }

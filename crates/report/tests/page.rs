@@ -33,7 +33,7 @@ fn the_first_screen_has_verdict_conclusion_figures_devices_and_ports() {
     let first = first_screen(&html);
     for text in [
         "2 of 3 criteria of the suite met",
-        "linux leads in Throughput, 64 bytes",
+        "linux and frr lead in Throughput, 64 bytes",
         "<dt>by</dt><dd>Jane Doe</dd>",
         "<dd>lab &lt;3&gt;</dd>",
         "serial number: <b>A&amp;1</b>",

@@ -2,6 +2,7 @@
 
 use crate::bench::failed;
 use crate::setup::TestSetup;
+use drophammer_lab::Asking;
 use drophammer_methods::{TestError, Testbed};
 use drophammer_model::Instant;
 use drophammer_model::management::{Answered, Answers, Inquiry, Question};
@@ -87,10 +88,7 @@ impl TestSetup<'_> {
         for (event, asked) in over_link.iter().enumerate() {
             spec.events.extend(questions(&spec, *asked, event, inquiry.interval));
         }
-        let snmp = match inquiry.questions.contains(&Question::Snmp) {
-            true => self.routing.bench.device.ask_snmp(inquiry.interval).map_err(failed)?,
-            false => None,
-        };
+        let beside = self.routing.bench.device.ask(&inquiry.questions, inquiry.interval).map_err(failed)?;
         self.rig().hosts.forget_pings();
         self.rig().hosts.forget_banners(PORT);
         let begin = self.mark(&over_link);
@@ -117,7 +115,7 @@ impl TestSetup<'_> {
         let mut answered: Vec<Answered> = answered.collect();
         // Questions that are still under way are of no use to anybody.
         self.rig().hosts.forget_banners(PORT);
-        answered.extend(snmp.map(|questions| by_snmp(&questions.end(), over)));
+        answered.extend(beside.into_iter().map(|asking| beside_ports(asking, over)));
         Ok(((result, answered), port_failed))
     }
 
@@ -164,13 +162,15 @@ impl TestSetup<'_> {
     }
 }
 
-/// Questions to the agent, those before and those after the trial was `over`.
-fn by_snmp(asked: &[(std::time::Instant, Option<Duration>)], over: std::time::Instant) -> Answered {
+/// What came of questions beside the ports, those before and those after the trial was `over`.
+fn beside_ports(asking: Asking, over: std::time::Instant) -> Answered {
+    let (question, way) = (asking.question, asking.over.clone());
+    let asked = asking.end();
     let of = |during: bool| {
         let phase: Vec<_> = asked.iter().filter(|(sent, _)| (*sent < over) == during).collect();
         Answers { asked: phase.len() as u64, times: phase.iter().filter_map(|(_, time)| *time).collect() }
     };
-    Answered { question: Question::Snmp, over: "loopback".into(), during: of(true), afterwards: of(false) }
+    Answered { question, over: way, during: of(true), afterwards: of(false) }
 }
 
 /// The instants of a trial at which the router is asked: one in each interval.

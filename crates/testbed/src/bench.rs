@@ -348,6 +348,11 @@ impl<'a> Bench<'a> {
         spec
     }
 
+    /// Frames that the emulated devices of all ports have sent.
+    fn sent_beside(&self) -> u64 {
+        (0..self.ports.len()).map(|port| self.rig.hosts.sent(port).frames).sum()
+    }
+
     /// One attempt, judged but not stored; at event i the routers do what `acts[i]` says.
     fn execute(&mut self, spec: &TrialSpec, acts: Acts<'_>) -> Result<TrialResult, Failure> {
         let (trial, key, earlier) = self.session.keys.next_trial();
@@ -356,6 +361,7 @@ impl<'a> Bench<'a> {
         let read = |e: LabError| TestError::Failed(format!("the counters cannot be read: {e}"));
         let (lost_before, counters) =
             (self.device.lost_by_tester().map_err(read)?, self.device.counters().map_err(read)?);
+        let other_before = self.sent_beside();
         let start = self.rig.now();
         let host = self.host.begin(&self.rig, &mut *self.device);
         if let Some(extra) = &self.extra {
@@ -387,6 +393,8 @@ impl<'a> Bench<'a> {
             }
         };
         result.trial = trial;
+        let extra = self.extra.as_ref().map_or(0, |_| self.other.extra.iter().filter(|fate| fate.sent).count() as u64);
+        result.health.other_sent = Some(self.sent_beside() - other_before + extra);
         self.host.end(host, &self.rig, &mut *self.device, &mut result);
         result.elapsed_s = self.rig.now().since(start).as_secs_f64();
         // Frames that the device sent into a link that was taken down are lost as they ought to be.

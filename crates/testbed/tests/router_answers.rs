@@ -1,4 +1,4 @@
-//! A Linux router that is asked over its links: pings through it and to it, and the banner of the SSH server beside it.
+//! A Linux router that is asked over its links: pings through it and to it, the banner of the SSH server beside it, and over a management link of its own.
 //!
 //! The lab has to be entered by a process with one thread, so this test has no harness.
 
@@ -11,11 +11,11 @@ use drophammer_model::outcome::{Cell, Outcome};
 use std::process::ExitCode;
 
 const SUITE: &str = "suite: answers\nprofile: quick\nrounds: 1\n\
-    duts: [{name: box, kind: linux, ssh: true}]\n\
+    duts: [{name: box, kind: linux, ssh: true, snmp: true, management: true}]\n\
     ports:\n  - {name: p1, speed: 5 Mbit/s}\n  - {name: p2, speed: 5 Mbit/s}\n\
     defaults: {frame_sizes: [128]}\ntests:\n\
     \x20 - ping_delay: {families: [ipv4, ipv6], pings: 10}\n\
-    \x20 - overload: {management: [ping, ssh], direction: unidirectional, trial_duration: 500 ms, final_trial_duration: 200 ms, search_duration_max: 2 s}\n";
+    \x20 - overload: {management: [ping, ssh, snmp], direction: unidirectional, trial_duration: 500 ms, final_trial_duration: 200 ms, search_duration_max: 2 s}\n";
 
 fn text(outcome: &Outcome, table: &str, row: usize, column: &str) -> String {
     let table = outcome.tables.iter().find(|t| t.key == table);
@@ -51,16 +51,23 @@ fn once(lab: &mut Lab) -> Result<(), String> {
         }
     }
     let overload = of("overload")?;
-    let asked = |row: usize| text(overload, "overload_answers", row, "question");
-    let ssh: Vec<usize> = (0..rows(overload, "overload_answers").len()).filter(|row| asked(*row) == "ssh").collect();
-    let first = *ssh.first().ok_or_else(|| format!("no ssh among the questions: {:?}", overload.notes))?;
-    let get = |column: &str| cell(overload, "overload_answers", first, column);
-    let found = (get("asked"), get("answered"), get("median_ms"), get("answered_after"));
-    println!("    ssh: {found:?}");
-    match (get("answered"), get("median_ms")) {
-        (Some(answered), Some(median)) if answered >= 1.0 && median > 0.0 => Ok(()),
-        _ => Err(format!("no banner at the throughput: {found:?}, {:?}", overload.notes)),
+    let asked = |row: usize, column| text(overload, "overload_answers", row, column);
+    let all = 0..rows(overload, "overload_answers").len();
+    // Over the link of the first port, and over the management link; SNMP over that alone.
+    let link = "management link mgmt0";
+    for (question, over) in [("ping", "port p1"), ("ssh", "port p1"), ("ping", link), ("ssh", link), ("snmp", link)] {
+        let first = all.clone().find(|row| asked(*row, "question") == question && asked(*row, "over") == over);
+        let first = first.ok_or_else(|| format!("no {question} over {over}: {:?}", overload.notes))?;
+        let get = |column: &str| cell(overload, "overload_answers", first, column);
+        let found = (get("asked"), get("answered"), get("median_ms"), get("answered_after"));
+        println!("    {question} over {over}: {found:?}");
+        match (get("answered"), get("median_ms"), get("answered_after")) {
+            (Some(answered), Some(median), Some(after)) if answered >= 1.0 && median > 0.0 && after >= 1.0 => {}
+            _ => return Err(format!("{question} over {over} at the throughput: {found:?}, {:?}", overload.notes)),
+        }
     }
+    let loopback = all.clone().any(|row| asked(row, "over") == "loopback");
+    if loopback { Err("SNMP was asked over loopback as well".into()) } else { Ok(()) }
 }
 
 fn main() -> ExitCode {

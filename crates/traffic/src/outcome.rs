@@ -94,6 +94,7 @@ pub fn merge(lanes: &[LaneReport]) -> TrialResult {
             tester_on_dut_ns: None,
             dut_processor: None,
             stale: sum(|lane| lane.stale),
+            other_sent: None,
             other_received: sum(|lane| lane.other),
             kernel_generators: senders.iter().filter(|s| s.in_kernel).count() as u32,
             copies_apart,

@@ -1,6 +1,7 @@
 //! How a router in a namespace is made, started and found ready.
 
 use super::{Dut, NamespaceDut};
+use crate::management::{MANAGEMENT, ManagementLink, Operator};
 use crate::packet_filter::{self, FilterStyle};
 use crate::process::Daemon;
 use crate::snmp::{Agent, SNMP};
@@ -57,6 +58,7 @@ impl NamespaceDut {
             after_sessions,
             session: None,
             routes_by_lab: false,
+            management: None,
             agent: None,
             ssh: false,
             filters,
@@ -65,7 +67,7 @@ impl NamespaceDut {
         })
     }
 
-    /// Starts an SNMP agent and an SSH server beside it where the suite asks for them.
+    /// Makes a management link, and starts an SNMP agent and an SSH server beside it, where the suite asks for them.
     pub(crate) fn with_agent(
         &mut self,
         lab: &Lab,
@@ -73,9 +75,16 @@ impl NamespaceDut {
         work_dir: &Path,
         stop: &dyn Fn() -> bool,
     ) -> Result<(), LabError> {
+        if MANAGEMENT.find(&dut.params) == Some(true) {
+            let link = ManagementLink::make(lab, self.netns(), &dut.name)?;
+            self.record.confinement += &link.text;
+            let operator = Operator::link(&link, lab.shared().cpus.for_questions())?;
+            self.management = Some((link, operator));
+        }
         if SNMP.find(&dut.params) == Some(true) {
+            let managed = self.management.is_some();
             let ports = self.role.interfaces.len();
-            self.agent = Some(Agent::start(lab, self, &dut.name, ports, work_dir, stop)?);
+            self.agent = Some(Agent::start(lab, self, &dut.name, ports, managed, work_dir, stop)?);
         }
         if SSH.find(&dut.params) == Some(true) {
             ssh::start(lab, self, &dut.name, work_dir, stop)?;

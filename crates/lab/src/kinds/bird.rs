@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::management::MANAGEMENT;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process};
@@ -23,6 +24,7 @@ static SPEC: KindSpec = KindSpec {
         packet_filter::FILTERS.spec(),
         SNMP.spec(),
         SSH.spec(),
+        MANAGEMENT.spec(),
     ],
 };
 

@@ -2,17 +2,20 @@
 
 use crate::dut::{TesterInterface, Where};
 use crate::enter::Shared;
+use crate::management::{self, Asking, Operator};
 use crate::netns::ip_json;
 use crate::wait::{self, Look};
-use crate::{Dut, DutKind, Lab, LabError, process};
+use crate::{Dut, DutKind, Lab, LabError, kinds, process};
 use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
 use drophammer_model::environment::DutRecord;
+use drophammer_model::management::Question;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::DutConfig;
 use drophammer_model::trial::Family;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -53,6 +56,16 @@ static SPEC: KindSpec = KindSpec {
             "false",
             "it has an SSH server at its addresses on the links, which tests may ask for its banner",
         ),
+        ParamSpec::optional(
+            "management",
+            ParamKind::Text,
+            "address of its management port, where it is also asked whether it answers under load",
+        ),
+        ParamSpec::optional(
+            "snmp_community_file",
+            ParamKind::File,
+            "file with the community of its SNMP agent (version 2c) at that address, which is then asked for sysUpTime",
+        ),
         ParamSpec::optional("alive", ParamKind::Command, "command that succeeds while the DUT is well"),
         ParamSpec::new(
             "timeout",
@@ -73,6 +86,11 @@ const ASK: Duration = Duration::from_secs(10);
 impl DutKind for External {
     fn spec(&self) -> &'static KindSpec {
         &SPEC
+    }
+
+    fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
+        kinds::refuse_unless_able(&SPEC, role)?;
+        management(dut).map(drop)
     }
 
     /// The commands of the user configure it.
@@ -111,6 +129,7 @@ impl DutKind for External {
             shared,
             name: dut.name.clone(),
             ssh: dut.params.flag("ssh") == Some(true),
+            management: management(dut)?,
             interfaces: interfaces.collect(),
             hooks: ["setup", "teardown", "counters", "alive"]
                 .into_iter()
@@ -121,6 +140,7 @@ impl DutKind for External {
             limit,
             torn_down: false,
         };
+        router.refuse_unless_it_can_be_pinged()?;
         router.must("setup", limit, stop)?;
         wait::until(limit, stop, || match router.link_down()? {
             Some(name) => Ok(Look::NotYet(format!("{name} has no carrier"))),
@@ -133,10 +153,55 @@ impl DutKind for External {
     }
 }
 
+/// Where an operator reaches it beside its ports.
+struct Management {
+    address: IpAddr,
+    /// Of its SNMP agent, if that is to be asked.
+    community: Option<String>,
+}
+
+/// What the suite says of the management port.
+fn management(dut: &DutConfig) -> Result<Option<Management>, LabError> {
+    let (address, file) = (dut.params.text("management"), dut.params.text("snmp_community_file"));
+    let unusable = |what: String, remedy: &str| LabError::Unusable { what, remedy: remedy.into() };
+    let Some(address) = address else {
+        return match file {
+            None => Ok(None),
+            Some(_) => Err(unusable(
+                format!("`{}` has `snmp_community_file` and no address to ask", dut.name),
+                "give the address of its agent: `management: 192.0.2.9`",
+            )),
+        };
+    };
+    let address = address.parse().map_err(|_| {
+        unusable(
+            format!("`management: {address}` of `{}` is no IP address", dut.name),
+            "write the address of the router's management port, for instance 192.0.2.9",
+        )
+    })?;
+    let community = file.map(|file| community(&file)).transpose()?;
+    Ok(Some(Management { address, community }))
+}
+
+/// The community in a file of the user's: its first line.
+fn community(file: &str) -> Result<String, LabError> {
+    let path = Path::new(file);
+    let text = std::fs::read_to_string(path).map_err(LabError::file("read", path))?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    match line.len() {
+        1..=255 => Ok(line.to_owned()),
+        length => Err(LabError::Unusable {
+            what: format!("the community in {file} has {length} bytes"),
+            remedy: "write it in the first line of the file, with 1 to 255 bytes".into(),
+        }),
+    }
+}
+
 struct ExternalDut {
     shared: Arc<Shared>,
     name: String,
     ssh: bool,
+    management: Option<Management>,
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
@@ -194,6 +259,17 @@ impl ExternalDut {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
+    /// Pings to the management port need the host's leave.
+    fn refuse_unless_it_can_be_pinged(&self) -> Result<(), LabError> {
+        if self.management.is_none() || self.shared.on_host(management::may_ping)? {
+            return Ok(());
+        }
+        Err(LabError::Unusable {
+            what: "the host lets no program ping without a raw socket".into(),
+            remedy: "sysctl -w net.ipv4.ping_group_range='0 2147483647', or leave `management` out".into(),
+        })
+    }
+
     fn link_down(&self) -> Result<Option<String>, LabError> {
         self.shared.on_host(|| {
             let up = |name: &str| {
@@ -238,6 +314,20 @@ impl Dut for ExternalDut {
 
     fn has_ssh(&self) -> bool {
         self.ssh
+    }
+
+    fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
+        let Some(Management { address, community }) = &self.management else { return Ok(Vec::new()) };
+        let (netns, cpu) = (self.shared.host_netns()?, self.shared.cpus.for_questions());
+        let operator = Operator { netns, cpu, over: format!("management port {address}") };
+        let possible = |question: &&Question| match question {
+            Question::Ping => true,
+            Question::Ssh => self.ssh,
+            Question::Snmp => community.is_some(),
+        };
+        let community = community.as_deref().unwrap_or_default();
+        let asked = questions.iter().filter(possible);
+        asked.map(|question| operator.ask(*question, *address, community, interval)).collect()
     }
 
     fn check(&mut self) -> Result<(), LabError> {

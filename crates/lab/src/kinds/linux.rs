@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::management::MANAGEMENT;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::{Dut, DutKind, Lab, LabError, kinds, nftables};
@@ -16,7 +17,7 @@ static SPEC: KindSpec = KindSpec {
     summary: "Linux kernel forwarding in a network namespace, static routes, nftables rules if wanted",
     capabilities: kinds::IN_NAMESPACE,
     needs: &[("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[NFTABLES, packet_filter::FILTERS.spec(), SNMP.spec(), SSH.spec()],
+    params: &[NFTABLES, packet_filter::FILTERS.spec(), SNMP.spec(), SSH.spec(), MANAGEMENT.spec()],
 };
 
 /// Parameter: the user's ruleset.

@@ -2,6 +2,7 @@
 
 use crate::dut::NamespaceDut;
 use crate::environment::kernel_release;
+use crate::management::MANAGEMENT;
 use crate::snmp::SNMP;
 use crate::ssh::SSH;
 use crate::{Dut, DutKind, Lab, LabError, bgp, configuration, kinds, packet_filter, process, router};
@@ -19,7 +20,14 @@ static SPEC: KindSpec = KindSpec {
               by static routes",
     capabilities: Capabilities { bgp: true, bgp_protection: true, ..kinds::IN_NAMESPACE },
     needs: &[("bgpctl", "openbgpd"), ("ip", "iproute2"), ("ethtool", "ethtool")],
-    params: &[configuration::CONFIG, configuration::TEMPLATE, packet_filter::FILTERS.spec(), SNMP.spec(), SSH.spec()],
+    params: &[
+        configuration::CONFIG,
+        configuration::TEMPLATE,
+        packet_filter::FILTERS.spec(),
+        SNMP.spec(),
+        SSH.spec(),
+        MANAGEMENT.spec(),
+    ],
 };
 
 const TEMPLATE: &str = include_str!("../../templates/openbgpd.conf.j2");

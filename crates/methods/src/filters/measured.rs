@@ -15,6 +15,8 @@ pub(super) struct Measured {
     pub(super) tester_limited: bool,
     /// The highest load of the suite (`max_load`) was not enough.
     pub(super) capped: bool,
+    /// The line cannot carry more.
+    pub(super) at_line_rate: bool,
     pub(super) marks: Vec<String>,
     pub(super) trials: Vec<u64>,
     pub(super) latency: Option<TrialResult>,
@@ -31,10 +33,10 @@ impl Measured {
 
     /// Did something else than the router end the search?
     pub(super) fn limited(&self) -> bool {
-        self.tester_limited || self.capped
+        self.tester_limited || self.capped || self.at_line_rate
     }
 
-    /// Its throughput in % of that without filters; at least so much where the tester or the suite ended its search. Unknown where they
+    /// Its throughput in % of that without filters; at least so much where the tester, the line or the suite ended its search. Unknown where they
     /// ended that without filters: more of the whole is less of a share.
     pub(super) fn share(&self, without: &Measured) -> Option<f64> {
         let whole = without.throughput.filter(|whole| !without.limited() && whole.pps() > 0.0)?;

@@ -45,6 +45,9 @@ pub struct Health {
     pub stale: u64,
     /// Frames that are not test traffic (ARP, ND, routing protocols, whatever the DUT says by itself).
     pub other_received: u64,
+    /// Frames that the emulated devices sent meanwhile, extra frames included; absent in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_sent: Option<u64>,
     /// Sending ports whose frames were made in the kernel; those of the others were made by the packet loop.
     #[serde(default)]
     pub kernel_generators: u32,

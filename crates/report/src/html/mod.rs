@@ -10,6 +10,7 @@ mod trials;
 use crate::board;
 use crate::csv::Names;
 use crate::grid;
+use crate::kernel_counts;
 use crate::rank::HOW;
 use crate::view::{DutView, Section, View};
 use crate::ways;
@@ -255,6 +256,9 @@ fn section(view: &View, section: &Section, (tables, plots): (&[String], &[String
             }
             @for (r, ways) in section.results.iter().filter_map(|r| Some((r, ways::text(&r.trials)?))) {
                 p.muted { b { (dut_name(view.dut(r.dut))) } ": " (ways) "." }
+            }
+            @for (r, counts) in section.results.iter().filter_map(|r| Some((r, kernel_counts::text(&r.trials)?))) {
+                p.muted { b { (dut_name(view.dut(r.dut))) } ": " (counts) "." }
             }
             @for r in &section.results { (losses::section(&dut_name(view.dut(r.dut)), &r.trials)) }
             @if !trials.is_empty() {

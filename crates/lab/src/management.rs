@@ -1,0 +1,276 @@
+//! Questions of an operator to a router: does it still answer? They leave from a namespace beside the tester's, over a link that carries nothing
+//! else, or from the host to the address of a router of the user's.
+
+use crate::confine::steer;
+use crate::snmp::Agent;
+use crate::{Lab, LabError, Netns, cpu, snmp, ssh};
+use drophammer_model::management::Question;
+use drophammer_model::param::Param;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use nix::unistd::getegid;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Parameter of kinds in namespaces.
+pub(crate) const MANAGEMENT: Param<bool> = Param::new(
+    "management",
+    "false",
+    "false",
+    "a management link beside the ports, over which it is also asked whether it answers under load",
+);
+
+/// Name of the interface, at both ends.
+const INTERFACE: &str = "mgmt0";
+/// Its addresses: link-local (RFC 3927), which no suite may have on its ports.
+pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 1);
+pub(crate) const OPERATOR: Ipv4Addr = Ipv4Addr::new(169, 254, 73, 2);
+const LENGTH: u8 = 30;
+
+/// How long a question waits for its answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// When each question was asked, and how long its answer took.
+type Asked = Vec<(Instant, Option<Duration>)>;
+
+/// The management link of a router in a namespace.
+pub(crate) struct ManagementLink {
+    operator: Netns,
+    /// Whose processor does the router's receive work of this link.
+    pub(crate) text: String,
+}
+
+impl ManagementLink {
+    /// Joins the namespace of the router `name` with one for its operator.
+    ///
+    /// # Errors
+    /// Those of ip(8) and of the settings.
+    pub(crate) fn make(lab: &Lab, router: &Netns, name: &str) -> Result<ManagementLink, LabError> {
+        let shared = lab.shared();
+        let operator = Netns::create(shared, &format!("management-{name}"))?;
+        let quiet = [("net/ipv6/conf/default/disable_ipv6".to_owned(), "1")];
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            operator.sysctl(&quiet)?;
+        }
+        let group = format!("{0} {0}", getegid());
+        operator.sysctl(&[("net/ipv4/ping_group_range".to_owned(), &group)])?;
+        operator.ip(&[format!("link add {INTERFACE} type veth peer name {INTERFACE} netns {}", router.path())])?;
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            // Neighbor Discovery would add to the counters of the router.
+            router.sysctl(&[(format!("net/ipv6/conf/{INTERFACE}/disable_ipv6"), "1")])?;
+        }
+        let up =
+            |address| [format!("address add {address}/{LENGTH} dev {INTERFACE}"), format!("link set {INTERFACE} up")];
+        router.ip(&up(ROUTER))?;
+        operator.ip(&up(OPERATOR))?;
+        // Without this, the kernel would answer on the processor of whoever asks, however busy the router's is.
+        let dut = shared.cpus.dut;
+        let text = match steer(router, INTERFACE, dut) {
+            Ok(()) => format!("; management link {INTERFACE}, whose receive work is steered (RPS) to processor {dut}"),
+            Err(e) => {
+                format!("; management link {INTERFACE}, whose receive work is done by the processor that asks ({e})")
+            }
+        };
+        Ok(ManagementLink { operator, text })
+    }
+}
+
+/// Where an operator asks from, and on which processor.
+pub(crate) struct Operator {
+    pub(crate) netns: OwnedFd,
+    pub(crate) cpu: usize,
+    /// By which way: `management link`.
+    pub(crate) over: String,
+}
+
+impl Operator {
+    /// From the other end of a management link.
+    pub(crate) fn link(link: &ManagementLink, cpu: usize) -> Result<Operator, LabError> {
+        let netns = duplicate(&link.operator)?;
+        Ok(Operator { netns, cpu, over: format!("management link {INTERFACE}") })
+    }
+
+    /// Asks `question` of the router at `address` every `interval` from now on, one question at a time. The community is that of SNMP.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub(crate) fn ask(
+        &self,
+        question: Question,
+        address: IpAddr,
+        community: &str,
+        interval: Duration,
+    ) -> Result<Asking, LabError> {
+        let netns = self.netns.try_clone().map_err(LabError::io("cannot duplicate a descriptor"))?;
+        let (over, community, cpu) = (Arc::new(AtomicBool::new(false)), community.to_owned(), self.cpu);
+        let flag = Arc::clone(&over);
+        let work = move || -> Asked {
+            if setns(&netns, CloneFlags::CLONE_NEWNET).is_err() || cpu::pin(0, cpu).is_err() {
+                return Vec::new();
+            }
+            match question {
+                Question::Ping => {
+                    let mut ping = Ping { to: address, socket: None, sequence: 0 };
+                    ask_until(&flag, interval, || ping.answered())
+                }
+                Question::Ssh => ask_until(&flag, interval, || ssh::greets(address).is_ok()),
+                Question::Snmp => {
+                    let mut agent = snmp::UpTime::new(address, &community);
+                    ask_until(&flag, interval, || agent.answered())
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("operator".into()).spawn(work);
+        let thread = Some(thread.map_err(LabError::io("cannot start a thread"))?);
+        Ok(Asking { question, over: self.over.clone(), ended: over, thread })
+    }
+}
+
+/// A handle of a namespace that outlives it.
+pub(crate) fn duplicate(netns: &Netns) -> Result<OwnedFd, LabError> {
+    netns.as_fd().try_clone_to_owned().map_err(LabError::io("cannot duplicate a descriptor"))
+}
+
+/// All of `questions` that a router in a namespace can be asked beside its ports: over its management link, and SNMP without one over the
+/// loopback of its namespace.
+///
+/// # Errors
+/// Threads that cannot be started.
+pub(crate) fn ask(
+    link: Option<&Operator>,
+    agent: Option<&Agent>,
+    ssh: bool,
+    questions: &[Question],
+    interval: Duration,
+) -> Result<Vec<Asking>, LabError> {
+    let mut all = Vec::new();
+    for question in questions {
+        match (question, link) {
+            (Question::Snmp, None) => all.extend(agent.map(|agent| agent.ask(interval)).transpose()?),
+            (_, None) => {}
+            (Question::Snmp, Some(_)) if agent.is_none() => {}
+            (Question::Ssh, Some(_)) if !ssh => {}
+            (question, Some(link)) => all.push(link.ask(*question, ROUTER.into(), snmp::COMMUNITY, interval)?),
+        }
+    }
+    Ok(all)
+}
+
+/// Asks until it is `over`.
+fn ask_until(over: &AtomicBool, interval: Duration, mut answered: impl FnMut() -> bool) -> Asked {
+    let (mut asked, mut due) = (Vec::new(), Instant::now());
+    while !over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if now < due {
+            std::thread::park_timeout(due - now);
+            continue;
+        }
+        due = now + interval;
+        let sent = Instant::now();
+        let answered = answered();
+        asked.push((sent, answered.then(|| sent.elapsed())));
+    }
+    asked
+}
+
+/// ICMP echo requests (RFC 792, RFC 4443) from a socket that needs no privilege.
+struct Ping {
+    to: IpAddr,
+    socket: Option<UdpSocket>,
+    sequence: u16,
+}
+
+impl Ping {
+    /// Asks once: does the answer come in time?
+    fn answered(&mut self) -> bool {
+        let asked = self.ask();
+        if asked.is_err() {
+            // An address that was not reachable may be so later.
+            self.socket = None;
+        }
+        asked.unwrap_or(false)
+    }
+
+    fn ask(&mut self) -> std::io::Result<bool> {
+        let deadline = Instant::now() + PATIENCE;
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => open(self.to)?,
+        };
+        self.sequence = self.sequence.wrapping_add(1);
+        let (request, reply) = if self.to.is_ipv4() { (8, 0) } else { (128, 129) };
+        let [high, low] = self.sequence.to_be_bytes();
+        // The kernel fills in checksum and identifier.
+        socket.send(&[request, 0, 0, 0, 0, 0, high, low, b'p', b'i', b'n', b'g'])?;
+        let mut answer = [0; 64];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.socket = Some(socket);
+                return Ok(false);
+            }
+            socket.set_read_timeout(Some(left))?;
+            let length = match socket.recv(&mut answer) {
+                Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => continue,
+                other => other?,
+            };
+            // A late answer must not pass for that of this question.
+            if length >= 8 && answer[0] == reply && answer[6..8] == [high, low] {
+                self.socket = Some(socket);
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// A socket for ICMP echo to `to`.
+fn open(to: IpAddr) -> std::io::Result<UdpSocket> {
+    let (family, protocol) = match to {
+        IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
+        IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
+    };
+    let socket = UdpSocket::from(socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, protocol)?);
+    socket.connect(SocketAddr::new(to, 0))?;
+    Ok(socket)
+}
+
+/// Can this thread ping from where it is?
+pub(crate) fn may_ping() -> bool {
+    socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::Icmp).is_ok()
+}
+
+/// Questions of one kind under way.
+pub struct Asking {
+    /// Which.
+    pub question: Question,
+    /// By which way: `management link mgmt0`.
+    pub over: String,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Asked>>,
+}
+
+impl Asking {
+    /// Ends them: when each was asked, and how long its answer took, if one came within a second.
+    pub fn end(mut self) -> Vec<(Instant, Option<Duration>)> {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> Asked {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.take().map_or_else(Vec::new, |thread| {
+            thread.thread().unpark();
+            thread.join().unwrap_or_default()
+        })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -161,87 +161,119 @@ pub(crate) fn ask(
     Ok(all)
 }
 
-/// Asks until it is `over`.
+/// Asks, at least once, until it is `over`.
 fn ask_until(over: &AtomicBool, interval: Duration, mut answered: impl FnMut() -> bool) -> Asked {
     let (mut asked, mut due) = (Vec::new(), Instant::now());
-    while !over.load(Ordering::Relaxed) {
+    loop {
         let now = Instant::now();
-        if now < due {
-            std::thread::park_timeout(due - now);
-            continue;
+        if now >= due {
+            due = now + interval;
+            let answered = answered();
+            asked.push((now, answered.then(|| now.elapsed())));
         }
-        due = now + interval;
-        let sent = Instant::now();
-        let answered = answered();
-        asked.push((sent, answered.then(|| sent.elapsed())));
+        if over.load(Ordering::Relaxed) {
+            return asked;
+        }
+        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
     }
-    asked
 }
 
-/// ICMP echo requests (RFC 792, RFC 4443) from a socket that needs no privilege.
+/// ICMP echo requests (RFC 792, RFC 4443).
 struct Ping {
     to: IpAddr,
-    socket: Option<UdpSocket>,
+    socket: Option<PingSocket>,
     sequence: u16,
 }
 
 impl Ping {
     /// Asks once: does the answer come in time?
     fn answered(&mut self) -> bool {
-        let asked = self.ask();
-        if asked.is_err() {
-            // An address that was not reachable may be so later.
-            self.socket = None;
-        }
-        asked.unwrap_or(false)
+        self.sequence = self.sequence.wrapping_add(1);
+        let socket = match self.socket.take() {
+            Some(socket) => Ok(socket),
+            None => PingSocket::open(self.to),
+        };
+        let asked = socket.and_then(|socket| Ok((socket.ask(self.sequence)?, socket)));
+        // A socket that fails is opened anew: an address that was not reachable may be so later.
+        let (answered, socket) = asked.map_or((false, None), |(answered, socket)| (answered, Some(socket)));
+        self.socket = socket;
+        answered
+    }
+}
+
+/// A socket for ICMP echo.
+struct PingSocket {
+    socket: UdpSocket,
+    ipv4: bool,
+    /// It sends and gets whole ICMP packets, with the header of IP in front of those of IPv4; otherwise the kernel cares for checksum and
+    /// identifier.
+    raw: bool,
+}
+
+impl PingSocket {
+    /// Without privilege where the kernel allows that (`ping_group_range`), raw otherwise.
+    fn open(to: IpAddr) -> std::io::Result<PingSocket> {
+        let (family, protocol) = match to {
+            IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
+            IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
+        };
+        let make = |kind| socket(family, kind, SockFlag::SOCK_CLOEXEC, protocol);
+        let (made, raw) = match make(SockType::Datagram) {
+            Ok(made) => (made, false),
+            Err(_) => (make(SockType::Raw)?, true),
+        };
+        let socket = UdpSocket::from(made);
+        socket.connect(SocketAddr::new(to, 0))?;
+        Ok(PingSocket { socket, ipv4: to.is_ipv4(), raw })
     }
 
-    fn ask(&mut self) -> std::io::Result<bool> {
+    /// Asks once, and waits for the answer.
+    fn ask(&self, sequence: u16) -> std::io::Result<bool> {
         let deadline = Instant::now() + PATIENCE;
-        let socket = match self.socket.take() {
-            Some(socket) => socket,
-            None => open(self.to)?,
-        };
-        self.sequence = self.sequence.wrapping_add(1);
-        let (request, reply) = if self.to.is_ipv4() { (8, 0) } else { (128, 129) };
-        let [high, low] = self.sequence.to_be_bytes();
-        // The kernel fills in checksum and identifier.
-        socket.send(&[request, 0, 0, 0, 0, 0, high, low, b'p', b'i', b'n', b'g'])?;
-        let mut answer = [0; 64];
+        let (request, reply) = if self.ipv4 { (8, 0) } else { (128, 129) };
+        let ([high, low], [id_high, id_low]) = (sequence.to_be_bytes(), (std::process::id() as u16).to_be_bytes());
+        let mut packet = [request, 0, 0, 0, id_high, id_low, high, low, b'p', b'i', b'n', b'g'];
+        if self.raw && self.ipv4 {
+            [packet[2], packet[3]] = checksum(&packet).to_be_bytes();
+        }
+        self.socket.send(&packet)?;
+        let mut buffer = [0; 128];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                self.socket = Some(socket);
                 return Ok(false);
             }
-            socket.set_read_timeout(Some(left))?;
-            let length = match socket.recv(&mut answer) {
+            self.socket.set_read_timeout(Some(left))?;
+            let length = match self.socket.recv(&mut buffer) {
                 Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => continue,
                 other => other?,
             };
-            // A late answer must not pass for that of this question.
-            if length >= 8 && answer[0] == reply && answer[6..8] == [high, low] {
-                self.socket = Some(socket);
+            let skipped = if self.raw && self.ipv4 { usize::from(buffer[0] & 15) * 4 } else { 0 };
+            let Some([kind, _, _, _, id @ .., answered_high, answered_low]) =
+                buffer[..length].get(skipped..).and_then(|packet| packet.first_chunk::<8>())
+            else {
+                continue;
+            };
+            // A late answer must not pass for that of this question, nor one to another program.
+            let own = !self.raw || *id == [id_high, id_low];
+            if *kind == reply && own && [*answered_high, *answered_low] == [high, low] {
                 return Ok(true);
             }
         }
     }
 }
 
-/// A socket for ICMP echo to `to`.
-fn open(to: IpAddr) -> std::io::Result<UdpSocket> {
-    let (family, protocol) = match to {
-        IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp),
-        IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6),
-    };
-    let socket = UdpSocket::from(socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, protocol)?);
-    socket.connect(SocketAddr::new(to, 0))?;
-    Ok(socket)
+/// The Internet checksum of a packet of even length (RFC 1071).
+fn checksum(packet: &[u8]) -> u16 {
+    let words = packet.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum = words.sum::<u32>();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// Can this thread ping from where it is?
-pub(crate) fn may_ping() -> bool {
-    socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::Icmp).is_ok()
+/// Why a thread cannot ping from where it is; `None` if it can.
+pub(crate) fn cannot_ping(to: IpAddr) -> Option<std::io::Error> {
+    PingSocket::open(to).err()
 }
 
 /// Questions of one kind under way.
@@ -272,5 +304,19 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_rfc_1071() {
+        // The example of its section 3, and a packet with its checksum in place.
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        let mut packet = [8, 0, 0, 0, 1, 2, 3, 4, b'p', b'i', b'n', b'g'];
+        [packet[2], packet[3]] = checksum(&packet).to_be_bytes();
+        assert_eq!(checksum(&packet), 0);
     }
 }

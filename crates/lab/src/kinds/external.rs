@@ -259,15 +259,16 @@ impl ExternalDut {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// Pings to the management port need the host's leave.
+    /// Pings to the management port need a route, and the host's leave.
     fn refuse_unless_it_can_be_pinged(&self) -> Result<(), LabError> {
-        if self.management.is_none() || self.shared.on_host(management::may_ping)? {
-            return Ok(());
+        let Some(Management { address, .. }) = &self.management else { return Ok(()) };
+        match self.shared.on_host(|| management::cannot_ping(*address))? {
+            None => Ok(()),
+            Some(e) => Err(LabError::Unusable {
+                what: format!("the host cannot ping {address}: {e}"),
+                remedy: format!("see `ip route get {address}`, or leave `management` out"),
+            }),
         }
-        Err(LabError::Unusable {
-            what: "the host lets no program ping without a raw socket".into(),
-            remedy: "sysctl -w net.ipv4.ping_group_range='0 2147483647', or leave `management` out".into(),
-        })
     }
 
     fn link_down(&self) -> Result<Option<String>, LabError> {

@@ -1,7 +1,8 @@
 //! The kind `external`, on interfaces of the host.
 
 use super::{Checked, ensure, ports};
-use drophammer_lab::{Lab, Where, find};
+use drophammer_lab::{Dut, Lab, Where, find};
+use drophammer_model::management::Question;
 use drophammer_model::role::RouterRole;
 use drophammer_model::suite::{DutConfig, ParamValue, Params};
 use std::collections::BTreeMap;
@@ -9,6 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+/// Time between two questions.
+const EACH: Duration = Duration::from_millis(10);
+
+/// Brings the router up.
+type Attempt<'a> = dyn FnMut(&BTreeMap<String, ParamValue>) -> Result<Box<dyn Dut>, String> + 'a;
 
 /// Two veth pairs on the host, so that the kind `external` has interfaces that are free.
 pub struct ExternalLinks;
@@ -89,15 +96,46 @@ pub fn external(lab: &mut Lab, name: &str, work: &Path) -> Checked {
     ensure(!dut.drops_at_tester_tx_are_dut(), "refused frames are the tester's")?;
     dut.check().map_err(|e| e.to_string())?;
     ensure(dut.counters().map_err(|e| e.to_string())?.get("drops") == Some(&7), "counters of the command")?;
+    ensure(dut.ask(&[Question::Ping], EACH).map_err(|e| e.to_string())?.is_empty(), "no management port is known")?;
     dut.take_down().map_err(|e| e.to_string())?;
     let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
     ensure(told == "setup 198.19.1.1/24\nteardown 198.19.1.1/24\n", &told)?;
+
+    managed(work, &mut params, &mut attempt)?;
+    fs::write(&journal, told).map_err(|e| e.to_string())?;
 
     params.insert("setup".into(), text("echo no console; exit 7".into()));
     let error = attempt(&params).err().ok_or("a failed setup is taken")?;
     ensure(error.contains("exit status: 7") && error.contains("no console"), &error)?;
     let told = fs::read_to_string(&journal).map_err(|e| e.to_string())?;
     ensure(told.lines().count() == 3, "teardown after a failed setup")
+}
+
+/// The management port of the user's router: here the loopback of the host.
+fn managed(work: &Path, params: &mut BTreeMap<String, ParamValue>, attempt: &mut Attempt<'_>) -> Checked {
+    let community = work.join("community");
+    fs::write(&community, "of the laboratory\n").map_err(|e| e.to_string())?;
+    let mut set = |key: &str, value: &str| params.insert(key.into(), ParamValue::Text(value.into()));
+    set("snmp_community_file", &community.display().to_string());
+    let refused = |params: &_, attempt: &mut Attempt<'_>| attempt(params).err().ok_or("was taken");
+    let error = refused(params, attempt)?;
+    ensure(error.contains("no address to ask"), &error)?;
+    params.insert("management".into(), ParamValue::Text("router.example".into()));
+    let error = refused(params, attempt)?;
+    ensure(error.contains("is no IP address"), &error)?;
+    params.insert("management".into(), ParamValue::Text("127.0.0.1".into()));
+    let mut dut = attempt(params)?;
+    // Of a router without `ssh: true` no banner is expected. This host has no agent that would answer.
+    let asking = dut.ask(&[Question::Ping, Question::Ssh, Question::Snmp], EACH).map_err(|e| e.to_string())?;
+    let ended: Vec<_> = asking.into_iter().map(|one| (one.question, one.over.clone(), one.end())).collect();
+    let [(Question::Ping, over, pings), (Question::Snmp, _, asked)] = ended.as_slice() else {
+        return Err(format!("{ended:?}"));
+    };
+    ensure(over == "management port 127.0.0.1" && !asked.is_empty(), &format!("{ended:?}"))?;
+    ensure(!pings.is_empty() && pings.iter().all(|(_, took)| took.is_some()), &format!("{pings:?}"))?;
+    dut.take_down().map_err(|e| e.to_string())?;
+    params.retain(|key, _| key != "management" && key != "snmp_community_file");
+    Ok(())
 }
 
 fn default_route_interface() -> Option<String> {

@@ -144,7 +144,7 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     }
     if !here.virtualization.is_empty() {
         processors.found = format!("{}; {}", processors.found, here.virtualization);
-        processors = processors.note("a hypervisor may take processors away; such trials are void and repeated");
+        processors = processors.note("a hypervisor may take processors away; such trials are invalid and repeated");
     }
     if more("isolated processors").is_empty() {
         processors = processors
@@ -160,7 +160,7 @@ fn of_machine(here: &Environment, separate: bool) -> Vec<Finding> {
     findings.push(if here.load_average < 0.5 {
         Finding::good("load", load)
     } else {
-        Finding::good("load", load).note("end other work: trials that it holds up are void and repeated")
+        Finding::good("load", load).note("end other work: trials that it holds up are invalid and repeated")
     });
     let memory = format!("{:.1} GiB", here.memory_bytes as f64 / f64::from(1 << 30));
     findings.push(if here.memory_bytes >= MEMORY {

@@ -182,7 +182,7 @@ impl Method for Soak {
                 LEAST_LOSS.get(params).0,
             ),
         );
-        let mut soaked = Soaked { rows: Vec::new(), void: 0 };
+        let mut soaked = Soaked { rows: Vec::new(), invalid: 0 };
         let ended = soaked.measure(bed, &pattern, params, outcome, (rate, intervals));
         // Whatever ended it, what was measured until then counts.
         soaked.write(outcome, &pattern, params, rate);
@@ -262,7 +262,7 @@ fn rate(
 struct Soaked {
     rows: Vec<(IntervalRow, u64)>,
     /// Intervals that the tester spoilt.
-    void: u64,
+    invalid: u64,
 }
 
 impl Soaked {
@@ -279,7 +279,7 @@ impl Soaked {
         let mut trials_s = 0.0;
         for number in 0..intervals {
             let passed = begun_s.zip(bed.now_s()).map_or(trials_s, |(begun, now)| now - begun);
-            // Setting trials up and repeating void ones takes time too.
+            // Setting trials up and repeating invalid ones takes time too.
             if passed + interval_s / 2.0 > DURATION.seconds(params) {
                 break;
             }
@@ -291,8 +291,8 @@ impl Soaked {
             let result = match bed.trial(&spec) {
                 Ok(result) => result,
                 Err(TestError::Unfit(why)) => {
-                    self.void += 1;
-                    note_of(outcome, pattern, format!("an interval was void ({})", why.join("; ")));
+                    self.invalid += 1;
+                    note_of(outcome, pattern, format!("an interval was invalid ({})", why.join("; ")));
                     continue;
                 }
                 Err(other) => return Err(other),
@@ -306,15 +306,15 @@ impl Soaked {
             INTERVALS.add(outcome, row.clone(), [result.trial], []);
             self.rows.push((row, result.trial));
         }
-        if self.rows.is_empty() { Err(TestError::Unfit(vec!["every interval was void".into()])) } else { Ok(()) }
+        if self.rows.is_empty() { Err(TestError::Unfit(vec!["every interval was invalid".into()])) } else { Ok(()) }
     }
 
     fn write(&self, outcome: &mut Outcome, pattern: &Pattern, params: &Params, rate: FrameRate) {
-        if self.void > 0 {
+        if self.invalid > 0 {
             outcome.deviations.push(format!(
-                "{} of {} intervals were void",
-                self.void,
-                self.void + self.rows.len() as u64
+                "{} of {} intervals were invalid",
+                self.invalid,
+                self.invalid + self.rows.len() as u64
             ));
         }
         let (mut latency, mut memory) = (None, None);

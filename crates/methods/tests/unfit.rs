@@ -235,7 +235,7 @@ fn latency_goes_on_at_the_other_loads() {
     assert!(noted(&outcome, "50 % left out") && outcome.ranks.is_empty());
 }
 
-/// Their trials are void at less waiting of the DUT than those of others, so the list is stated here once more.
+/// Their trials are invalid at less waiting of the DUT than those of others, so the list is stated here once more.
 #[test]
 fn these_tests_measure_latency() {
     let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();

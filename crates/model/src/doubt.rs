@@ -202,9 +202,9 @@ mod tests {
         assert_eq!(found(&[trial(7, Load::Maximum { limit_pps: 1e6 }, 200, None)]), None, "nobody knows");
         let burst = Load::Burst { frames: 1_000, rate_pps: 1e6 };
         assert_eq!(found(&[trial(7, burst, 200, Some(0.1))]), None, "the queue has an end");
-        let mut void = overload(7, 200, 0.57);
-        void.result.validity = Validity::Invalid(vec!["late".into()]);
-        assert_eq!(found(&[void]), None);
+        let mut invalid = overload(7, 200, 0.57);
+        invalid.result.validity = Validity::Invalid(vec!["late".into()]);
+        assert_eq!(found(&[invalid]), None);
         let mut earlier = overload(7, 200, 0.57);
         earlier.result.health.dut_used_ns = None;
         assert_eq!(found(&[earlier]), None, "a share of another time");

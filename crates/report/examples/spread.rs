@@ -42,8 +42,8 @@ fn text(runs: &[Run]) -> String {
     let mut lines = Vec::new();
     for (view, figures) in views.iter().zip(&seen) {
         lines.push(format!("{}: {}", view.run.dir.display(), view.state_text()));
-        let void = view.held_up_text();
-        lines.push(format!("  void because of the host: {}", if void.is_empty() { "none" } else { &void }));
+        let invalid = view.held_up_text();
+        lines.push(format!("  invalid because of the host: {}", if invalid.is_empty() { "none" } else { &invalid }));
         lines.extend(view.no_ranks.iter().map(|why| format!("  {why}")));
         lines.extend(figures.iter().map(|figure| format!("  {}", figure.line())));
     }

@@ -299,7 +299,7 @@ fn assign(figures: &mut [Ranked], pairs: &[Pair], family: &Family, simulated: &[
 
 /// Mean ranks of the DUTs of `group` over the tests in whose figures all of them took part.
 fn rank_overall(figures: &[Ranked], group: &[usize], overall: &mut [Overall]) {
-    // A DUT whose turn never came in any test takes no part, so that it does not void the comparison of the others.
+    // A DUT whose turn never came in any test takes no part, so that it does not spoil the comparison of the others.
     let present: Vec<usize> =
         group.iter().copied().filter(|d| figures.iter().any(|f| f.entries[*d].rank.is_some())).collect();
     let counted: Vec<&Ranked> =

@@ -27,7 +27,7 @@ pub struct View<'a> {
     pub ceiling: Vec<Section<'a>>,
     /// Ranks.
     pub ranking: Ranking,
-    /// Trials of each DUT that the host made void.
+    /// Trials of each DUT that the host made invalid.
     pub held_up: Vec<HeldUp>,
     /// Why nothing is ranked because of them.
     pub no_ranks: Option<String>,
@@ -264,10 +264,10 @@ impl<'a> View<'a> {
         self.sections.iter().chain(&self.ceiling)
     }
 
-    /// Trials that the host made void, of each DUT that has some: `a 3 of 120 (3 %)`; empty if there are none.
+    /// Trials that the host made invalid, of each DUT that has some: `a 3 of 120 (3 %)`; empty if there are none.
     pub fn held_up_text(&self) -> String {
-        let some = self.held_up.iter().filter(|one| one.void > 0);
-        let text = |one: &HeldUp| format!("{} {} of {} ({:.0} %)", one.dut, one.void, one.trials, one.share() * 100.0);
+        let some = self.held_up.iter().filter(|one| one.invalid > 0);
+        let text = |one: &HeldUp| format!("{} {} of {} ({:.0} %)", one.dut, one.invalid, one.trials, one.share() * 100.0);
         some.map(text).collect::<Vec<_>>().join(", ")
     }
 

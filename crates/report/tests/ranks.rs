@@ -130,11 +130,11 @@ fn nothing_is_ranked_on_a_host_that_held_a_dut_up() {
     assert!(view.ranking.figures.iter().flat_map(|f| &f.entries).all(|e| e.rank.is_none()));
     let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
     let text = summary_text(&run, false);
-    assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were void")), "{text}");
+    assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were invalid")), "{text}");
     assert!(text.contains(&format!("Void because the host was busy: frr {spoilt} of {of} (")), "{text}");
     let files = report(&run);
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
-    assert_eq!(json["held_up"][1]["void"], spoilt);
+    assert_eq!(json["held_up"][1]["invalid"], spoilt);
     assert!(json["no_ranks"].as_str().is_some_and(|why| why.starts_with("host busy")));
     assert!(files["report.html"].contains("Void because the host was busy: frr"));
 }

@@ -1,6 +1,7 @@
 //! A rig beside a device under test: trials that are carried out, judged and stored.
 
 mod core_links;
+mod through;
 
 use crate::extra::{self, Compiled};
 use crate::host::HostWatch;
@@ -17,12 +18,10 @@ use drophammer_model::filter::FilterList;
 use drophammer_model::record::{ClassRecord, FilterRecord, Record, TrialRecord};
 use drophammer_model::suite::PortConfig;
 use drophammer_model::topology::CoreLinkName;
-use drophammer_model::traffic::{Arriving, Header, HeaderKind};
-use drophammer_model::trial::{Family, FlowSpec, GroupCounts, TrialResult, TrialSpec, Validity};
+use drophammer_model::trial::{Family, GroupCounts, TrialResult, TrialSpec, Validity};
 use drophammer_port::PortError;
 use drophammer_rig::{Act, Acts, Hosts, Rig, RigError, Timing, Unresolved};
 use drophammer_traffic::TestTraffic;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -334,20 +333,6 @@ impl<'a> Bench<'a> {
         self.conclude(spec, outcome, attempt)
     }
 
-    /// The trial through this device: a TTL that must arrive is that behind one router, and one less for each further one.
-    fn through<'s>(&self, spec: &'s TrialSpec) -> Cow<'s, TrialSpec> {
-        let mut spec = Cow::Borrowed(spec);
-        for flow in 0..spec.flows.len() {
-            let FlowSpec { from, to, headers, arrives, .. } = &spec.flows[flow];
-            let further = self.device.hops(*from, *to).saturating_sub(1) as u8;
-            let Some(behind) = arrives.as_ref().filter(|_| further > 0) else { continue };
-            let mut behind = behind.clone();
-            further_on(&mut behind, headers, further);
-            spec.to_mut().flows[flow].arrives = Some(behind);
-        }
-        spec
-    }
-
     /// Frames that the emulated devices of all ports have sent.
     fn sent_beside(&self) -> u64 {
         (0..self.ports.len()).map(|port| self.rig.hosts.sent(port).frames).sum()
@@ -477,22 +462,4 @@ impl<'a> Bench<'a> {
         }));
         self.observer.record(&record).map_err(TestError::Store)
     }
-}
-/// What must arrive behind so many further routers. They count down the TTL of what is outermost: of the labels that the last of them gave, of
-/// the one that it laid bare (uniform model, RFC 3443), or of the packet. What is in a tunnel or under a label keeps its TTL.
-fn further_on(arrives: &mut Arriving, headers: &[Header], further: u8) {
-    let count_down = |ttl: &mut Option<u8>| *ttl = ttl.map(|ttl| ttl.saturating_sub(further));
-    let of = |kinds: &[HeaderKind]| headers.iter().filter(|header| kinds.contains(&header.kind())).count();
-    // Labels that no packet had before are the last router's, with the packet's TTL.
-    if arrives.labels.is_empty() || of(&[HeaderKind::Mpls]) == 0 {
-        // None are the headers of a plain frame.
-        if of(&[HeaderKind::Ipv4, HeaderKind::Ipv6]) <= 1 {
-            count_down(&mut arrives.ttl);
-            arrives.labels.iter_mut().for_each(|label| count_down(&mut label.ttl));
-        }
-        return;
-    }
-    let below = of(&[HeaderKind::Mpls]).saturating_sub(1);
-    let given = arrives.labels.len().saturating_sub(below).max(1);
-    arrives.labels.iter_mut().take(given).for_each(|label| count_down(&mut label.ttl));
 }

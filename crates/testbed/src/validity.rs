@@ -21,7 +21,7 @@ pub struct Tolerance {
     pub host: HostTolerance,
 }
 
-/// What a host may do to the processors of tester and DUT during a trial. The trial is void beyond that whatever it found, so that
+/// What a host may do to the processors of tester and DUT during a trial. The trial is invalid beyond that whatever it found, so that
 /// nothing is chosen by its outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostTolerance {
@@ -196,7 +196,7 @@ pub(crate) fn spoilt(trial: u64, spec: &TrialSpec, cause: &str) -> TrialResult {
             groups.push(GroupCounts { group: flow.group.clone(), ..GroupCounts::default() });
         }
     }
-    let reason = format!("{cause}; what was counted until then is void");
+    let reason = format!("{cause}; what was counted until then does not count");
     TrialResult {
         trial,
         sending_s: 0.0,

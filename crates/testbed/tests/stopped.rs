@@ -32,7 +32,7 @@ const STOP: Duration = Duration::from_millis(50);
 /// A frame that waited for the process is at least so late, one that did not is not.
 const LATE_NS: u64 = 40_000_000;
 const SECONDS: f64 = 1.0;
-/// Others may keep this machine so busy that a trial is rightly void: then it proves nothing.
+/// Others may keep this machine so busy that a trial is rightly invalid: then it proves nothing.
 const TRIES: usize = 10;
 
 struct Case {

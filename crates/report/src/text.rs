@@ -109,7 +109,7 @@ fn problems(view: &View, color: bool, width: Option<usize>) -> String {
     let invalid = view.invalid_trials().len();
     let held_up = view.held_up_text();
     if !held_up.is_empty() {
-        out += &format!("Void because the host was busy: {held_up}.\n");
+        out += &format!("Invalid because the host was busy: {held_up}.\n");
     }
     if invalid > 0 {
         out += &format!("{invalid} of {} trials were invalid and are not part of any figure.\n", view.run.trials.len());

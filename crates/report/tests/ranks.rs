@@ -131,12 +131,12 @@ fn nothing_is_ranked_on_a_host_that_held_a_dut_up() {
     let of = run.trials.iter().filter(|trial| trial.dut == "frr").count();
     let text = summary_text(&run, false);
     assert!(text.contains(&format!("Host busy: {spoilt} of {of} trials of frr were invalid")), "{text}");
-    assert!(text.contains(&format!("Void because the host was busy: frr {spoilt} of {of} (")), "{text}");
+    assert!(text.contains(&format!("Invalid because the host was busy: frr {spoilt} of {of} (")), "{text}");
     let files = report(&run);
     let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
     assert_eq!(json["held_up"][1]["invalid"], spoilt);
     assert!(json["no_ranks"].as_str().is_some_and(|why| why.starts_with("host busy")));
-    assert!(files["report.html"].contains("Void because the host was busy: frr"));
+    assert!(files["report.html"].contains("Invalid because the host was busy: frr"));
 }
 
 /// The first DUT's throughput with a claim, six rounds, and a trial of the first round that offers twice the load without loss.

@@ -372,7 +372,7 @@ fn invalid(view: &View) -> Markup {
             @else {
                 p { (trials.len()) " of " (view.run.trials.len()) " trials were invalid because of the tester or the host. They were repeated and are not used in any figure." }
                 @let held_up = view.held_up_text();
-                @if !held_up.is_empty() { p { "Void because the host was busy: " (held_up) "." } }
+                @if !held_up.is_empty() { p { "Invalid because the host was busy: " (held_up) "." } }
                 details open[trials.len() <= 8] {
                     summary { "Reasons" }
                     ul { @for (t, line) in trials.iter().zip(grid::invalid_lines(view)) {

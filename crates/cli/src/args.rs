@@ -2,7 +2,7 @@
 
 mod commands;
 
-pub use commands::{BgpArgs, BlastArgs, ListenArgs};
+pub use commands::{BgpArgs, BlastArgs, ListenArgs, WatchArgs};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -35,6 +35,7 @@ Examples:
   drophammer selftest                                what is this machine good for as a tester?
   drophammer doctor                                  what should be changed on it?
   drophammer list tests                              what can be tested, by which procedure
+  drophammer watch                                   how far is the run that goes on in the background?
   drophammer report drophammer-runs/latest           write the report of a run again
   drophammer history                                 which runs are there, and which made something worse?
   drophammer compare results/old results/new         is anything worse than before?
@@ -61,11 +62,34 @@ Examples:
   drophammer run suites/quick-look.yaml --dut bird --test throughput --test latency
   drophammer run my-router.yaml --out results/monday --profile conformant
   drophammer run my-router.yaml --live=8080               and look on in a browser
+  drophammer run my-router.yaml --detach                  and go home; `drophammer watch` shows it
 
 Ctrl-C stops after the running burst, keeps what was measured and writes the report; a second one stops at once.
 Traffic stays on interfaces that the program made, except for routers of kind `external`: RFC 6815 forbids such tests on
 production networks.")]
     Run(RunArgs),
+    /// Show a run that goes on in the background, or how it ended; the run does not notice
+    #[command(after_help = "\
+Examples:
+  drophammer watch                                        the newest run in drophammer-runs
+  drophammer watch results/monday --lines 100
+
+It begins with the last lines, and ends with the run. Ctrl-C ends the watching; the run goes on.
+
+Exit codes: those of the run; 1 also when it was killed; 2 the folder is not that of a run.")]
+    Watch(WatchArgs),
+    /// End a run as Ctrl-C does, and wait for its report
+    #[command(after_help = "\
+Example:
+  drophammer stop results/monday
+
+What was measured is kept. A second `stop` ends the run at once, without a report, as a second Ctrl-C does.
+
+Exit codes: 0 the run has ended; 2 the folder is not that of a run; 3 the run cannot be reached from here.")]
+    Stop {
+        /// Folder of the run
+        dir: PathBuf,
+    },
     /// Send frames from one interface to another; report rates, loss and latency
     #[command(after_help = "\
 Examples:
@@ -120,7 +144,7 @@ Examples:
   drophammer init --ports eth1,eth2
   drophammer init --ports eth1,eth2,eth3,eth4 --out four-ports.yaml
 
-Without --ports it asks on a terminal. A file that exists is left as it is.")]
+Without --ports it lists the interfaces of this machine on a terminal, and asks. A file that exists is left as it is.")]
     Init {
         /// Interfaces that lead to the router, in pairs
         #[arg(long, value_name = "A,B", value_delimiter = ',')]
@@ -366,6 +390,13 @@ pub struct RunArgs {
     /// software: the figures are not to be compared then
     #[arg(long)]
     pub busy_host: bool,
+    /// Go on in the background, without this terminal, once nothing is refused: what is printed goes into console.log in the folder of the
+    /// run, and the events of --json into events.jsonl. See `drophammer watch` and `drophammer stop`
+    #[arg(long)]
+    pub detach: bool,
+    /// This is the process in the background; started by `run --detach`
+    #[arg(long, hide = true, requires = "detach")]
+    pub detached: bool,
     /// Print plain lines instead of a live display
     #[arg(long)]
     pub plain: bool,

@@ -1,5 +1,7 @@
 //! `drophammer init`: a first suite for a router of the user's own.
 
+mod prompt;
+
 use crate::Exit;
 use crate::output::out;
 use crate::run::fail;
@@ -8,7 +10,7 @@ use drophammer_model::quantity::Bandwidth;
 use drophammer_model::suite::read::{self, Overrides};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, IsTerminal, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 /// Speed of a port whose interface reports none.
@@ -23,9 +25,14 @@ pub fn reported_speed(interface: &str) -> Option<Bandwidth> {
 
 /// `drophammer init`.
 pub fn init(ports: &[String], out: &Path) -> Exit {
+    let exists = || format!("`{}` exists and is left as it is; name another file with --out", out.display());
+    // Nobody is asked for what cannot be written.
+    if out.symlink_metadata().is_ok() {
+        return fail(Exit::Usage, exists());
+    }
     let asked;
     let ports = match ports {
-        [] => match ask() {
+        [] => match prompt::on_terminal() {
             Ok(ports) => {
                 asked = ports;
                 &asked
@@ -57,25 +64,9 @@ pub fn init(ports: &[String], out: &Path) -> Exit {
             );
             Exit::Good
         }
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            fail(Exit::Usage, format!("`{}` exists and is left as it is; name another file with --out", out.display()))
-        }
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => fail(Exit::Usage, exists()),
         Err(e) => fail(Exit::Store, format!("cannot write `{}`: {e}; name another file with --out", out.display())),
     }
-}
-
-/// Asks for the interfaces on a terminal.
-fn ask() -> Result<Vec<String>, String> {
-    let help = "name the interfaces that lead to the router, as in --ports eth1,eth2";
-    if !std::io::stdin().is_terminal() {
-        return Err(help.into());
-    }
-    out!("Interfaces that lead to the router, separated by commas (an even number, for instance eth1,eth2):");
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).map_err(|e| format!("{e}; {help}"))?;
-    let names: Vec<String> =
-        line.split([',', ' ']).map(str::trim).filter(|n| !n.is_empty()).map(str::to_owned).collect();
-    if names.is_empty() { Err(help.into()) } else { Ok(names) }
 }
 
 /// The commented suite.

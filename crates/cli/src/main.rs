@@ -9,6 +9,7 @@ mod blast;
 mod clock;
 mod compare;
 mod describe;
+mod detach;
 mod diagnostics;
 mod doctor;
 mod history;
@@ -23,8 +24,10 @@ mod pdf;
 mod plan;
 mod progress;
 mod run;
+mod running;
 mod selftest;
 mod suite_file;
+mod watch;
 
 use args::{Command, parse};
 use std::process::ExitCode;
@@ -50,6 +53,15 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// The one with this code.
+    fn of(code: i32) -> Option<Exit> {
+        use Exit::*;
+        let all = [Good, Failed, Usage, Environment, Store, Undecided, Unfit, Interrupted];
+        all.into_iter().find(|exit| *exit as i32 == code)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)
@@ -59,6 +71,8 @@ impl From<Exit> for ExitCode {
 fn main() -> ExitCode {
     let exit = match parse() {
         Command::Run(args) => run::run(&args),
+        Command::Watch(args) => watch::watch(&args),
+        Command::Stop { dir } => watch::stop(&dir),
         Command::Blast(args) => blast::run(&args),
         Command::Listen(args) => listen::run(&args),
         Command::Bgp(args) => bgp::run(&args),

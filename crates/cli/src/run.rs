@@ -3,10 +3,12 @@
 use crate::Exit;
 use crate::args::RunArgs;
 use crate::clock::secret;
+use crate::detach::{self, Detached, command_line};
 use crate::live::{Waiting, of_record};
 use crate::observer::{Watcher, stop_flag};
 use crate::output::{err, out};
 use crate::progress::Display;
+use crate::running::Held;
 use crate::suite_file::{load, refuse_impossible};
 use drophammer_lab::{Lab, LabError, LabOptions};
 use drophammer_model::capabilities::Need;
@@ -25,6 +27,7 @@ use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 /// Version and commit.
 pub const VERSION: &str = env!("DROPHAMMER_VERSION");
@@ -121,6 +124,14 @@ pub fn queues_fit(backend: &Backend, queues: u32) -> Result<(), String> {
 
 /// `drophammer run`.
 pub fn run(args: &RunArgs) -> Exit {
+    if args.detach && !args.detached {
+        return detach::start(args);
+    }
+    // Before anything else: the lab takes the process into namespaces, and gives its session the processors.
+    let detached = match args.detached.then(Detached::leave).transpose() {
+        Ok(detached) => detached,
+        Err(e) => return fail(Exit::Environment, format!("--detach: the terminal cannot be left: {e}")),
+    };
     let (suite, text) = match load(&args.suite) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
@@ -193,22 +204,13 @@ pub fn run(args: &RunArgs) -> Exit {
             Ok(None) => (None, Vec::new()),
             Err(exit) => return exit,
         };
-    let writer = match (&earlier, &args.out) {
-        (Some(earlier), _) => RunWriter::resume(&folder, earlier.records),
-        (None, Some(_)) => RunWriter::create_exact(&folder),
-        (None, None) => RunWriter::create(&folder, &suite.name),
-    };
-    let writer = match writer.and_then(|w| w.save_text("suite.yaml", &text).map(|_| w)) {
-        Ok(writer) => writer,
-        Err(e) => return fail(Exit::Store, e),
-    };
     let stop = match stop_flag() {
         Ok(stop) => stop,
         Err(e) => return fail(Exit::Environment, format!("cannot listen for Ctrl-C: {e}")),
     };
-    if let Some(waiting) = &waiting {
-        err!("live page: {}", waiting.address(std::io::stderr().is_terminal()));
-    }
+    let told = waiting.as_ref().map(|waiting| waiting.address(std::io::stderr().is_terminal()));
+    // The file of a run in the background gets the address without its token.
+    let kept_address = waiting.as_ref().map(|waiting| waiting.address(false));
     // Before this thread is bound to its processor: the page's thread may run on any.
     let live = match waiting.map(|waiting| waiting.serve(stop.clone())).transpose() {
         Ok(live) => live,
@@ -219,7 +221,36 @@ pub fn run(args: &RunArgs) -> Exit {
     {
         return fail(Exit::Environment, e);
     }
+    // After all that may be refused, so that a refused run leaves no folder.
+    let writer = match (&earlier, &args.out) {
+        (Some(earlier), _) => RunWriter::resume(&folder, earlier.records),
+        (None, Some(_)) => RunWriter::create_exact(&folder),
+        (None, None) => RunWriter::create(&folder, &suite.name),
+    };
+    let writer = match writer.and_then(|w| w.save_text("suite.yaml", &text).map(|_| w)) {
+        Ok(writer) => writer,
+        Err(e) => return fail(Exit::Store, e),
+    };
     let dir = writer.dir().to_owned();
+    if let Some(address) = told {
+        err!("live page: {address}");
+    }
+    let in_background = detached.is_some();
+    let held = match detached {
+        Some(detached) => detached.begin(&dir, args.json),
+        None => Held::take(&dir, false).map(|held| (held, true)),
+    };
+    let (held, is_known) = match held {
+        Ok(held) => held,
+        Err(e) => return fail(Exit::Store, format!("cannot write into folder `{}`: {e}", dir.display())),
+    };
+    if in_background && let Some(address) = kept_address {
+        err!("live page: {address}");
+    }
+    if !is_known {
+        // Who started it was ended in the meantime, and nobody was told where it is.
+        stop.store(true, Ordering::Relaxed);
+    }
     let mut watcher = Watcher { writer, display: Display::new(args.plain), live, json: args.json, stop };
     // The page begins with what was measured before.
     kept.iter().for_each(|record| watcher.tell(of_record(record)));
@@ -233,7 +264,7 @@ pub fn run(args: &RunArgs) -> Exit {
         busy_host: args.busy_host,
         work_dir: &work_dir,
         capture: args.capture,
-        command: std::env::args().collect(),
+        command: command_line(),
         environment,
         secret: secret(),
         digest,
@@ -247,7 +278,9 @@ pub fn run(args: &RunArgs) -> Exit {
     drop(watcher);
     drop(lab);
 
-    finish(result, &dir, args.json)
+    let exit = finish(result, &dir, args.json);
+    held.end(exit);
+    exit
 }
 
 /// Writes the report of a run that has ended, and says how it ended.
@@ -301,7 +334,7 @@ fn write_report(dir: &Path, out: &Path, json: bool) -> Result<(Criteria, Option<
 }
 
 /// The path from the current folder, where it is below.
-fn from_here(path: &Path) -> PathBuf {
+pub fn from_here(path: &Path) -> PathBuf {
     let below = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf));
     below.unwrap_or_else(|| path.to_owned())
 }

@@ -147,4 +147,16 @@ fn every_example_is_a_command_of_the_program() {
         assert!(output.status.success(), "{page}: drophammer {}: {said}", words.join(" "));
     }
     assert_eq!(drophammer(&["run", "x.yaml", "--no-such", "--help"]).status.code(), Some(2));
+    // What only prints is done as well, where it names no file but those of the project.
+    let of_the_project = |word: &String| !word.contains('.') || root().join(word).exists();
+    let prints = |words: &[String]| matches!(words[0].as_str(), "list" | "schema" | "check" | "plan" | "completions");
+    let done = examples.iter().filter(|(_, words)| prints(words) && words.iter().all(of_the_project));
+    let mut count = 0;
+    for (page, words) in done {
+        let output = drophammer(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{page}: {}: {said}", words.join(" "));
+        count += 1;
+    }
+    assert!(count > 5, "{count} examples that only print");
 }

@@ -1,4 +1,4 @@
-//! Arguments of the commands that need no suite: `blast`, `listen`, `bgp`.
+//! Arguments of the commands that need no suite: `blast`, `listen`, `bgp`, `watch`.
 
 use super::choices;
 use crate::blast::MAX_FLOWS;
@@ -158,6 +158,17 @@ pub struct BgpArgs {
     /// Print one JSON object per line instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// A run that another process makes.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Folder of the run
+    #[arg(value_name = "DIR", default_value = "drophammer-runs/latest")]
+    pub folder: PathBuf,
+    /// Lines that were printed before, to begin with
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub lines: usize,
 }
 
 /// Kinds of routers that can be brought up on this machine.

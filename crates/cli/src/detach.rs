@@ -1,0 +1,186 @@
+//! `drophammer run --detach`: a run that goes on without its terminal.
+//!
+//! The command starts itself again. The second process leaves session and terminal before anything else (so before the lab moves it
+//! into namespaces), still prints on the terminal what is to be refused, and then into the folder of its run. The first one waits until
+//! then at a socket, which is the standard input of the second: no word of it means that the run was refused.
+
+use crate::Exit;
+use crate::args::RunArgs;
+use crate::output::out;
+use crate::run::{RUNS, fail, from_here};
+use crate::running::Held;
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+/// File in the folder of the run with what it prints.
+pub const CONSOLE: &str = "console.log";
+/// File beside it with what `--json` prints.
+const EVENTS: &str = "events.jsonl";
+/// Option that the second process has, behind the name of the command.
+const OPTION: &str = "--detached";
+/// Place of this option among the words of the command line.
+const PLACE: usize = 2;
+
+/// The words of this command line as the user wrote them, for the records.
+pub fn command_line() -> Vec<String> {
+    as_written(std::env::args_os())
+}
+
+fn as_written(words: impl Iterator<Item = OsString>) -> Vec<String> {
+    let own = |(place, word): &(usize, OsString)| *place == PLACE && word == OPTION;
+    words.enumerate().filter(|word| !own(word)).map(|(_, word)| word.to_string_lossy().into_owned()).collect()
+}
+
+/// The command that the user types: starts the run in the background, and says where it is or why it was refused.
+pub fn start(args: &RunArgs) -> Exit {
+    let folder = args.out.as_deref().unwrap_or(Path::new(RUNS));
+    let new = if args.resume.is_some() { Vec::new() } else { missing(folder) };
+    let failed = |e: io::Error| fail(Exit::Environment, format!("--detach: the run cannot be started: {e}"));
+    let (mut child, mut told) = match again() {
+        Ok(started) => started,
+        Err(e) => return failed(e),
+    };
+    let mut dir = Vec::new();
+    if let Err(e) = told.read_to_end(&mut dir) {
+        return failed(e);
+    }
+    if !dir.is_empty() {
+        began(child.id(), &from_here(Path::new(&OsString::from_vec(dir))), args.json);
+        return Exit::Good;
+    }
+    // It has said why on this terminal.
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(e) => return failed(e),
+    };
+    for folder in new {
+        // Only what is empty goes.
+        let _ = fs::remove_dir(folder);
+    }
+    match status.code().map(Exit::of) {
+        Some(Some(exit)) if exit != Exit::Good => exit,
+        _ => fail(Exit::Failed, format!("--detach: the run ended before it began ({status})")),
+    }
+}
+
+/// Starts this program again, and returns where it tells the folder of its run.
+fn again() -> io::Result<(Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut words = std::env::args_os();
+    let (name, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    // The end of the pair that the second process gets is closed here with the statement: then the first one hears when it ends.
+    let child = Command::new(std::env::current_exe()?)
+        .arg0(name)
+        .arg(command)
+        .arg(OPTION)
+        .args(words)
+        .stdin(OwnedFd::from(theirs))
+        .spawn()?;
+    Ok((child, ours))
+}
+
+/// Of this folder and those around it the ones that are not there yet, the innermost first.
+fn missing(folder: &Path) -> Vec<PathBuf> {
+    let is_new = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    folder.ancestors().take_while(is_new).map(Path::to_path_buf).collect()
+}
+
+/// Says that the run goes on, and how to reach it.
+fn began(pid: u32, dir: &Path, json: bool) {
+    if json {
+        let dir = dir.display().to_string();
+        return out!("{}", serde_json::json!({"event": "detached", "folder": dir, "process": pid}));
+    }
+    let word = quoted(dir);
+    out!("the run goes on in the background, as process {pid}");
+    out!("  folder   {word}");
+    out!("  watch    drophammer watch {word}");
+    out!("  stop     drophammer stop {word}");
+}
+
+/// A path as a word for a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// The second process, before its run begins.
+#[derive(Debug)]
+pub struct Detached {
+    /// Where the first one waits.
+    starter: UnixStream,
+}
+
+impl Detached {
+    /// Leaves the session, and with it the terminal, of the command that started this process.
+    ///
+    /// # Errors
+    /// Those of the system; also where no such command started it.
+    pub fn leave() -> io::Result<Detached> {
+        let starter = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        // An error where standard input is no socket.
+        starter.peer_addr()?;
+        dup2_stdin(File::open("/dev/null")?)?;
+        setsid()?;
+        Ok(Detached { starter })
+    }
+
+    /// The run in `dir` begins: names this process there, prints there from now on, and lets the first process end. The flag is false
+    /// where that one is gone, so that nobody knows of this run.
+    ///
+    /// # Errors
+    /// The files cannot be made; then the first process is told nothing.
+    pub fn begin(mut self, dir: &Path, json: bool) -> io::Result<(Held, bool)> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).custom_flags(nix::libc::O_NOFOLLOW);
+        let console = options.open(dir.join(CONSOLE))?;
+        let events = if json { Some(options.open(dir.join(EVENTS))?) } else { None };
+        let held = Held::take(dir, true)?;
+        dup2_stdout(events.as_ref().unwrap_or(&console))?;
+        dup2_stderr(&console)?;
+        let told = self.starter.write_all(dir.as_os_str().as_bytes());
+        let told = told.and_then(|()| self.starter.shutdown(Shutdown::Both)).is_ok();
+        Ok((held, told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_of_the_second_process_is_not_the_users() {
+        let words = |line: &str| as_written(line.split(' ').map(OsString::from)).join(" ");
+        assert_eq!(words("drophammer run --detached x.yaml --detach"), "drophammer run x.yaml --detach");
+        assert_eq!(words("drophammer run x.yaml --detach"), "drophammer run x.yaml --detach");
+        assert_eq!(words("drophammer run -- --detached"), "drophammer run -- --detached");
+    }
+
+    #[test]
+    fn only_folders_that_are_not_there_are_new() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a/b");
+        assert_eq!(missing(&deep), [deep.clone(), folder.path().join("a")]);
+        assert_eq!(missing(folder.path()), Vec::<PathBuf>::new());
+        assert_eq!(missing(Path::new("no-such/x")), [Path::new("no-such/x"), Path::new("no-such")]);
+    }
+
+    #[test]
+    fn a_folder_is_one_word_of_a_shell() {
+        let of = |text: &str| quoted(Path::new(text));
+        assert_eq!(of("drophammer-runs/x-2026"), "drophammer-runs/x-2026");
+        assert_eq!(of("my runs/it's"), r"'my runs/it'\''s'");
+        assert_eq!(of("$HOME;x"), "'$HOME;x'");
+    }
+}

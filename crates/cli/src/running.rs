@@ -1,0 +1,199 @@
+//! The process of a run, as the folder of the run names it.
+//!
+//! `process.jsonl` is in the folder of each run. Its first line says which process makes the run, its second one how it ended. The
+//! process keeps the file locked until its very end, so that whoever finds it locked knows that the run goes on, and that the process
+//! named there is not another one with the same number. The lock is the kernel's (flock) and ends with the process however that dies.
+//! The lock of the records (`run.lock`) would not do: it is free while the report is written.
+
+use crate::Exit;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Name of the file.
+pub const FILE: &str = "process.jsonl";
+
+/// A process, so that it is known again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    pid: u32,
+    /// When it started, in clock ticks since the machine did: a number may be given again to a later process.
+    start: u64,
+    /// The PID namespace that counts so: the same number is another process in another container.
+    namespace: u64,
+    /// This start of this machine: on a shared disk the lock may be held from another one.
+    boot: String,
+}
+
+impl Process {
+    /// The process that has this number now, as seen from here.
+    fn of(pid: u32) -> Option<Process> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything, so fields are counted after the last one.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let start = fields.split_whitespace().nth(19)?.parse().ok()?;
+        let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        Some(Process { pid, start, namespace, boot })
+    }
+
+    fn json(&self) -> Value {
+        json!({"pid": self.pid, "start": self.start, "namespace": self.namespace, "boot": self.boot})
+    }
+
+    fn read(value: &Value) -> Option<Process> {
+        Some(Process {
+            pid: value["pid"].as_u64()?.try_into().ok()?,
+            start: value["start"].as_u64()?,
+            namespace: value["namespace"].as_u64()?,
+            boot: value["boot"].as_str()?.to_owned(),
+        })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Asks it to stop as Ctrl-C does. To be called while it holds the lock; a process that only has its number gets no signal.
+    ///
+    /// # Errors
+    /// Why it was not asked, with the remedy.
+    pub fn interrupt(&self) -> Result<(), String> {
+        if Process::of(self.pid).as_ref() != Some(self) {
+            return Err("the run goes on in another container or on another machine; stop it there".into());
+        }
+        kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGTERM).map_err(|e| match e {
+            nix::Error::EPERM => format!("process {} is another user's; stop it as that user or as root", self.pid),
+            e => format!("process {} cannot be asked to stop: {e}", self.pid),
+        })
+    }
+}
+
+/// Held by the process that makes a run.
+#[derive(Debug)]
+pub struct Held {
+    file: File,
+}
+
+impl Held {
+    /// Names this process in the folder of its run. `console`: what it prints goes into a file there. Waits while an earlier process
+    /// still writes the report of the same run.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn take(dir: &Path, console: bool) -> io::Result<Held> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(nix::libc::O_NOFOLLOW);
+        let mut file = options.open(dir.join(FILE))?;
+        file.lock()?;
+        file.set_len(0)?;
+        let process = Process::of(std::process::id()).map(|process| process.json());
+        writeln!(file, "{}", json!({"process": process, "console": console}))?;
+        Ok(Held { file })
+    }
+
+    /// Says how the run ended.
+    pub fn end(mut self, exit: Exit) {
+        // Without this line the run counts as one that was killed. There is nobody to tell.
+        let _ = writeln!(self.file, "{}", json!({"exit": exit as u8}));
+        // Closing the file would not do: a process that another thread starts may have a copy of it for a moment.
+        let _ = self.file.unlock();
+    }
+}
+
+/// Does a run go on?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It does, in this process; `None` for the moment before the file says which.
+    Running(Option<Process>),
+    /// It ended with this exit code; `None` when it was killed or the machine went down.
+    Ended(Option<u8>),
+}
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Does the run go on?
+    pub state: State,
+    /// Does it print into a file of its folder?
+    pub console: bool,
+}
+
+/// Looks whether the run in `dir` goes on.
+///
+/// # Errors
+/// Those of the file; [`io::ErrorKind::NotFound`] where no run says which process makes it.
+pub fn look(dir: &Path) -> io::Result<Found> {
+    let mut file = File::open(dir.join(FILE))?;
+    // Asked before reading: once the lock is free, everything has been written.
+    let held = match file.try_lock_shared() {
+        Ok(()) => false,
+        Err(TryLockError::WouldBlock) => true,
+        Err(TryLockError::Error(e)) => return Err(e),
+    };
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let of = |key: &str| lines.iter().find_map(|line| line.get(key));
+    let state = match held {
+        true => State::Running(of("process").and_then(Process::read)),
+        false => State::Ended(of("exit").and_then(Value::as_u64).and_then(|code| code.try_into().ok())),
+    };
+    Ok(Found { state, console: of("console") == Some(&Value::Bool(true)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_on_until_its_process_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(look(folder.path()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let held = Held::take(folder.path(), true).unwrap();
+        let own = Process::of(std::process::id()).unwrap();
+        assert_eq!(look(folder.path()).unwrap(), Found { state: State::Running(Some(own)), console: true });
+        held.end(Exit::Undecided);
+        assert_eq!(look(folder.path()).unwrap(), Found { state: State::Ended(Some(5)), console: true });
+        // A later process of the same run, which is killed.
+        let held = Held::take(folder.path(), false).unwrap();
+        assert!(matches!(look(folder.path()).unwrap().state, State::Running(Some(_))));
+        held.file.unlock().unwrap();
+        assert_eq!(look(folder.path()).unwrap(), Found { state: State::Ended(None), console: false });
+    }
+
+    #[test]
+    fn a_file_that_is_not_written_yet_or_damaged_names_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let lock = File::create(&path).unwrap();
+        lock.lock().unwrap();
+        for text in ["", "{\"process\":{\"pid\":", "{\"process\":{\"pid\":-1}}\n", "[]\n7\n"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(look(folder.path()).unwrap().state, State::Running(None), "{text}");
+        }
+        lock.unlock().unwrap();
+        fs::write(&path, "{\"exit\":1000}\n").unwrap();
+        assert_eq!(look(folder.path()).unwrap().state, State::Ended(None));
+    }
+
+    #[test]
+    fn a_number_alone_is_no_process() {
+        let own = Process::of(std::process::id()).unwrap();
+        assert_eq!(Process::read(&own.json()), Some(own.clone()));
+        // Its end would be the end of this test.
+        for other in [
+            Process { start: own.start + 1, ..own.clone() },
+            Process { namespace: own.namespace + 1, ..own.clone() },
+            Process { boot: "another".into(), ..own.clone() },
+        ] {
+            assert!(other.interrupt().unwrap_err().contains("another machine"), "{other:?}");
+        }
+        assert_eq!(Process::of(u32::MAX), None);
+    }
+}

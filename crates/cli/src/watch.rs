@@ -1,0 +1,240 @@
+//! `drophammer watch` and `drophammer stop`: a run that another process makes.
+
+use crate::Exit;
+use crate::args::WatchArgs;
+use crate::detach::CONSOLE;
+use crate::output::{err, out};
+use crate::run::fail;
+use crate::running::{FILE, Found, State, look};
+use drophammer_model::visible::visible;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Between two looks. What is awaited is a line in one file or the release of a lock on another, and nothing in the kernel wakes a
+/// process for both. A look takes some tens of microseconds of a processor that the run may need.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// `drophammer watch`.
+pub fn watch(args: &WatchArgs) -> Exit {
+    let (dir, found) = match find(&args.folder) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    if !found.console && matches!(found.state, State::Running(_)) {
+        err!("the run prints on the terminal that started it; here only its end is shown");
+    }
+    let ended = Console::open(&dir, &found, args.lines).and_then(|console| follow(&dir, console));
+    match ended {
+        Ok(code) => {
+            err!("{}", how(code));
+            // Killed, or of a newer program: not what was wanted in either case.
+            code.and_then(|code| Exit::of(code.into())).unwrap_or(Exit::Failed)
+        }
+        Err(e) => broken(&dir, &e),
+    }
+}
+
+/// `drophammer stop`.
+pub fn stop(folder: &Path) -> Exit {
+    let (dir, mut found) = match find(folder) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    let console = match Console::open(&dir, &found, 0) {
+        Ok(console) => console,
+        Err(e) => return broken(&dir, &e),
+    };
+    loop {
+        match &found.state {
+            State::Ended(code) => {
+                out!("nothing to stop: {}", how(*code));
+                return Exit::Good;
+            }
+            State::Running(Some(process)) => {
+                if let Err(e) = process.interrupt() {
+                    return fail(Exit::Environment, e);
+                }
+                err!("process {} is asked to stop; waiting for its report", process.pid());
+                break;
+            }
+            // It is just starting.
+            State::Running(None) => sleep(LOOK),
+        }
+        found = match look(&dir) {
+            Ok(found) => found,
+            Err(e) => return broken(&dir, &e),
+        };
+    }
+    match follow(&dir, console) {
+        Ok(code) => {
+            out!("{}", how(code));
+            Exit::Good
+        }
+        Err(e) => broken(&dir, &e),
+    }
+}
+
+/// The folder of a run, so that a link to it may change, and what it says of its process.
+///
+/// # Errors
+/// The error has been printed.
+fn find(folder: &Path) -> Result<(PathBuf, Found), Exit> {
+    let name = folder.display();
+    let dir = folder.canonicalize().map_err(|e| fail(Exit::Usage, format!("cannot read folder `{name}`: {e}")))?;
+    let found = look(&dir).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => fail(
+            Exit::Usage,
+            format!("there is no {FILE} in `{name}`; name the folder of a run, as `drophammer run` prints it"),
+        ),
+        _ => broken(&dir, &e),
+    })?;
+    Ok((dir, found))
+}
+
+/// What goes wrong while a run is looked on.
+fn broken(dir: &Path, error: &io::Error) -> Exit {
+    match error.kind() {
+        // Whoever read this has seen enough. The run goes on.
+        ErrorKind::BrokenPipe => Exit::Good,
+        _ => fail(Exit::Environment, format!("the run in `{}` cannot be watched: {error}", dir.display())),
+    }
+}
+
+/// How a run ended, in words.
+fn how(code: Option<u8>) -> String {
+    match code {
+        Some(code) => format!("the run has ended with exit code {code}"),
+        None => "the run was killed, or the machine went down; `drophammer report` writes its report, `drophammer run --resume` \
+                 goes on with it"
+            .into(),
+    }
+}
+
+/// Prints what the run prints until it ends. Returns its exit code.
+fn follow(dir: &Path, mut console: Option<Console>) -> io::Result<Option<u8>> {
+    loop {
+        // Asked before reading: what has ended has printed everything.
+        let found = look(dir)?;
+        if let Some(console) = &mut console {
+            console.print(&mut io::stdout().lock())?;
+        }
+        match found.state {
+            State::Running(_) => sleep(LOOK),
+            State::Ended(code) => {
+                if let Some(mut console) = console {
+                    console.print_rest(&mut io::stdout().lock())?;
+                }
+                return Ok(code);
+            }
+        }
+    }
+}
+
+/// What a run prints into its folder.
+#[derive(Debug)]
+struct Console {
+    file: File,
+    /// Read, but not printed.
+    pending: Vec<u8>,
+}
+
+impl Console {
+    /// The console of a run that has one, from its last `lines` lines on.
+    fn open(dir: &Path, found: &Found, lines: usize) -> io::Result<Option<Console>> {
+        if !found.console {
+            return Ok(None);
+        }
+        let file = match File::open(dir.join(CONSOLE)) {
+            Ok(file) => file,
+            // Somebody has removed it: the end of the run can still be awaited.
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let mut console = Console { file, pending: Vec::new() };
+        console.file.read_to_end(&mut console.pending)?;
+        let whole = console.pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let mut ends = console.pending[..whole].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+        // The line before the first that is shown ends there.
+        if let Some((end, _)) = ends.nth(lines) {
+            console.pending.drain(..=end);
+        }
+        Ok(Some(console))
+    }
+
+    /// Prints the lines that have come since.
+    fn print(&mut self, to: &mut impl Write) -> io::Result<()> {
+        self.file.read_to_end(&mut self.pending)?;
+        let Some(last) = self.pending.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
+        let lines: Vec<u8> = self.pending.drain(..=last).collect();
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            show(line, to)?;
+        }
+        to.flush()
+    }
+
+    /// Prints a last line that was cut off.
+    fn print_rest(&mut self, to: &mut impl Write) -> io::Result<()> {
+        if !self.pending.is_empty() {
+            show(&std::mem::take(&mut self.pending), to)?;
+        }
+        to.flush()
+    }
+}
+
+/// The folder may come from elsewhere, and this goes to a terminal.
+fn show(line: &[u8], to: &mut impl Write) -> io::Result<()> {
+    let text = String::from_utf8_lossy(line);
+    writeln!(to, "{}", visible(text.trim_end_matches('\n'), &['\t']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::running::Held;
+    use std::fs;
+
+    fn printed(console: &mut Console) -> String {
+        let mut text = Vec::new();
+        console.print(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn the_last_lines_and_then_each_as_it_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(CONSOLE);
+        let held = Held::take(folder.path(), true).unwrap();
+        let found = look(folder.path()).unwrap();
+        fs::write(&path, "one\ntwo\nthree\nfo").unwrap();
+        let open = |lines| Console::open(folder.path(), &found, lines).unwrap().unwrap();
+        for (lines, text) in
+            [(0, ""), (1, "three\n"), (2, "two\nthree\n"), (3, "one\ntwo\nthree\n"), (9, "one\ntwo\nthree\n")]
+        {
+            assert_eq!(printed(&mut open(lines)), text, "{lines}");
+        }
+        let mut console = open(1);
+        let mut run = File::options().append(true).open(&path).unwrap();
+        assert_eq!(printed(&mut console), "three\n");
+        run.write_all(b"ur\nfive \x1b[31m\xff\n").unwrap();
+        assert_eq!(printed(&mut console), "four\nfive \\u{1b}[31m\u{fffd}\n");
+        assert_eq!(printed(&mut console), "");
+        run.write_all(b"cut").unwrap();
+        assert_eq!(printed(&mut console), "");
+        let mut rest = Vec::new();
+        console.print_rest(&mut rest).unwrap();
+        assert_eq!(rest, b"cut\n");
+        drop(held);
+    }
+
+    #[test]
+    fn a_run_on_a_terminal_has_no_console_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        Held::take(folder.path(), false).unwrap().end(Exit::Interrupted);
+        let found = look(folder.path()).unwrap();
+        assert!(Console::open(folder.path(), &found, 20).unwrap().is_none());
+        assert_eq!(follow(folder.path(), None).unwrap(), Some(130));
+    }
+}

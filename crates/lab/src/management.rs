@@ -6,6 +6,7 @@ use crate::snmp::Agent;
 use crate::{Lab, LabError, Netns, cpu, snmp, ssh};
 use drophammer_model::management::Question;
 use drophammer_model::param::Param;
+use drophammer_model::suite::DutConfig;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use nix::unistd::getegid;
@@ -77,6 +78,55 @@ impl ManagementLink {
             }
         };
         Ok(ManagementLink { operator, text })
+    }
+}
+
+/// Where an operator reaches a router of the user's beside its ports.
+pub(crate) struct ManagementPort {
+    pub(crate) address: IpAddr,
+    /// Of its SNMP agent, if that is to be asked.
+    pub(crate) community: Option<String>,
+}
+
+impl ManagementPort {
+    /// What the suite says of it.
+    ///
+    /// # Errors
+    /// No address, an agent without one, a file that cannot be read.
+    pub(crate) fn of(dut: &DutConfig) -> Result<Option<ManagementPort>, LabError> {
+        let (address, file) = (dut.params.text("management"), dut.params.text("snmp_community_file"));
+        let unusable = |what: String, remedy: &str| LabError::Unusable { what, remedy: remedy.into() };
+        let Some(address) = address else {
+            return match file {
+                None => Ok(None),
+                Some(_) => Err(unusable(
+                    format!("`{}` has `snmp_community_file` and no address to ask", dut.name),
+                    "give the address of its agent: `management: 192.0.2.9`",
+                )),
+            };
+        };
+        let address = address.parse().map_err(|_| {
+            unusable(
+                format!("`management: {address}` of `{}` is no IP address", dut.name),
+                "write the address of the router's management port, for instance 192.0.2.9",
+            )
+        })?;
+        let community = file.map(|file| community(&file)).transpose()?;
+        Ok(Some(ManagementPort { address, community }))
+    }
+}
+
+/// The community in a file of the user's: its first line.
+fn community(file: &str) -> Result<String, LabError> {
+    let path = Path::new(file);
+    let text = std::fs::read_to_string(path).map_err(LabError::file("read", path))?;
+    let line = text.lines().next().unwrap_or_default().trim();
+    match line.len() {
+        1..=255 => Ok(line.to_owned()),
+        length => Err(LabError::Unusable {
+            what: format!("the community in {file} has {length} bytes"),
+            remedy: "write it in the first line of the file, with 1 to 255 bytes".into(),
+        }),
     }
 }
 

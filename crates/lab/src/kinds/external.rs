@@ -2,7 +2,7 @@
 
 use crate::dut::{TesterInterface, Where};
 use crate::enter::Shared;
-use crate::management::{self, Asking, Operator};
+use crate::management::{self, Asking, ManagementPort, Operator};
 use crate::netns::ip_json;
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, Lab, LabError, kinds, process};
@@ -90,7 +90,7 @@ impl DutKind for External {
 
     fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
         kinds::refuse_unless_able(&SPEC, role)?;
-        management(dut).map(drop)
+        ManagementPort::of(dut).map(drop)
     }
 
     /// The commands of the user configure it.
@@ -129,7 +129,7 @@ impl DutKind for External {
             shared,
             name: dut.name.clone(),
             ssh: dut.params.flag("ssh") == Some(true),
-            management: management(dut)?,
+            management: ManagementPort::of(dut)?,
             interfaces: interfaces.collect(),
             hooks: ["setup", "teardown", "counters", "alive"]
                 .into_iter()
@@ -153,55 +153,11 @@ impl DutKind for External {
     }
 }
 
-/// Where an operator reaches it beside its ports.
-struct Management {
-    address: IpAddr,
-    /// Of its SNMP agent, if that is to be asked.
-    community: Option<String>,
-}
-
-/// What the suite says of the management port.
-fn management(dut: &DutConfig) -> Result<Option<Management>, LabError> {
-    let (address, file) = (dut.params.text("management"), dut.params.text("snmp_community_file"));
-    let unusable = |what: String, remedy: &str| LabError::Unusable { what, remedy: remedy.into() };
-    let Some(address) = address else {
-        return match file {
-            None => Ok(None),
-            Some(_) => Err(unusable(
-                format!("`{}` has `snmp_community_file` and no address to ask", dut.name),
-                "give the address of its agent: `management: 192.0.2.9`",
-            )),
-        };
-    };
-    let address = address.parse().map_err(|_| {
-        unusable(
-            format!("`management: {address}` of `{}` is no IP address", dut.name),
-            "write the address of the router's management port, for instance 192.0.2.9",
-        )
-    })?;
-    let community = file.map(|file| community(&file)).transpose()?;
-    Ok(Some(Management { address, community }))
-}
-
-/// The community in a file of the user's: its first line.
-fn community(file: &str) -> Result<String, LabError> {
-    let path = Path::new(file);
-    let text = std::fs::read_to_string(path).map_err(LabError::file("read", path))?;
-    let line = text.lines().next().unwrap_or_default().trim();
-    match line.len() {
-        1..=255 => Ok(line.to_owned()),
-        length => Err(LabError::Unusable {
-            what: format!("the community in {file} has {length} bytes"),
-            remedy: "write it in the first line of the file, with 1 to 255 bytes".into(),
-        }),
-    }
-}
-
 struct ExternalDut {
     shared: Arc<Shared>,
     name: String,
     ssh: bool,
-    management: Option<Management>,
+    management: Option<ManagementPort>,
     interfaces: Vec<TesterInterface>,
     hooks: BTreeMap<&'static str, String>,
     environment: Vec<(String, String)>,
@@ -261,7 +217,7 @@ impl ExternalDut {
 
     /// Pings to the management port need a route, and the host's leave.
     fn refuse_unless_it_can_be_pinged(&self) -> Result<(), LabError> {
-        let Some(Management { address, .. }) = &self.management else { return Ok(()) };
+        let Some(ManagementPort { address, .. }) = &self.management else { return Ok(()) };
         match self.shared.on_host(|| management::cannot_ping(*address))? {
             None => Ok(()),
             Some(e) => Err(LabError::Unusable {
@@ -318,7 +274,7 @@ impl Dut for ExternalDut {
     }
 
     fn ask(&mut self, questions: &[Question], interval: Duration) -> Result<Vec<Asking>, LabError> {
-        let Some(Management { address, community }) = &self.management else { return Ok(Vec::new()) };
+        let Some(ManagementPort { address, community }) = &self.management else { return Ok(Vec::new()) };
         let (netns, cpu) = (self.shared.host_netns()?, self.shared.cpus.for_questions());
         let operator = Operator { netns, cpu, over: format!("management port {address}") };
         let possible = |question: &&Question| match question {
